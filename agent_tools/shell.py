@@ -1,0 +1,123 @@
+"""The tool `shell`: the last station of a command, after everything that decides; it runs one script of bash.
+
+It keeps no time itself: the call is cancelled at its limit, and `ToolContext.spawn` then stops the whole tree.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
+
+from gateway.model.tools import Effect, Permission, ResultStatus, Risk, Sandbox, ToolResult, ToolSpec
+from gateway.ports import ToolContext
+
+SPEC = ToolSpec(
+    name="shell",
+    description=(
+        "Run a command with bash in the session's workspace and return what it printed and its exit code. "
+        "There is no terminal and no input, and what is left in the background ends with the command."
+    ),
+    risk=Risk.EXECUTE,
+    effect=Effect.UNSAFE,
+    permission=Permission.MAIN,
+    timeout_s=120.0,
+    max_timeout_s=600.0,
+    sandbox=Sandbox.AUTO,
+    positional="command",
+    shows="command",
+)
+
+BASH = ("/bin/bash", "--noprofile", "--norc", "-c")
+MAX_COMMAND = 65_536
+"""Characters, and also bytes: the kernel takes at most 128 KiB in one argument."""
+
+
+class Args(BaseModel):
+    """The arguments of one call."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: Annotated[
+        str, Field(min_length=1, max_length=MAX_COMMAND, description="A bash script of one or more lines.")
+    ]
+    timeout: Annotated[
+        float | None,
+        Field(
+            ge=1,
+            le=600,
+            validation_alias=AliasChoices("timeout", "timeout_s", "timeout_seconds"),
+            description="Seconds (not milliseconds) after which it is stopped, 1 to 600; 120 when not given.",
+        ),
+    ] = None
+    workdir: Annotated[
+        str | None,
+        Field(
+            max_length=4096,
+            validation_alias=AliasChoices("workdir", "directory"),
+            description="The folder to run in, relative to the workspace; the workspace itself when not given.",
+        ),
+    ] = None
+    description: Annotated[
+        str | None, Field(max_length=500, description="What the command is for, in five to ten words.")
+    ] = None
+
+    @field_validator("command")
+    @classmethod
+    def _can_run(cls, command: str) -> str:
+        if not command.strip():
+            raise ValueError("the command is empty: give at least one word")
+        if len(_encoded(command)) > MAX_COMMAND:
+            raise ValueError(f"the command is longer than {MAX_COMMAND} bytes: put it into a file and run that")
+        return command
+
+    @field_validator("workdir")
+    @classmethod
+    def _can_be_a_path(cls, workdir: str | None) -> str | None:
+        if workdir is not None:
+            _encoded(workdir)
+        return workdir
+
+
+def _encoded(text: str) -> bytes:
+    """Return what the system would get. Raises `ValueError` for text that it cannot get."""
+    if "\0" in text:
+        raise ValueError("it contains a NUL character: take it out")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it contains half of a surrogate pair: send whole characters") from None
+
+
+async def run(ctx: ToolContext, args: Args) -> ToolResult:
+    """Run the command to its end. The text is left empty: what was printed is in `ctx.output`."""
+    folder = _folder(ctx.cwd, args.workdir)
+    if isinstance(folder, ToolResult):
+        return folder
+    ended = await ctx.spawn([*BASH, args.command], cwd=folder)
+    if ended.exit_code == 0:
+        return ToolResult(status=ResultStatus.OK, text="", exit_code=0)
+    return ToolResult(status=ResultStatus.ERROR, text="", code="exit", exit_code=ended.exit_code)
+
+
+def _folder(workspace: Path, workdir: str | None) -> Path | ToolResult:
+    """Return where to run, links followed, or the result that says why not."""
+    root = workspace.resolve()
+    if not workdir:
+        return root
+    try:
+        folder = (root / workdir).resolve()
+        if not folder.is_relative_to(root):
+            return _refused(
+                f"`{workdir}` is outside the workspace.", "Name a folder beneath the workspace, or leave `workdir` out."
+            )
+        if not folder.is_dir():
+            return _refused(f"`{workdir}` is not a folder of the workspace.", "Create it first, or name another one.")
+    except (OSError, RuntimeError) as error:  # a loop of links, a name that is too long
+        return _refused(f"`{workdir}` cannot be used: {error}.", "Name another folder beneath the workspace.")
+    return folder
+
+
+def _refused(text: str, hint: str) -> ToolResult:
+    return ToolResult(status=ResultStatus.ERROR, text=text, code="workdir", hint=hint)

@@ -1,0 +1,348 @@
+"""The web page as a channel: it serves the page, takes messages and presses over a WebSocket, and shows sessions live.
+
+What is shown there are the rows themselves, so a slot on the page is sent when it is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from aiohttp import WSMsgType, web
+
+from channels.web import ids, inbound, outbound
+from channels.web.assets import Asset, Assets
+from channels.web.settings import WebSettings
+from gateway.errors import BadRequest, DragomanError, Forbidden, SendFailed, SendOutcome, StoreError
+from gateway.model.ids import OwnerName, SessionId, TurnId
+from gateway.model.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
+from gateway.model.slots import Showing
+from gateway.model.views import Rows
+from gateway.model.waits import PressResult
+from gateway.ports import Auth, ChannelContext, Desk, Endpoint, Sink
+
+COOKIE = "dragoman"
+FRAME_AT_MOST = 1_048_576
+PING_S = 15.0
+LIST_EVERY_S = 0.3
+SEND_WITHIN_S = 20.0
+OPEN_AT_MOST = 20
+
+PRESSED = {
+    PressResult.APPROVED: "Allowed once.",
+    PressResult.DENIED: "Denied; nothing was run.",
+    PressResult.DUPLICATE: "This press was handled before.",
+    PressResult.ALREADY: "Already decided.",
+    PressResult.EXPIRED: "Expired; nothing was run.",
+    PressResult.NOT_ALLOWED: "You may not decide this.",
+    PressResult.NOT_VALID: "This button is not valid here. Reload the page.",
+}
+
+
+class WebChannel:
+    """`ports.HttpChannel`."""
+
+    name = ids.CHANNEL
+
+    def __init__(self, context: ChannelContext) -> None:
+        """Take the desk to read from. Serves once `run` was called."""
+        self._desk = context.desk
+        self._clock = context.clock
+        self._fail_point = context.fail_point
+        settings = context.settings
+        if not isinstance(settings, WebSettings):
+            raise TypeError("the web channel is built with its own settings")
+        self._lasts_s = int(settings.cookie_lifetime.total_seconds())
+        self._assets = Assets()
+        self._sink: Sink | None = None
+        self._pages: set[_Page] = set()
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The page, its sign-in and its socket."""
+        return [
+            Endpoint(method="GET", path="/", handler=self._index, auth=Auth.PUBLIC),
+            Endpoint(method="GET", path="/static/{path:.+}", handler=self._static, auth=Auth.PUBLIC),
+            Endpoint(method="POST", path="/api/signin", handler=self._sign_in, auth=Auth.PUBLIC),
+            Endpoint(method="POST", path="/api/signout", handler=self._sign_out, auth=Auth.COOKIE),
+            Endpoint(method="GET", path="/api/me", handler=self._me, auth=Auth.COOKIE),
+            Endpoint(method="GET", path=r"/api/output/{turn}/{n:\d+}", handler=self._output, auth=Auth.COOKIE),
+            Endpoint(method="GET", path="/ws", handler=self._socket, auth=Auth.COOKIE),
+        ]
+
+    async def run(self, sink: Sink) -> None:
+        """Take messages until cancelled; then close every open page's socket."""
+        self._sink = sink
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._sink = None
+            for page in list(self._pages):
+                page.stop()
+
+    async def send(self, showing: Showing) -> str:
+        """Never called: a slot on the page is sent when it is stored."""
+        raise SendFailed("The page shows rows, not sends.", outcome=SendOutcome.DEAD)
+
+    async def edit(self, showing: Showing) -> None:
+        """Never called, like `send`."""
+        await self.send(showing)
+
+    # --- files and sign-in --------------------------------------------------------------------
+
+    async def _index(self, request: web.Request) -> web.Response:
+        return _file(request, self._assets.index, "no-cache")
+
+    async def _static(self, request: web.Request) -> web.Response:
+        asset = self._assets.get(request.match_info["path"])
+        if asset is None:
+            raise web.HTTPNotFound
+        # Modules import each other without a version, so only a request that names the version may be kept for ever.
+        cache = "public, max-age=31536000, immutable" if request.query.get("v") == asset.etag else "no-cache"
+        return _file(request, asset, cache)
+
+    async def _sign_in(self, request: web.Request) -> web.Response:
+        code = await _code(request)
+        try:
+            found = await self._desk.sign_in(code, request.remote or "unknown") if code else None
+        except Forbidden as error:
+            return web.json_response({"error": str(error)}, status=429)
+        if found is None:
+            text = "This link was used or has expired. Run `dragoman link` for a new one."
+            return web.json_response({"error": text}, status=401)
+        owner, cookie = found
+        response = web.json_response({"owner": owner})
+        secure = request.headers.get("Origin", "").startswith("https://")
+        response.set_cookie(
+            COOKIE, cookie, max_age=self._lasts_s, httponly=True, samesite="Strict", secure=secure, path="/"
+        )
+        return response
+
+    async def _sign_out(self, request: web.Request) -> web.Response:
+        cookie = request.cookies.get(COOKIE, "")
+        await self._desk.sign_out(cookie)
+        for page in [page for page in self._pages if page.signed_in_by == _sha(cookie)]:
+            page.stop()
+        response = web.Response(status=204)
+        response.del_cookie(COOKIE, path="/")
+        return response
+
+    async def _me(self, request: web.Request) -> web.Response:
+        return web.json_response({"owner": request["owner"]})
+
+    async def _output(self, request: web.Request) -> web.StreamResponse:
+        turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
+        path = await self._desk.output(request["owner"], turn, n)
+        if path is None:
+            raise web.HTTPNotFound(reason="There is no such output.")
+        headers = {
+            "Content-Type": "text/plain; charset=utf-8",
+            "Content-Disposition": f'attachment; filename="{path.name}"',
+        }
+        return web.FileResponse(path, headers=headers)
+
+    # --- the socket ---------------------------------------------------------------------------
+
+    async def _socket(self, request: web.Request) -> web.StreamResponse:
+        if "Origin" not in request.headers:
+            raise web.HTTPForbidden(reason="Only Dragoman's own page opens this socket.")
+        socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=FRAME_AT_MOST)
+        await socket.prepare(request)
+        page = _Page(channel=self, socket=socket, owner=request["owner"], signed_in_by=_sha(request.cookies[COOKIE]))
+        self._pages.add(page)
+        try:
+            await page.serve()
+        finally:
+            self._pages.discard(page)
+            await self._saw(page.owner)
+        return socket
+
+    async def _saw(self, owner: OwnerName) -> None:
+        with suppress(StoreError):  # it only dates the last visit
+            await self._desk.saw(owner)
+
+    async def take(self, page: _Page, text: str) -> None:
+        """Do what a frame asks for."""
+        frame = inbound.parse(text, page.owner, self._clock.now())
+        match frame:
+            case inbound.Open(session, after):
+                page.follow(session, after)
+            case inbound.Close(session):
+                page.leave(session)
+            case inbound.Older(session, before):
+                found = await self._desk.older(page.owner, session, before)
+                await page.send(outbound.rows(found, lambda wait: self._desk.card(page.owner, wait), older=True))
+            case inbound.Say(id, message):
+                await self._open_sink().message(message)
+                await self._fail_point("J3")
+                await page.send({"op": "said", "id": id, "ok": True, "error": None})
+            case inbound.Pressing(id, press):
+                pressed = await self._open_sink().press(press)
+                answer = {"result": pressed.result.value, "text": PRESSED[pressed.result]}
+                await page.send({"op": "pressed", "id": id, **answer})
+
+    def _open_sink(self) -> Sink:
+        if self._sink is None:
+            raise BadRequest("Dragoman is stopping.", cure="Your message is kept here and sent when it is back.")
+        return self._sink
+
+    @property
+    def desk(self) -> Desk:
+        """What the pages read from."""
+        return self._desk
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class _Page:
+    """One open page."""
+
+    channel: WebChannel
+    socket: web.WebSocketResponse
+    owner: OwnerName
+    signed_in_by: str
+    _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
+    _followed: dict[SessionId, asyncio.Task[None]] = field(default_factory=dict[SessionId, asyncio.Task[None]])
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
+
+    async def serve(self) -> None:
+        """Talk until the page goes away."""
+        try:
+            async with self._group as group:
+                for name, work in (("list", self._list()), ("visits", self._visits()), ("reader", self._read())):
+                    self._tasks.append(group.create_task(work, name=f"page {self.owner} {name}"))
+        except* (ConnectionError, TimeoutError):
+            pass  # the page went away; it comes back by itself
+
+    def stop(self) -> None:
+        """End this page's tasks; the socket closes behind them."""
+        for task in [*self._tasks, *self._followed.values()]:
+            task.cancel()
+
+    async def send(self, frame: outbound.Json) -> None:
+        """Send a frame; a page that does not read for 20 s is given up."""
+        async with asyncio.timeout(SEND_WITHIN_S):
+            await self.socket.send_json(frame)
+
+    def follow(self, session: SessionId, after: int | None) -> None:
+        """Show a session from a revision on, and what happens in it."""
+        self.leave(session)
+        if len(self._followed) >= OPEN_AT_MOST:
+            raise BadRequest(f"At most {OPEN_AT_MOST} sessions are open at once.")
+        work = self._show(session, after)
+        self._followed[session] = self._group.create_task(work, name=f"page {self.owner} {session}")
+
+    def leave(self, session: SessionId) -> None:
+        """Follow a session no longer."""
+        task = self._followed.pop(session, None)
+        if task is not None:
+            task.cancel()
+
+    async def _read(self) -> None:
+        try:
+            async for message in self.socket:
+                if message.type is WSMsgType.TEXT:
+                    await self._take(cast(str, message.data))
+        finally:
+            self.stop()
+
+    async def _take(self, text: str) -> None:
+        try:
+            await self.channel.take(self, text)
+        except DragomanError as error:
+            await self.send(_refused(text, str(error)))
+
+    async def _list(self) -> None:
+        """Keep the list of sessions right; a burst of changes is one frame."""
+        desk = self.channel.desk
+        async with desk.watch(SESSIONS) as events:
+            shown = await desk.sessions(self.owner)
+            await self.send(outbound.welcome(desk.welcome(self.owner), shown))
+            async for _ in events:
+                await asyncio.sleep(LIST_EVERY_S)
+                lines = await desk.sessions(self.owner)
+                if lines != shown:
+                    shown = lines
+                    await self.send({"op": "sessions", "sessions": [outbound.line(one) for one in lines]})
+
+    async def _visits(self) -> None:
+        """Say that the page is open, now and every 15 s."""
+        while True:
+            await self.channel.desk.saw(self.owner)
+            await asyncio.sleep(PING_S)
+
+    async def _show(self, session: SessionId, after: int | None) -> None:
+        desk = self.channel.desk
+        try:
+            async with desk.watch(session_topic(session)) as events:
+                rev = await self._catch_up(session, after)
+                async for event in events:
+                    if isinstance(event, Changed):
+                        rev = await self._catch_up(session, rev)
+                    elif isinstance(event, TextDelta | OutputDelta):
+                        await self.send(outbound.delta(event))
+        except DragomanError as error:
+            await self.send({"op": "error", "text": str(error)})
+
+    async def _catch_up(self, session: SessionId, after: int | None) -> int:
+        """Send the newest rows, or everything after a revision; return the revision reached."""
+        desk = self.channel.desk
+        if after is None:
+            found = await desk.older(self.owner, session, None)
+            await self.send(self._rows(found))
+            return found.rev
+        rev = after
+        while True:
+            found = await desk.changes(self.owner, session, rev)
+            if found.rows:
+                await self.send(self._rows(found))
+            rev = found.rev
+            if not found.more:
+                return rev
+
+    def _rows(self, found: Rows) -> outbound.Json:
+        return outbound.rows(found, lambda wait: self.channel.desk.card(self.owner, wait), older=False)
+
+
+def _refused(text: str, error: str) -> outbound.Json:
+    """Answer a frame that was refused, by its id when it has one, so that the page can tell which."""
+    try:
+        frame = json.loads(text)
+        op, id = frame.get("op"), frame.get("id")
+    except (ValueError, AttributeError, RecursionError):
+        op, id = None, None
+    if op == "say" and isinstance(id, str):
+        return {"op": "said", "id": id, "ok": False, "error": error}
+    if op == "press" and isinstance(id, str):
+        return {"op": "pressed", "id": id, "result": "not_valid", "text": error}
+    return {"op": "error", "text": error}
+
+
+async def _code(request: web.Request) -> str:
+    try:
+        body = await request.json()
+    except ValueError:
+        return ""
+    code = cast(dict[str, Any], body).get("code") if isinstance(body, dict) else None
+    return code if isinstance(code, str) and 0 < len(code) <= 200 else ""
+
+
+def _file(request: web.Request, asset: Asset, cache: str) -> web.Response:
+    headers = {"Cache-Control": cache, "ETag": f'"{asset.etag}"', "Content-Type": asset.content_type}
+    if request.headers.get("If-None-Match") == headers["ETag"]:
+        return web.Response(status=304, headers=headers)
+    response = web.Response(body=asset.body, headers=headers)
+    response.enable_compression()
+    return response
+
+
+def _sha(cookie: str) -> str:
+    return hashlib.sha256(cookie.encode()).hexdigest()
+
+
+def build(context: ChannelContext) -> WebChannel:
+    """Make the channel."""
+    return WebChannel(context)

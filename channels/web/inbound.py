@@ -1,0 +1,141 @@
+"""From a frame of the page to what it asks for. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias, cast
+
+from channels.web import ids
+from gateway.errors import BadRequest
+from gateway.model.ids import Handle, OwnerName, SessionId
+from gateway.model.messages import Inbound, Press
+
+TEXT_AT_MOST = 200_000
+"""Characters of one message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Show a session and follow it."""
+
+    session: SessionId
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Follow it no longer."""
+
+    session: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class Older:
+    """Show rows before a place."""
+
+    session: SessionId
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A message."""
+
+    id: str
+    message: Inbound
+
+
+@dataclass(frozen=True, slots=True)
+class Pressing:
+    """A press."""
+
+    id: str
+    press: Press
+
+
+Frame: TypeAlias = Open | Close | Older | Say | Pressing
+
+
+def parse(text: str, owner: OwnerName, now: datetime) -> Frame:
+    """Read a frame. Raises `BadRequest` that says what is wrong with it."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("This frame is not JSON.") from error
+    if not isinstance(found, dict):
+        raise BadRequest("A frame is a JSON object.")
+    frame = cast(dict[str, Any], found)
+    match frame.get("op"):
+        case "open":
+            after = frame.get("after")
+            return Open(_session(frame), None if after is None else _number(frame, "after"))
+        case "close":
+            return Close(_session(frame))
+        case "older":
+            return Older(_session(frame), _number(frame, "before"))
+        case "say":
+            return _say(frame, owner, now)
+        case "press":
+            return _press(frame, owner)
+        case other:
+            raise BadRequest(f"There is no op {str(other)[:40]!r}.")
+
+
+def _say(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Say:
+    text = _text(frame, "text")
+    if not text.strip():
+        raise BadRequest("text: there is nothing in it.")
+    if len(text) > TEXT_AT_MOST:
+        raise BadRequest(
+            f"text: longer than {TEXT_AT_MOST:,} characters. Send it in parts, or as a file in the workspace."
+        )
+    message = Inbound(
+        event_key=_event_key(frame, owner),
+        conversation=ids.conversation(owner),
+        principal=ids.principal(owner),
+        name=owner,
+        direct=True,
+        addressed=True,
+        text=text,
+        sent_at=now,
+    )
+    return Say(_text(frame, "id"), message)
+
+
+def _press(frame: dict[str, Any], owner: OwnerName) -> Pressing:
+    reason = frame.get("reason") or ""
+    press = Press(
+        event_key=_event_key(frame, owner),
+        conversation=ids.conversation(owner),
+        principal=ids.principal(owner),
+        handle=Handle(_text(frame, "handle")[:128]),
+        reason=reason[:1000] if isinstance(reason, str) else "",
+    )
+    return Pressing(_text(frame, "id"), press)
+
+
+def _event_key(frame: dict[str, Any], owner: OwnerName) -> str:
+    try:
+        return ids.event_key(owner, _text(frame, "id"))
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+
+
+def _session(frame: dict[str, Any]) -> SessionId:
+    return SessionId(_text(frame, "session")[:512])
+
+
+def _text(frame: dict[str, Any], key: str) -> str:
+    value = frame.get(key)
+    if not isinstance(value, str) or "\x00" in value:
+        raise BadRequest(f"{key}: text is wanted.")
+    return value
+
+
+def _number(frame: dict[str, Any], key: str) -> int:
+    value = frame.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
+        raise BadRequest(f"{key}: a whole number is wanted.")
+    return value

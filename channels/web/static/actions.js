@@ -1,0 +1,302 @@
+/** Between the wire and the state: what frames change, and what the person does. Views call these functions and nothing below them. */
+import { batch } from "./html.js";
+import { Wire } from "./wire.js";
+import * as keep from "./keep.js";
+import {
+  assertive, auth, commands, connection, current, drawerOpen, forgetSessions, inspected, me, outbox, polite, presses,
+  sessions, sessionState, signIn, sortedSessions, toast,
+} from "./state.js";
+
+/** A press that was not confirmed in this time is not sent again: the person may have changed their mind. */
+const PRESS_LIFE = 60_000;
+/** How long an accepted message without a row (a control command has none) stays on the page, ms. */
+const LINGER = 1500;
+
+const wire = new Wire(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`, {
+  frame: (frame) => batch(() => handlers[/** @type {keyof typeof handlers} */ (frame.op)]?.(frame)),
+  state: (state, retryAt) => {
+    connection.value = { state, retryAt };
+  },
+  mayConnect: async () => {
+    const answer = await fetch("/api/me").catch(() => null);
+    if (answer?.status !== 401) return true;
+    signedOut("Your sign-in has ended.");
+    return false;
+  },
+});
+
+/** Finds out who is here, and connects. A code in the address is used and erased first. */
+export async function boot() {
+  const code = takeCode();
+  if (code) return redeem(code);
+  const answer = await fetch("/api/me").catch(() => null);
+  if (!answer) return void (auth.value = "unreachable");
+  if (answer.status === 401) return void (auth.value = "out");
+  if (!answer.ok) return void (auth.value = "unreachable");
+  signedIn();
+}
+
+/** Takes the code of a sign-in link out of the address bar and the history. */
+export function takeCode() {
+  const match = /^#code=(.+)$/.exec(location.hash);
+  if (!match) return "";
+  history.replaceState(null, "", location.pathname + location.search);
+  return decodeURIComponent(match[1]);
+}
+
+/** Signs in with a single-use code. @param {string} code */
+export async function redeem(code) {
+  batch(() => {
+    auth.value = "out";
+    signIn.value = { busy: true, error: "" };
+  });
+  const answer = await fetch("/api/signin", {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code }),
+  }).catch(() => null);
+  if (answer?.ok) {
+    signIn.value = { busy: false, error: "" };
+    return signedIn();
+  }
+  signIn.value = { busy: false, error: await signInError(answer) };
+}
+
+/** @param {Response|null} answer */
+async function signInError(answer) {
+  if (!answer) return "The server did not answer. Check that Dragoman runs, then use the same link again.";
+  if (answer.status === 429) return "Too many attempts. Wait 15 minutes, then make a new link.";
+  const body = await answer.json().catch(() => ({}));
+  return `${body.error ?? "This link did not work."} Run “dragoman link” again for a new one.`;
+}
+
+function signedIn() {
+  wire.end();
+  batch(() => {
+    auth.value = "in";
+    connection.value = { state: "connecting", retryAt: 0 };
+  });
+  wire.up();
+}
+
+/** @param {string} error */
+function signedOut(error) {
+  wire.end();
+  forgetSessions();
+  batch(() => {
+    auth.value = "out";
+    signIn.value = { busy: false, error };
+    sessions.value = [];
+    current.value = "";
+    inspected.value = null;
+  });
+}
+
+/** Ends the sign-in here, and what was kept in this browser for it. */
+export async function signOut() {
+  const answer = await fetch("/api/signout", { method: "POST" }).catch(() => null);
+  if (!answer?.ok && answer?.status !== 401) return tell("Not signed out: the server did not answer. Try again.");
+  keep.clear(me.value.owner);
+  outbox.value = [];
+  signedOut("");
+}
+
+/** Reconnects without waiting. */
+export const retryNow = () => wire.retryNow();
+
+/** After the page was hidden: is the line still good? */
+export function wake() {
+  if (auth.value !== "in" || !current.value) return;
+  const state = sessionState(current.value);
+  if (state.store.loaded) wire.check(openFrame(state));
+}
+
+let toastTimer = 0;
+/** Shows a line for some seconds. @param {string} text */
+export function tell(text) {
+  toast.value = text;
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => (toast.value = ""), 5000);
+}
+
+// ---- frames ---------------------------------------------------------------------------------------------------------
+
+const handlers = {
+  /** @param {any} frame */
+  welcome(frame) {
+    me.value = { owner: frame.owner, main: frame.main, model: frame.model, version: frame.version };
+    commands.value = frame.commands.map((/** @type {any} */ item) => ({ ...item, name: item.name.replace(/^\//, "") }));
+    sessions.value = frame.sessions;
+    const known = frame.sessions.some((/** @type {any} */ line) => line.id === current.value);
+    if (!current.value || !known) current.value = frame.main;
+    open(frame.main);
+    if (current.value !== frame.main) open(current.value);
+    resend();
+  },
+  /** @param {any} frame */
+  sessions(frame) {
+    sessions.value = frame.sessions;
+  },
+  /** @param {any} frame */
+  rows(frame) {
+    const state = sessionState(frame.session);
+    const before = state.store.rev;
+    const fresh = !state.store.loaded;
+    const resuming = state.resuming && !frame.older;
+    if (!fresh && !frame.older) announce(state, frame.rows);
+    state.take(frame, !readingUp.has(frame.session));
+    if (!frame.older) state.resuming = false;
+    if (resuming && frame.more && frame.rows.length > 0 && state.store.rev > before) open(frame.session);
+    if (frame.session === me.value.main) settleOutbox(frame.rows);
+  },
+  /** @param {any} frame */
+  delta(frame) {
+    sessionState(frame.session).takeDelta(frame);
+  },
+  /** @param {any} frame */
+  output(frame) {
+    sessionState(frame.session).takeOutput(frame);
+  },
+  /** @param {any} frame */
+  said(frame) {
+    const pending = outbox.value.find((/** @type {any} */ item) => item.id === frame.id);
+    if (!pending) return;
+    if (!frame.ok) return changePending(frame.id, { state: "failed", error: frame.error ?? "Not accepted." });
+    if (pending.state === "sending") changePending(frame.id, { state: "accepted" });
+    setTimeout(() => dropPending(frame.id), LINGER);
+  },
+  /** @param {any} frame */
+  pressed(frame) {
+    for (const [handle, press] of Object.entries(presses.value)) {
+      if (press.id !== frame.id) continue;
+      presses.value = { ...presses.value, [handle]: { ...press, state: "answered", result: frame.result, text: frame.text } };
+      polite.value = frame.text ?? "";
+    }
+  },
+  /** @param {any} frame */
+  error(frame) {
+    tell(frame.text);
+  },
+};
+
+/** Sessions that are read further up than their end: nothing is taken away from under the reader. @type {Set<string>} */
+export const readingUp = new Set();
+
+/** @param {import("./state.js").SessionState} state @param {any[]} rows */
+function announce(state, rows) {
+  if (state.id !== current.value) return;
+  for (const row of rows) {
+    const known = state.store.byKey.get(`${row.type}:${row.id}`);
+    if (row.type === "approval" && row.state === "open" && !known) {
+      assertive.value = `Waits for your decision: ${row.risk}, ${row.title}. Press a to go there.`;
+    }
+    if (row.type === "slot" && !known) polite.value = `Dragoman: ${row.text.slice(0, 400)}`;
+  }
+}
+
+/** @param {import("./state.js").SessionState} state */
+const openFrame = (state) => ({ op: "open", session: state.id, after: state.store.loaded ? state.store.rev : null });
+
+/** @param {string} id */
+function open(id) {
+  const state = sessionState(id);
+  state.resuming = state.store.loaded;
+  state.loadingOlder.value = false;
+  wire.send(openFrame(state));
+}
+
+// ---- what the person does -------------------------------------------------------------------------------------------
+
+/** Shows a session. The main one stays live, others only while they are shown. @param {string} id */
+export function show(id) {
+  const before = current.value;
+  batch(() => {
+    drawerOpen.value = false;
+    if (id === before) return;
+    current.value = id;
+    inspected.value = null;
+  });
+  if (id === before) return;
+  if (before && before !== me.value.main) wire.send({ op: "close", session: before });
+  if (id !== me.value.main) open(id);
+}
+
+/** @param {1|-1} by */
+export function step(by) {
+  const ids = sortedSessions.value.map((/** @type {any} */ line) => line.id);
+  const next = ids[ids.indexOf(current.value) + by];
+  if (next) show(next);
+}
+
+/** Asks for the rows before the oldest one held. @param {string} id @returns {boolean} whether it was asked */
+export function loadOlder(id) {
+  const state = sessionState(id);
+  const first = state.store.list[0];
+  if (!first || !state.store.more || state.loadingOlder.value) return false;
+  state.loadingOlder.value = wire.send({ op: "older", session: id, before: first.ord });
+  return state.loadingOlder.value;
+}
+
+/** Sends a message to the main session, and again with the same id until the server says it has it. @param {string} text */
+export function say(text) {
+  const pending = { id: uuid(), text, at: new Date().toISOString(), state: "sending", rev: sessionState(me.value.main).store.rev };
+  outbox.value = [...outbox.value, pending];
+  keep.saveOutbox(me.value.owner, outbox.value);
+  wire.send({ op: "say", id: pending.id, text });
+}
+
+/** @param {string} id */
+export function dropPending(id) {
+  outbox.value = outbox.value.filter((/** @type {any} */ item) => item.id !== id);
+  keep.saveOutbox(me.value.owner, outbox.value);
+}
+
+/** @param {string} id @param {object} change */
+function changePending(id, change) {
+  outbox.value = outbox.value.map((/** @type {any} */ item) => (item.id === id ? { ...item, ...change } : item));
+  keep.saveOutbox(me.value.owner, outbox.value);
+}
+
+/** A message whose row is here needs no second showing. @param {any[]} rows */
+function settleOutbox(rows) {
+  for (const row of rows) {
+    if (row.type !== "message" || row.channel !== "web") continue;
+    const match = outbox.value.find((/** @type {any} */ item) => item.state !== "failed" && (item.id === row.id || (item.text === row.text && row.rev > (item.rev ?? 0))));
+    if (match?.state === "accepted") dropPending(match.id);
+    else if (match) changePending(match.id, { shown: true });
+  }
+}
+
+/** After a reconnect: everything that was not confirmed. */
+function resend() {
+  const stored = keep.loadOutbox(me.value.owner);
+  const known = new Set(outbox.value.map((/** @type {any} */ item) => item.id));
+  outbox.value = [...stored.filter((/** @type {any} */ item) => !known.has(item.id)), ...outbox.value];
+  for (const item of outbox.value) if (item.state === "sending") wire.send({ op: "say", id: item.id, text: item.text });
+  for (const [handle, press] of Object.entries(presses.value)) {
+    if (press.state !== "sending") continue;
+    if (Date.now() - press.at < PRESS_LIFE) wire.send({ op: "press", id: press.id, handle, reason: press.reason });
+    else presses.value = { ...presses.value, [handle]: { ...press, state: "answered", result: "unsent", text: "Not sent: the connection was away too long. Press again." } };
+  }
+}
+
+/** Presses a button of a card. @param {string} handle @param {string|null} reason */
+export function press(handle, reason) {
+  const frame = { op: "press", id: uuid(), handle, reason };
+  presses.value = { ...presses.value, [handle]: { id: frame.id, at: Date.now(), reason, state: "sending", text: "" } };
+  wire.send(frame);
+}
+
+/** Stops what runs in the main session. */
+export function stop() {
+  if (current.value !== me.value.main) return tell("Stop works in your main session. Press k until you are there.");
+  say("/stop");
+}
+
+/** A random UUID; `crypto.randomUUID` exists only on secure origins, and the page is also served over plain http at home. */
+function uuid() {
+  if (crypto.randomUUID) return crypto.randomUUID();
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;
+  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+}

@@ -1,0 +1,97 @@
+/** The keyboard outside of fields. One key, no modifier; each also has a button, so nothing depends on knowing them. */
+import { tell, step, stop } from "./actions.js";
+import { drawerOpen, helpOpen, inspected, sessions, current, sessionState } from "./state.js";
+import { show } from "./actions.js";
+
+/** For the help view: keys and what they do, in this order. */
+export const KEYS = [
+  ["/", "write a command, with completion"],
+  ["↑", "in an empty message: your last one"],
+  ["j  k", "next and previous session"],
+  ["a", "to the oldest card that waits"],
+  ["1 – 4", "press that button of the card"],
+  [".", "stop what runs"],
+  ["i", "open or close the details of the last turn"],
+  ["?", "this help"],
+  ["Esc", "close, or leave the message"],
+  ["Enter", "send"],
+  ["Shift Enter", "new line"],
+];
+
+/** What the conversation offers to the keyboard; it fills this in while it is shown. */
+export const conversation = {
+  /** Shows and focuses the oldest waiting card of the session. @returns {boolean} */
+  toWaiting: () => false,
+  /** @param {string} _start  put into an empty message */
+  focusComposer: (_start) => {},
+};
+
+/** @param {EventTarget|null} target */
+const isField = (target) =>
+  target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+
+/** To the oldest waiting card: of this session, else of the first session that waits. */
+export function goToWaiting() {
+  if (conversation.toWaiting()) return;
+  const other = sessions.value.find((/** @type {any} */ line) => line.waiting > 0 && line.id !== current.value);
+  if (!other) return tell("Nothing waits for a decision.");
+  show(other.id);
+  wanted.session = other.id;
+}
+
+/** The session whose waiting card is to be shown as soon as its rows are here. */
+export const wanted = { session: "" };
+
+/** Presses the n-th button of the card that has the focus. @param {number} n @param {Element|null} focus */
+function pressNth(n, focus) {
+  const card = focus?.closest("[data-testid=card]");
+  const buttons = card?.querySelectorAll("[data-testid=card-button]");
+  const button = buttons?.[n - 1];
+  if (!(button instanceof HTMLElement)) return false;
+  button.click();
+  return true;
+}
+
+function toggleInspector() {
+  if (inspected.value) return void (inspected.value = null);
+  const turns = sessionState(current.value).store.list.filter((row) => row.type === "turn");
+  inspected.value = turns[turns.length - 1]?.id ?? null;
+}
+
+/** @returns {boolean} whether something was closed */
+function closeTop() {
+  for (const open of [helpOpen, drawerOpen]) {
+    if (!open.value) continue;
+    open.value = false;
+    return true;
+  }
+  if (!inspected.value) return false;
+  inspected.value = null;
+  return true;
+}
+
+/** @type {Record<string, (event: KeyboardEvent) => void>} */
+const ACTIONS = {
+  "/": () => conversation.focusComposer("/"),
+  j: () => step(1),
+  k: () => step(-1),
+  a: goToWaiting,
+  ".": stop,
+  i: toggleInspector,
+  "?": () => (helpOpen.value = true),
+};
+
+/** @param {KeyboardEvent} event */
+export function onKey(event) {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.key === "Escape") return void (closeTop() && event.preventDefault());
+  if (isField(event.target) || helpOpen.value) return;
+  if (/^[1-4]$/.test(event.key)) {
+    if (pressNth(Number(event.key), document.activeElement)) event.preventDefault();
+    return;
+  }
+  const action = ACTIONS[event.key];
+  if (!action || event.repeat && !"jk".includes(event.key)) return;
+  event.preventDefault();
+  action(event);
+}

@@ -1,0 +1,163 @@
+/**
+ * From an answer's Markdown to elements, while it streams and when it is whole.
+ *
+ * Safe twice: the renderer makes only the elements named here and sets only checked addresses, and a finished answer passes
+ * DOMPurify with the same list. Markdown's raw HTML stays text. Nothing is loaded from another host.
+ */
+import * as smd from "./vendor/streaming-markdown.js";
+import DOMPurify from "./vendor/dompurify.js";
+
+/** @type {Record<number, string>} */
+const TAGS = {
+  [smd.PARAGRAPH]: "p", [smd.HEADING_1]: "h3", [smd.HEADING_2]: "h4", [smd.HEADING_3]: "h5", [smd.HEADING_4]: "h6",
+  [smd.HEADING_5]: "h6", [smd.HEADING_6]: "h6", [smd.CODE_INLINE]: "code", [smd.ITALIC_AST]: "em", [smd.ITALIC_UND]: "em",
+  [smd.STRONG_AST]: "strong", [smd.STRONG_UND]: "strong", [smd.STRIKE]: "s", [smd.LINK]: "a", [smd.RAW_URL]: "a",
+  [smd.IMAGE]: "span", [smd.BLOCKQUOTE]: "blockquote", [smd.LINE_BREAK]: "br", [smd.RULE]: "hr", [smd.LIST_UNORDERED]: "ul",
+  [smd.LIST_ORDERED]: "ol", [smd.LIST_ITEM]: "li", [smd.TABLE]: "table", [smd.EQUATION_BLOCK]: "code", [smd.EQUATION_INLINE]: "code",
+};
+const ALLOWED_TAGS = [...new Set([...Object.values(TAGS), "pre", "figure", "figcaption", "button", "thead", "tbody", "tr", "th", "td", "img", "div", "#text"])];
+const ALLOWED_ATTR = ["href", "src", "alt", "title", "rel", "target", "class", "start", "type", "aria-label", "tabindex", "role"];
+/** What any attribute may hold: an address of these kinds, or something without a scheme. */
+const ADDRESSES = /^(?!\/\/)(?:(?:https?|mailto):|data:image\/(?:png|jpeg|gif|webp);|[^:\\]*$)/i;
+const LINKS = /^(?:https?:|mailto:)/i;
+/** Pictures of this server, or in the text itself. */
+const PICTURES = /^(?:\/(?!\/)[^\\]*|data:image\/(?:png|jpeg|gif|webp);base64,[a-z0-9+/=]+)$/i;
+
+/** @param {string} tag @param {string} [className] */
+function make(tag, className) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  return element;
+}
+
+/** Opens nothing but web and mail addresses, and gives the other side nothing. @param {HTMLElement} element @param {string} address */
+function link(element, address) {
+  const clean = address.trim();
+  if (!LINKS.test(clean)) return;
+  element.setAttribute("href", clean);
+  element.setAttribute("rel", "noopener noreferrer");
+  element.setAttribute("target", "_blank");
+}
+
+/** A picture of another host becomes a link to it: showing it would tell that host who reads. @param {HTMLElement} holder @param {string} address */
+function picture(holder, address) {
+  const alt = holder.textContent ?? "";
+  if (PICTURES.test(address)) {
+    const image = make("img");
+    image.setAttribute("src", address);
+    image.setAttribute("alt", alt);
+    holder.replaceChildren(image);
+    return;
+  }
+  const anchor = make("a", "far-picture");
+  anchor.textContent = `picture: ${alt || address}`;
+  link(anchor, address);
+  holder.replaceChildren(anchor);
+}
+
+/** A code block with its language and a copy button. @param {Node} parent */
+function codeBlock(parent) {
+  const figure = make("figure", "code");
+  const caption = make("figcaption");
+  const copy = make("button", "copy");
+  copy.setAttribute("type", "button");
+  copy.textContent = "Copy";
+  caption.append(make("span", "lang"), copy);
+  const pre = make("pre");
+  pre.setAttribute("tabindex", "0");
+  const code = make("code");
+  pre.append(code);
+  figure.append(caption, pre);
+  parent.appendChild(figure);
+  return code;
+}
+
+/** @param {HTMLElement} parent @param {number} token */
+function place(parent, token) {
+  if (token === smd.CODE_BLOCK || token === smd.CODE_FENCE) return codeBlock(parent);
+  if (token === smd.TABLE_ROW) {
+    const part = parent.children.length === 0 ? make("thead") : (parent.children[1] ?? make("tbody"));
+    parent.append(part);
+    return part.appendChild(make("tr"));
+  }
+  if (token === smd.TABLE_CELL) return parent.appendChild(make(parent.parentElement?.tagName === "THEAD" ? "th" : "td"));
+  if (token === smd.CHECKBOX) {
+    const box = make("span", "box");
+    box.textContent = "☐ ";
+    return parent.appendChild(box);
+  }
+  const element = make(TAGS[token] ?? "span");
+  if (token === smd.EQUATION_BLOCK) element.className = "block";
+  return parent.appendChild(element);
+}
+
+/** @param {HTMLElement} element @param {number} attr @param {string} value */
+function setAttr(element, attr, value) {
+  if (attr === smd.HREF) link(element, value);
+  else if (attr === smd.SRC) picture(element, value);
+  else if (attr === smd.START) element.setAttribute("start", String(Number(value) || 1));
+  else if (attr === smd.CHECKED) element.textContent = "☑ ";
+  else if (attr === smd.LANG) {
+    const label = element.closest("figure")?.querySelector(".lang");
+    if (label) label.textContent = value;
+  }
+}
+
+/**
+ * Writes Markdown into an element piece by piece; what is written is never changed again, so text can be selected while it grows.
+ * @param {HTMLElement} root  owned by the writer until `end`
+ */
+export function writer(root) {
+  const nodes = [root];
+  const parser = smd.parser({
+    data: nodes,
+    add_token: (data, token) => data.push(place(data[data.length - 1], token)),
+    end_token: (data) => {
+      if (data.length > 1) data.pop();
+    },
+    add_text: (data, text) => data[data.length - 1].append(text),
+    set_attr: (data, attr, value) => setAttr(data[data.length - 1], attr, value),
+  });
+  return {
+    /** @param {string} text */
+    write: (text) => smd.parser_write(parser, text),
+    end: () => smd.parser_end(parser),
+  };
+}
+
+/** Shows a whole answer. @param {HTMLElement} root  emptied first @param {string} text */
+export function renderMarkdown(root, text) {
+  const fresh = document.createElement("div");
+  const whole = writer(fresh);
+  whole.write(text);
+  whole.end();
+  DOMPurify.sanitize(fresh, { IN_PLACE: true, ALLOWED_TAGS, ALLOWED_ATTR, ALLOWED_URI_REGEXP: ADDRESSES, ALLOW_DATA_ATTR: false });
+  root.replaceChildren(...fresh.childNodes);
+}
+
+/** For the element around answers: its copy buttons work. @param {MouseEvent} event */
+export async function onCopyClick(event) {
+  const button = event.target instanceof Element ? event.target.closest("button.copy") : null;
+  if (!button) return;
+  const text = button.closest("figure")?.querySelector("pre")?.textContent ?? "";
+  const done = await copyText(text);
+  button.textContent = done ? "Copied" : "Select and copy by hand";
+  setTimeout(() => (button.textContent = "Copy"), 1500);
+}
+
+/** The clipboard's new door exists only on secure origins; the old one works over plain http too. @param {string} text */
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = document.createElement("textarea");
+    area.value = text;
+    area.className = "off-screen";
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}

@@ -1,0 +1,191 @@
+/** Between the wire and the views: a session's rows, upserted by (type, id), in order of `ord`. No browser, no signals: plain data. */
+
+/** @typedef {import("./types.js").Row} Row @typedef {import("./types.js").Entry} Entry @typedef {import("./types.js").StepRow} StepRow */
+/**
+ * @typedef {object} Store
+ * @property {Map<string, Row>} byKey  by `type:id`
+ * @property {Row[]} list  by `ord`, ascending
+ * @property {number} rev  what `open` gives as `after`: every change up to it is here
+ * @property {boolean} more  the server has older rows
+ * @property {boolean} loaded  at least one answer to `open` came
+ */
+
+/** @returns {Store} */
+export function emptyStore() {
+  return { byKey: new Map(), list: [], rev: 0, more: false, loaded: false };
+}
+
+/** @param {{type: string, id: string}} row */
+export const keyOf = (row) => `${row.type}:${row.id}`;
+/** @param {string|null} turn @param {number|null} n */
+export const stepKey = (turn, n) => `${turn}/${n}`;
+
+/**
+ * Adds rows or replaces older versions of them. Idempotent; a row with a lower `rev` than the one held is ignored,
+ * so frames may come twice and out of order.
+ * @param {Store} store @param {Row[]} rows
+ */
+export function upsert(store, rows) {
+  /** @type {Map<string, Row>} */
+  const fresh = new Map();
+  for (const row of rows) {
+    const key = keyOf(row);
+    const held = store.byKey.get(key);
+    if (held && held.rev > row.rev) continue;
+    store.byKey.set(key, row);
+    if (held && !fresh.has(key)) store.list[indexOf(store.list, held)] = row;
+    else fresh.set(key, row);
+  }
+  if (fresh.size === 0) return;
+  const last = store.list[store.list.length - 1];
+  store.list.push(...fresh.values());
+  if (fresh.size > 1 || (last && last.ord > store.list[store.list.length - 1].ord)) store.list.sort((a, b) => a.ord - b.ord);
+}
+
+/**
+ * Takes a `rows` frame. Only a frame that goes forward moves `rev`: a page of older rows may hold a change
+ * whose neighbours did not come yet.
+ * @param {Store} store @param {{rows: Row[], rev: number, more: boolean, older?: boolean}} frame @param {boolean} fresh  the answer to an open from nothing
+ */
+export function applyFrame(store, frame, fresh) {
+  upsert(store, frame.rows);
+  if (frame.older) {
+    store.more = frame.more;
+    return;
+  }
+  if (fresh) store.more = frame.more;
+  store.loaded = true;
+  for (const row of frame.rows) store.rev = Math.max(store.rev, row.rev);
+  if (typeof frame.rev === "number") store.rev = Math.max(store.rev, frame.rev);
+}
+
+/**
+ * Lets go of the oldest rows; they can be asked for again.
+ * @param {Store} store @param {number} keep
+ */
+export function trim(store, keep) {
+  if (store.list.length <= keep) return;
+  for (const row of store.list.splice(0, store.list.length - keep)) store.byKey.delete(keyOf(row));
+  store.more = true;
+}
+
+/** First index whose ord is not below. @param {{ord: number}[]} list @param {number} ord */
+export function lowerBound(list, ord) {
+  let low = 0;
+  let high = list.length;
+  while (low < high) {
+    const mid = (low + high) >> 1;
+    if (list[mid].ord < ord) low = mid + 1;
+    else high = mid;
+  }
+  return low;
+}
+
+/** @param {Row[]} list @param {Row} row  one that is in the list */
+function indexOf(list, row) {
+  let i = lowerBound(list, row.ord);
+  while (i < list.length && list[i] !== row) i += 1;
+  return i;
+}
+
+/** What the rows say about each other: the last approval of each step, turns, steps with a result. @param {Row[]} list */
+function relate(list) {
+  const approvals = new Map();
+  const steps = new Map();
+  const turns = new Map();
+  const ran = new Set();
+  for (const row of list) {
+    if (row.type === "approval") approvals.set(stepKey(row.turn, row.n), row);
+    else if (row.type === "turn") turns.set(row.id, row);
+    else if (row.type === "step" && row.kind === "tool") {
+      steps.set(stepKey(row.turn, row.n), row);
+      if (row.result) ran.add(row.turn);
+    }
+  }
+  return { approvals, steps, turns, ran };
+}
+
+/** @param {StepRow|null|undefined} step */
+const hasRun = (step) => Boolean(step && (step.state === "started" || step.result));
+
+/** Under a card only what the card's own line does not say already. @param {StepRow|null|undefined} step */
+const worthShowing = (step) => {
+  if (!step || !hasRun(step)) return false;
+  const { result } = step;
+  return !result || (!["denied", "expired"].includes(result.status) && Boolean(result.text || result.hint || result.full));
+};
+
+/**
+ * The conversation as it is shown. A step that was asked about stands under its card; the answer of a command turn is
+ * left out when its step has a result; the last entry of a turn carries the turn when there is something to say about it.
+ * @param {Store} store @param {string[]} live  keys `turn/n` of answers that are being written
+ * @returns {Entry[]}
+ */
+export function entriesOf(store, live = []) {
+  const known = relate(store.list);
+  /** @type {Entry[]} */
+  const out = [];
+  for (const row of store.list) {
+    const entry = entryOf(row, known);
+    if (entry) out.push(entry);
+  }
+  for (const key of live) insertLive(out, store, key);
+  return finish(out, known.turns);
+}
+
+/** @param {any} row @param {ReturnType<typeof relate>} known @returns {Entry|null} */
+function entryOf(row, known) {
+  const base = { key: keyOf(row), ord: row.ord, turn: row.turn ?? null, row };
+  if (row.type === "message") return { ...base, kind: "message" };
+  if (row.type === "approval") {
+    const at = stepKey(row.turn, row.n);
+    const step = known.approvals.get(at) === row ? known.steps.get(at) : null;
+    return { ...base, kind: "card", step: worthShowing(step) ? step : null };
+  }
+  if (row.type === "step" && row.kind === "tool") {
+    const shown = hasRun(row) && !known.approvals.has(stepKey(row.turn, row.n));
+    return shown ? { ...base, kind: "step", step: row } : null;
+  }
+  if (row.type !== "slot" || !row.text) return null;
+  const repeats = row.kind === "answer" && known.turns.get(row.turn)?.kind === "command" && known.ran.has(row.turn);
+  return repeats ? null : { ...base, kind: row.kind };
+}
+
+/** @param {Entry[]} out @param {Store} store @param {string} key */
+function insertLive(out, store, key) {
+  const [turn, n] = [key.slice(0, key.lastIndexOf("/")), Number(key.slice(key.lastIndexOf("/") + 1))];
+  const step = store.list.findLast((row) => row.type === "step" && row.turn === turn && row.n === n);
+  const ord = step ? step.ord : Infinity;
+  /** @type {Entry} */
+  const entry = { key: `live:${key}`, ord, kind: "live", turn, row: { turn, n } };
+  out.splice(lowerBound(out, ord), 0, entry);
+}
+
+/** Marks the first entry of a turn's run (it gets a heading) and the last entry of each ended turn. @param {Entry[]} out @param {Map<string, any>} turns */
+function finish(out, turns) {
+  const last = new Map();
+  let before = null;
+  for (const entry of out) {
+    entry.head = !before || before.turn !== entry.turn || before.kind === "message";
+    if (entry.turn) last.set(entry.turn, entry);
+    before = entry;
+  }
+  for (const [id, entry] of last) {
+    const turn = turns.get(id);
+    if (turn && ["done", "stopped", "failed"].includes(turn.state)) entry.foot = turn;
+  }
+  return out;
+}
+
+/**
+ * More text at an offset counted in characters (code points, as the server counts). What is already here is left out; a gap becomes "…".
+ * @param {{text: string, next: number}} held @param {number} start @param {string} text
+ * @returns {{text: string, next: number}} `text` is everything so far
+ */
+export function appendDelta(held, start, text) {
+  const points = Array.from(text);
+  if (start + points.length <= held.next) return held;
+  if (start > held.next) return { text: `${held.text}…${text}`, next: start + points.length };
+  const fresh = start < held.next ? points.slice(held.next - start).join("") : text;
+  return { text: held.text + fresh, next: start + points.length };
+}

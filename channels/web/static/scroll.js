@@ -1,0 +1,126 @@
+/**
+ * Where the conversation stands when its content changes.
+ *
+ * In this order: a button that could be pressed stays where it is on the screen; then, whoever was at the end stays at the end;
+ * then, what is read stays where it is. The browser's own scroll anchoring does not know about buttons, so it is switched off.
+ */
+
+/** When buttons were moved all the same (there was no room to scroll), ms of `performance.now()`: a press right after is not meant. */
+export const moved = { at: -Infinity };
+const NEAR = 700;
+
+export class Anchor {
+  /**
+   * @param {HTMLElement} scroller @param {HTMLElement} content
+   * @param {{top: () => void, bottom: () => void, end: (atEnd: boolean) => void}} events  near the top, near the bottom, end reached or left
+   */
+  constructor(scroller, content, events) {
+    this.scroller = scroller;
+    this.content = content;
+    this.events = events;
+    this.follow = true;
+    this.expected = -1;
+    /** @type {{el: Element, top: number}[]} */
+    this.marks = [];
+    /** How many of the marks, from the first, are button rows. */
+    this.buttons = 0;
+    this.observer = new ResizeObserver(() => this.settle());
+    this.observer.observe(scroller);
+    this.observer.observe(content);
+    this.onScroll = this.onScroll.bind(this);
+    scroller.addEventListener("scroll", this.onScroll, { passive: true });
+    this.settle();
+  }
+
+  end() {
+    this.observer.disconnect();
+    this.scroller.removeEventListener("scroll", this.onScroll);
+  }
+
+  get atEnd() {
+    const { scrollHeight, scrollTop, clientHeight } = this.scroller;
+    return scrollHeight - scrollTop - clientHeight < 24;
+  }
+
+  onScroll() {
+    const own = Math.abs(this.scroller.scrollTop - this.expected) < 2;
+    if (!own) this.follow = this.atEnd;
+    this.expected = -1;
+    this.remember();
+    this.report();
+  }
+
+  report() {
+    const { scrollHeight, scrollTop, clientHeight } = this.scroller;
+    this.events.end(this.atEnd);
+    if (scrollTop < NEAR) this.events.top();
+    else if (scrollHeight - scrollTop - clientHeight < NEAR) this.events.bottom();
+  }
+
+  /** After content changed, before it is painted. */
+  settle() {
+    const held = this.marks.findIndex((mark) => mark.el.isConnected);
+    const pressable = held >= 0 && held < this.buttons;
+    if (!pressable && this.follow) this.scrollTo(this.scroller.scrollHeight);
+    else if (held >= 0) {
+      const mark = this.marks[held];
+      const by = mark.el.getBoundingClientRect().top - mark.top;
+      if (Math.abs(by) >= 1) this.scrollTo(this.scroller.scrollTop + by);
+    }
+    for (const mark of this.marks.slice(0, this.buttons)) {
+      if (mark.el.isConnected && Math.abs(mark.el.getBoundingClientRect().top - mark.top) > 2) moved.at = performance.now();
+    }
+    this.remember();
+    this.events.end(this.atEnd);
+  }
+
+  /** @param {number} top */
+  scrollTo(top) {
+    this.scroller.scrollTop = top;
+    this.expected = this.scroller.scrollTop;
+  }
+
+  /** Notes where things are now: button rows that can be seen, then the first entry that can be seen. */
+  remember() {
+    const view = this.scroller.getBoundingClientRect();
+    /** @type {{el: Element, top: number}[]} */
+    const rows = [];
+    for (const el of this.content.querySelectorAll("[data-pressable]")) {
+      const box = el.getBoundingClientRect();
+      if (box.top >= view.top && box.bottom <= view.bottom + 1) rows.push({ el, top: box.top });
+    }
+    const touched = rows.findIndex((mark) => mark.el.matches(":hover, :focus-within"));
+    if (touched > 0) rows.unshift(...rows.splice(touched, 1));
+    this.buttons = rows.length;
+    this.marks = [...rows, ...this.firstSeen(view.top)];
+  }
+
+  /** Some entries from the first that can be seen: one of them will still be there after a change. @param {number} edge */
+  firstSeen(edge) {
+    const entries = this.content.querySelectorAll("[data-entry]");
+    let low = 0;
+    let high = entries.length;
+    while (low < high) {
+      const mid = (low + high) >> 1;
+      if (entries[mid].getBoundingClientRect().bottom <= edge) low = mid + 1;
+      else high = mid;
+    }
+    return Array.from(entries).slice(low, low + 4).map((el) => ({ el, top: el.getBoundingClientRect().top }));
+  }
+
+  /** The person asked for the end. */
+  toEnd() {
+    this.follow = true;
+    this.scrollTo(this.scroller.scrollHeight);
+    this.remember();
+    this.report();
+  }
+
+  /** @param {Element} el */
+  show(el) {
+    el.scrollIntoView({ block: "nearest" });
+    this.expected = this.scroller.scrollTop;
+    this.follow = this.atEnd;
+    this.remember();
+  }
+}

@@ -1,0 +1,10 @@
+/* Before the first paint: the person's choice of light or dark, so that nothing flashes. A plain script, because modules run too late. */
+(function () {
+  var choice = null;
+  try {
+    choice = localStorage.getItem("dragoman.theme");
+  } catch (_) {
+    /* storage may be forbidden: the system's choice holds */
+  }
+  if (choice === "light" || choice === "dark") document.documentElement.dataset.theme = choice;
+})();

@@ -1,0 +1,34 @@
+/**
+ * The shapes of PROTOCOL.md, for editors and type checkers. Nothing here runs.
+ *
+ * @typedef {{id: string, kind: "main"|"dm"|"non-main", origin: "direct"|"group"|"thread"|"child"|"timer"|"hook", title: string,
+ *   channel: string, waiting: number, running: number, queued: number, active_at: string, rev: number}} SessionLine
+ * @typedef {{name: string, usage: string, about: string}} Command
+ * @typedef {{type: string, id: string, ord: number, rev: number}} RowBase
+ * @typedef {RowBase & {type: "message", turn: string|null, from: string, principal: string, channel: string, text: string, at: string,
+ *   given: boolean}} MessageRow
+ * @typedef {RowBase & {type: "turn", kind: "model"|"command", state: "queued"|"running"|"parked"|"stopping"|"done"|"stopped"|"failed",
+ *   channel: string, created_at: string, started_at: string|null, ended_at: string|null, active_ms: number}} TurnRow
+ * @typedef {{status: "ok"|"error"|"denied"|"expired"|"timeout"|"cancelled"|"unknown", text: string, code: string|null, hint: string|null,
+ *   exit_code: number|null, duration_ms: number|null, dropped_bytes: number, full: string|null}} Result
+ * @typedef {{input_tokens: number, output_tokens: number, cached_tokens: number}} Usage
+ * @typedef {RowBase & {type: "step", turn: string, n: number, kind: "model"|"tool", state: "planned"|"asked"|"started"|"finished",
+ *   started_at: string|null, ended_at: string|null, call?: string, tool?: string, arguments?: string, result?: Result|null,
+ *   model?: string, usage?: Usage|null}} StepRow
+ * @typedef {{verb: string, label: string, handle: string}} Button
+ * @typedef {RowBase & {type: "approval", turn: string, n: number, state: "open"|"approved"|"consumed"|"denied"|"expired"|"cancelled"|
+ *   "superseded", tool: string, risk: string, title: string, rendered: string, escaped: boolean, note: string, facts: [string, string][],
+ *   opened_at: string, expires_at: string, decided_by: string|null, decided_at: string|null, reason: string|null, outcome: string,
+ *   buttons: Button[]}} ApprovalRow
+ * @typedef {RowBase & {type: "slot", turn: string|null, n: number|null, kind: "answer"|"note"|"reply", text: string, channel: string,
+ *   at: string}} SlotRow
+ * @typedef {MessageRow|TurnRow|StepRow|ApprovalRow|SlotRow} Row
+ *
+ * One thing as the conversation shows it: a row, with what belongs under it.
+ * @typedef {{key: string, ord: number, kind: "message"|"step"|"card"|"answer"|"note"|"reply"|"live", turn: string|null, row: any,
+ *   step?: StepRow|null, head?: boolean, foot?: TurnRow|null}} Entry
+ *
+ * A message on its way: `sending` until the server said it has it, `accepted` until its row is here, `failed` with the server's words.
+ * @typedef {{id: string, text: string, at: string, state: "sending"|"accepted"|"failed", error?: string, rev?: number}} Pending
+ */
+export {};

@@ -1,0 +1,126 @@
+/** A card: one exact action that waits for a person's decision, or one line about what was decided. */
+import { press } from "../actions.js";
+import { clockTime, exactTime, left } from "../format.js";
+import { html, useEffect, useRef, useState } from "../html.js";
+import { moved } from "../scroll.js";
+import { connection, now, presses } from "../state.js";
+import { Icon } from "./icons.js";
+import { Step } from "./step.js";
+
+/** A second press within this time after buttons moved is not meant, ms. */
+const SETTLE = 400;
+/** Lines of an action before its block scrolls by itself. */
+const TALL = 24;
+const RISKS = { none: "no risk", read: "reads", write: "writes", execute: "executes", network: "network" };
+/** @type {Record<string, [string, string]>} */
+const ENDS = {
+  approved: ["Allowed, about to run", "check"], consumed: ["Allowed", "check"], denied: ["Denied", "cross"], expired: ["Expired, nothing was run", "clock"],
+  cancelled: ["Withdrawn, nothing was run", "stop"], superseded: ["Asked again below", "down"],
+};
+
+/** @param {{row: import("../types.js").ApprovalRow, step: any, session: string}} props */
+export function Card({ row, step, session }) {
+  return html`${row.state === "open" ? html`<${OpenCard} row=${row} />` : html`<${Decided} row=${row} />`}
+    ${step && html`<${Step} step=${step} session=${session} under />`}`;
+}
+
+/** @param {{row: import("../types.js").ApprovalRow}} props */
+function OpenCard({ row }) {
+  const [asking, setAsking] = useState(false);
+  const heading = `card-${row.id}`;
+  const lines = row.rendered.split("\n").length;
+  return html`<section class="card" data-testid="card" data-risk=${row.risk} data-state="open" tabindex="-1" aria-labelledby=${heading}>
+    <h3 id=${heading}>
+      <span class="risk"><${Icon} name=${row.risk} />${RISKS[/** @type {keyof typeof RISKS} */ (row.risk)] ?? row.risk}</span>
+      <span class="title">${row.title}</span>
+    </h3>
+    <pre class=${lines > TALL ? "action tall" : "action"} tabindex="0" aria-label="The whole action">${row.rendered}</pre>
+    ${lines > TALL && html`<p class="muted small">${lines} lines: scroll in the block to read them all.</p>`}
+    ${row.escaped && html`<p class="escaped"><${Icon} name="warn" />Unusual characters are shown as \\u{…}. Read them before you allow this.</p>`}
+    ${row.note && html`<p class="note">${row.note}</p>`}
+    <dl class="facts">${row.facts.map(([label, value]) => html`<div key=${label}><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>
+    <${Expiry} row=${row} />
+    ${asking ? html`<${Reason} row=${row} onClose=${() => setAsking(false)} />` : html`<${Buttons} row=${row} onAsk=${() => setAsking(true)} />`}
+  </section>`;
+}
+
+/** What is left of the time to answer, as a shrinking line and in words. @param {{row: import("../types.js").ApprovalRow}} props */
+function Expiry({ row }) {
+  const end = Date.parse(row.expires_at);
+  const rest = end - now.value;
+  const share = Math.max(0, Math.min(1, rest / (end - Date.parse(row.opened_at))));
+  const words = rest > 0 ? `Answer ${left(rest)}, until ${clockTime(row.expires_at)}` : "The time to answer is over; nothing was run";
+  return html`<div class="expiry" title=${exactTime(row.expires_at)}>
+    <div class="line" aria-hidden="true"><div class=${share < 0.2 ? "rest short" : "rest"} style=${{ width: `${(share * 100).toFixed(1)}%` }}></div></div>
+    <${Said} row=${row} otherwise=${words} />
+  </div>`;
+}
+
+/** @param {import("../types.js").ApprovalRow} row */
+const pressOf = (row) => row.buttons.map((button) => presses.value[button.handle]).find(Boolean);
+
+/** @param {{row: import("../types.js").ApprovalRow, onAsk: () => void}} props */
+function Buttons({ row, onAsk }) {
+  const busy = pressOf(row)?.state === "sending";
+  const onClick = (/** @type {MouseEvent} */ event, /** @type {import("../types.js").Button} */ button) => {
+    const byPointer = event.detail > 0;
+    if (busy || (byPointer && (event.detail > 1 || performance.now() - moved.at < SETTLE))) return;
+    if (button.verb === "deny_reason") onAsk();
+    else press(button.handle, null);
+  };
+  return html`<div class="buttons" data-pressable>
+    ${row.buttons.map(
+      (button, i) => html`<button type="button" key=${button.handle} class=${`verb ${button.verb}`} data-testid="card-button" data-verb=${button.verb}
+        aria-disabled=${busy} aria-keyshortcuts=${String(i + 1)} onClick=${(/** @type {any} */ event) => onClick(event, button)}>
+        ${button.label}<kbd aria-hidden="true">${i + 1}</kbd></button>`,
+    )}
+  </div>`;
+}
+
+/** One line of text for the person who asked. @param {{row: import("../types.js").ApprovalRow, onClose: () => void}} props */
+function Reason({ row, onClose }) {
+  const ref = useRef(/** @type {any} */ (null));
+  const button = row.buttons.find((item) => item.verb === "deny_reason");
+  useEffect(() => ref.current?.focus(), []);
+  const onSubmit = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const text = ref.current.value.trim();
+    if (!text) return ref.current.focus();
+    if (button) press(button.handle, text);
+    onClose();
+  };
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    const card = ref.current.closest(".card");
+    onClose();
+    card?.focus();
+  };
+  return html`<form class="buttons reason" data-pressable onSubmit=${onSubmit}>
+    <input ref=${ref} type="text" maxlength="500" data-testid="card-reason" aria-label="Why it is denied" placeholder="Why not? The agent reads this." onKeyDown=${onKeyDown} autocomplete="off" />
+    <button type="submit" class="verb deny">Deny</button>
+    <button type="button" class="verb" onClick=${onClose}>Back</button>
+  </form>`;
+}
+
+/** What became of a press, in the place of the time to answer: nothing moves. @param {{row: import("../types.js").ApprovalRow, otherwise: string}} props */
+function Said({ row, otherwise }) {
+  const said = pressOf(row);
+  const words = !said ? otherwise : said.state === "answered" ? said.text : connection.value.state === "open" ? "Sending…" : "Not sent yet: it goes out when the connection is back.";
+  return html`<p class=${said ? "said" : ""}>${words}</p>`;
+}
+
+/** One line; the whole action on demand. @param {{row: import("../types.js").ApprovalRow}} props */
+function Decided({ row }) {
+  const [word, icon] = ENDS[row.state] ?? [row.state, "none"];
+  const good = row.state === "approved" || row.state === "consumed";
+  return html`<details class="decided" data-testid="card" data-risk=${row.risk} data-state=${row.state}>
+    <summary>
+      <span class=${good ? "tone good" : row.state === "denied" ? "tone bad" : "tone dim"}><${Icon} name=${icon} /></span>
+      <span class="title">${row.title}</span><span class="outcome">${row.outcome || word}</span>
+    </summary>
+    <pre class="action" tabindex="0">${row.rendered}</pre>
+    ${row.reason && html`<p class="note">Reason: ${row.reason}</p>`}
+    <dl class="facts">${row.facts.map(([label, value]) => html`<div key=${label}><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>
+  </details>`;
+}

@@ -1,0 +1,149 @@
+/** Where a message is written: completion of commands, the kept draft, Enter to send. */
+import { say, show, stop } from "../actions.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
+import { loadDraft, saveDraft } from "../keep.js";
+import { conversation } from "../keys.js";
+import { commands, connection, current, currentLine, me, outbox, sessionState } from "../state.js";
+import { Icon } from "./icons.js";
+
+/** Offers shown at once. */
+const OFFERS = 8;
+
+/** Commands that fit what was typed after "/": those that begin with it first. @param {string} text @returns {import("../types.js").Command[]} */
+export function offersFor(text) {
+  const typed = /^\/(\S*)$/.exec(text)?.[1].toLowerCase();
+  if (typed === undefined) return [];
+  const rank = (/** @type {import("../types.js").Command} */ item) => (item.name.startsWith(typed) ? 0 : item.name.includes(typed) ? 1 : 2);
+  return commands.value.filter((/** @type {any} */ item) => rank(item) < 2).sort((/** @type {any} */ a, /** @type {any} */ b) => rank(a) - rank(b) || a.name.localeCompare(b.name)).slice(0, OFFERS);
+}
+
+/** The command that was begun, once its name is whole. @param {string} text */
+const begun = (text) => commands.value.find((/** @type {any} */ item) => text.startsWith(`/${item.name} `)) ?? null;
+
+/** The person's last message in the main session. */
+function lastMessage() {
+  const sent = outbox.value[outbox.value.length - 1];
+  if (sent) return sent.text;
+  const row = sessionState(me.value.main).store.list.findLast((item) => item.type === "message");
+  return row && row.type === "message" ? row.text : "";
+}
+
+/** @param {{onSent: () => void}} props */
+export function Composer({ onSent }) {
+  const owner = me.value.owner;
+  const [text, setText] = useState("");
+  const [chosen, setChosen] = useState(0);
+  const [closed, setClosed] = useState(false);
+  const ref = useRef(/** @type {any} */ (null));
+  const offers = closed ? [] : offersFor(text);
+
+  useEffect(() => setText(loadDraft(owner)), [owner]);
+  useEffect(() => {
+    conversation.focusComposer = (start) => {
+      ref.current?.focus();
+      if (start === "/") change(ref.current.value || "/");
+      else if (start) change(start);
+    };
+  });
+  useLayoutEffect(() => {
+    const box = ref.current;
+    box.style.height = "auto";
+    box.style.height = `${Math.min(box.scrollHeight, 200)}px`;
+  }, [text]);
+
+  const change = (/** @type {string} */ value) => {
+    setText(value);
+    setChosen(0);
+    setClosed(false);
+    saveDraft(owner, value);
+  };
+  const send = () => {
+    const clean = text.trim();
+    if (!clean) return;
+    say(clean);
+    change("");
+    onSent();
+  };
+  const complete = (/** @type {import("../types.js").Command} */ item) => {
+    change(`/${item.name} `);
+    ref.current.focus();
+  };
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.isComposing) return;
+    if (offers.length > 0 && offerKey(event)) return event.preventDefault();
+    if (event.key === "Enter" && !event.shiftKey) {
+      event.preventDefault();
+      send();
+    } else if (event.key === "ArrowUp" && !text) {
+      event.preventDefault();
+      change(lastMessage());
+    } else if (event.key === "Escape") {
+      event.preventDefault();
+      ref.current.blur();
+    }
+  };
+  /** @param {KeyboardEvent} event @returns {boolean} whether the list of offers took the key */
+  const offerKey = (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key] ?? 0;
+    if (by) setChosen((chosen + by + offers.length) % offers.length);
+    else if (event.key === "Escape") setClosed(true);
+    else if (event.key === "Tab" && !event.shiftKey) complete(offers[chosen]);
+    else if (event.key === "Enter" && !event.shiftKey && text !== `/${offers[chosen].name}`) complete(offers[chosen]);
+    else return false;
+    return true;
+  };
+  const hint = begun(text);
+
+  return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => (event.preventDefault(), send())}>
+    ${offers.length > 0 && html`<${Offers} offers=${offers} chosen=${chosen} onPick=${complete} />`}
+    ${hint && html`<p class="usage" id="usage"><code>${hint.usage}</code><span>${hint.about}</span></p>`}
+    <div class="field">
+      <textarea ref=${ref} rows="1" data-testid="composer" value=${text} enterkeyhint="send" autocomplete="off"
+        aria-label="Message to Dragoman" aria-autocomplete="list" aria-haspopup="listbox" aria-controls=${offers.length ? "offers" : undefined}
+        aria-activedescendant=${offers.length ? `offer-${offers[chosen].name}` : undefined} aria-describedby=${hint ? "usage" : undefined}
+        placeholder=${connection.value.state === "offline" ? "Write on: it is kept and sent later" : "Message, or / for commands"}
+        onInput=${(/** @type {any} */ event) => change(event.target.value)} onKeyDown=${onKeyDown}></textarea>
+      <button type="submit" class="send" data-testid="send" aria-label="Send" title="Send (Enter)" aria-disabled=${!text.trim()}><${Icon} name="send" /></button>
+    </div>
+  </form>`;
+}
+
+/** @param {{offers: import("../types.js").Command[], chosen: number, onPick: (item: any) => void}} props */
+function Offers({ offers, chosen, onPick }) {
+  const list = useRef(/** @type {any} */ (null));
+  useEffect(() => list.current?.children[chosen]?.scrollIntoView({ block: "nearest" }), [chosen]);
+  return html`<ul class="offers" id="offers" role="listbox" aria-label="Commands" ref=${list}>
+    ${offers.map(
+      (item, i) => html`<li key=${item.name} id=${`offer-${item.name}`} role="option" aria-selected=${i === chosen}
+        onPointerDown=${(/** @type {Event} */ event) => event.preventDefault()} onClick=${() => onPick(item)}>
+        <code>${item.usage}</code><span>${item.about}</span></li>`,
+    )}
+  </ul>`;
+}
+
+/** Under another session: it can be read here, not written to. */
+export function ReadOnly() {
+  const line = currentLine.value;
+  return html`<div class="read-only" role="note">
+    <span>You are reading ${line ? html`<b>${line.title}</b>` : "another session"}; you write in main.</span>
+    <button type="button" class="link" onClick=${() => show(me.value.main)}>Back to main</button>
+  </div>`;
+}
+
+/** What the session is doing, in a line of fixed height: nothing moves when it changes. @param {{onShowWaiting: () => void}} props */
+export function Activity({ onShowWaiting }) {
+  const state = sessionState(current.value);
+  const turns = state.active.value;
+  const waiting = state.waiting.value.length;
+  const running = turns.find((turn) => turn.type === "turn" && ["running", "stopping"].includes(turn.state));
+  const queued = turns.filter((turn) => turn.type === "turn" && turn.state === "queued").length;
+  const line = currentLine.value;
+  const cards = waiting || line?.waiting || 0;
+  const main = current.value === me.value.main;
+  const words = running ? (/** @type {any} */ (running).state === "stopping" ? "Stopping…" : "Working…") : queued ? "Queued: it starts as soon as a place is free" : turns.length && !cards ? "Waiting" : "";
+  return html`<div class="activity">
+    <span class=${running ? "doing" : ""} role="status">${words}${running && queued ? ` ${queued} queued` : ""}</span>
+    ${cards > 0 && html`<button type="button" class="waiting-chip" onClick=${onShowWaiting}><span class="dot" aria-hidden="true"></span>${cards === 1 ? "1 card waits" : `${cards} cards wait`} for you<kbd>a</kbd></button>`}
+    ${main && (running || turns.length > 0) && html`<button type="button" class="quiet small stop" onClick=${stop}><${Icon} name="stop" />Stop<kbd>.</kbd></button>`}
+  </div>`;
+}

@@ -1,0 +1,95 @@
+/** One entry of the conversation: a message, an answer, a step, a card. Drawn again only when its rows changed. */
+import { dropPending } from "../actions.js";
+import { between, duration, plural } from "../format.js";
+import { html } from "../html.js";
+import { Component } from "../vendor/preact.js";
+import { inspected, me, now, sessionState } from "../state.js";
+import { Card } from "./card.js";
+import { Icon } from "./icons.js";
+import { Badge, LiveMarkdown, Markdown, Time } from "./parts.js";
+import { Step } from "./step.js";
+import { conversation } from "../keys.js";
+
+/** @typedef {import("../types.js").Entry} Entry */
+
+/** @param {Entry} a @param {Entry} b */
+const same = (a, b) => a.row === b.row && a.step === b.step && a.foot === b.foot && a.head === b.head && a.kind === b.kind;
+
+export class EntryView extends Component {
+  /** @param {any} next */
+  shouldComponentUpdate(next) {
+    const live = next.entry.kind === "live";
+    return next.session !== this.props.session || next.mine !== this.props.mine || !(live ? next.entry.head === this.props.entry.head : same(next.entry, this.props.entry));
+  }
+
+  render(/** @type {any} */ { entry, session, mine }) {
+    const head = entry.head && entry.kind !== "message";
+    return html`<div class=${`entry of-${entry.kind}`} data-entry=${entry.key}>
+      ${head && html`<${Head} entry=${entry} />`}
+      ${bodyOf(entry, session, mine)}
+      ${entry.foot && html`<${Foot} turn=${entry.foot} session=${session} />`}
+    </div>`;
+  }
+}
+
+/** @param {Entry} entry @param {string} session @param {boolean} mine */
+function bodyOf(entry, session, mine) {
+  const { row } = entry;
+  if (entry.kind === "message") return html`<${Message} row=${row} mine=${mine} />`;
+  if (entry.kind === "card") return html`<${Card} row=${row} step=${entry.step} session=${session} />`;
+  if (entry.kind === "step") return html`<${Step} step=${row} session=${session} />`;
+  if (entry.kind === "live") {
+    const source = sessionState(session).live.get(`${row.turn}/${row.n}`);
+    return source && html`<div data-testid="answer" data-live="true"><${LiveMarkdown} source=${source} /></div>`;
+  }
+  return html`<div data-testid="answer" data-kind=${row.kind}><${Markdown} text=${row.text} class=${row.kind} /></div>`;
+}
+
+/** @param {{entry: Entry}} props */
+function Head({ entry }) {
+  const { row } = entry;
+  const at = row.at ?? row.opened_at ?? row.started_at ?? null;
+  return html`<div class="head"><span class="who">Dragoman</span><${Time} at=${at} /></div>`;
+}
+
+/** @param {{row: import("../types.js").MessageRow, mine: boolean}} props */
+function Message({ row, mine }) {
+  const command = row.text.startsWith("/");
+  return html`<article class=${mine ? "message mine" : "message"} data-testid="message" aria-label=${`${row.from} wrote`}>
+    <div class="head">
+      <span class="who">${row.from}</span>
+      ${(row.channel !== "web" || !mine) && html`<${Badge} channel=${row.channel} />`}
+      <${Time} at=${row.at} />
+    </div>
+    <div class=${command ? "bubble command" : "bubble"}>${row.text}</div>
+    ${!row.given && html`<p class="muted small waits"><${Icon} name="clock" />Waits; given to the agent at its next step.</p>`}
+  </article>`;
+}
+
+/** How a turn ended, and the door to its details. @param {{turn: import("../types.js").TurnRow, session: string}} props */
+function Foot({ turn, session }) {
+  const steps = sessionState(session).store.list.filter((row) => row.type === "step" && row.turn === turn.id && row.kind === "tool").length;
+  const bad = turn.state === "failed" ? "This turn failed." : turn.state === "stopped" ? "Stopped." : "";
+  if (!bad && turn.kind === "command") return null;
+  const figures = [duration(turn.active_ms || between(turn.started_at, turn.ended_at)), steps ? plural(steps, "step") : ""].filter(Boolean).join(" · ");
+  return html`<div class="foot">
+    ${bad && html`<span class=${turn.state === "failed" ? "bad" : "dim"}><${Icon} name=${turn.state === "failed" ? "warn" : "stop"} />${bad}</span>`}
+    <button type="button" class="link quiet" onClick=${() => (inspected.value = turn.id)}>${figures || "details"}<span class="off-screen">, details of this turn</span></button>
+  </div>`;
+}
+
+/** A message on its way. @param {{item: import("../types.js").Pending}} props */
+export function PendingView({ item }) {
+  const failed = item.state === "failed";
+  const slow = now.value - Date.parse(item.at) > 3000;
+  return html`<div class="entry of-message pending" data-entry=${`pending:${item.id}`}>
+    <article class="message mine" data-testid="message" data-pending=${item.state} aria-label=${`${me.value.owner} wrote`}>
+      <div class=${item.text.startsWith("/") ? "bubble command" : "bubble"}>${item.text}</div>
+      ${failed
+        ? html`<p class="bad small" role="alert"><${Icon} name="warn" />Not sent. ${item.error}
+            <button type="button" class="link" onClick=${() => (conversation.focusComposer(item.text), dropPending(item.id))}>Edit</button>
+            <button type="button" class="link" onClick=${() => dropPending(item.id)}>Discard</button></p>`
+        : html`<p class="muted small waits">${item.state === "sending" ? html`<${Icon} name="clock" />${slow ? "Kept here; sent when the connection is back." : "Sending…"}` : "\u00a0"}</p>`}
+    </article>
+  </div>`;
+}

@@ -1,0 +1,39 @@
+/** What lies over or along the edge of everything: the state of the connection, the keyboard help, short notices. */
+import { retryNow } from "../actions.js";
+import { html, useEffect, useRef } from "../html.js";
+import { KEYS } from "../keys.js";
+import { assertive, connection, helpOpen, now, outbox, polite, toast } from "../state.js";
+import { Icon } from "./icons.js";
+
+/** A thin bar, only when there is something to say. It lies over the top edge of the conversation, so nothing moves. */
+export function ConnectionBar() {
+  const { state, retryAt } = connection.value;
+  const unsent = outbox.value.filter((/** @type {any} */ item) => item.state === "sending").length;
+  const rest = Math.max(0, Math.ceil((retryAt - now.value) / 1000));
+  return html`<div class="connection" data-testid="connection" data-state=${state} role="status">
+    ${state === "connecting" && html`<div>Connecting…</div>`}
+    ${state === "offline" &&
+    html`<div><span>Not connected. ${rest > 1 ? `Trying again in ${rest} s.` : "Trying again…"}${unsent ? ` ${unsent === 1 ? "1 message is" : `${unsent} messages are`} kept.` : ""}</span>
+      <button type="button" class="link" onClick=${retryNow}>Try now</button></div>`}
+  </div>`;
+}
+
+export function Help() {
+  const ref = useRef(/** @type {any} */ (null));
+  const open = helpOpen.value;
+  useEffect(() => {
+    if (open && !ref.current.open) ref.current.showModal();
+    if (!open && ref.current.open) ref.current.close();
+  }, [open]);
+  const close = () => (helpOpen.value = false);
+  return html`<dialog class="help" ref=${ref} aria-labelledby="help-title" onClose=${close} onClick=${(/** @type {any} */ event) => event.target === ref.current && close()}>
+    <header><h2 id="help-title">Keyboard</h2><button type="button" class="quiet" aria-label="Close" onClick=${close}><${Icon} name="cross" /></button></header>
+    <dl>${KEYS.map(([key, words]) => html`<div key=${key}><dt>${key.split(/\s+/).map((part) => (part === "–" ? " – " : html`<kbd>${part}</kbd>`))}</dt><dd>${words}</dd></div>`)}</dl>
+  </dialog>`;
+}
+
+export function Notices() {
+  return html`<div class="toast" role="status" hidden=${!toast.value}>${toast.value}</div>
+    <div class="off-screen" aria-live="polite">${polite.value}</div>
+    <div class="off-screen" aria-live="assertive" role="alert">${assertive.value}</div>`;
+}

@@ -1,0 +1,86 @@
+/** Small pieces that several views share: times, badges of origin, Markdown, foldable output. */
+import { bytes, channelName, exactTime, plural, relativeTime } from "../format.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
+import { renderMarkdown, writer } from "../markdown.js";
+import { now } from "../state.js";
+
+/** Relative, exact on hover. @param {{at: string|null}} props */
+export function Time({ at }) {
+  if (!at) return null;
+  return html`<time datetime=${at} title=${exactTime(at)}>${relativeTime(at, now.value)}</time>`;
+}
+
+/** Where something came from. @param {{channel: string, origin?: string}} props */
+export function Badge({ channel, origin }) {
+  const child = origin === "child";
+  const words = child ? "child" : channelName(channel);
+  return html`<span class="badge" data-origin=${child ? "child" : channel}>${words}</span>`;
+}
+
+/** A whole answer. @param {{text: string, class?: string}} props */
+export function Markdown({ text, class: extra }) {
+  const ref = useRef(/** @type {any} */ (null));
+  useLayoutEffect(() => renderMarkdown(ref.current, text), [text]);
+  return html`<div class=${`markdown ${extra ?? ""}`} ref=${ref}></div>`;
+}
+
+/** An answer that is being written: only what is new is added, once a frame. @param {{source: any}} props  signal of {text} */
+export function LiveMarkdown({ source }) {
+  const ref = useRef(/** @type {any} */ (null));
+  useEffect(() => {
+    const out = writer(ref.current);
+    let written = 0;
+    let frame = 0;
+    const flush = () => {
+      frame = 0;
+      const { text } = source.peek();
+      if (text.length > written) out.write(text.slice(written));
+      written = text.length;
+    };
+    const stop = source.subscribe(() => {
+      if (!frame) frame = requestAnimationFrame(flush);
+    });
+    return () => {
+      stop();
+      cancelAnimationFrame(frame);
+    };
+  }, [source]);
+  return html`<div class="markdown live" ref=${ref}></div>`;
+}
+
+/** Lines shown of an output before it is folded. */
+const FOLD = 12;
+
+/** What a call printed: the first lines, all of it on demand. @param {{text: string, full: string|null, dropped: number}} props */
+export function Output({ text, full, dropped }) {
+  const [open, setOpen] = useState(false);
+  const lines = text.replace(/\n$/, "").split("\n");
+  const long = lines.length > FOLD + 2;
+  const shown = open || !long ? lines : lines.slice(0, FOLD);
+  const size = bytes(new Blob([text]).size + dropped);
+  return html`<div class="output" data-testid="output">
+    ${text && html`<pre tabindex="0" aria-label="Output">${shown.join("\n")}</pre>`}
+    ${(long || full) &&
+    html`<div class="fold">
+      ${long &&
+      html`<button type="button" class="link" aria-expanded=${open} onClick=${() => setOpen(!open)}>
+        ${open ? "Show less" : `Show ${plural(lines.length - FOLD, "more line")}`}
+      </button>`}
+      <span class="muted">${plural(lines.length, "line")}${dropped > 0 ? " of head and tail" : ""}, ${size}</span>
+      ${full && html`<a href=${full} download>Download all of it</a>`}
+    </div>`}
+  </div>`;
+}
+
+/** Output while it comes: its end is in view unless the person scrolled in it. @param {{source: any}} props  signal of {text} */
+export function LiveOutput({ source }) {
+  const ref = useRef(/** @type {any} */ (null));
+  const { text } = source.value;
+  useLayoutEffect(() => {
+    const box = ref.current;
+    if (box && box.scrollHeight - box.scrollTop - box.clientHeight < 80) box.scrollTop = box.scrollHeight;
+  }, [text]);
+  return html`<div class="output live" data-testid="output">
+    <pre ref=${ref} tabindex="0" aria-label="Output so far">${text || "no output yet"}</pre>
+  </div>`;
+}

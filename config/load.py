@@ -1,0 +1,238 @@
+"""Reading the configuration: file, then environment, then defaults. One error names every problem with its cure."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from pydantic import SecretStr
+
+from channels.web.settings import WebSettings
+from config.people import check_chats, check_people, read_owners
+from config.places import find_config, find_state
+from config.plugins import COMING_CHANNELS
+from config.reading import Reader, as_error, suggest
+from config.settings import (
+    COMES_LATER,
+    ChannelsSettings,
+    ChatsSettings,
+    HttpSettings,
+    ImportedSettings,
+    LogSettings,
+    ModelSettings,
+    PeopleSettings,
+    SessionsSettings,
+    Settings,
+    StoreSettings,
+)
+from config.tools import read_tools
+from config.values import EnvText
+from gateway.errors import ConfigError
+from gateway.model.ids import Principal, channel_of
+from gateway.model.tools import ToolPolicy, ToolSpec
+
+PREFIX = "DRAGOMAN_"
+SECTIONS: Final = ("owners", "store", "http", "model", "channels", "people", "chats", "sessions", "tools", "log")
+_FILE_BYTES = 1_048_576
+_OTHERS_MAY_WRITE = 0o002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A configuration that can be used."""
+
+    settings: Settings
+    tools: Mapping[str, ToolPolicy]
+    """A policy for every tool of `specs`, by name."""
+    state: Path
+    """The state folder, absolute. It need not exist yet."""
+    file: Path | None
+    """Where the settings were read; None: there is no file and all is default."""
+    variables: tuple[str, ...]
+    """The environment variables that set something, sorted."""
+    secrets: tuple[SecretStr, ...]
+    """Every secret of the settings, to be kept out of logs."""
+    warnings: tuple[str, ...]
+    """Sentences about what is allowed and yet dangerous or without effect."""
+
+
+def load(
+    path: Path | str | None, state: Path | str | None, environ: Mapping[str, str], specs: Mapping[str, ToolSpec]
+) -> Loaded:
+    """Find, read and check the configuration for the tools in `specs`. Reads files; writes nothing.
+
+    Raises one `ConfigError` that lists every problem: file or variable, key, what is wrong, and the cure. A table
+    whose values are wrong is not checked for what its values mean together.
+    """
+    file = find_config(path, environ)
+    folder = find_state(state, environ)
+    raw = {} if file is None else _parse(file)
+    overrides = _overrides(raw, environ)
+    reader = Reader(file=str(file or "(no file)"), variables=overrides, environ=environ)
+    _lay_over(raw, overrides, environ, reader)
+    settings, tools, warnings = _read(raw, folder, specs, reader)
+    if settings is None or reader.problems:
+        raise as_error(reader.problems)
+    return Loaded(
+        settings=settings,
+        tools=tools,
+        state=folder,
+        file=file,
+        variables=tuple(sorted(overrides.values())),
+        secrets=tuple(reader.secrets),
+        warnings=(*_unsafe_file(file), *_lookalikes(environ, reader.named), *warnings),
+    )
+
+
+def _parse(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(_FILE_BYTES + 1)
+        if len(data) > _FILE_BYTES:
+            raise ConfigError(f"{file} is larger than 1 MiB.", cure="Name the right file.")
+        return tomllib.loads(data.decode())
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}.", cure="Make it a readable file.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is not UTF-8 text (byte {error.start}).", cure="Save it as UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file} is not TOML: {error}.", cure="Correct that line.") from None
+
+
+def _overrides(raw: Mapping[str, Any], environ: Mapping[str, str]) -> dict[tuple[str, ...], str]:
+    """Return the key that each `DRAGOMAN_<SECTION>__<KEY>` means. Keys are found whatever their case."""
+    found: dict[tuple[str, ...], str] = {}
+    for name in sorted(environ):
+        if not name.startswith(PREFIX) or "__" not in name:
+            continue
+        here: Any = raw
+        path: list[str] = []
+        for part in name.removeprefix(PREFIX).lower().split("__"):
+            keys = list(cast("dict[str, Any]", here)) if isinstance(here, dict) else []
+            key = next((one for one in keys if one.lower() == part), part)
+            here = cast("dict[str, Any]", here)[key] if key in keys else None
+            path.append(key)
+        found[tuple(path)] = name
+    return found
+
+
+def _lay_over(
+    raw: dict[str, Any], overrides: Mapping[tuple[str, ...], str], environ: Mapping[str, str], reader: Reader
+) -> None:
+    for path, name in overrides.items():
+        if path[0] not in SECTIONS:
+            reader.wrong(path, f"unknown table {path[0]!r}", suggest(path[0], SECTIONS))
+            continue
+        here = raw
+        for part in path[:-1]:
+            below = here.setdefault(part, {})
+            if not isinstance(below, dict):
+                reader.wrong(path, f"{part} is a single value", f"Unset {name}, or make {part} a table")
+                break
+            here = cast("dict[str, Any]", below)
+        else:
+            here[path[-1]] = EnvText(environ[name])
+
+
+def _read(
+    raw: Mapping[str, Any], state: Path, specs: Mapping[str, ToolSpec], reader: Reader
+) -> tuple[Settings | None, Mapping[str, ToolPolicy], list[str]]:
+    for key in raw:
+        if key == "rules":
+            reader.wrong((key,), f"[[rules]] {COMES_LATER}", "Remove it, and set [tools.<name>] approval until then")
+        elif key not in SECTIONS:
+            reader.wrong((key,), "unknown table", suggest(key, SECTIONS))
+    channels = _read_channels(raw.get("channels", {}), reader)
+    imported = _imported_names(raw.get("channels", {}))
+    owners = read_owners(raw.get("owners", {}), imported, reader)
+    store = reader.model(StoreSettings, raw.get("store", {}), ("store",))
+    http = reader.model(HttpSettings, raw.get("http", {}), ("http",))
+    model = reader.model(ModelSettings, raw.get("model", {}), ("model",))
+    people = reader.model(PeopleSettings, raw.get("people", {}), ("people",))
+    chats = reader.model(ChatsSettings, raw.get("chats", {}), ("chats",))
+    sessions = reader.model(SessionsSettings, raw.get("sessions", {}), ("sessions",))
+    log = reader.model(LogSettings, raw.get("log", {}), ("log",))
+    tools, warnings = read_tools(raw.get("tools", {}), specs, reader)
+    warnings += check_people(people.allow, imported, reader) if people else []
+    check_chats(chats.allow, imported, reader) if chats else None
+    if not (channels and store and http and model and people and chats and sessions and log):
+        return None, tools, warnings
+    if not store.url:
+        store = StoreSettings(url=f"sqlite://{state / 'dragoman.db'}")
+    settings = Settings(
+        owners=owners, store=store, http=http, model=model, channels=channels, people=people, chats=chats,
+        sessions=sessions, log=log,
+    )  # fmt: skip
+    return settings, tools, [*_without_effect(settings, imported), *warnings]
+
+
+def _imported_names(raw: object) -> Collection[str]:
+    """The names of channels that are brought by import path, whether or not their tables are right."""
+    tables = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
+    return {name for name, table in tables.items() if isinstance(table, dict) and "module" in table and name != "web"}
+
+
+def _read_channels(raw: object, reader: Reader) -> ChannelsSettings | None:
+    web: WebSettings | None = WebSettings()
+    imported: dict[str, ImportedSettings] = {}
+    complete = True
+    names = _imported_names(raw)
+    for name, table in reader.table(raw, ("channels",)).items():
+        path = ("channels", name)
+        if name in names:
+            read = reader.model(ImportedSettings, table, path)
+            complete = complete and read is not None and _is_channel_name(name, reader)
+            if read is not None:
+                imported[name] = read
+        elif name == "web":
+            web = reader.model(WebSettings, table, path)
+        elif name in COMING_CHANNELS:
+            reader.wrong(path, f"the channel {name} is not part of this version yet", "Remove its table until it is")
+        else:
+            cure = suggest(name, ["web"])
+            own = 'a channel of your own needs module = "package.module:factory"'
+            reader.wrong(path, f"there is no channel {name!r}", f"{cure}; {own}")
+    return ChannelsSettings(web=web, imported=imported) if web and complete else None
+
+
+def _is_channel_name(name: str, reader: Reader) -> bool:
+    fits = name.isascii() and name.isidentifier() and name == name.lower() and len(name) <= 32
+    if not fits:
+        reader.wrong(("channels", name), f"{name!r} cannot be a channel's name", "Use lower case letters, digits and _")
+    return fits
+
+
+def _without_effect(settings: Settings, imported: Collection[str]) -> list[str]:
+    lines: list[str] = []
+    model = settings.model
+    if model.name == "operator" and (model.base_url or model.api_key):
+        lines.append("model: base_url and api_key have no effect with the operator; set model.name.")
+    named = [*(who for listed in settings.owners.values() for who in listed), *settings.people.allow]
+    missing = sorted({channel_of(Principal(who)) for who in named} - set(imported))
+    lines += [f"{channel}: the channel is not configured, so its people cannot write yet." for channel in missing]
+    if not settings.channels.web.enabled and not settings.channels.imported:
+        lines.append("channels: the web page is off and no other channel is configured, so nobody can write.")
+    for provider in (model, *model.fallback):
+        if provider.sends_key_in_clear():
+            lines.append(f"model: the api_key goes to {provider.base_url} without TLS.")
+    return lines
+
+
+def _unsafe_file(file: Path | None) -> list[str]:
+    if file is None or not file.stat().st_mode & _OTHERS_MAY_WRITE:
+        return []
+    return [f"{file} can be changed by every user of this machine; run: chmod o-w {file}"]
+
+
+def _lookalikes(environ: Mapping[str, str], named: Collection[str]) -> list[str]:
+    """Variables with one `_` after the section, which set nothing. Those that a secret names are left alone."""
+    lines: list[str] = []
+    for name in sorted(environ):
+        rest = name.removeprefix(PREFIX)
+        section, _, key = rest.partition("_")
+        if rest != name and "__" not in name and section.lower() in SECTIONS and key and name not in named:
+            lines.append(f"${name} sets nothing; ${PREFIX}{section}__{key} would.")
+    return lines

@@ -1,0 +1,124 @@
+"""Who speaks and where, as written in `[owners]`, `[people]` and `[chats]`: immutable ids only, never names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from config.reading import Path, Reader
+from config.values import EnvText, Flaw
+from gateway.model.ids import OwnerName, Principal
+
+DEFAULT_OWNER = OwnerName("owner")
+_OWNER = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_PERSON: Mapping[str, tuple[re.Pattern[str], str]] = {
+    "telegram": (re.compile(r"[1-9]\d{0,18}"), "telegram:1001"),
+    "slack": (re.compile(r"T[A-Z0-9]{1,31}/[UW][A-Z0-9]{1,31}"), "slack:T0AA/U0BB"),
+}
+_CHAT: Mapping[str, tuple[re.Pattern[str], str]] = {
+    "telegram": (re.compile(r"-[1-9]\d{0,18}"), "telegram:-1003"),
+    "slack": (re.compile(r"T[A-Z0-9]{1,31}/[CG][A-Z0-9]{1,31}"), "slack:T0AA/C0CC"),
+}
+_ANY = re.compile(r"[^\s:*\x00-\x1f]{1,128}")
+
+
+def read_owners(raw: object, imported: Collection[str], reader: Reader) -> Mapping[OwnerName, tuple[Principal, ...]]:
+    """Read `[owners]`. No table, or an empty one: one owner called "owner". A principal belongs to one owner only."""
+    owners: dict[OwnerName, tuple[Principal, ...]] = {}
+    belongs: dict[str, str] = {}
+    for name, listed in reader.table(raw, ("owners",)).items():
+        path = ("owners", name)
+        if not _OWNER.fullmatch(name):
+            reader.wrong(path, f"{name!r} cannot be an owner's name", "Use 1 to 32 letters, digits, - and _")
+            continue
+        principals: list[Principal] = []
+        for place, who in _texts(listed, path, reader):
+            try:
+                _check_person(who, imported, everyone=False)
+            except Flaw as flaw:
+                reader.flaw(place, flaw)
+                continue
+            other = belongs.setdefault(who, name)
+            if other != name:
+                reader.wrong(place, f"{who} already belongs to the owner {other}", "Leave it with one of the two")
+            elif who not in principals:
+                principals.append(Principal(who))
+        owners[OwnerName(name)] = tuple(principals)
+    return owners or {DEFAULT_OWNER: ()}
+
+
+def check_people(listed: Sequence[str], imported: Collection[str], reader: Reader) -> list[str]:
+    """Check `people.allow`. Returns warnings: `channel:*` lets everyone in."""
+    warnings: list[str] = []
+    for n, who in enumerate(listed):
+        try:
+            _check_person(who, imported, everyone=True)
+        except Flaw as flaw:
+            reader.flaw(("people", "allow", n), flaw)
+            continue
+        if who.endswith(":*"):
+            warnings.append(f"people.allow: {who} lets everyone on {who[:-2]} write to the agent directly.")
+    return warnings
+
+
+def check_chats(listed: Sequence[str], imported: Collection[str], reader: Reader) -> None:
+    """Check `chats.allow`."""
+    for n, chat in enumerate(listed):
+        try:
+            _check_chat(chat, imported)
+        except Flaw as flaw:
+            reader.flaw(("chats", "allow", n), flaw)
+
+
+def _texts(listed: Any, path: Path, reader: Reader) -> Iterator[tuple[Path, str]]:
+    try:
+        read = reader.value(tuple[str, ...], listed, path)
+    except Flaw as flaw:
+        reader.flaw(path, flaw)
+        return
+    if not isinstance(read, list):
+        reader.wrong(path, "it is not a list", 'Write a list: ["telegram:1001"], or [] for the web page alone')
+        return
+    for n, one in enumerate(read):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if isinstance(one, str):
+            yield (*path, n), str(one) if isinstance(one, EnvText) else one
+        else:
+            reader.wrong((*path, n), "it is not text", 'Write it in quotes, as in "telegram:1001"')
+
+
+def _check_person(who: str, imported: Collection[str], *, everyone: bool) -> None:
+    channel, user = _split(who, "telegram:1001", imported, _PERSON)
+    if everyone and user == "*":
+        return
+    if user == "*":
+        raise Flaw(f"{who} means everyone, and everyone cannot be an owner", "Name one person's id")
+    if channel == "telegram" and user.startswith("@"):
+        raise Flaw(f"{who} is a name, and names change hands", "Write the number of the account, as in telegram:1001")
+    if channel == "telegram" and user.startswith("-"):
+        raise Flaw(f"{who} is a group", "Put groups into chats.allow; a person's id has no minus")
+    pattern, example = _PERSON.get(channel, (_ANY, f"{channel}:1001"))
+    if not pattern.fullmatch(user):
+        raise Flaw(f"{who!r} is not a person on {channel}", f"Write the account's own id, as in {example}")
+
+
+def _check_chat(chat: str, imported: Collection[str]) -> None:
+    channel, place = _split(chat, "telegram:-1003", imported, _CHAT)
+    if channel == "telegram" and place.isdigit():
+        raise Flaw(f"{chat} is a person", "Put people into people.allow; a group's id begins with a minus")
+    pattern, example = _CHAT.get(channel, (_ANY, f"{channel}:room"))
+    if not pattern.fullmatch(place):
+        raise Flaw(f"{chat!r} is not a group or channel on {channel}", f"Write its own id, as in {example}")
+
+
+def _split(
+    text: str, example: str, imported: Collection[str], known: Mapping[str, tuple[re.Pattern[str], str]]
+) -> tuple[str, str]:
+    channel, colon, rest = text.partition(":")
+    if not colon or not rest:
+        raise Flaw(f"{text!r} does not say channel and id", f"Write it as in {example}")
+    if channel == "web":
+        raise Flaw(f"{text} needs no entry: every owner may sign in on the web page", "Remove it")
+    if channel not in known and channel not in imported:
+        raise Flaw(f"there is no channel {channel!r}", f"Known are: {', '.join(sorted({*known, *imported}))}")
+    return channel, rest

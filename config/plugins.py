@@ -1,0 +1,29 @@
+"""What is part of this version: the specs of the tools here, and the channels that people already ask for."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+
+import agent_tools
+from gateway.errors import ConfigError
+from gateway.model.tools import ToolSpec
+
+COMING_CHANNELS = frozenset({"telegram", "slack"})
+"""Tables that people may already have, for channels that are not here yet."""
+
+
+def tool_specs() -> Mapping[str, ToolSpec]:
+    """Return the `SPEC` of every module in `agent_tools`, by name. Raises `ConfigError` when two have one name."""
+    specs: dict[str, ToolSpec] = {}
+    for module in sorted(pkgutil.iter_modules(agent_tools.__path__), key=lambda found: found.name):
+        if module.name.startswith("_"):
+            continue
+        spec = getattr(importlib.import_module(f"agent_tools.{module.name}"), "SPEC", None)
+        if not isinstance(spec, ToolSpec):
+            continue
+        if spec.name in specs:
+            raise ConfigError(f"Two tools are called {spec.name}.", cure="Remove one of their files from agent_tools.")
+        specs[spec.name] = spec
+    return specs

@@ -1,0 +1,209 @@
+"""From raw tables to typed ones: every problem is collected with its place and its cure, none stops the reading."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from config.values import EnvText, Flaw, boolean, compound, duration, integer, secret
+from gateway.errors import ConfigError
+
+M = TypeVar("M", bound=BaseModel)
+Path = tuple[str | int, ...]
+
+_PLAIN: Mapping[str, tuple[str, str]] = types.MappingProxyType(
+    {
+        "missing": ("it is missing", "Add it"),
+        "int_type": ("it is not a whole number", "Write the number without quotes"),
+        "bool_type": ("it is neither true nor false", "Write true or false, without quotes"),
+        "string_type": ("it is not text", "Write it in quotes"),
+        "tuple_type": ("it is not a list", 'Write a list: ["one", "two"]'),
+        "dict_type": ("it is not a table", "Write a table of key = value"),
+        "model_type": ("it is not a table", "Write a table of key = value"),
+        "time_delta_type": ("it is not a duration", 'Write, for instance, "90s" or "2m"'),
+    }
+)
+"""By pydantic's type of error: what is wrong, and the cure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong with the configuration."""
+
+    where: str
+    """The file, or `$NAME` for an environment variable."""
+    key: str
+    what: str
+    cure: str
+
+    def __str__(self) -> str:
+        """Return it as one line."""
+        key = f"{self.key}: " if self.key else ""
+        return f"{self.where}: {key}{self.what}. {self.cure}."
+
+
+def as_error(problems: Sequence[Problem]) -> ConfigError:
+    """Make the one error that lists them all."""
+    if len(problems) == 1:
+        one = problems[0]
+        key = f"{one.key}: " if one.key else ""
+        return ConfigError(f"{one.where}: {key}{one.what}.", cure=f"{one.cure}.")
+    lines = "\n".join(f"  {problem}" for problem in problems)
+    return ConfigError(f"The configuration has {len(problems)} problems:\n{lines}")
+
+
+def suggest(word: str, known: Iterable[str], table: str = "") -> str:
+    """Say what may have been meant, and what there is."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word.lower(), names, n=1)
+    meant = f'Did you mean "{close[0]}"? ' if close else ""
+    place = f"[{table}] knows" if table else "Known are"
+    return f"{meant}{place}: {', '.join(names)}" if names else f"{meant}Remove it"
+
+
+def dotted(path: Path) -> str:
+    """Write a path as people write keys: `model.fallback[0].name`, with quotes where TOML wants them."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            bare = part.replace("_", "").replace("-", "").isalnum() and part.isascii()
+            text += f".{part}" if bare else f'."{part}"'
+    return text.removeprefix(".")
+
+
+class Reader:
+    """Turns raw tables into models and remembers what was wrong."""
+
+    def __init__(self, *, file: str, variables: Mapping[tuple[str, ...], str], environ: Mapping[str, str]) -> None:
+        """Know the file's name, the keys that came from environment variables, and the environment for secrets."""
+        self.problems: list[Problem] = []
+        self.secrets: list[SecretStr] = []
+        self.named: set[str] = set()
+        self._file = file
+        self._variables = variables
+        self._environ = environ
+
+    def wrong(self, path: Path, what: str, cure: str) -> None:
+        """Remember a problem at `path`."""
+        where = next((f"${name}" for key, name in self._variables.items() if path[: len(key)] == key), self._file)
+        self.problems.append(Problem(where=where, key=dotted(path), what=what, cure=cure))
+
+    def flaw(self, path: Path, flaw: Flaw) -> None:
+        """Remember a value's flaw."""
+        self.wrong((*path, flaw.key) if flaw.key else path, flaw.what, flaw.cure)
+
+    def table(self, raw: object, path: Path) -> Mapping[str, Any]:
+        """Return `raw` as a table; a problem and an empty one when it is something else."""
+        value = compound(raw) if isinstance(raw, EnvText) else raw
+        if isinstance(value, dict):
+            return cast("dict[str, Any]", value)
+        self.wrong(path, *_PLAIN["dict_type"])
+        return {}
+
+    def model(self, model: type[M], raw: object, path: Path) -> M | None:
+        """Read a table into `model`. None when there was a problem; all of them are remembered."""
+        before = len(self.problems)
+        data = self._known(model, self.table(raw, path), path)
+        try:
+            read = model.model_validate(data)
+        except ValidationError as error:
+            for one in error.errors(include_url=False):
+                self._explain(one["type"], one["msg"], (*path, *one["loc"]), one.get("ctx", {}))
+            return None
+        return read if len(self.problems) == before else None
+
+    def value(self, kind: Any, value: object, path: Path) -> Any:
+        """Read one value for a key of type `kind`: durations, secrets and environment text. Raises `Flaw`."""
+        kind = _bare(kind)
+        if isinstance(value, EnvText):
+            value = _typed(kind, value)
+        if kind is timedelta:
+            return duration(value)
+        if kind is SecretStr:
+            return self._secret(value)
+        if isinstance(value, list):
+            inner = (get_args(kind) or (Any,))[0]
+            return [self._item(inner, one, (*path, n)) for n, one in enumerate(cast("list[object]", value))]
+        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, BaseModel):
+            return self._known(kind, cast("dict[str, Any]", value), path)
+        return cast("object", value)
+
+    def _secret(self, value: object) -> SecretStr:
+        if isinstance(value, str) and value.startswith("env:"):
+            self.named.add(value.removeprefix("env:"))
+        read = secret(value, self._environ)
+        self.secrets.append(read)
+        return read
+
+    def _item(self, kind: Any, value: object, path: Path) -> Any:
+        try:
+            return self.value(kind, value, path)
+        except Flaw as flaw:
+            self.flaw(path, flaw)
+            return value
+
+    def _known(self, model: type[BaseModel], raw: Mapping[str, Any], path: Path) -> dict[str, Any]:
+        """Return the keys that the model has, read; the others are problems unless the model takes any."""
+        fields = model.model_fields
+        data: dict[str, Any] = {}
+        for key, value in raw.items():
+            if key in fields:
+                try:
+                    data[key] = self.value(fields[key].annotation, value, (*path, key))
+                except Flaw as flaw:
+                    self.flaw((*path, key), flaw)
+            elif model.model_config.get("extra") == "allow":
+                data[key] = compound(str(value)) if isinstance(value, EnvText) else value
+            else:
+                self.wrong((*path, key), "unknown key", suggest(key, fields, dotted(path)))
+        return data
+
+    def _explain(self, kind: str, message: str, path: Path, context: Mapping[str, Any]) -> None:
+        path = tuple(part for part in path if part != "[key]")
+        error = context.get("error")
+        if isinstance(error, Flaw):
+            self.flaw(path, error)
+        elif kind in _PLAIN:
+            self.wrong(path, *_PLAIN[kind])
+        elif kind in {"enum", "literal_error"}:
+            choices = str(context["expected"]).replace("'", '"')
+            self.wrong(path, "it is none of the choices", f"Write one of {choices}")
+        elif kind in {"greater_than_equal", "less_than_equal"}:
+            limit = context.get("ge", context.get("le"))
+            what = "small" if "ge" in context else "large"
+            self.wrong(path, f"it is too {what}", f"Write {limit} or {'more' if 'ge' in context else 'less'}")
+        else:
+            self.wrong(path, message[:1].lower() + message[1:], "Correct it")
+
+
+def _bare(kind: Any) -> Any:
+    """Take `Annotated` and `| None` off a type."""
+    while True:
+        if get_origin(kind) is Annotated:
+            kind = get_args(kind)[0]
+        elif get_origin(kind) in {Union, types.UnionType}:
+            kind = next(part for part in get_args(kind) if part is not type(None))
+        else:
+            return kind
+
+
+def _typed(kind: Any, text: EnvText) -> Any:
+    plain = str(text)
+    if kind is int:
+        return integer(plain)
+    if kind is bool:
+        return boolean(plain)
+    if get_origin(kind) is tuple:
+        found = compound(plain)
+        return [part.strip() for part in plain.split(",") if part.strip()] if isinstance(found, str) else found
+    if get_origin(kind) is dict:
+        return compound(plain)
+    return plain

@@ -1,0 +1,118 @@
+"""The JSON schema of the configuration file, for editors: `python -m config.schema > config/schema.json`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timedelta
+from typing import Any, cast
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from channels.web.settings import WebSettings
+from config.settings import (
+    ChatsSettings,
+    HttpSettings,
+    ImportedSettings,
+    LogSettings,
+    ModelSettings,
+    PeopleSettings,
+    SessionsSettings,
+    StoreSettings,
+    ToolSettings,
+)
+from config.values import spoken
+
+_DURATION: dict[str, Any] = {
+    "anyOf": [{"type": "string", "pattern": r"^\d+(\.\d+)?\s*[smhd]?$"}, {"type": "number", "exclusiveMinimum": 0}]
+}
+_SECRET: dict[str, Any] = {"type": "string", "pattern": "^(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)$"}
+_NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
+
+
+class _AsWritten(GenerateJsonSchema):
+    """Durations and secrets as they stand in the file, not as pydantic holds them."""
+
+    def timedelta_schema(self, schema: Any) -> JsonSchemaValue:
+        return dict(_DURATION)
+
+    def encode_default(self, dft: Any) -> Any:
+        return spoken(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema of the whole file. The same at every call."""
+    definitions: dict[str, Any] = {}
+    tables: dict[str, type[BaseModel]] = {
+        "store": StoreSettings, "http": HttpSettings, "model": ModelSettings, "people": PeopleSettings,
+        "chats": ChatsSettings, "sessions": SessionsSettings, "log": LogSettings,
+    }  # fmt: skip
+    properties: dict[str, Any] = {name: _table(model, definitions) for name, model in tables.items()}
+    properties["owners"] = {
+        "type": "object",
+        "description": 'Each owner\'s accounts on the channels. No table: one owner called "owner".',
+        "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,32}$"},
+        "additionalProperties": _NAMES,
+    }
+    properties["channels"] = {
+        "type": "object",
+        "properties": {"web": _table(WebSettings, definitions)},
+        "additionalProperties": _table(ImportedSettings, definitions),
+    }
+    properties["tools"] = {
+        "type": "object",
+        "properties": {
+            "timeouts": {
+                "type": "object",
+                "description": 'Timeouts by tool or "tool.action".',
+                "additionalProperties": dict(_DURATION),
+            }
+        },
+        "additionalProperties": _table(ToolSettings, definitions),
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Dragoman's configuration",
+        "type": "object",
+        "properties": dict(sorted(properties.items())),
+        "additionalProperties": False,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def text() -> str:
+    """Return the schema as the file `config/schema.json` holds it."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _table(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:
+    made = model.model_json_schema(schema_generator=_AsWritten)
+    definitions.update({name: _tidy(one) for name, one in made.pop("$defs", {}).items()})
+    return _tidy(made)
+
+
+def _tidy(node: Any) -> Any:
+    """Drop titles that only repeat names, and say secrets and what may be left out as the file has them."""
+    if isinstance(node, list):
+        return [_tidy(one) for one in cast("list[Any]", node)]
+    if not isinstance(node, dict):
+        return node
+    table = _without_null(cast("dict[str, Any]", node))
+    if table.get("format") == "password":
+        return {**_SECRET, "description": table["description"]}
+    return {key: _tidy(one) for key, one in table.items() if not (key == "title" and isinstance(one, str))}
+
+
+def _without_null(table: dict[str, Any]) -> dict[str, Any]:
+    """TOML has no null: such a key is left out instead."""
+    choices: list[Any] = table.get("anyOf", [])
+    if {"type": "null"} not in choices:
+        return table
+    rest = [one for one in choices if one != {"type": "null"}]
+    kept = {key: one for key, one in table.items() if key not in {"anyOf", "default"}}
+    return {**kept, **(rest[0] if len(rest) == 1 else {"anyOf": rest})}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

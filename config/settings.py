@@ -1,0 +1,373 @@
+"""The typed settings: one frozen model for each table of the configuration. Nothing here reads a file or a variable.
+
+Every value checks itself and says its cure; what needs two tables at once is checked in `config.people` and
+`config.tools`. Durations and secrets come here already read (`config.values`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StrictInt,
+    model_validator,
+)
+
+from channels.web.settings import WebSettings
+from config.values import Flaw
+from gateway.model.ids import OwnerName, Principal
+from gateway.model.sessions import SessionKind
+from gateway.model.tools import Approval, Permission, Sandbox
+
+COMES_LATER = "comes with a later version"
+
+
+class Table(BaseModel):
+    """What every table has in common: it cannot be changed, and knows its keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+# --- single values --------------------------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address means this machine only."""
+    if host.lower() == "localhost" or host.lower().endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _address(text: str, example: str) -> SplitResult:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise Flaw("it is not an address", f'Write, for instance, "{example}"') from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
+        raise Flaw("it is not an http:// or https:// address", f'Write, for instance, "{example}"')
+    if parts.username is not None or parts.password is not None:
+        raise Flaw("there is a user name or password in the address", "Leave it out; secrets have keys of their own")
+    if parts.query or parts.fragment:
+        raise Flaw("there is a ? or # in the address", f'Write, for instance, "{example}"')
+    return parts
+
+
+def _public_url(text: str) -> str:
+    parts = _address(text, "https://chat.example.org")
+    if parts.path not in {"", "/"}:
+        raise Flaw("the address has a path", "Give the page a host name of its own and leave the path out")
+    return text.rstrip("/")
+
+
+def _base_url(text: str) -> str:
+    _address(text, "https://example.org/v1")
+    return text.rstrip("/")
+
+
+def _host(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9:._-]{1,253}", text):
+        raise Flaw(f"{text!r} is not a host", 'Write an address of this machine, for instance "127.0.0.1"')
+    return text
+
+
+def _allowed_host(text: str) -> str:
+    if not re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:\d{1,5})?", text):
+        raise Flaw(f"{text!r} is not a host name", 'Write, for instance, "chat.example.org"')
+    return text.lower()
+
+
+def _proxy(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError:
+        cure = 'Write, for instance, "10.0.0.2" or "10.0.0.0/24"'
+        raise Flaw(f"{text!r} is not an address or a network", cure) from None
+
+
+def _store_url(text: str) -> str:
+    scheme, _, rest = text.partition("://")
+    if scheme in {"redis", "rediss"}:
+        raise Flaw(f"a Redis store {COMES_LATER}", 'Write "sqlite://" and an absolute path')
+    if scheme == "sqlite" and re.fullmatch(r"/[^?#\x00]*[^/?#\x00]", rest):
+        return text
+    if text == "memory://":
+        return text
+    raise Flaw(
+        f"no store is known at {text!r}",
+        'Write "sqlite://" and an absolute path, as in "sqlite:///var/lib/dragoman/dragoman.db"',
+    )
+
+
+def _model_name(text: str) -> str:
+    provider, colon, model = text.partition(":")
+    if text == "operator" or (provider == "openai" and model.strip() == model and model):
+        return text
+    if not colon:
+        raise Flaw(f"{text!r} names no provider", f'Write "operator" or "openai:{text}"')
+    if provider == "openai":
+        raise Flaw("no model is named", 'Write, for instance, "openai:gpt-5-mini"')
+    raise Flaw(
+        f"the provider {provider!r} {COMES_LATER}",
+        'Write "operator", or "openai:<model>" with the base_url of a server that speaks that protocol',
+    )
+
+
+def _not_yet(text: object) -> object:
+    if text == "interrupt":
+        raise Flaw(f'"interrupt" {COMES_LATER}', 'Write "steer" or "queue"; /stop interrupts')
+    return text
+
+
+def _main_only(text: object) -> object:
+    return Permission.MAIN if text == "main-only" else text
+
+
+def _by_kind(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if value not in set(Approval):
+        choices = ", ".join(f'"{one}"' for one in Approval)
+        cure = f'Write one of {choices}, or a table by kind: {{ main = "ask", dm = "deny" }}'
+        raise Flaw(f"{value!r} is none of the choices", cure)
+    return dict.fromkeys(SessionKind, value)
+
+
+def _import_path(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", text):
+        raise Flaw(f"{text!r} is not an import path", 'Write "package.module:function"')
+    return text
+
+
+# --- tables ---------------------------------------------------------------------------------
+
+
+class StoreSettings(Table):
+    """`[store]`."""
+
+    url: Annotated[str, AfterValidator(_store_url)] = Field(
+        default="",
+        description="`sqlite://` and an absolute path. Default: dragoman.db in the state folder.",
+    )
+
+
+class HttpSettings(Table):
+    """`[http]`."""
+
+    host: Annotated[str, AfterValidator(_host)] = Field(
+        default="127.0.0.1", description="The address of this machine that the daemon listens on."
+    )
+    port: StrictInt = Field(default=8470, ge=0, le=65535, description="The port; 0 takes any free one.")
+    public_url: Annotated[str, AfterValidator(_public_url)] | None = Field(
+        default=None, description="How people reach the page from outside; sign-in links are made with it."
+    )
+    allowed_hosts: tuple[Annotated[str, AfterValidator(_allowed_host)], ...] = Field(
+        default=(), description="Names in the Host header that are answered, besides public_url and loopback."
+    )
+    trusted_proxies: tuple[Annotated[str, AfterValidator(_proxy)], ...] = Field(
+        default=(), description="Proxies (addresses or networks) whose X-Forwarded headers are believed."
+    )
+
+    @model_validator(mode="after")
+    def _reachable_only_through_tls(self) -> HttpSettings:
+        safe = is_loopback(self.host) or self.trusted_proxies or (self.public_url or "").startswith("https://")
+        if not safe:
+            raise Flaw(
+                f"{self.host} can be reached from other machines, and nothing says that they come through TLS",
+                'Write host = "127.0.0.1", or set public_url = "https://…", or name your TLS proxy in trusted_proxies',
+                key="host",
+            )
+        return self
+
+
+class ProviderSettings(Table):
+    """What a model and each of its fallbacks have."""
+
+    base_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
+        default=None, description="The server to ask, when it is not the provider's own."
+    )
+    api_key: SecretStr | None = Field(
+        default=None, description='"env:NAME" or "file:PATH". Not needed when base_url is on this machine.'
+    )
+
+    def needs_key(self, name: str) -> bool:
+        """Whether the model called `name` cannot be asked without a key that is not there."""
+        return name.startswith("openai:") and self.api_key is None and not self._is_here()
+
+    def sends_key_in_clear(self) -> bool:
+        """Whether the key leaves this machine without TLS."""
+        return self.api_key is not None and (self.base_url or "").startswith("http://") and not self._is_here()
+
+    def _is_here(self) -> bool:
+        return self.base_url is not None and is_loopback(urlsplit(self.base_url).hostname or "")
+
+
+class FallbackSettings(ProviderSettings):
+    """`[[model.fallback]]`: asked, in order, when those before it fail."""
+
+    name: Annotated[str, AfterValidator(_model_name)] = Field(description='"openai:<model>".')
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> FallbackSettings:
+        if self.name == "operator":
+            raise Flaw("the operator cannot be a fallback", 'Name a model: "openai:<model>"', key="name")
+        _check_key(self, self.name)
+        return self
+
+
+class ModelSettings(ProviderSettings):
+    """`[model]`."""
+
+    name: Annotated[str, AfterValidator(_model_name)] = Field(
+        default="operator", description='"operator" (no model: people drive the tools themselves) or "openai:<model>".'
+    )
+    fallback: tuple[FallbackSettings, ...] = Field(default=(), description="Models that are asked when this one fails.")
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> ModelSettings:
+        if self.name == "operator" and self.fallback:
+            raise Flaw("the operator needs no fallback", "Set model.name, or remove [[model.fallback]]", key="fallback")
+        _check_key(self, self.name)
+        return self
+
+
+def _check_key(provider: ProviderSettings, name: str) -> None:
+    if provider.needs_key(name):
+        raise Flaw(
+            f"{name} needs an api_key",
+            'Write api_key = "env:OPENAI_API_KEY", or the base_url of a server on this machine',
+            key="api_key",
+        )
+
+
+class PeopleSettings(Table):
+    """`[people]`."""
+
+    allow: tuple[str, ...] = Field(
+        default=(), description='Who may write directly, besides the owners: "telegram:2002"; "telegram:*" is everyone.'
+    )
+
+
+class ChatsSettings(Table):
+    """`[chats]`."""
+
+    allow: tuple[str, ...] = Field(
+        default=(), description='Groups and channels that are answered: "telegram:-1003", "slack:T0AA/C0CC".'
+    )
+
+
+class WhileRunning(StrEnum):
+    """What a message does that comes while a turn of its session runs."""
+
+    STEER = "steer"
+    """Given to the running turn at its next step, when it is of the same person in the same conversation."""
+    QUEUE = "queue"
+    """A turn of its own, after this one."""
+
+
+class SessionsSettings(Table):
+    """`[sessions]`."""
+
+    message_while_running: Annotated[WhileRunning, BeforeValidator(_not_yet)] = Field(
+        default=WhileRunning.STEER,
+        description='A message while a turn runs: "steer" (into the running turn) or "queue" (the next turn).',
+    )
+    approval_expiry_main: timedelta = Field(
+        default=timedelta(hours=1), description="How long a card can be pressed in an owner's own session."
+    )
+    approval_expiry_other: timedelta = Field(
+        default=timedelta(minutes=15), description="How long a card can be pressed that another session asked for."
+    )
+
+
+class LogSettings(Table):
+    """`[log]`."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="From which level on log lines are written."
+    )
+
+
+_KINDS = [kind.value for kind in SessionKind]
+_APPROVALS = [one.value for one in Approval]
+_APPROVAL_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"enum": _APPROVALS},
+        {"type": "object", "propertyNames": {"enum": _KINDS}, "additionalProperties": {"enum": _APPROVALS}},
+    ]
+}
+
+
+class ToolSettings(Table):
+    """`[tools.<name>]`. What is left out is as the tool itself says."""
+
+    permission: Annotated[Permission, BeforeValidator(_main_only)] | None = Field(
+        default=None, description='Where it exists: "always", "main", "non-main" (everywhere but main), "blocked".'
+    )
+    approval: Annotated[dict[SessionKind, Approval], BeforeValidator(_by_kind)] = Field(
+        default_factory=dict[SessionKind, Approval],
+        description='"ask", "allow" or "deny", or by kind of session: { main = "ask", dm = "deny" }.',
+        json_schema_extra=_APPROVAL_SCHEMA,
+    )
+    timeout: timedelta | None = Field(default=None, description="After which time a call is stopped.")
+    sandbox: Sandbox | None = Field(
+        default=None, description='Containment in main: "off", "basic", "auto". Elsewhere it is at least "basic".'
+    )
+
+
+class ImportedSettings(BaseModel):
+    """`[channels.<name>]` with a `module`: a channel that is not part of Dragoman. All other keys are its own."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    module: Annotated[str, AfterValidator(_import_path)] = Field(
+        description='"package.module:factory"; the factory is called with the other keys of the table.'
+    )
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The keys of the table besides `module`, as they were written."""
+        return dict(self.model_extra or {})
+
+
+# --- all of it ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelsSettings:
+    """`[channels]`, by name."""
+
+    web: WebSettings
+    imported: Mapping[str, ImportedSettings]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that can be set, with defaults filled in. The tools' settings became policies (`Loaded.tools`)."""
+
+    owners: Mapping[OwnerName, tuple[Principal, ...]]
+    """Each owner's principals on the channels; the one on the web page goes without saying."""
+    store: StoreSettings
+    http: HttpSettings
+    model: ModelSettings
+    channels: ChannelsSettings
+    people: PeopleSettings
+    chats: ChatsSettings
+    sessions: SessionsSettings
+    log: LogSettings

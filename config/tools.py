@@ -1,0 +1,108 @@
+"""`[tools]`: what the owner says of each tool, laid over what the tool says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from config.reading import Path, Reader, suggest
+from config.settings import ToolSettings
+from config.values import Flaw, spoken
+from gateway.model.sessions import SessionKind
+from gateway.model.tools import Approval, Permission, Risk, ToolPolicy, ToolSpec
+
+TIMEOUTS = "timeouts"
+"""The one key of `[tools]` that is not a tool."""
+_LONGEST = timedelta(days=1)
+
+
+def read_tools(
+    raw: object, specs: Mapping[str, ToolSpec], reader: Reader
+) -> tuple[Mapping[str, ToolPolicy], list[str]]:
+    """Return a policy for every tool, and warnings. Unknown tools, actions, keys and values are problems."""
+    table = reader.table(raw, ("tools",))
+    timeouts = _read_timeouts(table.get(TIMEOUTS, {}), specs, reader)
+    read: dict[str, ToolSettings] = {}
+    for name, value in table.items():
+        path = ("tools", name)
+        if name == TIMEOUTS:
+            continue
+        if name not in specs:
+            reader.wrong(path, f"there is no tool {name!r}", suggest(name, specs))
+            continue
+        settings = reader.model(ToolSettings, value, path)
+        if settings is None:
+            continue
+        if settings.timeout is not None and timeouts.get(name, settings.timeout) != settings.timeout:
+            reader.wrong((*path, "timeout"), "tools.timeouts says something else", "Remove one of the two")
+        _check_fits(settings, specs[name], path, reader)
+        read[name] = settings
+    policies = {name: _policy(spec, read.get(name) or ToolSettings(), timeouts) for name, spec in specs.items()}
+    return policies, [line for name in specs for line in _warnings(specs[name], policies[name])]
+
+
+def _read_timeouts(raw: object, specs: Mapping[str, ToolSpec], reader: Reader) -> Mapping[str, timedelta]:
+    known = {*specs, *(f"{name}.{action}" for name, spec in specs.items() for action in spec.actions)}
+    timeouts: dict[str, timedelta] = {}
+    for key, value in reader.table(raw, ("tools", TIMEOUTS)).items():
+        path = ("tools", TIMEOUTS, key)
+        if isinstance(value, dict):
+            reader.wrong(path, "it is a table", f'Write the action with its tool in quotes: "{key}.<action>" = "60s"')
+        elif key not in known:
+            reader.wrong(path, f"there is no tool or action {key!r}", suggest(key, known))
+        else:
+            try:
+                timeouts[key] = reader.value(timedelta, value, path)
+            except Flaw as flaw:
+                reader.flaw(path, flaw)
+                continue
+            _check_timeout(timeouts[key], specs[key.partition(".")[0]], path, reader)
+    return timeouts
+
+
+def _check_fits(settings: ToolSettings, spec: ToolSpec, path: Path, reader: Reader) -> None:
+    if settings.timeout is not None:
+        _check_timeout(settings.timeout, spec, (*path, "timeout"), reader)
+    if settings.sandbox is not None and spec.sandbox is None:
+        reader.wrong((*path, "sandbox"), f"{spec.name} starts no process, so nothing can be contained", "Remove it")
+
+
+def _check_timeout(timeout: timedelta, spec: ToolSpec, path: Path, reader: Reader) -> None:
+    longest = _LONGEST if spec.max_timeout_s is None else timedelta(seconds=spec.max_timeout_s)
+    if timeout > longest:
+        reader.wrong(path, f"{spec.name} may run for {spoken(longest)} at most", f'Write "{spoken(longest)}" or less')
+
+
+def _policy(spec: ToolSpec, settings: ToolSettings, timeouts: Mapping[str, timedelta]) -> ToolPolicy:
+    timeout = settings.timeout or timeouts.get(spec.name)
+    actions = {action: timeouts.get(f"{spec.name}.{action}") for action in spec.actions}
+    approval: dict[str, Approval] = {kind.value: choice for kind, choice in settings.approval.items()}
+    return ToolPolicy(
+        permission=settings.permission or spec.permission,
+        approval=approval,
+        timeout_s=spec.timeout_s if timeout is None else timeout.total_seconds(),
+        actions={a: spec.actions[a] if set_ is None else set_.total_seconds() for a, set_ in actions.items()},
+        sandbox=settings.sandbox or spec.sandbox,
+    )
+
+
+def _warnings(spec: ToolSpec, policy: ToolPolicy) -> list[str]:
+    if spec.risk is not Risk.EXECUTE:
+        return []
+    lines: list[str] = []
+    outside = policy.permission in {Permission.ALWAYS, Permission.NON_MAIN}
+    for kind in (SessionKind.DM, SessionKind.NON_MAIN):
+        if outside and policy.approval.get(kind.value) is Approval.ALLOW:
+            lines.append(f"tools.{spec.name}: runs without asking anyone in sessions of kind {kind.value}.")
+    return lines
+
+
+def describe(policy: ToolPolicy) -> str:
+    """Say in one line how a tool is configured."""
+    parts: list[Any] = [policy.permission.value]
+    parts += [f"{kind}: {choice.value}" for kind, choice in sorted(policy.approval.items())]
+    parts.append(spoken(timedelta(seconds=policy.timeout_s)))
+    parts += [f"{action} {spoken(timedelta(seconds=seconds))}" for action, seconds in sorted(policy.actions.items())]
+    parts += [f"sandbox {policy.sandbox.value}"] if policy.sandbox else []
+    return ", ".join(parts)

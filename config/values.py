@@ -1,0 +1,124 @@
+"""How single values are written in the configuration: durations, secrets, and text from environment variables."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
+_LONGEST = timedelta(days=3650)
+_SECRET_BYTES = 65_536
+
+
+class Flaw(ValueError):
+    """One value that cannot be used: what is wrong, what to do, and the key inside its table when that is known."""
+
+    def __init__(self, what: str, cure: str, *, key: str = "") -> None:
+        """Take both as sentences without a full stop at the end of `what`."""
+        super().__init__(what)
+        self.what, self.cure, self.key = what, cure, key
+
+
+class EnvText(str):
+    """A value that came from an environment variable, and so is text whatever its key wants."""
+
+    __slots__ = ()
+
+
+def duration(value: object) -> timedelta:
+    """Read `"120s"`, `"2m"`, `"1h"`, `"30d"` or a number of seconds; more than 0, at most ten years. Raises `Flaw`."""
+    cure = 'Write a number with its unit, for instance "90s", "2m", "1h" or "30d"'
+    seconds = math.nan
+    if isinstance(value, str):
+        found = _DURATION.fullmatch(value.strip())
+        seconds = float(found[1]) * _UNITS[found[2] or "s"] if found else math.nan
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    if not 0 < seconds <= _LONGEST.total_seconds():
+        raise Flaw(f"{_shown(value)} is not a duration", cure)
+    return timedelta(seconds=seconds)
+
+
+def spoken(value: timedelta) -> str:
+    """Write a duration the way `duration` reads it: in the largest unit that leaves a whole number."""
+    seconds = value.total_seconds()
+    for unit in ("d", "h", "m"):
+        if seconds % _UNITS[unit] == 0:
+            return f"{int(seconds // _UNITS[unit])}{unit}"
+    return f"{seconds:g}s"
+
+
+def secret(value: object, environ: Mapping[str, str]) -> SecretStr:
+    """Resolve `"env:NAME"` or `"file:PATH"`. Raises `Flaw`, which never repeats what may be the secret itself."""
+    if isinstance(value, str) and value.startswith("env:"):
+        return _from_environment(value.removeprefix("env:"), environ)
+    if isinstance(value, str) and value.startswith("file:"):
+        return _from_file(value.removeprefix("file:"))
+    raise Flaw(
+        "a secret is not written here itself",
+        'Put it into an environment variable and write "env:NAME", or into a file and write "file:/path"',
+    )
+
+
+def _from_environment(name: str, environ: Mapping[str, str]) -> SecretStr:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise Flaw('what follows "env:" is not the name of a variable', 'Write, for instance, "env:OPENAI_API_KEY"')
+    text = environ.get(name, "").strip()
+    if not text:
+        raise Flaw(f"the environment variable {name} is not set", f"Set {name} before the start")
+    return SecretStr(text)
+
+
+def _from_file(name: str) -> SecretStr:
+    path = Path(name)
+    if not path.is_absolute():
+        raise Flaw(f"{_shown(name)} is not an absolute path", 'Write, for instance, "file:/run/secrets/api-key"')
+    try:
+        with path.open("rb") as file:
+            text = file.read(_SECRET_BYTES).decode().strip()
+    except OSError as error:
+        reason = error.strerror or "it cannot be read"
+        raise Flaw(f"the secret's file {path} cannot be read ({reason})", "Create it, readable here") from None
+    except UnicodeDecodeError:
+        raise Flaw(f"the secret's file {path} is not UTF-8 text", "Write the secret into it as plain text") from None
+    if not text:
+        raise Flaw(f"the secret's file {path} is empty", "Write the secret into it as plain text")
+    return SecretStr(text)
+
+
+def integer(text: str) -> int | str:
+    """Return the whole number that the text is, else the text."""
+    return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text.strip()) else text
+
+
+def boolean(text: str) -> bool | str:
+    """Return what `true` or `false` mean, else the text."""
+    return {"true": True, "false": False}.get(text.strip().lower(), text)
+
+
+def compound(text: str) -> Any:
+    """Return the list or table that the text is, in the manner of TOML or JSON, else the text."""
+    if not text.lstrip().startswith(("[", "{")):
+        return text
+    try:
+        return tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        pass
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _shown(value: object) -> str:
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"

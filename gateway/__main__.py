@@ -1,0 +1,10 @@
+"""`python -m gateway`: the same as the command `dragoman`."""
+
+from __future__ import annotations
+
+import sys
+
+from gateway.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

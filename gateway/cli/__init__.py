@@ -1,0 +1,169 @@
+"""The command `dragoman`: parse and print. Commands reach a running daemon by its control socket.
+
+What a command needs is imported when it runs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gateway.errors import DragomanError
+from gateway.guard import check_imports
+
+if TYPE_CHECKING:
+    from config.load import Loaded
+
+_ANSWER_S = 35.0
+"""Seconds a command waits for the daemon, a little more than the daemon gives itself."""
+_WAIT_S = 3600.0
+"""Seconds that `send --wait` waits for the agent's answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    config: str | None
+    state: str | None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code: 0, 1 for a failure with its cure on stderr, 2 for wrong usage."""
+    try:
+        check_imports()
+        done = cli.main(args=None if argv is None else list(argv), prog_name="dragoman", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except DragomanError as error:
+        click.echo(f"Error: {error.message}", err=True)
+        if error.cure:
+            click.echo(error.cure, err=True)
+        return 1
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has enough; nothing may be flushed into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return done if isinstance(done, int) else 0
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", metavar="FILE", help="The configuration. Default: $DRAGOMAN_CONFIG, then the user's own.")
+@click.option("--state", metavar="DIR", help="The state folder. Default: $DRAGOMAN_STATE, then the user's own.")
+@click.version_option(package_name="dragoman", prog_name="dragoman", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(context: click.Context, config: str | None, state: str | None) -> int | None:
+    """Dragoman stands between chats and machines. Without a command: run the daemon."""
+    context.obj = _Options(config=config, state=state)
+    return _serve(context.obj) if context.invoked_subcommand is None else None
+
+
+@cli.command()
+@click.pass_obj
+def run(options: _Options) -> int:
+    """Run the daemon until it is stopped."""
+    return _serve(options)
+
+
+@cli.command()
+@click.argument("owner", required=False)
+@click.pass_obj
+def link(options: _Options, owner: str | None) -> None:
+    """Print a link that signs OWNER in on the web page, once."""
+    click.echo(_call(options, "link", {"owner": owner})["url"])
+
+
+@cli.command()
+@click.pass_obj
+def sessions(options: _Options) -> None:
+    """List the sessions, most recently active first."""
+    from gateway.cli.show import table
+
+    rows = _call(options, "sessions", {})
+    columns = ("id", "kind", "title", "running", "queued", "waiting", "active_at")
+    click.echo(table(columns, rows) if rows else "There are no sessions yet.")
+
+
+@cli.command()
+@click.pass_obj
+def approvals(options: _Options) -> None:
+    """List the approvals that wait for a decision."""
+    from gateway.cli.show import approval
+
+    rows = _call(options, "approvals", {})
+    click.echo("\n".join(approval(row) for row in rows) if rows else "Nothing waits for a decision.")
+
+
+@cli.command()
+@click.argument("text")
+@click.option("--owner", metavar="NAME", help="Whose main session it goes to; needed when there are several owners.")
+@click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
+@click.pass_obj
+def send(options: _Options, text: str, owner: str | None, wait: bool) -> None:
+    """Say TEXT in an owner's main session. TEXT `-` is read from standard input."""
+    from gateway.cli.show import block
+
+    said = sys.stdin.read() if text == "-" else text
+    if not said.strip():
+        raise click.UsageError("There is no text to send.")
+    args = {"owner": owner, "text": said, "wait": wait}
+    answer = _call(options, "send", args, timeout_s=_WAIT_S if wait else _ANSWER_S).get("answer")
+    click.echo("Sent." if answer is None else block(answer, ""))
+
+
+@cli.command()
+@click.pass_obj
+def check(options: _Options) -> int:
+    """Try the configuration and this machine, and say what is set. Exit code 1 when there are problems."""
+    from config.describe import lines
+    from gateway.cli.check import Finding, Level, look
+    from gateway.model.tools import Sandbox
+
+    loaded = _load(options)
+    rows = lines(loaded)
+    width = max(len(what) for what, _ in rows)
+    for what, how in rows:
+        click.echo(f"{what.ljust(width)}  {how}")
+    click.echo()
+    http = loaded.settings.http
+    findings = [Finding(level=Level.NOTE, what=warning) for warning in loaded.warnings]
+    findings += look(
+        state=loaded.state,
+        store_url=loaded.settings.store.url,
+        host=http.host,
+        port=http.port,
+        contained=[name for name, policy in loaded.tools.items() if policy.sandbox is Sandbox.BASIC],
+    )
+    for found in findings:
+        click.echo(f"{found.level.value.upper() if found.level is Level.PROBLEM else found.level.value:8} {found.what}")
+        if found.cure:
+            click.echo(f"{'':8} {found.cure}")
+    return 1 if any(found.level is Level.PROBLEM for found in findings) else 0
+
+
+def _load(options: _Options) -> Loaded:
+    from config.load import load
+    from config.plugins import tool_specs
+
+    return load(options.config, options.state, os.environ, tool_specs())
+
+
+def _serve(options: _Options) -> int:
+    loaded = _load(options)
+    from gateway.app import serve
+
+    return serve(loaded)
+
+
+def _call(options: _Options, command: str, args: Mapping[str, Any], *, timeout_s: float = _ANSWER_S) -> Any:
+    from config.places import find_state
+    from gateway.control.client import call
+    from gateway.control.wire import socket_path
+
+    return call(socket_path(find_state(options.state, os.environ)), command, args, timeout_s)

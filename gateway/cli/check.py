@@ -1,0 +1,175 @@
+"""What `dragoman check` finds out about this machine. Changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from gateway.control.client import is_running
+from gateway.control.wire import socket_path
+
+_OLDEST_PYTHON = (3, 11)
+_OLDEST_SQLITE = (3, 35, 0)
+"""RETURNING."""
+_FREE_AT_LEAST = 100 * 2**20
+_FREE_BETTER = 2**30
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    NOTE = "note"
+    """It works, and somebody may want to know."""
+    PROBLEM = "problem"
+    """It will not work as configured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    level: Level
+    what: str
+    cure: str = ""
+
+
+def look(*, state: Path, store_url: str, host: str, port: int, contained: Sequence[str]) -> Iterator[Finding]:
+    """Look at everything, in order of importance. `contained` names the tools that must run in a sandbox."""
+    yield _python()
+    yield _sqlite()
+    yield _state(state)
+    yield from _store_folder(state, store_url)
+    yield _disk(state)
+    yield _port(state, host, port)
+    yield from _sandbox(contained)
+
+
+def _python() -> Finding:
+    found = sys.version_info[:3]
+    text = f"Python {'.'.join(map(str, found))}"
+    if found < _OLDEST_PYTHON:
+        return Finding(level=Level.PROBLEM, what=f"{text} is too old.", cure="Install Python 3.11 or newer.")
+    return Finding(level=Level.OK, what=text)
+
+
+def _sqlite() -> Finding:
+    # By name: only the store works with SQLite, and this wants nothing but its version.
+    version: str = importlib.import_module("sqlite3").sqlite_version
+    if tuple(map(int, version.split("."))) < _OLDEST_SQLITE:
+        return Finding(level=Level.PROBLEM, what=f"SQLite {version} is too old.", cure="Use a newer Python build.")
+    return Finding(level=Level.OK, what=f"SQLite {version}")
+
+
+def _state(state: Path) -> Finding:
+    if not state.exists():
+        return _to_be_made(state)
+    if not state.is_dir():
+        return Finding(level=Level.PROBLEM, what=f"{state} is not a folder.", cure="Name another one with --state.")
+    found = state.stat()
+    if found.st_uid != os.geteuid():
+        cure = f"Run: chown {os.geteuid()} {state}, or check as the daemon's user."
+        return Finding(level=Level.PROBLEM, what=f"The state folder {state} belongs to another user.", cure=cure)
+    if found.st_mode & 0o077:
+        what = f"The state folder {state} is open to other users."
+        return Finding(level=Level.PROBLEM, what=what, cure=f"Run: chmod 700 {state}")
+    if not _writable(state):
+        what = f"Nothing can be written into the state folder {state}."
+        return Finding(level=Level.PROBLEM, what=what, cure="Make it writable, or name another one with --state.")
+    return Finding(level=Level.OK, what=f"state folder {state}")
+
+
+def _to_be_made(state: Path) -> Finding:
+    above = _existing(state)
+    if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+        return Finding(level=Level.OK, what=f"state folder {state} (made at the first start)")
+    what = f"The state folder {state} cannot be made in {above}."
+    return Finding(level=Level.PROBLEM, what=what, cure=f"Make {above} writable, or name another one with --state.")
+
+
+def _store_folder(state: Path, url: str) -> Iterator[Finding]:
+    scheme, _, path = url.partition("://")
+    folder = Path(path).parent
+    if scheme != "sqlite" or folder == state:
+        return
+    if not folder.is_dir():
+        what, cure = f"The store's folder {folder} does not exist.", "Create it, or change store.url."
+        yield Finding(level=Level.PROBLEM, what=what, cure=cure)
+    elif not _writable(folder):
+        what, cure = f"Nothing can be written into the store's folder {folder}.", "Make it writable."
+        yield Finding(level=Level.PROBLEM, what=what, cure=cure)
+    else:
+        yield Finding(level=Level.OK, what=f"store in {folder}")
+
+
+def _disk(state: Path) -> Finding:
+    free = shutil.disk_usage(_existing(state)).free
+    text = f"{free / 2**30:.1f} GiB free on the disk of the state folder"
+    if free < _FREE_AT_LEAST:
+        return Finding(level=Level.PROBLEM, what=f"Only {text}.", cure="Free some space.")
+    return Finding(level=Level.OK if free >= _FREE_BETTER else Level.NOTE, what=text)
+
+
+def _port(state: Path, host: str, port: int) -> Finding:
+    if not port:
+        return Finding(level=Level.OK, what="any free port is taken")
+    try:
+        family, kind, proto, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, proto) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except OSError as error:
+        return _port_refused(error, state, host, port)
+    return Finding(level=Level.OK, what=f"{host}:{port} is free")
+
+
+def _port_refused(error: OSError, state: Path, host: str, port: int) -> Finding:
+    if error.errno == errno.EADDRINUSE:
+        if is_running(socket_path(state)):
+            return Finding(level=Level.OK, what=f"{host}:{port} is taken, and the daemon of this state folder runs")
+        cure = "Stop that program, or set another http.port."
+        return Finding(level=Level.PROBLEM, what=f"Another program has taken {host}:{port}.", cure=cure)
+    if error.errno == errno.EACCES:
+        cure = "Set http.port to 1024 or more, or allow this user lower ones."
+        return Finding(level=Level.PROBLEM, what=f"This user may not listen on port {port}.", cure=cure)
+    what = f"Nothing can listen on {host}:{port}: {error.strerror}."
+    return Finding(level=Level.PROBLEM, what=what, cure="Set http.host to an address of this machine.")
+
+
+def _sandbox(contained: Sequence[str]) -> Iterator[Finding]:
+    # Imported here, because no other command needs it.
+    from gateway.sandbox import probe
+
+    found = asyncio.run(probe())
+    if found.can_bwrap:
+        yield Finding(level=Level.OK, what="sandbox: tools can be contained")
+    elif contained:
+        what = f"sandbox: none works here, and {', '.join(contained)} must have one. {found.why_no_bwrap}".strip()
+        yield Finding(level=Level.PROBLEM, what=what, cure="Install bubblewrap and allow user namespaces.")
+    else:
+        what = f"sandbox: none works here. {found.why_no_bwrap}".strip()
+        cure = "Tools run on the host in main sessions, cards say so, and they do not exist elsewhere."
+        yield Finding(level=Level.NOTE, what=what, cure=cure)
+
+
+def _existing(path: Path) -> Path:
+    return next(one for one in (path, *path.parents) if one.exists())
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"dragoman check")
+    except OSError:
+        return False
+    return True

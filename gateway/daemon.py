@@ -1,0 +1,121 @@
+"""The running daemon: one task group, a start order, a drain order, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.control import ControlServer
+from gateway.delivery import Delivery
+from gateway.http import HttpServer
+from gateway.intake import Gate
+from gateway.observe import log
+from gateway.ports import Channel, Clock, Store
+from gateway.sessions import Sessions
+from gateway.sweeps import Sweeper
+
+TURNS_WITHIN_S = 5.0
+SENDS_WITHIN_S = 2.0
+RESTART_AFTER_S = (1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
+CALM_S = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Daemon:
+    """Everything that runs, wired by `app.build`."""
+
+    machine: str
+    store: Store
+    clock: Clock
+    gate: Gate
+    channels: Mapping[str, Channel]
+    http: HttpServer
+    control: ControlServer
+    sessions: Sessions
+    delivery: Delivery
+    sweeper: Sweeper
+    closers: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
+    """What is closed last, in order: HTTP sessions."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _log: Any = field(default_factory=lambda: log("daemon"))
+
+    async def run(self, ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run until `stop` or a signal; then drain within ten seconds. `ready` is awaited once work can be taken."""
+        async with self._signals():
+            try:
+                await self.sweeper.start(self.machine, self.clock.now())
+                await self.http.start()
+                await self._serve(ready)
+            finally:
+                await self.http.stop()
+                for close in self.closers:
+                    await close()
+                await self.store.close()
+
+    def stop(self) -> None:
+        """Begin to drain. Twice is safe."""
+        self.stopping.set()
+
+    async def _serve(self, ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async with asyncio.TaskGroup() as group:
+            inward = [
+                group.create_task(self._keep_running(channel), name=f"channel {name}")
+                for name, channel in self.channels.items()
+            ]
+            inward.append(group.create_task(self.control.run(), name="control"))
+            sweeps = group.create_task(self.sweeper.run(), name="sweeps")
+            turns = group.create_task(self.sessions.run(), name="sessions")
+            sends = group.create_task(self.delivery.run(), name="delivery")
+            await ready()
+            self._log.info("ready", port=self.http.port)
+            await self.stopping.wait()
+            self._log.info("draining")
+            for task in [*inward, sweeps]:
+                task.cancel()
+            await self._drain(turns, sends)
+
+    async def _drain(self, turns: asyncio.Task[None], sends: asyncio.Task[None]) -> None:
+        """Cut what runs, give it back, send what is due. What is left then is cancelled, and found again at start."""
+        self.sessions.drain()
+        await _within(turns, TURNS_WITHIN_S)
+        try:
+            async with asyncio.timeout(SENDS_WITHIN_S):
+                await self.delivery.flush()
+        except TimeoutError:
+            self._log.warning("some messages stay for the next start")
+        self.delivery.drain()
+        await _within(sends, SENDS_WITHIN_S)
+
+    async def _keep_running(self, channel: Channel) -> None:
+        """Run a channel; when it breaks, say so and begin again, ever more slowly while it keeps breaking."""
+        failures = 0
+        while True:
+            began = self.clock.monotonic()
+            try:
+                await channel.run(self.gate)
+            except Exception:  # the loop of channels: the others go on (house rule 9)
+                self._log.exception("channel broke", channel=channel.name)
+            failures = 0 if self.clock.monotonic() - began > CALM_S else failures + 1
+            await asyncio.sleep(RESTART_AFTER_S[min(failures, len(RESTART_AFTER_S) - 1)])
+
+    @asynccontextmanager
+    async def _signals(self) -> AsyncGenerator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+
+async def _within(task: asyncio.Task[None], seconds: float) -> None:
+    """Wait for a task that was told to end; cancel it when it takes too long."""
+    done, _ = await asyncio.wait([task], timeout=seconds)
+    if not done:
+        task.cancel()

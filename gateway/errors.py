@@ -1,0 +1,123 @@
+"""The one tree of errors. Each class says what happened in its docstring and what to do in `cure`.
+
+A refusal, a timeout or a tool's failure is a `ToolResult`, not an error (see `gateway.model.tools`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+
+class DragomanError(Exception):
+    """Something went wrong inside Dragoman."""
+
+    cure: str = ""
+
+    def __init__(self, message: str = "", *, cure: str = "") -> None:
+        """Take a message (default: the class's docstring) and a cure: one imperative sentence."""
+        self.message = message or (self.__doc__ or "").strip().splitlines()[0]
+        self.cure = cure or type(self).cure
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        """Return the message followed by its cure, as shown to people."""
+        return f"{self.message} {self.cure}".strip()
+
+
+# --- start-up -------------------------------------------------------------------------------
+
+
+class ConfigError(DragomanError):
+    """The configuration is not usable."""
+
+
+class StartError(DragomanError):
+    """The daemon cannot start here."""
+
+
+class StoreError(DragomanError):
+    """The store refused or failed; nothing of this transition was written."""
+
+
+class StoreInUse(StoreError):
+    """Another daemon holds this store."""
+
+    cure = "Stop the other daemon, or give this one its own --state folder."
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer version."""
+
+    cure = "Upgrade Dragoman, or restore the backup made before the upgrade."
+
+
+class StoreFull(StoreError):
+    """The disk of the store is full; nothing was written and nothing was lost."""
+
+    cure = "Free space on the disk of the state folder; work goes on by itself."
+
+
+# --- running --------------------------------------------------------------------------------
+
+
+class LeaseLost(DragomanError):
+    """Another holder has this turn now; what this one still wanted to write was refused."""
+
+
+class NotFound(DragomanError):
+    """There is no such thing here."""
+
+
+class BadRequest(DragomanError):
+    """The request cannot be understood."""
+
+
+class Forbidden(DragomanError):
+    """This person may not do that."""
+
+
+class ModelError(DragomanError):
+    """The model did not give a usable answer."""
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        cure: str = "",
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+    ) -> None:
+        """Say whether asking again may help, and after how many seconds at the earliest."""
+        super().__init__(message, cure=cure)
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+
+
+class SandboxMissing(DragomanError):
+    """The sandbox that this session requires is not available on this machine."""
+
+    cure = "Install bubblewrap and allow user namespaces; `dragoman check` tells which is missing."
+
+
+class SendOutcome(StrEnum):
+    """What is known of a send that failed (safety reference, A7)."""
+
+    RETRY = "retry"
+    """The request was not processed: the same row is sent again."""
+    WAIT = "wait"
+    """The platform told us to wait until a time, for one scope."""
+    UNCERTAIN = "uncertain"
+    """The request was written and no answer came: it may have been processed."""
+    DEAD = "dead"
+    """The platform refused for good."""
+
+
+class SendFailed(DragomanError):
+    """A channel could not show a slot."""
+
+    def __init__(self, message: str = "", *, outcome: SendOutcome, until: datetime | None = None) -> None:
+        """Carry the outcome class and, for `WAIT`, when the scope opens again."""
+        super().__init__(message)
+        self.outcome = outcome
+        self.until = until

@@ -1,0 +1,247 @@
+"""How a permitted call runs: under its permit, its timeout and its sandbox, with its output kept.
+
+The only place that calls a tool's `run`. It demands a permit, which only `toolcalls` has the right to make.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel
+
+from gateway.errors import DragomanError, SandboxMissing
+from gateway.model.ids import SessionId
+from gateway.model.live import OutputDelta, session_topic
+from gateway.model.sessions import Lease
+from gateway.model.tools import Action, Park, ResultStatus, Step, ToolPolicy, ToolResult, ToolSpec
+from gateway.observe import Meters, Redactor, log
+from gateway.output import OutputBuffer
+from gateway.ports import Clock, Ended, Live, Output
+from gateway.registry import Tool
+from gateway.sandbox import Containment, Limits, run_contained
+
+
+class Interrupt(StrEnum):
+    """Why a turn's work is cut short."""
+
+    STOP = "stop"
+    SHUTDOWN = "shutdown"
+    LOST = "lost"
+    """Another holder has the turn; nothing may be written."""
+
+
+@dataclass(slots=True)
+class Cut:
+    """Set before a turn's work is cancelled, so that what is cut can say why."""
+
+    why: Interrupt | None = None
+
+
+CUT_TEXT: Mapping[Interrupt, str] = MappingProxyType(
+    {Interrupt.STOP: "cancelled by /stop", Interrupt.SHUTDOWN: "cancelled by shutdown", Interrupt.LOST: "cancelled"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """The right to run one exact action as one step under one lease. Only `PermitOffice.issue` makes one that holds."""
+
+    mac: bytes
+
+
+class PermitOffice:
+    """Issues and verifies permits with a key that lives in this process only."""
+
+    def __init__(self) -> None:
+        """Make the key."""
+        self._key = secrets.token_bytes(32)
+
+    def issue(self, lease: Lease, n: int, action_sha: str) -> Permit:
+        """Make the permit for this step. Called by `toolcalls` once the step is stored as started."""
+        return Permit(self._mac(lease, n, action_sha))
+
+    def holds(self, permit: Permit, lease: Lease, n: int, action_sha: str) -> bool:
+        """Whether this permit is for exactly this."""
+        return hmac.compare_digest(permit.mac, self._mac(lease, n, action_sha))
+
+    def _mac(self, lease: Lease, n: int, action_sha: str) -> bytes:
+        bound = f"{lease.turn}|{lease.fence}|{n}|{action_sha}"
+        return hmac.new(self._key, bound.encode(), hashlib.sha256).digest()
+
+
+def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) -> float:
+    """Seconds this call may take: those of `tool.action` before those of `tool`.
+
+    An argument `timeout` lowers them, or raises them up to the tool's maximum.
+    """
+    action = arguments.get("action")
+    base = policy.actions.get(action, policy.timeout_s) if isinstance(action, str) else policy.timeout_s
+    asked = arguments.get("timeout")
+    if not isinstance(asked, int | float) or asked <= 0:
+        return base
+    return min(float(asked), max(base, spec.max_timeout_s or base))
+
+
+class Workspaces:
+    """Each session's folders, inside the state folder and readable by the daemon's user alone."""
+
+    def __init__(self, root: Path) -> None:
+        """Take the state folder."""
+        self.root = root
+
+    def workspace(self, session: SessionId) -> Path:
+        """Where the session's tools work. Made when it is asked for."""
+        return self._folder("workspaces", session)
+
+    def outputs(self, session: SessionId) -> Path:
+        """Where the session's long outputs are kept. Not made here."""
+        return self.root / "outputs" / _folder_name(session)
+
+    def _folder(self, kind: str, session: SessionId) -> Path:
+        path = self.root / kind / _folder_name(session)
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return path
+
+
+def _folder_name(session: SessionId) -> str:
+    readable = "".join(c if c.isalnum() or c in "-_" else "-" for c in session)[:40]
+    return f"{readable}-{hashlib.sha256(session.encode()).hexdigest()[:12]}"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Context:
+    """`ports.ToolContext` of one call."""
+
+    cwd: Path
+    output: Output
+    step_key: str
+    action: Action
+    containment: Containment
+    state: Path
+
+    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
+        """Run a program in this call's sandbox."""
+        if self.action.sandbox not in ("off", "basic"):
+            raise SandboxMissing("This tool was not planned to start a process.")
+        zone = os.environ.get("TZ")
+        return await run_contained(
+            argv,
+            mode="off" if self.action.sandbox == "off" else "basic",
+            workspace=self.cwd,
+            cwd=cwd or self.cwd,
+            env={"TZ": zone} if zone else {},
+            output=self.output,
+            containment=self.containment,
+            limits=Limits(),
+            hide=[self.state],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A call that was decided: what will run, exactly."""
+
+    step: Step
+    tool: Tool
+    arguments: BaseModel
+    action: Action
+    action_sha: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Execution:
+    """Runs prepared calls."""
+
+    office: PermitOffice
+    workspaces: Workspaces
+    containment: Containment
+    clock: Clock
+    live: Live
+    meters: Meters
+    redactor: Redactor
+    _log: Any = field(default_factory=lambda: log("execution"))
+
+    async def run(
+        self, permit: Permit, call: Prepared, lease: Lease, cut: Cut, done: Callable[[ToolResult], Any]
+    ) -> ToolResult | Park:
+        """Run the call and return its result.
+
+        When it is cut, `done` gets the partial result before the cancellation goes on.
+
+        Raises `PermissionError` when the permit does not hold. A tool's failure or timeout is a result.
+        """
+        if not self.office.holds(permit, lease, call.step.n, call.action_sha):
+            raise PermissionError("This permit is for something else.")
+        name = call.tool.spec.name
+        output = self._output(lease, call.step)
+        began = self.clock.monotonic()
+        limit = limit_s(call.tool.spec, call.tool.policy, call.action.arguments)
+        try:
+            outcome = await self._limited(call, lease, output, limit)
+        except asyncio.CancelledError:
+            why = cut.why
+            if why is not None and why is not Interrupt.LOST:
+                result = ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=CUT_TEXT[why])
+                await done(self._whole(result, output, began, name))
+            raise
+        if isinstance(outcome, Park):
+            return outcome
+        return self._whole(outcome, output, began, name)
+
+    async def _limited(self, call: Prepared, lease: Lease, output: OutputBuffer, limit: float) -> ToolResult | Park:
+        context = _Context(
+            cwd=self.workspaces.workspace(lease.session),
+            output=output,
+            step_key=f"{call.step.turn}/{call.step.n}",
+            action=call.action,
+            containment=self.containment,
+            state=self.workspaces.root,
+        )
+        scope = asyncio.timeout(limit)
+        try:
+            async with scope:
+                return await call.tool.run(context, call.arguments)
+        except TimeoutError:
+            if not scope.expired():
+                return ToolResult(status=ResultStatus.ERROR, text="", code="error", hint="Something inside timed out.")
+            hint = f"Stopped after {limit:g} s, the limit of {call.tool.spec.name}."
+            return ToolResult(status=ResultStatus.TIMEOUT, text="", code="timeout", hint=hint)
+        except DragomanError as error:
+            return ToolResult(status=ResultStatus.ERROR, text="", code="error", hint=str(error))
+        except Exception as error:  # noqa: BLE001 - a tool's failure is a result (house rule 9)
+            self._log.exception("tool failed", tool=call.tool.spec.name)
+            hint = self.redactor.text(f"{type(error).__name__}: {error}"[:500])
+            return ToolResult(status=ResultStatus.ERROR, text="", code="crashed", hint=hint)
+
+    def _output(self, lease: Lease, step: Step) -> OutputBuffer:
+        def show(start: int, text: str) -> None:
+            delta = OutputDelta(
+                session=lease.session, turn=step.turn, n=step.n, start=start, text=self.redactor.text(text)
+            )
+            self.live.publish(session_topic(lease.session), delta)
+
+        folder = self.workspaces.outputs(lease.session)
+        return OutputBuffer(folder, f"{step.turn}-{step.n}.txt", self.clock, show)
+
+    def _whole(self, result: ToolResult, output: OutputBuffer, began: float, tool: str) -> ToolResult:
+        seconds = self.clock.monotonic() - began
+        output.close()
+        self.meters.calls.labels(tool, result.status.value).inc()
+        self.meters.call_seconds.labels(tool).observe(seconds)
+        return replace(
+            result,
+            text=self.redactor.text(result.text or output.text()),
+            duration_ms=round(seconds * 1000),
+            dropped_bytes=output.dropped_bytes,
+            full_output=output.full_output,
+        )

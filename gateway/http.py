@@ -1,0 +1,213 @@
+"""The daemon's one HTTP server: health, metrics and the routes that channels bring.
+
+Every request passes the same checks: Host, then Origin, then sign-in. A route says what it needs by `Auth` and a new one is covered by default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from gateway.errors import StartError, StoreError
+from gateway.observe import Meters, log
+from gateway.ports import Auth, Clock, Desks, Endpoint, Store
+
+COOKIE = "dragoman"
+BODY_AT_MOST = 1_048_576
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+QUEUED_TOO_LONG = timedelta(seconds=60)
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where the server listens and what it is called."""
+
+    host: str
+    port: int
+    public_url: str = ""
+    allowed_hosts: tuple[str, ...] = ()
+
+    def hosts(self, port: int) -> frozenset[str]:
+        """Every `Host` that is ours, in lower case."""
+        found = {f"{name}:{port}" for name in LOOPBACK} | {host.lower() for host in self.allowed_hosts}
+        if port == 80:
+            found |= LOOPBACK
+        if self.public_url:
+            found.add(urlsplit(self.public_url).netloc.lower())
+        return frozenset(found)
+
+    def origins(self, port: int) -> frozenset[str]:
+        """Every `Origin` that may act."""
+        found = {f"http://{host}" for host in self.hosts(port)} | {f"https://{h.lower()}" for h in self.allowed_hosts}
+        if self.public_url:
+            found.add(_origin(self.public_url))
+        return frozenset(found)
+
+    def link(self, port: int) -> str:
+        """What a person opens, without a path."""
+        if self.public_url:
+            return self.public_url.rstrip("/")
+        host = self.host if self.host in LOOPBACK else "127.0.0.1"
+        return f"http://{host}:{port}"
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+def refusal(request: web.Request, hosts: frozenset[str], origins: frozenset[str]) -> tuple[int, str] | None:
+    """Say with which status a request is refused before anybody looks at who sent it, or None. Pure."""
+    if request.headers.getall("Host", []) == [] or request.headers["Host"].lower() not in hosts:
+        return 421, "This host is not one of Dragoman's. Add it to [http] allowed_hosts."
+    origin = request.headers.get("Origin")
+    changes = request.method not in ("GET", "HEAD") or request.headers.get("Upgrade", "").lower() == "websocket"
+    if origin is not None and origin.lower() not in origins:
+        return 403, "This page is not one of Dragoman's."
+    if changes and request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+        return 403, "Only Dragoman's own page may do this."
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class HttpServer:
+    """Serves until cancelled."""
+
+    address: Address
+    endpoints: Sequence[Endpoint]
+    desks: Desks
+    store: Store
+    meters: Meters
+    clock: Clock
+    port: int = 0
+    """The port in use, once it listens."""
+    listening: asyncio.Event = field(default_factory=asyncio.Event)
+    _log: Any = field(default_factory=lambda: log("http"))
+    _runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises `StartError` when the port cannot be had."""
+        app = web.Application(middlewares=[self._guard], client_max_size=BODY_AT_MOST)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        for endpoint in self.endpoints:
+            app.router.add_route(endpoint.method, endpoint.path, self._checked(endpoint))
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handle_signals=False)
+        await self._runner.setup()
+        try:
+            site = web.TCPSite(self._runner, self.address.host, self.address.port)
+            await site.start()
+        except (OSError, socket.gaierror) as error:
+            await self._runner.cleanup()
+            raise StartError(
+                f"Cannot listen on {self.address.host}:{self.address.port}: {error.strerror or error}.",
+                cure="Choose another [http] port (0 takes any free one), or stop what uses it.",
+            ) from error
+        self.port = int(self._runner.addresses[0][1])
+        self.listening.set()
+
+    async def stop(self) -> None:
+        """Stop listening and end open connections. Twice is safe."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    # --- checks -------------------------------------------------------------------------------
+
+    @property
+    def _guard(self) -> Any:
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            refused = refusal(request, self.address.hosts(self.port), self.address.origins(self.port))
+            if refused is not None:
+                self._log.warning("refused", status=refused[0], path=request.path, method=request.method)
+                return _error(*refused)
+            try:
+                response = await handler(request)
+            except web.HTTPException as error:
+                return _error(error.status, error.reason)
+            except StoreError as error:
+                return _error(503, str(error))
+            except Exception:  # the http handlers: a failure becomes an answer (house rule 9)
+                self._log.exception("handler failed", path=request.path)
+                return _error(500, "Something went wrong inside Dragoman; its log tells more.")
+            if not response.prepared:
+                for name, value in HEADERS.items():
+                    response.headers.setdefault(name, value)
+            return response
+
+        return guard
+
+    def _checked(self, endpoint: Endpoint) -> Handler:
+        async def handler(request: web.Request) -> web.StreamResponse:
+            if endpoint.auth is Auth.COOKIE:
+                owner = await self.desks.owner_of(request.cookies.get(COOKIE, ""))
+                if owner is None:
+                    return _error(401, "You are not signed in. Run `dragoman link` and open the link it prints.")
+                request["owner"] = owner
+            return await endpoint.handler(request)
+
+        return handler
+
+    # --- health -------------------------------------------------------------------------------
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        """Say that the process answers."""
+        return web.json_response({"ok": True})
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        """Say whether work can be taken: the store writes, and nothing waits too long for a runner."""
+        problems: list[str] = []
+        try:
+            async with asyncio.timeout(5):
+                await self.store.probe()
+                counts = await self.store.counts()
+        except (StoreError, TimeoutError) as error:
+            return web.json_response({"ready": False, "problems": [f"store: {error}"]}, status=503)
+        now = self.clock.now()
+        waited = (now - counts.oldest_queued_at).total_seconds() if counts.oldest_queued_at else 0.0
+        if waited > QUEUED_TOO_LONG.total_seconds():
+            problems.append(f"a turn has been queued for {waited:.0f} s")
+        body = {"ready": not problems, "problems": problems, "oldest_queued_s": round(waited, 1)}
+        return web.json_response(body, status=503 if problems else 200)
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        """Every counter, in Prometheus' text format."""
+        counts = await self.store.counts()
+        lines = [
+            f"# TYPE dragoman_{name} gauge\ndragoman_{name} {value}\n"
+            for name, value in {
+                "queued_turns": counts.queued_turns,
+                "running_turns": counts.running_turns,
+                "parked_turns": counts.parked_turns,
+                "open_waits": counts.open_waits,
+                "due_slots": counts.due_slots,
+                "dead_slots": counts.dead_slots,
+            }.items()
+        ]
+        body = generate_latest(self.meters.registry) + "".join(lines).encode()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _error(status: int, text: str) -> web.Response:
+    return web.json_response({"error": text}, status=status, headers=HEADERS)

@@ -1,0 +1,334 @@
+"""From a model server's chunks to one answer: text, calls, usage, reasoning. Pure; nothing is guessed or completed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from gateway.errors import ModelError
+from gateway.llm.openai_payload import CALL_EXTRAS, OPAQUE
+from gateway.llm.sse import EventSplitter, EventTooLong
+from gateway.model.ids import CallId
+from gateway.model.tools import Answer, ToolCall, Usage
+
+CUT_NOTE = "\n\n[cut here: the model reached its output limit]"
+"""Ends an answer whose text the model could not finish."""
+
+_CUT = frozenset({"length", "max_tokens", "model_length"})
+_BROKEN = frozenset({"error", "abort", "network_error", "insufficient_system_resource", "malformed_function_call"})
+_ID_CHARS = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLimits:
+    """What one answer may hold; more is an error, never a shorter answer."""
+
+    text_chars: int = 4 * 1024 * 1024
+    """Of the text, and of the reasoning again."""
+    argument_chars: int = 10 * 1024 * 1024
+    """Of all calls' names and arguments together."""
+    calls: int = 512
+
+
+DEFAULT_LIMITS = AnswerLimits()
+
+
+@dataclass(slots=True)
+class _Call:
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+    extra: object = None
+
+
+class Assembly:
+    """One answer as it comes in. Feed it bytes (or one whole completion), then `finish` it, then take the `answer`.
+
+    Every method raises `ModelError` for what cannot be a whole answer.
+    """
+
+    def __init__(self, refused: Callable[[object], ModelError], limits: AnswerLimits = DEFAULT_LIMITS) -> None:
+        """`refused` turns the error object that a server sent instead of a chunk into ours."""
+        self._refused = refused
+        self._limits = limits
+        self._events = EventSplitter()
+        self._text: list[str] = []
+        self._text_chars = 0
+        self._half = ""  # the first half of a surrogate pair that a server split between two chunks
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._argument_chars = 0
+        self._reasoning: dict[str, list[str]] = {}
+        self._details: list[dict[str, Any]] = []
+        self._reasoning_chars = 0
+        self._usage = Usage()
+        self._finish_reason = ""
+        self._done = False
+        self._began = False
+
+    @property
+    def began(self) -> bool:
+        """At least one event came."""
+        return self._began
+
+    @property
+    def complete(self) -> bool:
+        """The server said that the answer is whole; only figures may follow."""
+        return bool(self._finish_reason)
+
+    @property
+    def done(self) -> bool:
+        """The server said that nothing follows."""
+        return self._done
+
+    # --- taking in ----------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> str:
+        """Take the next bytes of the event stream and return the text that they added."""
+        try:
+            events = self._events.feed(data)
+        except EventTooLong:
+            raise ModelError("The model's server sent an event of more than 32 MiB.") from None
+        return self._take(events)
+
+    def end(self) -> str:
+        """Say that the stream ended; returns text as `feed` does."""
+        return self._take(self._events.end())
+
+    def feed_completion(self, body: bytes) -> str:
+        """Take a whole completion, from a server that does not stream, and return its text."""
+        completion = _parsed(body)
+        before = len(self._text)
+        self._chunk(completion)
+        if not self._finish_reason and completion.get("choices"):
+            self._finish_reason = "stop"  # the JSON is whole, so the answer is
+        return "".join(self._text[before:])
+
+    def _take(self, events: list[bytes]) -> str:
+        before = len(self._text)
+        self._began = self._began or bool(events)
+        for event in events:
+            if self._done:
+                break
+            if event.strip() == b"[DONE]":
+                self._done = True
+            elif event:
+                self._chunk(_parsed(event))
+        return "".join(self._text[before:])
+
+    def _chunk(self, chunk: dict[str, Any]) -> None:
+        if chunk.get("error"):
+            raise self._refused(chunk["error"])
+        if usage := _object(chunk.get("usage")):
+            self._usage = _usage(usage)
+        for choice in _objects(chunk.get("choices")):
+            if choice.get("index") in (None, 0):
+                self._choice(choice)
+
+    def _choice(self, choice: dict[str, Any]) -> None:
+        delta = _object(choice.get("delta")) or _object(choice.get("message"))
+        if content := delta.get("content"):
+            self._add_text(_content(content))
+        for call in _objects(delta.get("tool_calls")):
+            self._add_call(call)
+        for name in ("reasoning_content", "reasoning"):
+            if isinstance(part := delta.get(name), str) and part:
+                self._reasoning.setdefault(name, []).append(part)
+                self._count_reasoning(len(part))
+        for detail in _objects(delta.get("reasoning_details")):
+            self._add_detail(detail)
+        if isinstance(reason := choice.get("finish_reason"), str) and reason:
+            self._finish_reason = reason
+
+    def _add_text(self, text: str) -> None:
+        text = self._half + text
+        self._half = ""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            if "\ud800" <= text[-1] <= "\udbff":
+                text, self._half = text[:-1], text[-1]
+            text = _mended(text)
+        if not text:
+            return
+        self._text.append(text)
+        self._text_chars += len(text)
+        if self._text_chars > self._limits.text_chars:
+            raise ModelError(f"The model's answer is longer than {self._limits.text_chars} characters.")
+
+    # --- calls --------------------------------------------------------------------------------
+
+    def _add_call(self, delta: dict[str, Any]) -> None:
+        function = _object(delta.get("function"))
+        name, call_id = _string(function.get("name")), _string(delta.get("id"))
+        call = self._call_for(delta.get("index"), name, call_id)
+        call.id = call.id or call_id
+        if name and name != call.name:  # most send it once, some in every fragment, a few piece by piece
+            call.name += name
+        arguments = _arguments(function.get("arguments"))
+        call.arguments.append(arguments)
+        call.extra = delta.get("extra_content") or call.extra
+        self._argument_chars += len(name) + len(arguments)
+        if self._argument_chars > self._limits.argument_chars:
+            raise ModelError(f"The arguments of the model's calls exceed {self._limits.argument_chars} characters.")
+
+    def _call_for(self, index: object, name: str, call_id: str) -> _Call:
+        """Find the call that a fragment belongs to, or begin one.
+
+        Some servers give every parallel call the index 0, or none: then a name with a new id begins a call.
+        """
+        if isinstance(index, int):
+            known = self._by_index.get(index)
+            begins = known is None or bool(name and call_id and known.id and call_id != known.id)
+        else:
+            known = self._calls[-1] if self._calls else None
+            begins = known is None or bool(name and (not call_id or call_id != known.id))
+        if known is not None and not begins:
+            return known
+        if len(self._calls) >= self._limits.calls:
+            raise ModelError(f"The model asked for more than {self._limits.calls} calls at once.")
+        call = _Call(index=index if isinstance(index, int) else len(self._calls))
+        self._calls.append(call)
+        self._by_index[call.index] = call
+        return call
+
+    # --- reasoning ----------------------------------------------------------------------------
+
+    def _add_detail(self, detail: dict[str, Any]) -> None:
+        """Fragments of one block (same type and index) become one; blocks keep their order."""
+        self._count_reasoning(64 + sum(len(value) for value in detail.values() if isinstance(value, str)))
+        last = self._details[-1] if self._details else None
+        if last is None or "index" not in detail or any(last.get(key) != detail.get(key) for key in ("type", "index")):
+            self._details.append(dict(detail))
+            return
+        for key, value in detail.items():
+            if key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str):
+                last[key] += value
+            elif value is not None:
+                last[key] = value
+
+    def _count_reasoning(self, chars: int) -> None:
+        self._reasoning_chars += chars
+        if self._reasoning_chars > self._limits.text_chars:
+            raise ModelError(f"The model's reasoning is longer than {self._limits.text_chars} characters.")
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def finish(self) -> str:
+        """Check that the answer is whole; return text to be added at its end. Call once, after the last bytes."""
+        reason = self._finish_reason
+        if not reason:
+            raise ModelError("The model's stream ended before its answer was whole.", cure="Ask again.", retryable=True)
+        if reason in _BROKEN:
+            raise ModelError(f"The model broke off its answer ({reason}).", cure="Ask again.", retryable=True)
+        if reason == "content_filter":
+            raise ModelError("The provider's content filter stopped the answer.", cure="Ask in other words.")
+        tail = "\ufffd" if self._half else ""
+        if reason in _CUT:
+            self._refuse_useless_cut()
+            tail += CUT_NOTE
+        self._text.append(tail)
+        return tail
+
+    def _refuse_useless_cut(self) -> None:
+        cure = "Ask for less at once, or use a model with a higher output limit."
+        if self._calls:
+            raise ModelError("The model reached its output limit in the middle of a call; nothing was run.", cure=cure)
+        if not self._text:
+            raise ModelError("The model reached its output limit before it said anything.", cure=cure)
+
+    def answer(self, model: str, taken: Collection[str]) -> Answer:
+        """Return the finished answer of `model`; its call ids are unique, also among `taken`."""
+        ordered = sorted(self._calls, key=lambda call: call.index)  # stable: calls of one index stay as they came
+        ids = _unique([call.id for call in ordered], taken)
+        calls = tuple(
+            ToolCall(id=CallId(call_id), tool=_mended(call.name), arguments=_mended("".join(call.arguments)))
+            for call_id, call in zip(ids, ordered, strict=True)
+        )
+        pairs = zip(ids, ordered, strict=True)
+        opaque = self._opaque({call_id: {"extra_content": call.extra} for call_id, call in pairs if call.extra})
+        return Answer(text="".join(self._text), calls=calls, model=model, usage=self._usage, opaque=opaque)
+
+    def _opaque(self, extras: dict[str, Any]) -> dict[str, Any]:
+        own: dict[str, Any] = {name: _mended("".join(parts)) for name, parts in self._reasoning.items()}
+        if self._details:
+            own["reasoning_details"] = self._details
+        if extras:
+            own[CALL_EXTRAS] = extras
+        return {OPAQUE: own} if own else {}
+
+
+def _unique(ids: list[str], taken: Collection[str]) -> list[str]:
+    """Keep usable ids; a missing, repeated or overlong one becomes `call_<n>`, the first that is free."""
+    seen = set(taken)
+    made: list[str] = []
+    n = 0
+    for raw in ids:
+        call_id = raw if raw.isascii() and raw.isprintable() and len(raw) <= _ID_CHARS else ""
+        while not call_id or call_id in seen:
+            n += 1
+            call_id = f"call_{n}"
+        seen.add(call_id)
+        made.append(call_id)
+    return made
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        value: object = json.loads(data)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise ModelError("The model's server sent something that is not a chunk of an answer.", retryable=True)
+    return cast("dict[str, Any]", value)
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        return []
+    return [cast("dict[str, Any]", item) for item in cast("list[object]", value) if isinstance(item, dict)]
+
+
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _content(value: object) -> str:
+    """Text, or the text parts of a list (some servers send those)."""
+    if isinstance(value, str):
+        return value
+    return "".join(_string(part.get("text")) for part in _objects(value) if part.get("type") == "text")
+
+
+def _arguments(value: object) -> str:
+    """JSON text as it is; servers that send the object itself get it written down."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    details = _object(usage.get("prompt_tokens_details"))
+    return Usage(
+        input_tokens=_count(usage.get("prompt_tokens")),
+        output_tokens=_count(usage.get("completion_tokens")),
+        cached_tokens=_count(details.get("cached_tokens")) or _count(usage.get("prompt_cache_hit_tokens")),
+    )
+
+
+def _count(value: object) -> int:
+    return max(0, value) if isinstance(value, int) else 0
+
+
+def _mended(text: str) -> str:
+    """Join surrogate pairs and replace lone surrogates, which no store and no channel can encode."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

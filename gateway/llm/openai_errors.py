@@ -1,0 +1,175 @@
+"""Beside a model's answer: what a model server refused, in words with a cure. Pure; the key appears in none of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from gateway.errors import ModelError
+
+MESSAGE_CHARS = 500
+
+RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+"""The statuses after which the same request may succeed."""
+
+_CONTEXT = re.compile(
+    r"context_length_exceeded|context[ _](?:length|window|size)|maximum context|prompt is too long|too many tokens",
+    re.IGNORECASE,
+)
+_QUOTA = re.compile(r"insufficient_quota|billing_hard_limit|credit balance", re.IGNORECASE)
+_MASKED_KEY = re.compile(r"\S*\*{3,}\S*")
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_STATUS_OF_CODE = {
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "insufficient_quota": 429,
+    "invalid_api_key": 401,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "model_not_found": 404,
+    "invalid_request_error": 400,
+    "context_length_exceeded": 400,
+    "overloaded_error": 529,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Whom we talk to, for the words."""
+
+    server: str
+    """Host and port."""
+    model: str
+    api_key: str | None = field(repr=False)
+
+    def redacted(self, text: str) -> str:
+        """Bound what a server says and take the key out of it, also where the server masked a part of it."""
+        if self.api_key:
+            text = text.replace(self.api_key, "[key]")
+        text = _MASKED_KEY.sub("[key]", text[: 4 * MESSAGE_CHARS])
+        text = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+        return text if len(text) <= MESSAGE_CHARS else f"{text[: MESSAGE_CHARS - 1]}…"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What a server said instead of an answer. `message` is redacted and bounded."""
+
+    status: int
+    code: str
+    message: str
+
+
+def from_response(status: int, content_type: str, body: bytes, peer: Peer) -> Refusal:
+    """Read an HTTP error: OpenAI's shape, a few others' shapes, a web page, or plain text."""
+    text = body.decode("utf-8", "replace")
+    if "html" in content_type or text.lstrip()[:1] == "<":
+        title = _TITLE.search(text)
+        words = f"a web page, “{title.group(1)}”" if title else "a web page"
+        return Refusal(status=status, code="", message=peer.redacted(words))
+    try:
+        parsed: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return Refusal(status=status, code="", message=peer.redacted(text))
+    code, message = _code_and_message(parsed)
+    return Refusal(status=status, code=peer.redacted(code), message=peer.redacted(message))
+
+
+def from_chunk(error: object, peer: Peer) -> Refusal:
+    """Read an error that came inside a stream that had begun well. Unknown ones count as the server's failure."""
+    code, message = _code_and_message({"error": error})
+    status = int(code) if re.fullmatch(r"[45]\d\d", code) else _STATUS_OF_CODE.get(code, 500)
+    return Refusal(status=status, code=peer.redacted(code), message=peer.redacted(message))
+
+
+def to_error(refusal: Refusal, peer: Peer, retry_after_s: float | None = None) -> ModelError:
+    """Say what happened and what to do about it."""
+    said = refusal.message or "no reason given"
+    text = f"{refusal.code} {said}"
+    for applies, explain in _EXPLANATIONS:
+        if applies(refusal.status, text):
+            message, cure, retryable = explain(peer, f"{refusal.status}: {said}")
+            return ModelError(
+                message, cure=cure, retryable=retryable, retry_after_s=retry_after_s if retryable else None
+            )
+    message = f"The model's server {peer.server} refuses the request ({refusal.status}: {said})."
+    return ModelError(message, cure="Check [model] name and base_url against what the server says.")
+
+
+def not_an_answer(content_type: str, peer: Peer) -> ModelError:
+    """A success that is neither an event stream nor a completion."""
+    what = "a web page" if "html" in content_type else f"“{peer.redacted(content_type) or 'no content type'}”"
+    return ModelError(
+        f"The model's server {peer.server} answered with {what} instead of an answer.",
+        cure="Check [model] base_url: it usually ends in /v1.",
+    )
+
+
+def _code_and_message(parsed: object) -> tuple[str, str]:
+    outer = _object(parsed)
+    error = outer.get("error", outer.get("detail", outer))
+    if isinstance(error, dict):
+        inner = _object(cast("object", error))
+        code = inner.get("code") or inner.get("type") or ""
+        message = (
+            inner.get("message") or inner.get("detail") or (json.dumps(inner, ensure_ascii=False) if inner else "")
+        )
+        return str(code), message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
+    return "", error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+# --- one explanation each: words, cure, whether asking again may help -------------------------------
+
+
+def _too_long(peer: Peer, said: str) -> tuple[str, str, bool]:
+    words = f"The conversation is too long for {peer.model} (context_length_exceeded, {said})."
+    return words, "Say /new to begin a new history, or use a model with a larger context.", False
+
+
+def _no_quota(peer: Peer, said: str) -> tuple[str, str, bool]:
+    words = f"The account at {peer.server} has no quota left ({said})."
+    return words, "Check the plan and billing of the account that [model] api_key belongs to.", False
+
+
+def _key_refused(peer: Peer, said: str) -> tuple[str, str, bool]:
+    if peer.api_key:
+        return f"The key for {peer.server} is refused ({said}).", "Set [model] api_key to a valid key.", False
+    return f"{peer.server} wants a key ({said}).", 'Set [model] api_key, for instance to "env:OPENAI_API_KEY".', False
+
+
+def _unknown(peer: Peer, said: str) -> tuple[str, str, bool]:
+    words = f"{peer.server} does not know the model {peer.model}, or has no chat completions there ({said})."
+    return words, "Check [model] name and base_url.", False
+
+
+def _elsewhere(peer: Peer, said: str) -> tuple[str, str, bool]:
+    words = f"The model's server {peer.server} sends us elsewhere ({said}); the key is not taken there."
+    return words, "Set [model] base_url to the address itself.", False
+
+
+def _busy(peer: Peer, said: str) -> tuple[str, str, bool]:
+    return f"{peer.server} limits how often it may be asked ({said}).", "Wait a moment and ask again.", True
+
+
+def _down(peer: Peer, said: str) -> tuple[str, str, bool]:
+    return f"The model's server {peer.server} failed ({said}).", "Ask again in a moment.", True
+
+
+_Explain = Callable[[Peer, str], tuple[str, str, bool]]
+_EXPLANATIONS: tuple[tuple[Callable[[int, str], bool], _Explain], ...] = (
+    (lambda status, text: status in (400, 413, 422) and bool(_CONTEXT.search(text)), _too_long),
+    (lambda status, text: status == 402 or bool(_QUOTA.search(text)), _no_quota),
+    (lambda status, _: status in (401, 403), _key_refused),
+    (lambda status, text: status == 404 or (status == 400 and "model_not_found" in text), _unknown),
+    (lambda status, _: 300 <= status < 400, _elsewhere),
+    (lambda status, _: status == 429, _busy),
+    (lambda status, _: status in RETRYABLE, _down),
+)
+"""In order; the first that applies explains."""

@@ -1,0 +1,212 @@
+"""Where a turn is answered without a language model: people drive the tools themselves (`/shell uptime`)."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, cast
+
+from gateway.model.ids import CallId
+from gateway.model.prompts import CallResult, Complete, ModelEvent, ModelRequest, TextPart, ToolOffer, UserText
+from gateway.model.tools import Answer, ResultStatus, ToolCall, ToolResult, ToolSpec
+
+_COMMAND = re.compile(r"/([A-Za-z0-9_-]+)(?:[ \t]+|\n|$)")
+
+_NO_MODEL = """\
+No model is attached, so I cannot answer that myself. You can still use the tools{tools}: \
+`/shell uptime` runs `uptime` on this machine once you allow it.
+
+To attach a model, put this into the configuration and start Dragoman again:
+
+```toml
+[model]
+name = "openai:gpt-5-mini"
+api_key = "env:OPENAI_API_KEY"
+```"""
+
+
+class Operator:
+    """`ports.Model` that is no model: commands become calls, results become text, anything else a short hint."""
+
+    def __init__(self, specs: Mapping[str, ToolSpec]) -> None:
+        """`specs` are all registered tools by name and alias."""
+        self._specs = dict(specs)
+
+    @property
+    def name(self) -> str:
+        """`operator`."""
+        return "operator"
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Answer the last message, or the results that end the transcript. Never raises."""
+        answer = self._answer(request)
+        if answer.text:
+            yield TextPart(text=answer.text)
+        yield Complete(answer=answer)
+
+    def _answer(self, request: ModelRequest) -> Answer:
+        last = request.messages[-1] if request.messages else None
+        if isinstance(last, CallResult):
+            return self._say("\n\n".join(_shown(result) for result in _last_results(request)))
+        if isinstance(last, UserText):
+            return self._reply(last.text, request.tools)
+        return self._say(self._hint(request.tools))
+
+    def _reply(self, text: str, offers: Sequence[ToolOffer]) -> Answer:
+        command = _COMMAND.match(text)
+        if command is None:
+            return self._say(self._hint(offers))
+        spec = self._specs.get(command.group(1).lower())  # telephones begin a message with a capital
+        if spec is None:
+            return self._say(f"There is no command `/{command.group(1)}`. {self._tools(offers)}".strip())
+        arguments = _arguments(spec, text[command.end() :], offers)
+        if isinstance(arguments, str):
+            return self._say(arguments)
+        call = ToolCall(id=CallId("c1"), tool=spec.name, arguments=json.dumps(arguments, ensure_ascii=False))
+        return Answer(text="", calls=(call,), model=self.name)
+
+    def _say(self, text: str) -> Answer:
+        return Answer(text=text, model=self.name)
+
+    def _hint(self, offers: Sequence[ToolOffer]) -> str:
+        names = self._names(offers)
+        return _NO_MODEL.format(tools=f" ({names})" if names else "")
+
+    def _tools(self, offers: Sequence[ToolOffer]) -> str:
+        names = self._names(offers)
+        return f"There are: {names}." if names else "No tool is available here."
+
+    def _names(self, offers: Sequence[ToolOffer]) -> str:
+        known = {spec.name for spec in self._specs.values()}
+        return ", ".join(f"`/{offer.name}`" for offer in offers if offer.name in known)
+
+
+# --- a command's text becomes arguments -----------------------------------------------------------
+
+
+def _arguments(spec: ToolSpec, rest: str, offers: Sequence[ToolOffer]) -> dict[str, Any] | str:
+    """Return the arguments, or as text why the words are not understood. No words: none, and validation explains."""
+    if not rest.strip():
+        return {}
+    if spec.positional is not None:
+        return {spec.positional: rest}
+    try:
+        words = shlex.split(rest)
+    except ValueError as error:
+        return _usage(spec, f"the quotes do not match ({error})")
+    schema: Mapping[str, Any] = next((offer.schema for offer in offers if offer.name == spec.name), dict[str, Any]())
+    arguments: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not key or not equals:
+            return _usage(spec, f"{_code(word)} is not of the form `key=value`")
+        if key in arguments:
+            return _usage(spec, f"{_code(key)} is given twice")
+        arguments[key] = value if _is_text(schema, key) else _value(value)
+    return arguments
+
+
+def _usage(spec: ToolSpec, why: str) -> str:
+    example = f'`/{spec.name} key=value other="two words"`'
+    return f"I cannot read that command: {why}. Write it as {example}; a value may be JSON. Nothing was run."
+
+
+def _value(text: str) -> Any:
+    """JSON when it is JSON, else the text itself."""
+    try:
+        value: Any = json.loads(text)
+        json.dumps(value, allow_nan=False)  # Python reads NaN and 1e999, which are not JSON
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def _is_text(schema: Mapping[str, Any], key: str) -> bool:
+    """The tool takes text there, so `5` stays "5"."""
+    properties: object = schema.get("properties")
+    if not isinstance(properties, dict):
+        return False
+    field: object = cast("dict[str, object]", properties).get(key)
+    return isinstance(field, dict) and cast("dict[str, object]", field).get("type") == "string"
+
+
+# --- results become text --------------------------------------------------------------------------
+
+
+def _last_results(request: ModelRequest) -> list[CallResult]:
+    results: list[CallResult] = []
+    for message in reversed(request.messages):
+        if not isinstance(message, CallResult):
+            break
+        results.append(message)
+    return results[::-1]
+
+
+def _shown(given: CallResult) -> str:
+    """The output in a fence, the way it ended below it; what never ran has no output, only words."""
+    result = given.result
+    parts: list[str] = []
+    if _ran(result):
+        parts += [_fenced(result.text)] if result.text else []
+        parts.append(_status(result, given.tool))
+    else:
+        word, reason = _NOT_RUN[result.status]
+        parts.append(f"{word}: {result.text or reason}")
+    if result.dropped_bytes:
+        where = f"; all of it is in {_code(result.full_output)}" if result.full_output else ""
+        parts.append(f"{result.dropped_bytes:,} bytes left out{where}")
+    if result.hint and result.hint not in result.text:
+        parts.append(result.hint)
+    return "\n".join(parts)
+
+
+_NOT_RUN = {
+    ResultStatus.ERROR: ("failed", "no reason given"),
+    ResultStatus.DENIED: ("denied", "no reason given"),
+    ResultStatus.EXPIRED: ("expired", "nobody decided in time; nothing was run"),
+    ResultStatus.CANCELLED: ("cancelled", "nothing was run"),
+    ResultStatus.UNKNOWN: ("outcome unknown", "it may or may not have happened, and is not run again by itself"),
+}
+
+
+def _ran(result: ToolResult) -> bool:
+    """Whether the text is output. A refusal's text is its reason."""
+    if result.status in (ResultStatus.OK, ResultStatus.TIMEOUT):
+        return True
+    if result.status in (ResultStatus.ERROR, ResultStatus.CANCELLED, ResultStatus.UNKNOWN):
+        return result.exit_code is not None or result.duration_ms > 0
+    return False
+
+
+def _status(result: ToolResult, tool: str) -> str:
+    took = _seconds(result.duration_ms)
+    exited = f"exit {result.exit_code} · {took}"
+    above = "; partial output above" if result.text else ""
+    if result.status is ResultStatus.TIMEOUT:
+        return f"timed out after {took}{above}"
+    if result.status is ResultStatus.CANCELLED:
+        return f"cancelled after {took}{above}"
+    if result.status is ResultStatus.UNKNOWN:
+        return f"outcome unknown: it may or may not have happened{above}"
+    if result.exit_code is not None:
+        return exited
+    return f"{tool} {'done' if result.status is ResultStatus.OK else 'failed'} · {took}"
+
+
+def _seconds(duration_ms: int) -> str:
+    seconds = duration_ms / 1000
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def _fenced(text: str) -> str:
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{ticks}\n{text.removesuffix(chr(10))}\n{ticks}"
+
+
+def _code(text: str) -> str:
+    """Text inside a line, as code, whatever backticks it holds."""
+    ticks = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"

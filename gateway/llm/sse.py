@@ -1,0 +1,83 @@
+"""Between a model server's bytes and the assembly of its answer: splits an event stream. Pure."""
+
+from __future__ import annotations
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class EventTooLong(ValueError):
+    """One event is longer than allowed."""
+
+
+class EventSplitter:
+    """Turns the bytes of one `text/event-stream` into its events' data, wherever the bytes were split.
+
+    Lines may end in LF, CR LF or CR. Only `data` fields are kept; comments, names, ids and `retry` are skipped.
+    """
+
+    def __init__(self, max_event_bytes: int = 32 * 1024 * 1024) -> None:
+        """Refuse an event longer than `max_event_bytes`."""
+        self._max = max_event_bytes
+        self._tail: list[bytes] = []  # of a line whose end did not come yet
+        self._tail_bytes = 0
+        self._data: list[bytes] = []  # of an event whose end did not come yet
+        self._data_bytes = 0
+        self._held_cr = False
+        self._at_start = True
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take the next bytes and return the data of the events that end in them. Raises `EventTooLong`."""
+        if self._held_cr or b"\r" in data:
+            data = self._with_plain_ends(data)
+        if b"\n" not in data:
+            self._keep(data)
+            return []
+        lines = (b"".join(self._tail) + data).split(b"\n")
+        self._tail.clear()
+        self._tail_bytes = 0
+        self._keep(lines.pop())
+        return self._events(lines)
+
+    def end(self) -> list[bytes]:
+        """Return what the last bytes held when the server sent no blank line after them."""
+        line = b"".join(self._tail)
+        self._tail.clear()
+        self._held_cr = False
+        return self._events([line, b""])
+
+    def _with_plain_ends(self, data: bytes) -> bytes:
+        """A CR that ends the bytes is held back: it may be the first half of CR LF."""
+        if self._held_cr:
+            data = b"\r" + data
+        self._held_cr = data.endswith(b"\r")
+        if self._held_cr:
+            data = data[:-1]
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _keep(self, part: bytes) -> None:
+        if part:
+            self._tail.append(part)
+            self._tail_bytes += len(part)
+        if self._tail_bytes > self._max:
+            raise EventTooLong
+
+    def _events(self, lines: list[bytes]) -> list[bytes]:
+        events: list[bytes] = []
+        for raw in lines:
+            line = raw
+            if self._at_start and line:
+                line = line.removeprefix(_BOM)
+                self._at_start = False
+            if line.startswith(b"data:"):
+                self._add(line[6:] if line[5:6] == b" " else line[5:])
+            elif not line and self._data:
+                events.append(b"\n".join(self._data))
+                self._data.clear()
+                self._data_bytes = 0
+        return events
+
+    def _add(self, value: bytes) -> None:
+        self._data.append(value)
+        self._data_bytes += len(value) + 1
+        if self._data_bytes > self._max:
+            raise EventTooLong

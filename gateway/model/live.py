@@ -1,0 +1,72 @@
+"""What travels through `Live`: wake-ups and streamed deltas. All of it may be lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.model.ids import SessionId, TurnId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """Rows of a session changed; readers ask the store from their last revision."""
+
+    session: SessionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnsDue:
+    """A turn can be claimed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotsDue:
+    """A slot can be sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnWoken:
+    """Something about a turn was decided: a wait, a stop, a steering message."""
+
+    turn: TurnId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """More text of the answer that becomes step `n`; `start` is its offset in characters."""
+
+    session: SessionId
+    turn: TurnId
+    n: int
+    start: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputDelta:
+    """More output of the tool call that is step `n`; `start` is its offset in characters."""
+
+    session: SessionId
+    turn: TurnId
+    n: int
+    start: int
+    text: str
+
+
+LiveEvent: TypeAlias = Changed | TurnsDue | SlotsDue | TurnWoken | TextDelta | OutputDelta
+
+TURNS = "turns"
+SLOTS = "slots"
+SESSIONS = "sessions"
+"""Every `Changed`, for whoever lists sessions."""
+
+
+def session_topic(session: SessionId) -> str:
+    """The topic of one session: `Changed`, `TextDelta`, `OutputDelta`."""
+    return f"session/{session}"
+
+
+def turn_topic(turn: TurnId) -> str:
+    """The topic of one turn: `TurnWoken`."""
+    return f"turn/{turn}"

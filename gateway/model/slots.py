@@ -1,0 +1,120 @@
+"""Slots: things to be shown in a conversation. The table of slots is the outbox."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from gateway.model.ids import Handle, SessionId, SlotId, TurnId, WaitId
+from gateway.model.messages import Conversation
+from gateway.model.waits import Verb, Wait
+
+
+class SlotKind(StrEnum):
+    """What a slot shows."""
+
+    ANSWER = "answer"
+    """Text of the model, of a command's result, or why there is none."""
+    CARD = "card"
+    """The approvals that one model answer asked for."""
+    NOTE = "note"
+    """A line about a card that is shown elsewhere."""
+    REPLY = "reply"
+    """The gateway's own words: control commands, refusals, acknowledgements."""
+    COPY = "copy"
+    """An answer shown again in another conversation of the same owner."""
+
+
+class SlotState(StrEnum):
+    """Where the showing of a slot stands."""
+
+    DUE = "due"
+    """Its desired version was not sent yet; not before `due_at`."""
+    SENDING = "sending"
+    """A sender holds it; what happened is unknown if that sender dies."""
+    SENT = "sent"
+    DEAD = "dead"
+    """The platform refused it for good, or all attempts failed."""
+
+
+def shown_when_stored(conversation: Conversation) -> bool:
+    """Whether a slot here counts as sent when it is stored: the web page reads the rows themselves."""
+    return conversation.channel == "web"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSlot:
+    """A slot to be stored by a transition."""
+
+    conversation: Conversation
+    kind: SlotKind
+    text: str = ""
+    """Markdown. For a card: empty, it is rendered from its waits when it is sent."""
+    waits: tuple[WaitId, ...] = ()
+    """For a card: its approvals, in row order, at most 8."""
+    n: int | None = None
+    """The model step whose text it shows."""
+    id: SlotId | None = None
+    """Chosen by the caller when handles must be made before it is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One thing to be shown, as stored."""
+
+    id: SlotId
+    conversation: Conversation
+    session: SessionId | None
+    """None for what belongs to no session, such as a stranger's refusal."""
+    turn: TurnId | None
+    n: int | None
+    kind: SlotKind
+    text: str
+    waits: tuple[WaitId, ...]
+    version: int
+    """What should be shown; grows when it changes."""
+    sent_version: int
+    """What is shown, 0 for nothing yet."""
+    platform_id: str
+    """The platform's id of the message that shows it; empty before the first send."""
+    state: SlotState
+    attempts: int
+    """Sends tried of this version."""
+    uncertain: bool
+    """True when an earlier create may have been shown already: the next one is marked as a repetition."""
+    due_at: datetime
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Button:
+    """One button of a card."""
+
+    verb: Verb
+    label: str
+    handle: Handle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardRow:
+    """One approval as a card shows it."""
+
+    wait: Wait
+    title: str
+    """Tool and what it will do."""
+    facts: tuple[tuple[str, str], ...]
+    """Label and value, in fixed order: risk, folder, sandbox, asked by, answer by."""
+    buttons: tuple[Button, ...]
+    """Empty once it is decided."""
+    outcome: str
+    """One line about what was decided; empty while it is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Showing:
+    """What a channel is asked to show: the slot with its content rendered for that channel's limits to apply."""
+
+    slot: Slot
+    text: str
+    rows: tuple[CardRow, ...] = ()

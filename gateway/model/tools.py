@@ -1,0 +1,278 @@
+"""Tools: what one is, what may be done with it, what came of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from gateway.model.ids import CallId, TurnId
+
+
+class Permission(StrEnum):
+    """In which kinds of session a tool exists (its availability)."""
+
+    ALWAYS = "always"
+    MAIN = "main"
+    """Only where an owner speaks directly. `main-only` is read as this."""
+    NON_MAIN = "non-main"
+    """Everywhere but main; this hides the tool from the owner's own session."""
+    BLOCKED = "blocked"
+
+
+class Risk(StrEnum):
+    """What a call can do at worst; decides the default approval."""
+
+    NONE = "none"
+    READ = "read"
+    WRITE = "write"
+    EXECUTE = "execute"
+    NETWORK = "network"
+
+
+class Effect(StrEnum):
+    """What happens to a call that a crash cut in half."""
+
+    PURE = "pure"
+    """Run again."""
+    IDEMPOTENT = "idempotent"
+    """Run again with the step's id as its key."""
+    CHECKABLE = "checkable"
+    """Ask the tool what happened, then decide."""
+    UNSAFE = "unsafe"
+    """Never run again by itself: the outcome is unknown and said to be so."""
+
+
+class Approval(StrEnum):
+    """What the configuration says of a tool in a kind of session, before any rule."""
+
+    ASK = "ask"
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class Sandbox(StrEnum):
+    """How a tool's processes are contained."""
+
+    OFF = "off"
+    """On the host, in a process namespace of its own where one can be had."""
+    BASIC = "basic"
+    """Workspace writable, system read-only, home hidden, environment constructed, limits."""
+    AUTO = "auto"
+    """Main sessions only: basic where a probe works, else the host, said on every card."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """What a tool is. Data only: no vendor import, no I/O."""
+
+    name: str
+    """Lower case, digits and `_`; unique in a registry."""
+    description: str
+    """One or two sentences for the model."""
+    risk: Risk
+    effect: Effect
+    permission: Permission
+    """The default availability."""
+    timeout_s: float = 30.0
+    max_timeout_s: float | None = None
+    """The longest a call may ask for with an argument `timeout` in seconds; None: it may only lower."""
+    actions: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Seconds by action, for tools whose argument `action` names one."""
+    sandbox: Sandbox | None = None
+    """The default sandbox in main; elsewhere it is at least basic. None: the tool starts no process."""
+    positional: str | None = None
+    """The argument that takes the whole text after `/<name>`; None: the text is `key=value` words."""
+    shows: str | None = None
+    """The argument that a card shows as the thing that will run; the others are listed below it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolPolicy:
+    """A tool as configured: the spec's defaults with the owner's settings laid over them."""
+
+    permission: Permission
+    approval: Mapping[str, Approval]
+    """By session kind (`main`, `dm`, `non-main`); a missing kind has the default of the risk."""
+    timeout_s: float
+    actions: Mapping[str, float]
+    sandbox: Sandbox | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call as the model gave it. `arguments` is JSON text and may be malformed."""
+
+    id: CallId
+    tool: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One exact thing that will be done. Its canonical form is what an approval binds and what runs."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    """The validated arguments, JSON-safe, defaults filled in."""
+    cwd: str
+    sandbox: str
+    """`off`, `basic` or empty for a tool that starts no process."""
+
+
+class DenyReason(StrEnum):
+    """Why a call did not run. Stored, counted, asserted in tests."""
+
+    UNKNOWN_TOOL = "unknown_tool"
+    BLOCKED = "blocked"
+    NOT_IN_MAIN = "not_in_main"
+    ONLY_IN_MAIN = "only_in_main"
+    NOT_GRANTED = "not_granted"
+    """A child's parent did not give it this tool."""
+    INVALID_ARGUMENTS = "invalid_arguments"
+    CONFIGURED = "configured"
+    """The configuration says deny."""
+    NOBODY_TO_ASK = "nobody_to_ask"
+    TOO_LONG_TO_SHOW = "too_long_to_show"
+    SANDBOX_MISSING = "sandbox_missing"
+    POLICY_ERROR = "policy_error"
+    """The decision itself failed, so the answer is no."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allow:
+    """The call may run now."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """The call waits for a button pressed by someone who may press it."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deny:
+    """The call will not run. Becomes a refused `ToolResult`; never an exception."""
+
+    reason: DenyReason
+    hint: str
+    """One sentence the model and the person can act on."""
+
+
+Decision: TypeAlias = Allow | Ask | Deny
+
+
+class ResultStatus(StrEnum):
+    """How a call ended. Every planned call gets exactly one."""
+
+    OK = "ok"
+    ERROR = "error"
+    """It ran and failed, or its arguments were not usable."""
+    DENIED = "denied"
+    """It did not run: a rule, a setting or a person said no."""
+    EXPIRED = "expired"
+    """It did not run: nobody decided in time."""
+    TIMEOUT = "timeout"
+    """It was stopped at its limit; the partial output is kept."""
+    CANCELLED = "cancelled"
+    """It was stopped by /stop or shutdown, or withdrawn before it ran."""
+    UNKNOWN = "unknown"
+    """The process ended after the start and before the end; it may or may not have happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What came of a call."""
+
+    status: ResultStatus
+    text: str
+    """The output, or why there is none; head and tail kept when long."""
+    code: str = ""
+    """A stable machine word for a refusal or an error: a `DenyReason` or the tool's own."""
+    hint: str = ""
+    """What to do about it, one sentence."""
+    exit_code: int | None = None
+    duration_ms: int = 0
+    """Milliseconds of execution; the wait for a decision does not count."""
+    dropped_bytes: int = 0
+    """Bytes of output left out of `text`; all of it is in `full_output`."""
+    full_output: str = ""
+    """The name of the file with everything, inside the session's output folder; empty when `text` is all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Park:
+    """A tool's answer "not yet": the turn waits for `wait`, whose answer becomes the result."""
+
+    kind: str
+    """`child`, `question` or `timer`."""
+    payload: Mapping[str, Any]
+    expires_at: datetime
+
+
+class StepKind(StrEnum):
+    """The journalled acts of a turn."""
+
+    MODEL = "model"
+    TOOL = "tool"
+
+
+class StepState(StrEnum):
+    """Where a tool call stands. A model step is stored when it is finished."""
+
+    PLANNED = "planned"
+    """Named by a stored answer; nothing was done."""
+    ASKED = "asked"
+    """A wait is open, or decided and not yet consumed."""
+    STARTED = "started"
+    """Its effect may have begun."""
+    FINISHED = "finished"
+    """It has its result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a model answer cost."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One complete answer of a model: text, calls, or both."""
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    model: str = ""
+    """Which model gave it."""
+    usage: Usage = field(default_factory=Usage)
+    opaque: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What a provider wants back unchanged (reasoning), by provider; never interpreted here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One act of a turn, as stored. Numbers grow by one in a turn, in the order of the model's answers and calls."""
+
+    turn: TurnId
+    n: int
+    kind: StepKind
+    state: StepState
+    answer: Answer | None = None
+    """For a model step."""
+    call: ToolCall | None = None
+    """For a tool step."""
+    answer_n: int = 0
+    """For a tool step: the model step that named it."""
+    result: ToolResult | None = None
+    asked_anew: bool = False
+    """True when a downtime swallowed its first approval, and it was asked again; it happens once."""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None

@@ -1,0 +1,153 @@
+"""Waits: rows that a parked turn waits on. An approval is the wait for a person's decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from gateway.model.ids import Principal, SessionId, TurnId, WaitId
+from gateway.model.tools import Action, Risk
+
+
+class WaitKind(StrEnum):
+    """What a turn can wait for."""
+
+    APPROVAL = "approval"
+    CHILD = "child"
+    QUESTION = "question"
+    TIMER = "timer"
+
+
+class WaitState(StrEnum):
+    """Where a wait stands. Every move is one compare-and-set; nothing leaves a final state.
+
+    `open → approved | denied | expired | cancelled | superseded`, `approved → consumed | expired | cancelled`;
+    waits of other kinds: `open → answered | expired | cancelled`.
+    """
+
+    OPEN = "open"
+    APPROVED = "approved"
+    """Decided, and good for five minutes."""
+    CONSUMED = "consumed"
+    """Its one execution was started, in the same transition."""
+    DENIED = "denied"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    SUPERSEDED = "superseded"
+    """It expired while nobody could press it, and was asked anew."""
+    ANSWERED = "answered"
+
+
+class Verb(StrEnum):
+    """What a button says."""
+
+    ONCE = "once"
+    DENY = "deny"
+    DENY_REASON = "deny_reason"
+    """Deny, say why, and withdraw the open siblings of the same answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequest:
+    """What a decision is asked about: one exact action. `action_sha` binds it to this step and person."""
+
+    action: Action
+    risk: Risk
+    action_key: str
+    """SHA-256 hex of the canonical (tool, arguments, cwd, sandbox)."""
+    action_sha: str
+    """SHA-256 hex of action_key + session + turn + step + requester."""
+    requester: Principal
+    rendered: str
+    """The whole action as it is shown, escaped; reversible."""
+    escaped: bool
+    """True when something in it was not plain printable ASCII."""
+    note: str = ""
+    """What a card must say besides: for instance that there is no sandbox."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """One wait, as stored."""
+
+    id: WaitId
+    kind: WaitKind
+    session: SessionId
+    turn: TurnId
+    n: int
+    """The step that waits."""
+    state: WaitState
+    approval: ApprovalRequest | None
+    payload: Mapping[str, Any]
+    """For the other kinds: what they need; for an answered one also `answer`."""
+    opened_at: datetime
+    expires_at: datetime
+    decided_by: Principal | None = None
+    decided_at: datetime | None = None
+    reason: str = ""
+
+
+class PressResult(StrEnum):
+    """What came of a press. Said to whoever pressed."""
+
+    APPROVED = "approved"
+    DENIED = "denied"
+    DUPLICATE = "duplicate"
+    """This very event was handled before."""
+    ALREADY = "already"
+    """Somebody decided before, or it was cancelled."""
+    EXPIRED = "expired"
+    NOT_ALLOWED = "not_allowed"
+    NOT_VALID = "not_valid"
+    """Unknown, forged or from another place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressed:
+    """The outcome of a press, with the wait as it stands now (None when the handle is not valid)."""
+
+    result: PressResult
+    wait: Wait | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWait:
+    """A wait to be opened. Its id is chosen by the caller, because handles and cards name it."""
+
+    id: WaitId
+    kind: WaitKind
+    n: int
+    """The step that will wait. For a timer: 0."""
+    approval: ApprovalRequest | None
+    payload: Mapping[str, Any]
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the press would do, decided before the transition: a new state, or a refusal that is only recorded."""
+
+    refusal: PressResult | None
+    """`NOT_ALLOWED`, `NOT_VALID`, or None when the press may decide."""
+    state: WaitState = WaitState.DENIED
+    """`APPROVED` or `DENIED`, when it may."""
+    withdraw_siblings: bool = False
+
+
+class Start(StrEnum):
+    """Whether a step was started."""
+
+    STARTED = "started"
+    NOT_APPROVED = "not_approved"
+    """Its approval is not (or no longer) approved, or binds another action."""
+    TOO_OLD = "too_old"
+    """The decision was made more than five minutes ago; the wait is expired now."""
+    STOPPING = "stopping"
+    """The turn was stopped; nothing may start."""
+
+
+DECISION_GOOD_FOR_S = 300
+"""Seconds within which an approved call must start."""

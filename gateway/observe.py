@@ -1,0 +1,121 @@
+"""Seeing it: JSON logs with bound ids and redaction at the sink, and the counters behind /metrics."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterable, MutableMapping
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+HIDDEN = "[hidden]"
+_TOKENS = re.compile(
+    r"\b\d{6,12}:[A-Za-z0-9_-]{30,}\b"  # Telegram bot tokens
+    r"|\bx(?:ox[abeoprs]|app)-[A-Za-z0-9-]{10,}"  # Slack
+    r"|\bsk-[A-Za-z0-9_-]{16,}"  # model providers
+    r"|(?i:bearer\s+)[A-Za-z0-9._~+/-]{16,}=*"
+    r"|#code=[A-Za-z0-9_-]+"
+)
+
+
+class Redactor:
+    """Takes secrets out of whatever is written: the configured ones, and what looks like one."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        """Know the configured secrets; those shorter than six characters are left alone."""
+        known = sorted({s for s in secrets if len(s) >= 6}, key=len, reverse=True)
+        self._known = re.compile("|".join(re.escape(s) for s in known)) if known else None
+
+    def text(self, value: str) -> str:
+        """Return the text with secrets hidden."""
+        if self._known is not None:
+            value = self._known.sub(HIDDEN, value)
+        return _TOKENS.sub(HIDDEN, value)
+
+    def value(self, value: Any) -> Any:
+        """Return the value with secrets hidden, however deep they stand."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.value(k): self.value(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.value(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+        if value is None or isinstance(value, int | float):
+            return value
+        return self.text(str(value))
+
+    def __call__(self, _logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """Serve as the last processor before the line is written."""
+        return {key: self.value(value) for key, value in event.items()}
+
+
+def set_up_logs(level: str, redactor: Redactor) -> None:
+    """Send every log of the process to standard error as JSON lines, redacted."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        redactor,
+        structlog.processors.JSONRenderer(ensure_ascii=False),
+    ]
+    structlog.configure(
+        processors=shared,
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_from_library, *shared[1:]]))
+    logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
+
+
+def _from_library(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    record = event.pop("_record", None)
+    event.pop("_from_structlog", None)
+    if record is not None:
+        event["logger"] = record.name
+        if record.exc_info:
+            event["exc_info"] = record.exc_info
+    return event
+
+
+def log(name: str) -> structlog.typing.FilteringBoundLogger:
+    """Return a logger for a module; session, turn and call ids come from the context."""
+    return structlog.get_logger(module=name)
+
+
+class Meters:
+    """What is counted. One set a daemon; no global registry, so that tests can have many."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.registry = CollectorRegistry()
+        self.messages = Counter(
+            "dragoman_messages",
+            "Messages taken at ingress, by what became of them.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.presses = Counter("dragoman_presses", "Presses, by outcome.", ["outcome"], registry=self.registry)
+        self.turns = Counter("dragoman_turns", "Turns ended, by state.", ["state"], registry=self.registry)
+        self.calls = Counter(
+            "dragoman_tool_calls", "Tool calls, by tool and result.", ["tool", "status"], registry=self.registry
+        )
+        self.call_seconds = Histogram(
+            "dragoman_tool_seconds", "Seconds a tool call ran.", ["tool"], registry=self.registry
+        )
+        self.decisions = Counter(
+            "dragoman_decisions", "What was decided of tool calls.", ["decision", "reason"], registry=self.registry
+        )
+        self.model_seconds = Histogram(
+            "dragoman_model_seconds", "Seconds a model answer took.", ["model"], registry=self.registry
+        )
+        self.sends = Counter(
+            "dragoman_sends", "Sends, by channel and outcome.", ["channel", "outcome"], registry=self.registry
+        )
+        self.sweeps = Counter("dragoman_swept", "Rows that sweeps moved.", ["sweep"], registry=self.registry)

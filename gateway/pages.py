@@ -1,0 +1,160 @@
+"""What the web page may see and ask: every read is checked against its owner here."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from pathlib import Path
+
+from gateway.approvals import Approvals, page_card
+from gateway.commands import CONTROL
+from gateway.errors import Forbidden, NotFound
+from gateway.model.ids import OwnerName, SessionId, TurnId, main_session
+from gateway.model.live import LiveEvent
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.slots import CardRow
+from gateway.model.views import Rows, SessionLine
+from gateway.model.waits import Wait
+from gateway.ports import Accounts, Clock, CommandInfo, Live, Views, Welcome
+from gateway.registry import Registry, usage
+from gateway.routing import may_see
+
+CODE_GOOD_FOR = timedelta(minutes=10)
+ROWS_AT_ONCE = 200
+CHANGES_AT_ONCE = 500
+
+
+def sha(secret: str) -> str:
+    """What is stored of a code or cookie."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class Pages:
+    """`ports.Desk` and `ports.Desks`."""
+
+    def __init__(
+        self,
+        *,
+        accounts: Accounts,
+        views: Views,
+        live: Live,
+        registry: Registry,
+        approvals: Approvals,
+        clock: Clock,
+        outputs: Callable[[SessionId], Path],
+        model_name: str,
+        version: str,
+        signed_in_for: timedelta,
+    ) -> None:
+        """Take what is read; `outputs` says where a session's long outputs are."""
+        self._accounts = accounts
+        self._views = views
+        self._live = live
+        self._registry = registry
+        self._approvals = approvals
+        self._clock = clock
+        self._outputs = outputs
+        self._model_name = model_name
+        self._version = version
+        self._signed_in_for = signed_in_for
+
+    async def mint_code(self, owner: OwnerName) -> str:
+        """Make a single-use sign-in code, good for ten minutes. For links; never logged."""
+        code = secrets.token_urlsafe(24)
+        await self._accounts.add_code(owner, sha(code), CODE_GOOD_FOR)
+        return code
+
+    async def sign_in(self, code: str, source: str) -> tuple[OwnerName, str] | None:
+        """Redeem a code for a cookie."""
+        cookie = secrets.token_urlsafe(32)
+        owner = await self._accounts.redeem_code(sha(code), sha(cookie), self._signed_in_for, source)
+        return None if owner is None else (owner, cookie)
+
+    async def sign_out(self, cookie: str) -> None:
+        """End a sign-in."""
+        await self._accounts.sign_out(sha(cookie))
+
+    async def owner_of(self, cookie: str) -> OwnerName | None:
+        """Whose cookie this is."""
+        return await self._accounts.signed_in(sha(cookie))
+
+    def welcome(self, owner: OwnerName) -> Welcome:
+        """What the page begins with: the commands are those of the owner's main session."""
+        session = self._main(owner)
+        tools = [
+            CommandInfo(name=t.spec.name, usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)
+            for t in self._registry.seen_by(session)
+        ]
+        control = [CommandInfo(name=name, usage=f"/{name}", about=about) for name, about in CONTROL.items()]
+        return Welcome(
+            owner=owner, main=session.id, commands=[*control, *tools], model=self._model_name, version=self._version
+        )
+
+    def _main(self, owner: OwnerName) -> Session:
+        now = self._clock.now()
+        return Session(
+            id=main_session(owner),
+            kind=SessionKind.MAIN,
+            origin=Origin.DIRECT,
+            owner=owner,
+            title=owner,
+            epoch=0,
+            root_kind=SessionKind.MAIN,
+            created_at=now,
+            active_at=now,
+        )
+
+    async def sessions(self, owner: OwnerName) -> Sequence[SessionLine]:
+        """The sessions that this owner may see; the own main one first, also before it has anything in it."""
+        lines = [line for line in await self._views.sessions() if may_see(owner, line.session.owner, line.session.kind)]
+        mine = [line for line in lines if line.session.id == main_session(owner)]
+        rest = [line for line in lines if line.session.id != main_session(owner)]
+        if not mine:
+            mine = [SessionLine(session=self._main(owner), rev=0, waiting=0, running=0, queued=0)]
+        return [*mine, *rest]
+
+    async def changes(self, owner: OwnerName, session: SessionId, after: int) -> Rows:
+        """Rows changed since a revision."""
+        await self._check(owner, session)
+        return await self._views.changes(session, after, CHANGES_AT_ONCE)
+
+    async def older(self, owner: OwnerName, session: SessionId, before: int | None) -> Rows:
+        """The last rows before a place."""
+        await self._check(owner, session)
+        return await self._views.older(session, before, ROWS_AT_ONCE)
+
+    async def _check(self, owner: OwnerName, session: SessionId) -> None:
+        if session == main_session(owner):
+            return
+        found = await self._views.session(session)
+        if found is None or not may_see(owner, found.owner, found.kind):
+            # The same words for both: what exists is not told.
+            raise Forbidden("There is no such session for you.", cure="Choose one from the list.")
+
+    def card(self, owner: OwnerName, wait: Wait) -> CardRow:
+        """An approval with the buttons of this owner's page."""
+        return self._approvals.row(wait, page_card(owner))
+
+    async def output(self, owner: OwnerName, turn: TurnId, n: int) -> Path | None:
+        """The file with everything a call printed; the name comes from the stored result, never from the request."""
+        try:
+            view = await self._views.turn(turn)
+            await self._check(owner, view.session.id)
+        except (NotFound, Forbidden):
+            return None
+        step = view.steps[n] if 0 <= n < len(view.steps) else None
+        if step is None or step.result is None or not step.result.full_output:
+            return None
+        path = self._outputs(view.session.id) / Path(step.result.full_output).name
+        return path if path.is_file() else None
+
+    async def saw(self, owner: OwnerName) -> None:
+        """The page is open now."""
+        await self._accounts.saw_page(owner)
+
+    def watch(self, *topics: str) -> AbstractAsyncContextManager[AsyncIterator[LiveEvent]]:
+        """Listen to what happens."""
+        return self._live.subscribe(*topics)

@@ -1,0 +1,357 @@
+"""The store, by caller. Every method is one atomic transition, durable when it returns.
+
+Times come from the store's own clock. A write under a lease raises `LeaseLost` when the fence is stale, and then wrote
+nothing. `StoreFull` wrote nothing. After a commit the store publishes `Changed`, `TurnsDue`, `SlotsDue` and `TurnWoken`
+to `Live` as they apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
+from gateway.model.live import LiveEvent
+from gateway.model.messages import Inbound, Press
+from gateway.model.sessions import Accepted, Drop, Lease, Route, Session, TurnKind, TurnState
+from gateway.model.slots import NewSlot, Slot
+from gateway.model.tools import Answer, ToolResult
+from gateway.model.views import Counts, Reach, Rows, SessionLine, TurnView
+from gateway.model.waits import NewWait, Pressed, Start, Verdict, Wait
+
+
+class ControlEffect(StrEnum):
+    """What a control command changes."""
+
+    NONE = "none"
+    STOP = "stop"
+    """Stop what is under way in the session; queued messages stay."""
+    RESET = "reset"
+    """STOP, and a new history; queued messages move into it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """A control command's effect and the reply that is stored with it."""
+
+    effect: ControlEffect
+    only: Principal | None
+    """Stop only turns of this person; None: all of the session's."""
+    reply: str
+    """The reply, when something was stopped or nothing had to be. `{n}` is the number of turns stopped."""
+    idle: str
+    """The reply when there was nothing to stop."""
+    stopped_text: str
+    """What a turn that is stopped here says in its own conversation."""
+
+
+class Intake(Protocol):
+    """Ingress writes. An event is (channel, account, event_key); a known one writes nothing and says `duplicate`.
+
+    Twice is safe for every method. Called by `intake` only.
+    """
+
+    async def accept(
+        self, route: Route, message: Inbound, kind: TurnKind, *, steer: bool, say_if_waiting: str
+    ) -> Accepted:
+        """Store the message and its turn; create the session when absent.
+
+        With `steer`, a MODEL message joins the session's model turn that was started and not ended, when principal
+        and conversation are the same; else a new turn is queued. A direct message becomes its principal's last
+        direct conversation. When the session's model turn is parked and `say_if_waiting` is not empty, a REPLY slot
+        with it is stored too.
+        """
+        ...
+
+    async def drop(self, message: Inbound, drop: Drop, refusal: str) -> bool:
+        """Store the event with its reason. With `drop.refuse`, a REPLY slot with `refusal`, once in 24 h a principal.
+
+        Return False for a duplicate.
+        """
+        ...
+
+    async def control(self, route: Route, message: Inbound, control: Control) -> int | None:
+        """Store the command, do its effect, store the reply slot. Return how many turns were stopped; None: duplicate.
+
+        STOP and RESET: a RUNNING turn becomes STOPPING (its holder is woken and may only write results); a PARKED one,
+        or a QUEUED one that was started before, ends STOPPED at once. Of every stopped turn, open and
+        approved waits become CANCELLED, calls not started get a CANCELLED result, and those that ended get an
+        ANSWER slot with `stopped_text`. A QUEUED turn never started stays. RESET also raises the epoch.
+        """
+        ...
+
+    async def press(self, press: Press, wait: WaitId | None, verdict: Verdict) -> Pressed:
+        """Store the press and, when the verdict allows, decide the wait by compare-and-set.
+
+        Only an OPEN wait with `expires_at` in the future is decided; a lost race is `ALREADY` or `EXPIRED`. A decided
+        wait queues its turn when that is PARKED, wakes it otherwise, and raises the version of the card slots that
+        show it. `withdraw_siblings` cancels the other open waits of the same model answer.
+        """
+        ...
+
+
+class Lanes(Protocol):
+    """Who runs which turn. A lease lasts 15 s and is renewed every 5 s. Called by `sessions` and `turn`."""
+
+    async def claim(self, node: NodeId) -> Lease | None:
+        """Hand out the turn that waits longest and may run now, or None.
+
+        A MODEL turn may run when it is the oldest model turn of its session that has not ended. A COMMAND turn may
+        run when fewer than four command turns of its session are RUNNING or STOPPING.
+        """
+        ...
+
+    async def renew(self, lease: Lease) -> TurnState:
+        """Extend the lease by 15 s from now. Return RUNNING, or STOPPING when the turn was stopped."""
+        ...
+
+    async def park(self, lease: Lease) -> bool:
+        """Give up the lease until a wait is decided.
+
+        Return False, and change nothing, when no wait of the turn is open, or one was approved and not consumed, or a
+        step whose wait was decided otherwise has no result yet, or the turn is STOPPING. Messages that wait to be
+        given do not matter: they are given after the results.
+        """
+        ...
+
+    async def finish_turn(
+        self,
+        lease: Lease,
+        state: TurnState,
+        *,
+        answer: Answer | None,
+        given: Sequence[InboundId],
+        slots: Sequence[NewSlot],
+        timers: Sequence[NewWait],
+    ) -> bool:
+        """End the turn: the last answer as a model step, its slots, its timers, in one transition.
+
+        Calls without a result get a CANCELLED one, open and approved waits become CANCELLED. Return False, and change
+        nothing, when DONE was asked for and a message not in `given` waits to be given, or the turn is STOPPING:
+        the caller goes on. STOPPED and FAILED always end it; messages not given count as given then.
+        """
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give the turn back to the queue (at shutdown); a STOPPING one ends STOPPED. Safe on a lost lease."""
+        ...
+
+
+class Steps(Protocol):
+    """The journal of a turn: stored before acting. Called by `turn` and `toolcalls` under a lease."""
+
+    async def plan(self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> None:
+        """Store an answer with calls: a FINISHED model step, then a PLANNED tool step for each call, numbered on.
+
+        `given` messages count as given before the model step. Refused with `LeaseLost` when the turn is STOPPING.
+        """
+        ...
+
+    async def open_waits(self, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot]) -> bool:
+        """Open waits on PLANNED steps (they become ASKED) and store their card and note slots.
+
+        Return False, and change nothing, when the turn is STOPPING or a step is not PLANNED.
+        """
+        ...
+
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
+        """Store that the step's effect may begin. With `wait`: consume that approval in the same transition.
+
+        The wait must be APPROVED, of this step, bound to `action_sha` and decided within five minutes. Without: the
+        step must be PLANNED, or STARTED in an earlier life of the turn (a call that is run again).
+        """
+        ...
+
+    async def finish_step(self, lease: Lease, n: int, result: ToolResult) -> bool:
+        """Store the step's one result; allowed in a STOPPING turn. Return False when it had one already.
+
+        An open or approved wait of the step becomes CANCELLED.
+        """
+        ...
+
+
+class Sweeps(Protocol):
+    """What time does. Each takes at most 500 rows a call and returns how many; call again while it is not 0."""
+
+    async def expire_waits(self) -> int:
+        """OPEN waits past `expires_at`, and APPROVED ones decided over five minutes ago of turns that are not held,
+        become EXPIRED; timers are left to `fire_timers`. Turns are queued and cards' versions raised as by a press.
+        """
+        ...
+
+    async def reclaim(self) -> int:
+        """RUNNING turns with an expired lease are QUEUED again; STOPPING ones end STOPPED as in `control`, with an
+        UNKNOWN result for a call that was started. Slots SENDING for over 60 s are DUE again, creates marked uncertain.
+        """
+        ...
+
+    async def fire_timers(self) -> int:
+        """TIMER waits past `expires_at`: the ones with payload `{"copy_of": slot, "owner": name}` store a COPY slot in
+        that owner's last direct conversation that is not the web page, unless the page was seen since they were opened.
+        They become ANSWERED, or CANCELLED when the page was seen or there is no such conversation.
+        """
+        ...
+
+    async def offer_again(self) -> int:
+        """After a downtime, before `expire_waits`: for each card slot with an OPEN wait a new slot with the same waits
+        is stored, except on the web page, which always shows what is open.
+
+        An approval that expired meanwhile becomes SUPERSEDED and its step PLANNED with `asked_anew`, once (a step
+        already asked anew expires); its turn is queued. Call once at start.
+        """
+        ...
+
+    async def void_leases(self, machine: str) -> int:
+        """At start: leases of earlier lives of this machine end as in `reclaim`, and its SENDING slots are DUE again,
+        marked uncertain when they were creates. A node id is `<machine>#<life>`.
+        """
+        ...
+
+
+class Outbox(Protocol):
+    """Slots on their way out. Called by `delivery` only.
+
+    Versions: a result for an older version than the slot has now leaves it DUE for the newer one.
+    """
+
+    async def claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[Slot]:
+        """Take DUE slots whose time has come, oldest first, one a conversation, none where one is SENDING."""
+        ...
+
+    async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
+        """The platform shows this version under this id."""
+        ...
+
+    async def slot_retry(self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool) -> None:
+        """It was not shown, or that is not known (`uncertain`, of a create): try again after `delay`."""
+        ...
+
+    async def slot_dead(self, slot: SlotId, version: int, why: str) -> None:
+        """It will not be shown."""
+        ...
+
+
+class Accounts(Protocol):
+    """People: sign-in on the page, and where they can be reached. Only hashes of secrets are stored."""
+
+    async def add_code(self, owner: OwnerName, code_sha: str, ttl: timedelta) -> None:
+        """Store a single-use sign-in code."""
+        ...
+
+    async def redeem_code(self, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
+        """Turn a code into a signed-in cookie, once; None when it is unknown, used or expired.
+
+        Attempts are counted first: more than 10 failures of one `source` in 15 min raise `Forbidden`.
+        """
+        ...
+
+    async def signed_in(self, cookie_sha: str) -> OwnerName | None:
+        """Whose cookie this is, while it lasts."""
+        ...
+
+    async def sign_out(self, cookie_sha: str) -> None:
+        """End it. Twice is safe."""
+        ...
+
+    async def saw_page(self, owner: OwnerName) -> None:
+        """The owner has the page open now."""
+        ...
+
+    async def reach(self, owner: OwnerName, principals: Sequence[Principal]) -> Reach:
+        """Where these principals wrote last, directly, and when the owner last had the page open."""
+        ...
+
+
+class Node(Protocol):
+    """This daemon as one of many."""
+
+    async def alive(self, node: NodeId) -> None:
+        """Store that this node lives now. Every 10 s."""
+        ...
+
+    async def last_alive(self) -> datetime | None:
+        """When any node said so last; None on a new store."""
+        ...
+
+    async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:
+        """Take or renew a named lease (a poller of one token); False while another node holds it."""
+        ...
+
+
+class Views(Protocol):
+    """Reads. They see every transition that returned before they were called."""
+
+    async def session(self, session: SessionId) -> Session | None:
+        """One session."""
+        ...
+
+    async def sessions(self, limit: int = 200) -> Sequence[SessionLine]:
+        """Sessions, most recently active first."""
+        ...
+
+    async def turn(self, turn: TurnId) -> TurnView:
+        """One turn. Raises `NotFound`."""
+        ...
+
+    async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
+        """The last `limit` ended turns of this epoch, oldest first, in the order they ended."""
+        ...
+
+    async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
+        """Rows of the session with `rev` > after, by `rev`."""
+        ...
+
+    async def older(self, session: SessionId, before: int | None, limit: int) -> Rows:
+        """The last rows of the session with `ord` < before (None: the newest), by `ord`."""
+        ...
+
+    async def wait(self, wait: WaitId) -> Wait | None:
+        """One wait."""
+        ...
+
+    async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
+        """Open approvals, oldest first."""
+        ...
+
+    async def card_slots(self, wait: WaitId) -> Sequence[Slot]:
+        """The card slots that show this approval."""
+        ...
+
+    async def counts(self) -> Counts:
+        """Figures of the whole store."""
+        ...
+
+
+class Live(Protocol):
+    """Publish and subscribe for what may be lost. Never blocks, never fails."""
+
+    def publish(self, topic: str, event: LiveEvent) -> None:
+        """Hand the event to whoever listens now."""
+        ...
+
+    def subscribe(self, *topics: str) -> AbstractAsyncContextManager[AsyncIterator[LiveEvent]]:
+        """Listen until the context ends. A slow listener loses its oldest events first (it keeps 1,000)."""
+        ...
+
+
+class Store(
+    Intake, Lanes, Steps, Sweeps, Outbox, Accounts, Node, Views, Protocol
+):  # the bundle that `open_store` returns; callers take the part they need
+    """Everything behind one URL."""
+
+    @property
+    def live(self) -> Live:
+        """The same store's wake-ups."""
+        ...
+
+    async def probe(self) -> None:
+        """Write something durably; raises `StoreError` when that fails."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is queued and close. Twice is safe."""
+        ...

@@ -1,0 +1,115 @@
+"""The tools of this daemon, by name: what each is, how its arguments are checked, how the owner configured it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from gateway.errors import ConfigError
+from gateway.model.prompts import ToolOffer
+from gateway.model.sessions import Session, SessionKind
+from gateway.model.tools import Deny, DenyReason, Park, ToolPolicy, ToolResult, ToolSpec
+from gateway.permission import available
+from gateway.ports import ToolContext
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+ARGUMENTS_AT_MOST = 1_048_576
+"""Bytes of arguments text that are looked at; more is refused."""
+
+Run = Callable[[ToolContext, Any], Awaitable[ToolResult | Park]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool with its configuration."""
+
+    spec: ToolSpec
+    policy: ToolPolicy
+    arguments: type[BaseModel]
+    run: Run
+
+
+class Registry:
+    """Tools by name. A second tool of one name is an error."""
+
+    def __init__(self, tools: Iterable[Tool], *, sandboxed: bool) -> None:
+        """Take the tools, and whether a sandbox works here. Raises `ConfigError` for a bad or repeated name."""
+        self._sandboxed = sandboxed
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            name = tool.spec.name
+            if not NAME.fullmatch(name):
+                raise ConfigError(f"{name!r} is not a tool's name.", cure="Use lower case letters, digits and `_`.")
+            if name in self._tools:
+                raise ConfigError(f"Two tools are called {name}.", cure="Remove one of them.")
+            self._tools[name] = tool
+        self._schemas = {name: _schema(tool.arguments) for name, tool in self._tools.items()}
+
+    @property
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """Every tool's spec, by name."""
+        return {name: tool.spec for name, tool in sorted(self._tools.items())}
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of this name."""
+        return self._tools.get(name)
+
+    def seen_by(self, session: Session) -> list[Tool]:
+        """The tools that exist in this session, by name."""
+        return [tool for _, tool in sorted(self._tools.items()) if self._missing(tool, session) is None]
+
+    def offers(self, session: Session) -> tuple[ToolOffer, ...]:
+        """What a model in this session is shown."""
+        return tuple(
+            ToolOffer(name=tool.spec.name, description=tool.spec.description, schema=self._schemas[tool.spec.name])
+            for tool in self.seen_by(session)
+        )
+
+    def resolve(self, name: str, session: Session) -> Tool | Deny:
+        """Return the tool when it exists here, else why not. Never raises."""
+        tool = self._tools.get(name)
+        if tool is None:
+            names = ", ".join(t.spec.name for t in self.seen_by(session)) or "none"
+            return Deny(reason=DenyReason.UNKNOWN_TOOL, hint=f"There is no tool {name[:64]!r}. Available: {names}.")
+        return self._missing(tool, session) or tool
+
+    def _missing(self, tool: Tool, session: Session) -> Deny | None:
+        if tool.spec.sandbox is not None and not self._sandboxed and session.root_kind is not SessionKind.MAIN:
+            return Deny(
+                reason=DenyReason.SANDBOX_MISSING,
+                hint=f"{tool.spec.name} needs a sandbox here and this machine has none; `dragoman check` tells why.",
+            )
+        return available(tool.spec.name, tool.policy.permission, session)
+
+
+def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:
+    """Return the validated arguments, or what is wrong with them. Text that is not JSON is never taken for `{}`."""
+    if len(text) > ARGUMENTS_AT_MOST:
+        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The arguments are longer than 1 MiB.")
+    try:
+        return tool.arguments.model_validate_json(text)
+    except ValidationError as error:
+        problems = "; ".join(_problem(one) for one in error.errors(include_url=False, include_context=False)[:5])
+        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=f"{problems}. {usage(tool.spec)}")
+
+
+def usage(spec: ToolSpec) -> str:
+    """Say how the tool is called by hand."""
+    return f"Usage: /{spec.name} {f'<{spec.positional}>' if spec.positional else 'name=value …'}"
+
+
+def _problem(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"]) or "arguments"
+    return f"{where}: {error['msg']}"
+
+
+def _schema(arguments: type[BaseModel]) -> Mapping[str, Any]:
+    schema = arguments.model_json_schema()
+    schema.pop("title", None)
+    for field in schema.get("properties", {}).values():
+        field.pop("title", None)
+    return schema

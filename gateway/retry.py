@@ -1,0 +1,96 @@
+"""Beside the path of a message, where something outside failed: whether to try again, and when. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryLimits:
+    """How often and how long to try."""
+
+    attempts: int | None = 4
+    """All tries together, the first one too; None: no end."""
+    first_s: float = 1.0
+    """No wait is shorter."""
+    longest_s: float = 60.0
+    """No wait is longer; who asks for a longer one is not asked again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What is known of a try that failed."""
+
+    retryable: bool
+    """Asking again may help, and is safe."""
+    retry_after_s: float | None = None
+    """Seconds the other side asked us to wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """Try again after so many seconds."""
+
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUp:
+    """Do not try again."""
+
+    because: str
+
+
+NextTry: TypeAlias = When | GiveUp
+
+DEFAULT_LIMITS = RetryLimits()
+
+
+def next_try(attempt: int, failure: Failure, random: float, limits: RetryLimits = DEFAULT_LIMITS) -> NextTry:
+    """Decide after try number `attempt` (from 1) failed; `random` is in [0, 1).
+
+    Without a wish of the other side the wait is drawn from the upper half of 2, 4, 8 … times `first_s`, up to
+    `longest_s`: many clients that failed together come back apart. A wish is never undercut, and overrun by a tenth
+    at most; one beyond `longest_s` ends the tries, because a try before it is due is known to fail.
+    """
+    if not failure.retryable:
+        return GiveUp(because="asking again would not help")
+    if limits.attempts is not None and attempt >= limits.attempts:
+        return GiveUp(because=f"tried {attempt} times")
+    if failure.retry_after_s is None:
+        return When(delay_s=_backoff(attempt, random, limits))
+    if failure.retry_after_s > limits.longest_s:
+        return GiveUp(because=f"asked to wait {math.ceil(failure.retry_after_s)} s")
+    return When(delay_s=max(failure.retry_after_s, limits.first_s) * (1 + random / 10))
+
+
+def _backoff(attempt: int, random: float, limits: RetryLimits) -> float:
+    doublings = min(max(attempt, 1), 32)  # beyond it the ceiling holds anyway; 2.0 ** 2000 would raise
+    ceiling = min(limits.longest_s, limits.first_s * 2.0**doublings)
+    return max(limits.first_s, ceiling * (1 + random) / 2)
+
+
+def retry_after_s(header: str | None, now: datetime) -> float | None:
+    """Read a `Retry-After` header: seconds or an HTTP date. None when it is missing or neither; never negative."""
+    text = (header or "").strip()
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        return _seconds_until(text, now)
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _seconds_until(date: str, now: datetime) -> float | None:
+    try:
+        when = parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - now).total_seconds())

@@ -1,0 +1,90 @@
+"""Where a message goes: a pure decision from who spoke, where, and whom the configuration allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gateway.model.ids import OwnerName, Principal, SessionId, channel_of, main_session
+from gateway.model.messages import Conversation, Inbound
+from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class People:
+    """Who may speak, by immutable ids. Everybody else is a stranger."""
+
+    owners: Mapping[OwnerName, frozenset[Principal]]
+    """Each owner's principals, the one on the web page included."""
+    allowed: frozenset[Principal] = frozenset()
+    """Others who may write directly; `channel:*` stands for everybody there."""
+    chats: frozenset[str] = frozenset()
+    """Groups, channels and threads, as `channel:chat`."""
+    _owner_of: dict[Principal, OwnerName] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Index the owners by principal."""
+        index = {who: name for name, principals in self.owners.items() for who in principals}
+        object.__setattr__(self, "_owner_of", index)
+
+    def owner_of(self, who: Principal) -> OwnerName | None:
+        """Return the owner that this principal is, if any."""
+        return self._owner_of.get(who)
+
+    def may_write_directly(self, who: Principal) -> bool:
+        """Whether somebody who is not an owner was allowed."""
+        return who in self.allowed or Principal(f"{channel_of(who)}:*") in self.allowed
+
+    def may_be_used(self, conversation: Conversation) -> bool:
+        """Whether this group or channel was allowed."""
+        return f"{conversation.channel}:{conversation.chat}" in self.chats
+
+
+def route(message: Inbound, people: People) -> Route | Drop:
+    """Say which session a message belongs to, or why it starts nothing. Unknown people and places are dropped."""
+    if not message.direct:
+        return _route_in_chat(message, people)
+    owner = people.owner_of(message.principal)
+    if owner is not None:
+        return _or_empty(
+            message,
+            Route(session=main_session(owner), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=owner, title=owner),
+        )
+    if not people.may_write_directly(message.principal):
+        return Drop(reason=DropReason.STRANGER, refuse=True)
+    session = SessionId(f"dm:{message.conversation.key}")
+    return _or_empty(
+        message, Route(session=session, kind=SessionKind.DM, origin=Origin.DIRECT, owner=None, title=message.name)
+    )
+
+
+def _route_in_chat(message: Inbound, people: People) -> Route | Drop:
+    if not people.may_be_used(message.conversation):
+        return Drop(reason=DropReason.CHAT_NOT_ALLOWED, refuse=False)
+    if not message.addressed:
+        return Drop(reason=DropReason.NOT_ADDRESSED, refuse=False)
+    place = message.conversation
+    return _or_empty(
+        message,
+        Route(
+            session=SessionId(f"chat:{place.key}"),
+            kind=SessionKind.NON_MAIN,
+            origin=Origin.THREAD if place.thread else Origin.GROUP,
+            owner=None,
+            title=f"{place.channel} {place.chat}",
+        ),
+    )
+
+
+def _or_empty(message: Inbound, found: Route) -> Route | Drop:
+    return found if message.text.strip() else Drop(reason=DropReason.EMPTY, refuse=False)
+
+
+def may_see(owner: OwnerName, session_owner: OwnerName | None, kind: SessionKind) -> bool:
+    """Whether `owner` sees a session on the page: the own main one, and all that are nobody's main."""
+    return session_owner == owner if kind is SessionKind.MAIN else True
+
+
+def may_stop_all(message: Inbound, people: People) -> bool:
+    """Whether /stop here stops everybody's turns: owners do, others only stop their own."""
+    return people.owner_of(message.principal) is not None

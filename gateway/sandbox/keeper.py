@@ -1,0 +1,159 @@
+"""The keeper: a small parent for one call's program where no process namespace can be had. Run as a script.
+
+It makes itself a child subreaper: whatever the program starts stays below the keeper, whatever sessions it makes and
+however often it forks, because orphans come back to the nearest subreaper. A daemon that did this itself could not
+tell whose orphan it got; a keeper has one call only, so all of its descendants are that call's.
+
+Orders come on a pipe: a byte means TERM to all, its end means KILL to all and leave. The end also comes when the
+daemon is killed. Not a boundary: a program of the same user can kill its keeper first.
+
+Only light imports: this file's start is paid with each call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+from collections.abc import Mapping
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def parents() -> dict[int, int]:
+    """Return the parent of each process that can be seen now."""
+    found: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (parent := parent_of(int(name))) is not None:
+            found[int(name)] = parent
+    return found
+
+
+def parent_of(pid: int) -> int | None:
+    """Return a process' parent; None when it is gone. Zombies count: their other threads may live on."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return int(stat.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError):
+        return None
+
+
+def descendants(pid: int, of: Mapping[int, int] | None = None) -> list[int]:
+    """Return the descendants of a process, each after its parent."""
+    below: dict[int, list[int]] = {}
+    for child, parent in (parents() if of is None else of).items():
+        below.setdefault(parent, []).append(child)
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        children = below.get(todo.pop(), [])
+        found += children
+        todo += children
+    return found
+
+
+def signal_below(pid: int, number: signal.Signals) -> int:
+    """Signal all descendants of a process and return how many. Each is held by a pidfd and looked at again first:
+    a number that was given to somebody else meanwhile is left alone.
+    """
+    of = parents()
+    count = 0
+    for child in descendants(pid, of):
+        try:
+            held = os.pidfd_open(child)
+        except OSError:
+            continue
+        try:
+            if parent_of(child) in (of[child], pid):
+                signal.pidfd_send_signal(held, number)
+                count += 1
+        except OSError:
+            pass
+        finally:
+            os.close(held)
+    return count
+
+
+def main(control: int, argv: list[str]) -> int:
+    """Run `argv` to its end and return its exit code, 128 + signal for a signal; everything below is gone then."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        os.write(2, b"dragoman: this kernel has no child subreaper\n")
+        return 126
+    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.signal(signal.SIGCHLD, _noted)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    program = os.fork()
+    if program == 0:
+        _become(control, argv)
+    code = _wait(control, woken, program)
+    _sweep()
+    return code
+
+
+def _noted(number: int, frame: object) -> None:
+    """The wake-up descriptor tells; without a handler it would not."""
+
+
+def _become(control: int, argv: list[str]) -> None:
+    try:
+        os.close(control)
+        os.setsid()  # so that `kill 0` does not reach the keeper
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(ignored_by_python, signal.SIG_DFL)
+        os.execvp(argv[0], argv)  # noqa: S606 - becoming the program is what it is for
+    except OSError as error:
+        os.write(2, f"dragoman: {argv[0]}: {error.strerror}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def _wait(control: int, woken: int, program: int) -> int:
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll():
+            if fd == control:
+                if not os.read(control, 64):
+                    return 128 + signal.SIGKILL
+                signal_below(os.getpid(), signal.SIGTERM)
+                continue
+            os.read(woken, 512)
+            code = _reap(program)
+            if code is not None:
+                return code
+
+
+def _reap(program: int) -> int | None:
+    """Take all ended children; return the program's exit code once it is among them."""
+    code = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return code
+        if pid == 0:
+            return code
+        if pid == program:
+            ended = os.waitstatus_to_exitcode(status)
+            code = ended if ended >= 0 else 128 - ended
+
+
+def _sweep() -> None:
+    """Kill until nothing is left: what a fork made during one pass is met in the next."""
+    while True:
+        signal_below(os.getpid(), signal.SIGKILL)
+        _reap(0)
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        select.select([], [], [], 0.001)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,252 @@
+"""What is run to contain a tool's program: pure decisions and argument lists, no process is started here.
+
+Four launchers, best first: `basic` is bubblewrap with its own view of the files. `off` sees the host's files and is
+bubblewrap with only a process namespace, or util-linux' unshare, or the keeper (see `gateway.sandbox.keeper`).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from gateway.errors import BadRequest, NotFound, SandboxMissing
+from gateway.model.tools import Sandbox
+from gateway.sandbox import keeper
+
+Mode: TypeAlias = Literal["off", "basic"]
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+TMP = "/tmp"  # noqa: S108 - the sandbox's own, not the host's
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+ETC = (
+    "alternatives",
+    "ca-certificates",
+    "crypto-policies",
+    "group",
+    "hosts",
+    "ld.so.cache",
+    "localtime",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "pki",
+    "protocols",
+    "resolv.conf",
+    "services",
+    "ssl",
+)
+"""Of /etc only what name resolution, certificates, time zones and the dynamic linker need."""
+
+# As process 1 a program would have no default signal handling, so a shell takes that place. Its own words ("Killed")
+# are not the program's output; a session of its own keeps `kill 0` from reaching the launcher outside.
+INIT = 'exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); exit $?'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Containment:
+    """What this machine can do. Made by `probe`; the two `why` are sentences for `dragoman check`."""
+
+    can_bwrap: bool
+    """Bubblewrap ran a program in `basic`."""
+    can_pid_namespace: bool
+    """unshare of util-linux ran a program in a process namespace; used for `off` when bubblewrap cannot."""
+    why_no_bwrap: str = ""
+    why_no_pid_namespace: str = ""
+    hardened: bool = False
+    """Bubblewrap is 0.8 or newer: user namespaces inside are forbidden and its temporary folders are limited."""
+    counts_processes: bool = False
+    """The kernel counts each call's processes apart (a user namespace, not root, Linux 5.14), so RLIMIT_NPROC means
+    this call alone. Elsewhere it would count all of the user's processes, or nothing for root: a watch counts then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one call may use. None: no limit."""
+
+    open_files: int | None = 1024
+    file_bytes: int | None = 10 * 2**30
+    """Of each file written."""
+    processes: int = 512
+    """At once in one call's tree."""
+    address_space_bytes: int | None = None
+    """Of each process. None by default: runtimes such as Node and Go reserve far more than they use."""
+    tmp_bytes: int = 2**30
+    """Of each temporary folder in `basic`, which is memory."""
+    umask: int = 0o022
+    grace_s: float = 0.3
+    """Seconds between TERM and KILL. Everything is gone about 0.1 s after that."""
+
+
+class Launcher(StrEnum):
+    """How a tree is held together, which decides how it is killed."""
+
+    BWRAP = "bwrap"
+    UNSHARE = "unshare"
+    KEEPER = "keeper"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a call runs. All paths are absolute and resolved."""
+
+    workspace: Path
+    cwd: Path
+    home: Path
+    hide: Sequence[Path] = ()
+    """Folders that `basic` shows empty even where they lie beneath the workspace."""
+
+
+def choose(wanted: Sandbox, kind_is_main: bool, containment: Containment) -> Mode:
+    """Return the mode a call gets. Raises `SandboxMissing` when the least that is required cannot be had.
+
+    OFF is honoured in main only; everywhere else it is at least basic. AUTO in main is basic where it works.
+    """
+    if kind_is_main and (wanted is Sandbox.OFF or (wanted is Sandbox.AUTO and not containment.can_bwrap)):
+        return "off"
+    if not containment.can_bwrap:
+        raise SandboxMissing(f"This needs the sandbox `basic`: {containment.why_no_bwrap or 'no probe was made'}.")
+    return "basic"
+
+
+def launcher_for(mode: Mode, containment: Containment) -> Launcher:
+    """Return the best launcher for a mode. Raises `SandboxMissing`; `basic` never falls back to the host."""
+    if containment.can_bwrap:
+        return Launcher.BWRAP
+    if mode == "basic":
+        raise SandboxMissing(f"This needs the sandbox `basic`: {containment.why_no_bwrap or 'no probe was made'}.")
+    return Launcher.UNSHARE if containment.can_pid_namespace else Launcher.KEEPER
+
+
+def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
+    """Return a program's whole environment: built from nothing, never inherited. `extra` wins.
+
+    Raises `BadRequest` for names of the dynamic linker: they would act on the launcher, which is outside.
+    """
+    for name in extra:
+        if name.startswith("LD_"):
+            raise BadRequest(f"The variable {name} cannot be given to tools.", cure="Take it out of the tool's `env`.")
+    return {"PATH": PATH, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "dumb", **extra}
+
+
+def check_place(place: Place, mode: Mode) -> None:
+    """Raise `NotFound` or `BadRequest` when a call cannot run there."""
+    if not place.cwd.is_dir():
+        raise NotFound(f"The folder {place.cwd} is not there.", cure="Create it, or name another one.")
+    if mode == "off":
+        return
+    if str(place.workspace) in {"/", *SYSTEM}:
+        raise BadRequest(f"{place.workspace} cannot be a sandbox's workspace.", cure="Choose a folder of its own.")
+    if not place.cwd.is_relative_to(place.workspace):
+        raise BadRequest(
+            f"The folder {place.cwd} is outside the workspace {place.workspace}.",
+            cure="In a sandbox only the workspace is there: name a folder beneath it.",
+        )
+
+
+def check_program(program: str, mode: Mode, place: Place, env: Mapping[str, str]) -> None:
+    """Raise `NotFound` when the program is not there, or cannot be seen from inside the sandbox."""
+    name = str(place.cwd / program) if "/" in program else program
+    found = shutil.which(name, path=env.get("PATH", PATH))
+    if found is None:
+        raise NotFound(f"There is no program `{program}`.", cure=f"Install it, or name one that is in {PATH}.")
+    seen = [*SYSTEM, str(place.workspace)]
+    if mode == "basic" and not any(Path(found).is_relative_to(root) for root in seen):
+        raise NotFound(
+            f"The program {found} cannot be seen in the sandbox.",
+            cure="Install it under /usr, or put it into the workspace.",
+        )
+
+
+def helper(name: str) -> str:
+    """Return where a program of ours is. Never by the call's own PATH: that may lead into the workspace.
+
+    Raises `NotFound` when it is not installed.
+    """
+    found = shutil.which(name, path=PATH)
+    if found is None:
+        package = "bubblewrap" if name == "bwrap" else "util-linux"
+        raise NotFound(f"{package} is not installed.", cure=f"Install it: apt install {package}.")
+    return found
+
+
+def limited(argv: Sequence[str], limits: Limits, *, processes: int | None) -> list[str]:
+    """Return `argv` under resource limits, set by prlimit of util-linux inside whatever contains it."""
+    wanted = {
+        "core": (resource.RLIMIT_CORE, 0),
+        "nofile": (resource.RLIMIT_NOFILE, limits.open_files),
+        "fsize": (resource.RLIMIT_FSIZE, limits.file_bytes),
+        "as": (resource.RLIMIT_AS, limits.address_space_bytes),
+        "nproc": (resource.RLIMIT_NPROC, processes),
+    }
+    options: list[str] = []
+    for name, (number, value) in wanted.items():
+        if value is None:
+            continue
+        hard = resource.getrlimit(number)[1]  # only root may raise it, and asking fails the whole call
+        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        options.append(f"--{name}={allowed}:{allowed}")
+    return [helper("prlimit"), *options, "--", *argv]
+
+
+def command(launcher: Launcher, mode: Mode, argv: Sequence[str], place: Place, *, limits: Limits,
+            containment: Containment, fd: int) -> list[str]:  # fmt: skip
+    """Return what is really run. `fd` is where bubblewrap reports, or where the keeper takes orders; else unused."""
+    counted = containment.counts_processes and launcher is not Launcher.KEEPER
+    inner = limited(argv, limits, processes=limits.processes if counted else None)
+    if launcher is Launcher.KEEPER:
+        return [sys.executable, "-I", "-S", keeper.__file__, str(fd), *inner]
+    if launcher is Launcher.UNSHARE:
+        as_user = [] if os.geteuid() == 0 else ["--user", "--map-current-user"]
+        # --kill-child ties process 1 to unshare, and setpriv ties unshare to the daemon.
+        outside = [helper("setpriv"), "--pdeathsig", "KILL", helper("unshare"), *as_user]
+        namespace = ["--pid", "--fork", "--kill-child", "--mount-proc"]
+        return [*outside, *namespace, "/bin/sh", "-c", INIT, "sh", helper("setsid"), *inner]
+    view = _basic(place, limits, containment) if mode == "basic" else _host()
+    tail = ["--chdir", str(place.cwd), "--json-status-fd", str(fd), "--", *inner]
+    return [helper("bwrap"), "--die-with-parent", "--new-session", *view, *tail]
+
+
+def _host() -> Iterator[str]:
+    yield from ("--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--unshare-pid", "--proc", "/proc")
+
+
+def _basic(place: Place, limits: Limits, containment: Containment) -> Iterator[str]:
+    # Later mounts cover earlier ones: the workspace may lie in the home or in /tmp, hidden folders in the workspace.
+    yield from ("--unshare-user", "--unshare-all", "--share-net", "--cap-drop", "ALL")
+    if containment.hardened:
+        yield "--disable-userns"
+    yield from _system()
+    yield from ("--proc", "/proc", "--dev", "/dev")
+    for folder in ("/dev/shm", TMP, str(place.home)):  # noqa: S108 - as TMP
+        if containment.hardened:
+            yield from ("--size", str(limits.tmp_bytes))
+        yield from ("--tmpfs", folder)
+    yield from ("--symlink", TMP, f"/var{TMP}", "--bind", str(place.workspace), str(place.workspace))
+    for hidden in place.hide:
+        if hidden.is_dir() and hidden.is_relative_to(place.workspace):
+            yield from ("--tmpfs", str(hidden))
+    yield from ("--remount-ro", "/", "--remount-ro", "/dev")
+
+
+def _system() -> Iterator[str]:
+    for name in SYSTEM:
+        path = Path(name)
+        if path.is_symlink():
+            yield from ("--symlink", str(path.readlink()), name)
+        elif path.is_dir():
+            yield from ("--ro-bind", name, name)
+    for name in ETC:
+        path = Path("/etc", name)
+        target = path.resolve()
+        if target.is_relative_to("/usr"):
+            yield from ("--symlink", str(target), str(path))  # a mount costs 0.3 ms, a link nothing
+        elif target.exists():
+            yield from ("--ro-bind-try", str(target), str(path))

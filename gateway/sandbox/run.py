@@ -1,0 +1,83 @@
+"""Running one tool's program to its end: below a tool's `spawn`, it decides how, starts the tree and leaves nothing.
+
+See `gateway.sandbox.plan` for what is run and `gateway.sandbox.tree` for how it is stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gateway.errors import SandboxMissing
+from gateway.ports import Ended, Output
+from gateway.sandbox.plan import (
+    SYSTEM,
+    Containment,
+    Launcher,
+    Limits,
+    Mode,
+    Place,
+    check_place,
+    check_program,
+    command,
+    environment,
+    launcher_for,
+)
+from gateway.sandbox.tree import Tree
+
+
+async def run_contained(
+    argv: Sequence[str],
+    *,
+    mode: Mode,
+    workspace: Path,
+    cwd: Path,
+    env: Mapping[str, str],
+    output: Output,
+    containment: Containment,
+    limits: Limits,
+    hide: Sequence[Path] = (),
+) -> Ended:
+    """Run a program and return how it ended; what it printed (both streams, in order) is in `output` by then.
+
+    Set no time limit here: cancel. However this returns, every process of the call is gone first (up to
+    `limits.grace_s` for TERM, about 0.1 s more for KILL) and everything printed was read; what the program left in the
+    background when it ended is killed at once. `env` is added to a constructed environment. `hide` names folders that
+    `basic` shows empty even beneath the workspace. Not idempotent.
+    Raises `NotFound` or `BadRequest` (folder, program), `SandboxMissing` when `basic` cannot be had; nothing ran then.
+    """
+    place = _place(mode, workspace, cwd, hide)
+    variables = environment(place.home, env)
+    launcher = launcher_for(mode, containment)
+    check_place(place, mode)
+    check_program(argv[0], mode, place, variables)
+    watched = launcher is Launcher.KEEPER or not containment.counts_processes
+    tree = Tree(launcher, output, limits, watched=watched)
+    tree.start(lambda fd: command(launcher, mode, argv, place, limits=limits, containment=containment, fd=fd),
+               place, variables)  # fmt: skip
+    try:
+        code = await tree.ended()
+    finally:
+        await tree.close()
+    if launcher is Launcher.BWRAP and code == 1 and not tree.program_ran:
+        raise SandboxMissing("Bubblewrap could not make the sandbox; its message is in the output.")
+    return Ended(exit_code=code)
+
+
+def _place(mode: Mode, workspace: Path, cwd: Path, hide: Sequence[Path]) -> Place:
+    hidden = [path.resolve() for path in hide]
+    return Place(workspace=workspace.resolve(), cwd=cwd.resolve(), home=_home(mode), hide=hidden)
+
+
+def _home(mode: Mode) -> Path:
+    """The account's home; in `basic` an empty folder of that name, or another where it would hide the system."""
+    try:
+        home = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        home = "/"
+    unfit = home in {"", "/", "/nonexistent"} or any(Path(home).is_relative_to(root) for root in SYSTEM)
+    if mode == "basic" and unfit:
+        return Path("/home/dragoman")
+    return Path(home)

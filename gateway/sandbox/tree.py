@@ -1,0 +1,256 @@
+"""One running tree of processes: started, watched, read and really stopped, for `gateway.sandbox.run`.
+
+A tree has a *leader*, our own child (bubblewrap, unshare or the keeper), whose end is watched through a pidfd. With
+unshare and the keeper nothing is left once the leader ended. Bubblewrap's leader may end before its namespace is
+empty, so the namespace's process 1 is held too: when that is gone the kernel has already taken all others with it.
+
+The program is started synchronously: PDEATHSIG, which ties a tree to the daemon, fires when the *thread* that made the
+child ends, and a start that cannot be interrupted cannot leave half a tree behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from gateway.errors import BadRequest
+from gateway.ports import Output
+from gateway.sandbox.keeper import descendants, parents, signal_below
+from gateway.sandbox.plan import Launcher, Limits, Place
+
+Build: TypeAlias = Callable[[int], list[str]]
+"""Makes the argument list, given the descriptor of the launcher's end of the control pipe."""
+
+CHUNK = 65_536
+WATCH_S = 0.25
+KILL_AGAIN_S = 0.05
+GIVE_UP_S = 5.0
+
+
+class Tree:
+    """One program and all it starts."""
+
+    def __init__(self, launcher: Launcher, output: Output, limits: Limits, *, watched: bool) -> None:
+        self._launcher = launcher
+        self._output = output
+        self._limits = limits
+        self._watched = watched
+        self._fds: dict[str, int] = {}
+        self._report = b""
+        self._init: int | None = None
+
+    @property
+    def program_ran(self) -> bool:
+        """Bubblewrap reports an exit code only when it got as far as the program."""
+        return b'"exit-code"' in self._report
+
+    def start(self, build: Build, place: Place, env: Mapping[str, str]) -> None:
+        """Start it. Raises `BadRequest` when the system refuses, and what `build` raises; nothing runs then."""
+        out, out_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(out_end, True)
+        ours, theirs = os.pipe2(os.O_CLOEXEC)
+        if self._launcher is Launcher.KEEPER:
+            ours, theirs = theirs, ours
+        os.set_blocking(ours, False)
+        self._fds = {"output": out, "control": ours}
+        try:
+            self._leader = self._spawn(build(theirs), place, env, out_end, theirs)
+            self._fds["leader"] = self._hold()
+        except BaseException:
+            self._close_fds()
+            raise
+        finally:
+            os.close(out_end)
+            os.close(theirs)
+        asyncio.get_running_loop().add_reader(out, self._read)
+
+    def _spawn(
+        self, argv: list[str], place: Place, env: Mapping[str, str], out: int, control: int
+    ) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd="/" if self._launcher is Launcher.BWRAP else place.cwd,
+                env=dict(env),
+                pass_fds=() if self._launcher is Launcher.UNSHARE else (control,),
+                start_new_session=True,
+                umask=self._limits.umask,
+            )
+        except (OSError, ValueError) as error:
+            raise BadRequest(
+                f"The program could not be started: {error}.", cure="Shorten its arguments; they take no NUL character."
+            ) from error
+
+    def _hold(self) -> int:
+        try:
+            return os.pidfd_open(self._leader.pid)
+        except OSError:  # no descriptors left: what cannot be watched must not run
+            self._leader.kill()
+            self._leader.wait()
+            raise
+
+    async def ended(self) -> int:
+        """Wait for the leader's end and return its exit code; kill the tree when it grows too large."""
+        every = WATCH_S if self._watched else None
+        normal = _threads()
+        while not await _readable(self._fds["leader"], every):
+            # One number of the whole machine is cheap to read; only when it grew is it worth to look whose they are.
+            normal = min(normal, _threads())
+            if _threads() - normal > self._limits.processes and self._size() > self._limits.processes:
+                self._output.write(f"\n[killed: more than {self._limits.processes} processes]\n".encode())
+                if await self._until_gone():
+                    raise asyncio.CancelledError
+        code = self._leader.wait()
+        return code if code >= 0 else 128 - code
+
+    async def close(self) -> None:
+        """Return when nothing of the tree is left and all it printed was read.
+
+        A second cancellation ends the grace, not the waiting; it goes on afterwards. Call once.
+        """
+        cancelled = False
+        try:
+            if self._leader.poll() is None and self._terminate():
+                await _readable(self._fds["leader"], self._limits.grace_s)
+        except asyncio.CancelledError:
+            cancelled = True
+        try:
+            cancelled |= await self._until_gone()
+        finally:
+            self._leader.poll()
+            self._drain()
+            self._close_fds()
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _until_gone(self) -> bool:
+        """Kill until the leader and process 1 have ended. Return True when a cancellation came meanwhile."""
+        cancelled = False
+        loop = asyncio.get_running_loop()
+        until = loop.time() + GIVE_UP_S
+        while loop.time() < until:  # beyond that a process hangs in the kernel, and waiting helps nobody
+            self._kill()
+            try:
+                if await self._gone(KILL_AGAIN_S):
+                    break
+            except asyncio.CancelledError:
+                cancelled = True
+        else:
+            self._leader.kill()
+        return cancelled
+
+    async def _gone(self, within: float) -> bool:
+        if not await _readable(self._fds["leader"], within):
+            return False
+        self._find_init()
+        return "init" not in self._fds or await _readable(self._fds["init"], within)
+
+    def _terminate(self) -> bool:
+        """Ask all programs to end. Return False when there is none yet that could need time."""
+        if self._launcher is Launcher.KEEPER:
+            with contextlib.suppress(OSError):
+                os.write(self._fds["control"], b"T")
+            return True
+        self._find_init()
+        return self._init is not None and signal_below(self._init, signal.SIGTERM) > 0
+
+    def _kill(self) -> None:
+        """Safe to repeat. The leader of a namespace lives until its process 1 was found, which takes it along."""
+        if self._launcher is Launcher.KEEPER:
+            if "control" in self._fds:
+                os.close(self._fds.pop("control"))
+            return
+        self._find_init()
+        if "init" in self._fds:
+            if self._launcher is Launcher.UNSHARE:
+                self._leader.kill()  # first, because unshare 2.38 complains into the output when its child is killed
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._fds["init"], signal.SIGKILL)
+
+    def _find_init(self) -> None:
+        """Hold the namespace's process 1. It is not there yet in the first milliseconds."""
+        if self._launcher is Launcher.KEEPER or self._init is not None:
+            return
+        if self._launcher is Launcher.UNSHARE:
+            children = [child for child, parent in parents().items() if parent == self._leader.pid]
+            self._init = children[0] if children else None
+        else:
+            self._init = self._reported_pid()
+        if self._init is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._fds["init"] = os.pidfd_open(self._init)
+
+    def _reported_pid(self) -> int | None:
+        self._read_report()
+        for line in self._report.splitlines():
+            if b'"child-pid"' in line and line.endswith(b"}"):
+                return int(json.loads(line)["child-pid"])
+        return None
+
+    def _read_report(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._fds["control"], 4096):
+                self._report += data
+
+    def _size(self) -> int:
+        return len(descendants(self._leader.pid))
+
+    def _read(self) -> bool:
+        """Take what is there; return False when that is nothing, now or for ever."""
+        try:
+            data = os.read(self._fds["output"], CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._fds["output"])
+            return False
+        self._output.write(data)
+        return True
+
+    def _drain(self) -> None:
+        # Not to the pipe's end: a program outside the tree may have been handed it, and holds it open for ever.
+        asyncio.get_running_loop().remove_reader(self._fds["output"])
+        for _ in range(64):
+            if not self._read():
+                break
+        if self._launcher is Launcher.BWRAP:
+            self._read_report()
+        if self._init is not None:
+            # As process 1 of a container the daemon inherits a dead launcher's child, and nobody else would take it.
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._init, os.WNOHANG)
+
+    def _close_fds(self) -> None:
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds = {}
+
+
+async def _readable(fd: int, within: float | None) -> bool:
+    """Wait until `fd` can be read (a pidfd: until the process ended). Return False after `within` seconds."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(fd, lambda: future.done() or future.set_result(None))
+    try:
+        async with asyncio.timeout(within):
+            await future
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(fd)
+    return True
+
+
+def _threads() -> int:
+    """How many threads the machine has now."""
+    with open("/proc/loadavg", "rb") as load:
+        return int(load.read().split()[3].partition(b"/")[2])

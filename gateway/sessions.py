@@ -1,0 +1,163 @@
+"""Who runs turns here: claim one, keep its lease, run it, give it up. One task a turn, in one group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from gateway.errors import DragomanError, LeaseLost, StoreError
+from gateway.execution import Cut, Interrupt
+from gateway.failpoints import FailPoints
+from gateway.model.ids import NodeId, SlotId, TurnId, mint
+from gateway.model.live import TURNS, LiveEvent, TurnsDue, turn_topic
+from gateway.model.sessions import Lease, TurnState
+from gateway.model.slots import NewSlot, SlotKind
+from gateway.observe import Meters, log
+from gateway.ports import Lanes, Live, Views
+from gateway.turn import Turns
+
+AT_ONCE = 256
+RENEW_EVERY_S = 5.0
+LOOK_EVERY_S = 1.0
+RETRY_AFTER_S = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Held:
+    """A turn that this node runs now."""
+
+    cut: Cut
+    work: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Sessions:
+    """Runs every turn that this node can claim."""
+
+    node: NodeId
+    lanes: Lanes
+    views: Views
+    live: Live
+    turns: Turns
+    meters: Meters
+    points: FailPoints
+    _draining: bool = False
+    _held: dict[TurnId, _Held] = field(default_factory=dict[TurnId, _Held])
+    _log: Any = field(default_factory=lambda: log("sessions"))
+
+    async def run(self) -> None:
+        """Claim and run turns until drained; returns when the last one was given up."""
+        async with self.live.subscribe(TURNS) as wakes, asyncio.TaskGroup() as group:
+            while not self._draining:
+                lease = await self._claim() if len(self._held) < AT_ONCE else None
+                if lease is None:
+                    await _look_again(wakes)
+                    continue
+                held = self._held[lease.turn] = _Held(cut=Cut())
+                group.create_task(self._hold(lease, held), name=f"turn {lease.turn}")
+
+    def drain(self) -> None:
+        """Claim nothing more; cut what runs, so that it is given back. Twice is safe."""
+        self._draining = True
+        self.live.publish(TURNS, TurnsDue())
+        for held in self._held.values():
+            _cut(held, Interrupt.SHUTDOWN)
+
+    async def _claim(self) -> Lease | None:
+        try:
+            return await self.lanes.claim(self.node)
+        except StoreError as error:
+            self._log.error("claim failed", error=str(error))
+            return None
+
+    async def _hold(self, lease: Lease, held: _Held) -> None:
+        """Run one turn under its lease. Whatever happens becomes a row; nothing but a cancellation is raised."""
+        with structlog.contextvars.bound_contextvars(session=lease.session, turn=lease.turn):
+            try:
+                await self.points.hit("J4")
+                await self._work(lease, held)
+                await self._give_up(lease, held.cut)
+            except (StoreError, LeaseLost) as error:
+                # The lease runs out by itself and a sweep takes the turn back.
+                self._log.error("turn left to the sweeps", error=str(error))
+            finally:
+                del self._held[lease.turn]
+
+    async def _work(self, lease: Lease, held: _Held) -> None:
+        """Run the turn beside the keeper of its lease."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                held.work = group.create_task(self.turns.run(lease, held.cut), name=f"run {lease.turn}")
+                keeper = group.create_task(self._keep(lease, held), name=f"lease of {lease.turn}")
+                held.work.add_done_callback(lambda _: keeper.cancel())
+                if self._draining:
+                    _cut(held, Interrupt.SHUTDOWN)
+        except* LeaseLost:
+            held.cut.why = held.cut.why or await self._why_refused(lease)
+        except* StoreError as failed:
+            self._log.error("the store failed during a turn", error=str(failed.exceptions[0]))
+            await asyncio.sleep(RETRY_AFTER_S)
+            held.cut.why = Interrupt.SHUTDOWN
+        except* Exception:  # the loop of sessions: a failure becomes a row (house rule 9)
+            self._log.exception("turn failed")
+            text = f"Something went wrong inside Dragoman; its log tells more (turn `{lease.turn}`)."
+            await self._end(lease, TurnState.FAILED, text)
+            held.cut.why = Interrupt.LOST
+
+    async def _keep(self, lease: Lease, held: _Held) -> None:
+        """Renew the lease every 5 s, and look at once when somebody stopped the turn."""
+        async with self.live.subscribe(turn_topic(lease.turn)) as wakes:
+            while True:
+                try:
+                    if await self.lanes.renew(lease) is TurnState.STOPPING:
+                        _cut(held, Interrupt.STOP)
+                        return
+                except LeaseLost:
+                    _cut(held, Interrupt.LOST)
+                    return
+                except StoreError as error:
+                    self._log.error("lease not renewed", error=str(error))
+                await _look_again(wakes, RENEW_EVERY_S)
+
+    async def _why_refused(self, lease: Lease) -> Interrupt:
+        """A write was refused: because the turn was stopped, or because somebody else has it."""
+        try:
+            state = await self.lanes.renew(lease)
+        except DragomanError:
+            return Interrupt.LOST
+        return Interrupt.STOP if state is TurnState.STOPPING else Interrupt.LOST
+
+    async def _give_up(self, lease: Lease, cut: Cut) -> None:
+        match cut.why:
+            case Interrupt.STOP:
+                await self._end(lease, TurnState.STOPPED, "Stopped.")
+            case Interrupt.SHUTDOWN:
+                await self.lanes.release(lease)
+            case Interrupt.LOST | None:
+                pass
+
+    async def _end(self, lease: Lease, state: TurnState, text: str) -> None:
+        turn = (await self.views.turn(lease.turn)).turn
+        slot = NewSlot(conversation=turn.conversation, kind=SlotKind.ANSWER, text=text, id=SlotId(mint("o")))
+        await self.lanes.finish_turn(lease, state, answer=None, given=(), slots=[slot], timers=())
+        self.meters.turns.labels(state.value).inc()
+
+
+def _cut(held: _Held, why: Interrupt) -> None:
+    """Cancel a turn's work, once, having said why."""
+    if held.cut.why is None and held.work is not None and not held.work.done():
+        held.cut.why = why
+        held.work.cancel()
+
+
+async def _look_again(wakes: AsyncIterator[LiveEvent], seconds: float = LOOK_EVERY_S) -> None:
+    """Wait for a wake-up; and look by the clock too, because wake-ups may be lost."""
+    try:
+        async with asyncio.timeout(seconds):
+            await anext(wakes)
+    except TimeoutError:
+        pass

@@ -1,0 +1,21 @@
+"""Where everything that must survive is kept. `open_store(url)` chooses the implementation by the URL."""
+
+from __future__ import annotations
+
+from gateway.errors import ConfigError
+from gateway.ports import Clock, Store
+
+
+def open_store(url: str, clock: Clock) -> Store:
+    """Open the store behind `url`: `sqlite:///absolute/path` or `memory://`. Raises `StoreError` or `ConfigError`."""
+    if url == "memory://":
+        from gateway.store.memory import MemoryStore
+
+        return MemoryStore(clock)
+    if url.startswith("sqlite:///"):
+        from gateway.store.sqlite import open_sqlite
+
+        return open_sqlite(url.removeprefix("sqlite://"), clock)
+    raise ConfigError(
+        f"No store can be opened at {url!r}.", cure="Use `sqlite:///` with an absolute path, or `memory://`."
+    )

@@ -1,0 +1,89 @@
+"""How stores write what is more than a column: payloads as JSON, times as microseconds, conversations as JSON arrays.
+
+Beside the path of a message: every durable store goes through here, so that one can read what another wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError
+
+from gateway.model.messages import Conversation
+from gateway.model.tools import Answer, ToolCall, ToolResult
+from gateway.model.waits import ApprovalRequest
+
+T = TypeVar("T")
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+class Payload(Generic[T]):
+    """One type of the model as JSON text and back. Unknown keys are ignored, absent ones take their defaults."""
+
+    def __init__(self, adapter: TypeAdapter[T]) -> None:
+        """Take pydantic's adapter of the type."""
+        self._adapter = adapter
+
+    def dump(self, value: T) -> str:
+        """Return `value` as JSON. Half surrogate pairs, which no file can hold, become U+FFFD."""
+        try:
+            return self._adapter.dump_json(value).decode()
+        except PydanticSerializationError:
+            plain = self._adapter.dump_python(value, mode="json")
+            return storable(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
+
+    def load(self, text: str) -> T:
+        """Read what `dump` wrote. Raises pydantic's `ValidationError` when it is something else."""
+        return self._adapter.validate_json(text)
+
+
+ANSWER = Payload(TypeAdapter(Answer))
+CALL = Payload(TypeAdapter(ToolCall))
+RESULT = Payload(TypeAdapter(ToolResult))
+APPROVAL = Payload(TypeAdapter(ApprovalRequest))
+
+
+def to_us(moment: datetime) -> int:
+    """Return microseconds since 1970, UTC. Raises `TypeError` for a naive datetime."""
+    return (moment - EPOCH) // MICROSECOND
+
+
+def from_us(us: int) -> datetime:
+    """Return the moment that `to_us` wrote, aware UTC."""
+    return EPOCH + timedelta(microseconds=us)
+
+
+def dump_json(value: Mapping[str, Any] | list[Any]) -> str:
+    """Return plain data as JSON text."""
+    return storable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def load_json(text: str) -> Any:
+    """Read plain data."""
+    return json.loads(text)
+
+
+def dump_conversation(place: Conversation) -> str:
+    """Return the place as text: equal texts mean equal places, whatever its ids contain."""
+    return dump_json([place.channel, place.account, place.chat, place.thread])
+
+
+def load_conversation(text: str) -> Conversation:
+    """Read what `dump_conversation` wrote."""
+    channel, account, chat, thread = json.loads(text)
+    return Conversation(channel=channel, account=account, chat=chat, thread=thread)
+
+
+def storable(text: str) -> str:
+    """Return `text` with half surrogate pairs made U+FFFD: platforms send them, and UTF-8 cannot hold them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

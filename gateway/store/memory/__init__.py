@@ -1,0 +1,30 @@
+"""The store in memory: the reference of every transition, and the tests' fake. What it holds ends with the process."""
+
+from __future__ import annotations
+
+from gateway.ports import Clock
+from gateway.store.live import LocalLive
+from gateway.store.memory.engine import MemoryEngine
+from gateway.store.memory.ingress import MemoryIntake
+from gateway.store.memory.outbox import MemoryOutbox
+from gateway.store.memory.people import MemoryPeople, MemoryViews
+from gateway.store.memory.sweeps import MemorySweeps
+
+
+class MemoryStore(MemoryIntake, MemoryEngine, MemorySweeps, MemoryOutbox, MemoryPeople, MemoryViews):
+    """`ports.Store`, in dicts. Every method runs without awaiting, so that it is atomic."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Start empty."""
+        super().__init__(clock)
+
+    @property
+    def live(self) -> LocalLive:
+        """The store's wake-ups."""
+        return self.live_bus
+
+    async def probe(self) -> None:
+        """Nothing can fail here."""
+
+    async def close(self) -> None:
+        """Nothing to close."""

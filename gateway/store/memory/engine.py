@@ -1,0 +1,203 @@
+"""Lanes and Steps transitions in memory: who runs a turn, and its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from gateway.errors import LeaseLost
+from gateway.model.ids import InboundId, NodeId, WaitId
+from gateway.model.sessions import Lease, TurnState
+from gateway.model.slots import NewSlot
+from gateway.model.tools import Answer, Step, StepKind, StepState, ToolResult
+from gateway.model.waits import DECISION_GOOD_FOR_S, NewWait, Start, Wait, WaitState
+from gateway.store.memory.rows import LEASE, TurnRow
+from gateway.store.memory.turns import Turns
+
+
+class MemoryEngine(Turns):
+    """`ports.Lanes` and `ports.Steps`."""
+
+    async def claim(self, node: NodeId) -> Lease | None:
+        """Hand out the turn that waits longest and may run."""
+        with self.transition() as now:
+            row = self.next_ready()
+            if row is None:
+                return None
+            row.node, row.fence = node, row.fence + 1
+            row.lease_until, row.held_since = now + LEASE, now
+            turn = replace(row.turn, state=TurnState.RUNNING, started_at=row.turn.started_at or now)
+            self.put_turn(row, turn)
+            return Lease(turn=turn.id, session=turn.session, node=node, fence=row.fence, expires_at=row.lease_until)
+
+    async def renew(self, lease: Lease) -> TurnState:
+        """Extend the lease."""
+        with self.transition() as now:
+            row = self.held(lease)
+            row.lease_until = now + LEASE
+            return row.turn.state
+
+    async def park(self, lease: Lease) -> bool:
+        """Give up the lease until a wait is decided."""
+        with self.transition():
+            row = self.held(lease)
+            if row.turn.state is not TurnState.RUNNING or not self._only_waits(row):
+                return False
+            self.let_go(row, TurnState.PARKED)
+            return True
+
+    def _only_waits(self, row: TurnRow) -> bool:
+        """Whether something is open, and every call without a result waits for it: nothing runs or could be run."""
+        open_steps = {self.waits[w].n for w in row.waits if self.waits[w].state is WaitState.OPEN}
+        unfinished = {step.n for step in row.steps if step.state is not StepState.FINISHED}
+        return bool(open_steps) and unfinished <= open_steps
+
+    async def finish_turn(
+        self,
+        lease: Lease,
+        state: TurnState,
+        *,
+        answer: Answer | None,
+        given: Sequence[InboundId],
+        slots: Sequence[NewSlot],
+        timers: Sequence[NewWait],
+    ) -> bool:
+        """End the turn with its last answer."""
+        with self.transition():
+            row = self.held(lease)
+            ungiven = [i for i in row.inputs if self.inbounds[i].given is None and i not in given]
+            if state is TurnState.DONE and (ungiven or row.turn.state is TurnState.STOPPING):
+                return False
+            if answer is not None:
+                self._answer(row, answer, given)
+            for new in slots:
+                self.add_slot(new, row.turn.session, row.turn.id)
+            self.end_turn(row, state)
+            # Opened after the end, which withdraws every wait: these outlive the turn.
+            for timer in timers:
+                self._open(row, timer)
+            return True
+
+    async def release(self, lease: Lease) -> None:
+        """Give the turn back."""
+        with self.transition():
+            try:
+                row = self.held(lease)
+            except LeaseLost:
+                return
+            if row.turn.state is TurnState.STOPPING:
+                self.end_stopped(row)
+            else:
+                self.queue(row)
+
+    async def plan(self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> None:
+        """Store an answer with its calls planned."""
+        with self.transition():
+            row = self._running(lease)
+            n = self._answer(row, answer, given)
+            for call in answer.calls:
+                self.put_step(
+                    row,
+                    Step(
+                        turn=row.turn.id,
+                        n=len(row.steps),
+                        kind=StepKind.TOOL,
+                        state=StepState.PLANNED,
+                        call=call,
+                        answer_n=n,
+                    ),
+                )
+            for new in slots:
+                self.add_slot(new, row.turn.session, row.turn.id)
+
+    async def open_waits(self, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot]) -> bool:
+        """Open waits on planned steps, with their cards."""
+        with self.transition():
+            row = self.held(lease)
+            planned = all(row.steps[new.n].state is StepState.PLANNED for new in waits)
+            if row.turn.state is TurnState.STOPPING or not planned:
+                return False
+            for new in waits:
+                self.put_step(row, replace(row.steps[new.n], state=StepState.ASKED))
+                self._open(row, new)
+            for slot in slots:
+                self.add_slot(slot, row.turn.session, row.turn.id)
+            return True
+
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
+        """Store that a call's effect may begin; consume its approval."""
+        with self.transition() as now:
+            row = self.held(lease)
+            if row.turn.state is TurnState.STOPPING:
+                return Start.STOPPING
+            step = row.steps[n]
+            if wait is None:
+                refused = None if self._may_start(row, step) else Start.NOT_APPROVED
+            else:
+                refused = self._consume(self.waits.get(wait), step, action_sha)
+            if refused is not None:
+                return refused
+            row.started_under[n] = row.fence
+            self.put_step(row, replace(step, state=StepState.STARTED, started_at=now))
+            return Start.STARTED
+
+    def _may_start(self, row: TurnRow, step: Step) -> bool:
+        """Whether no decision is needed: never asked, or started by a holder that is gone."""
+        again = step.state is StepState.STARTED and row.started_under[step.n] < row.fence
+        return step.state is StepState.PLANNED or again
+
+    def _consume(self, wait: Wait | None, step: Step, action_sha: str) -> Start | None:
+        if wait is None or wait.state is not WaitState.APPROVED or (wait.turn, wait.n) != (step.turn, step.n):
+            return Start.NOT_APPROVED
+        if wait.approval is None or wait.approval.action_sha != action_sha or wait.decided_at is None:
+            return Start.NOT_APPROVED
+        if self.clock.now() - wait.decided_at > timedelta(seconds=DECISION_GOOD_FOR_S):
+            self.put_wait(replace(wait, state=WaitState.EXPIRED))
+            return Start.TOO_OLD
+        self.put_wait(replace(wait, state=WaitState.CONSUMED))
+        return None
+
+    async def finish_step(self, lease: Lease, n: int, result: ToolResult) -> bool:
+        """Store a call's one result."""
+        with self.transition():
+            row = self.held(lease)
+            step = row.steps[n]
+            if step.state is StepState.FINISHED:
+                return False
+            self.cancel_waits(self.waits[w] for w in row.waits if self.waits[w].n == n)
+            self.finish(row, step, result)
+            return True
+
+    def _running(self, lease: Lease) -> TurnRow:
+        row = self.held(lease)
+        if row.turn.state is TurnState.STOPPING:
+            raise LeaseLost("The turn was stopped.")
+        return row
+
+    def _answer(self, row: TurnRow, answer: Answer, given: Sequence[InboundId]) -> int:
+        now, n = self.clock.now(), len(row.steps)
+        for inbound in given:
+            received = self.inbounds[inbound]
+            if received.given is None:
+                self.put_received(row.turn.session, replace(received, given=n))
+        step = Step(turn=row.turn.id, n=n, kind=StepKind.MODEL, state=StepState.FINISHED, answer=answer, ended_at=now)
+        self.put_step(row, step)
+        return n
+
+    def _open(self, row: TurnRow, new: NewWait) -> None:
+        self.put_wait(
+            Wait(
+                id=new.id,
+                kind=new.kind,
+                session=row.turn.session,
+                turn=row.turn.id,
+                n=new.n,
+                state=WaitState.OPEN,
+                approval=new.approval,
+                payload=new.payload,
+                opened_at=self.clock.now(),
+                expires_at=new.expires_at,
+            )
+        )
+        row.waits.append(new.id)

@@ -1,0 +1,65 @@
+"""Outbox transitions in memory: slots on their way out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from gateway.model.ids import NodeId, SlotId
+from gateway.model.slots import Slot, SlotState
+from gateway.store.memory.rows import SlotRow
+from gateway.store.memory.turns import Turns
+
+
+class MemoryOutbox(Turns):
+    """`ports.Outbox`."""
+
+    async def claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[Slot]:
+        """Take the oldest due slot of each conversation; none overtakes an older one that is to be tried again."""
+        with self.transition() as now:
+            idle = [here for here in self.unsent.values() if all(row.sending_since is None for row in here.values())]
+            heads = [min(here.values(), key=lambda row: row.seq) for here in idle]
+            due = [r for r in heads if r.slot.due_at <= now and r.slot.conversation.channel in channels]
+            taken = sorted(due, key=lambda row: row.seq)[:limit]
+            for row in taken:
+                row.node, row.sending_since = node, now
+                self.put_slot(row, replace(row.slot, state=SlotState.SENDING, attempts=row.slot.attempts + 1))
+            return [row.slot for row in taken]
+
+    async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
+        """Record what is shown."""
+        with self.transition() as now:
+            row = self._release(slot)
+            newer = row.slot.version > version
+            sent = replace(
+                row.slot,
+                state=SlotState.DUE if newer else SlotState.SENT,
+                sent_version=max(version, row.slot.sent_version),
+                platform_id=platform_id,
+                attempts=0,
+                uncertain=False,
+                due_at=now,
+            )
+            self.put_slot(row, sent)
+
+    async def slot_retry(self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool) -> None:
+        """Send it again later."""
+        with self.transition() as now:
+            row = self._release(slot)
+            uncertain = row.slot.uncertain or (uncertain and not row.slot.platform_id)
+            self.put_slot(row, replace(row.slot, state=SlotState.DUE, uncertain=uncertain, due_at=now + delay))
+
+    async def slot_dead(self, slot: SlotId, version: int, why: str) -> None:
+        """Give it up, unless it changed meanwhile."""
+        with self.transition() as now:
+            row = self._release(slot)
+            row.why_dead = why
+            newer = row.slot.version > version
+            state = SlotState.DUE if newer else SlotState.DEAD
+            self.put_slot(row, replace(row.slot, state=state, attempts=0, due_at=now))
+
+    def _release(self, slot: SlotId) -> SlotRow:
+        row = self.slots[slot]
+        row.node, row.sending_since = None, None
+        return row

@@ -1,0 +1,87 @@
+"""What the memory store keeps of each thing beside the model's own types: leases, queues, senders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from gateway.model.ids import InboundId, NodeId, SessionId, TurnId, WaitId
+from gateway.model.sessions import Session, Turn, TurnState
+from gateway.model.slots import Slot
+from gateway.model.tools import ResultStatus, Step, ToolResult
+from gateway.model.waits import WaitState
+
+LEASE = timedelta(seconds=15)
+COMMANDS_AT_ONCE = 4
+AT_ONCE = 500
+"""Rows that one call of a sweep takes."""
+HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})
+UNDECIDED = frozenset({WaitState.OPEN, WaitState.APPROVED})
+STOPPED_TEXT = "Stopped."
+CANCELLED = ToolResult(
+    status=ResultStatus.CANCELLED, text="", code="cancelled", hint="The turn ended before this call ran."
+)
+UNKNOWN = ToolResult(
+    status=ResultStatus.UNKNOWN,
+    text="Outcome unknown: the process ended after the call was started. Do not assume success or failure.",
+    code="unknown",
+    hint="Check what happened before asking for it again.",
+)
+
+
+@dataclass(slots=True)
+class SessionRow:
+    """A session and the revision of its last change."""
+
+    session: Session
+    rev: int
+
+
+@dataclass(slots=True)
+class TurnRow:
+    """A turn and what only the store knows of it."""
+
+    turn: Turn
+    queued_at: datetime
+    queued_rev: int
+    node: NodeId | None = None
+    fence: int = 0
+    lease_until: datetime | None = None
+    held_since: datetime | None = None
+    stopped_text: str = STOPPED_TEXT
+    """What is said when nobody is left to end it after a stop."""
+    inputs: list[InboundId] = field(default_factory=list[InboundId])
+    steps: list[Step] = field(default_factory=list[Step])
+    waits: list[WaitId] = field(default_factory=list[WaitId])
+    started_under: dict[int, int] = field(default_factory=dict[int, int])
+    """The fence under which a step was started last."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """A session's turns of one kind that have not ended, oldest first."""
+
+    turns: dict[TurnId, TurnRow] = field(default_factory=dict[TurnId, TurnRow])
+    held: int = 0
+
+
+@dataclass(slots=True)
+class SlotRow:
+    """A slot, its age, and who is sending it."""
+
+    slot: Slot
+    seq: int
+    """Grows with each slot made; the outbox goes by it."""
+    node: NodeId | None = None
+    sending_since: datetime | None = None
+    why_dead: str = ""
+
+
+@dataclass(slots=True)
+class Touched:
+    """What a transition changed, for the wake-ups after it."""
+
+    sessions: set[SessionId] = field(default_factory=set[SessionId])
+    turns: set[TurnId] = field(default_factory=set[TurnId])
+    turns_due: bool = False
+    slots_due: bool = False

@@ -1,0 +1,133 @@
+"""Sweeps transitions in memory: what time does, and what a restart finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from gateway.model.ids import NodeId, OwnerName, SlotId
+from gateway.model.sessions import TurnState
+from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
+from gateway.model.tools import StepState
+from gateway.model.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
+from gateway.store.memory.rows import AT_ONCE, HELD, SlotRow, TurnRow
+from gateway.store.memory.turns import Turns
+
+SENDING_AT_MOST = timedelta(seconds=60)
+
+
+class MemorySweeps(Turns):
+    """`ports.Sweeps`."""
+
+    async def expire_waits(self) -> int:
+        """Expire what nobody decided or used in time."""
+        with self.transition() as now:
+            due = [wait for wait in self.undecided.values() if self._expired(wait, now)][:AT_ONCE]
+            for wait in due:
+                self.put_wait(replace(wait, state=WaitState.EXPIRED))
+                self.wake(self.turns[wait.turn])
+            return len(due)
+
+    def _expired(self, wait: Wait, now: datetime) -> bool:
+        if wait.state is WaitState.OPEN:
+            return wait.expires_at <= now and wait.kind is not WaitKind.TIMER
+        held = self.turns[wait.turn].turn.state in HELD
+        decided_at = wait.decided_at or wait.opened_at
+        return not held and now - decided_at > timedelta(seconds=DECISION_GOOD_FOR_S)
+
+    async def reclaim(self) -> int:
+        """Take back what dead holders held."""
+        with self.transition() as now:
+            turns = [row for row in self.held_turns.values() if row.lease_until is not None and row.lease_until <= now]
+            slots = [
+                row
+                for row in self._sending()
+                if row.sending_since is not None and now - row.sending_since > SENDING_AT_MOST
+            ]
+            return self._take_back(turns, slots)
+
+    async def void_leases(self, machine: str) -> int:
+        """End the leases of earlier lives of this machine."""
+        with self.transition():
+            turns = [row for row in self.held_turns.values() if _of(row.node, machine)]
+            return self._take_back(turns, [row for row in self._sending() if _of(row.node, machine)])
+
+    def _sending(self) -> list[SlotRow]:
+        return [row for here in self.unsent.values() for row in here.values() if row.slot.state is SlotState.SENDING]
+
+    def _take_back(self, turns: list[TurnRow], slots: list[SlotRow]) -> int:
+        turns = turns[:AT_ONCE]
+        slots = slots[: AT_ONCE - len(turns)]
+        for row in turns:
+            if row.turn.state is TurnState.STOPPING:
+                self.end_stopped(row)
+            else:
+                self.queue(row)
+        for slot_row in slots:
+            self._unsend(slot_row)
+        return len(turns) + len(slots)
+
+    def _unsend(self, row: SlotRow) -> None:
+        slot, create = row.slot, not row.slot.platform_id
+        row.node, row.sending_since = None, None
+        self.put_slot(
+            row, replace(slot, state=SlotState.DUE, uncertain=slot.uncertain or create, due_at=self.clock.now())
+        )
+
+    async def fire_timers(self) -> int:
+        """Show answers again in a chat when nobody had the page open."""
+        with self.transition() as now:
+            timers = [wait for wait in self.undecided.values() if wait.kind is WaitKind.TIMER]
+            due = [wait for wait in timers if wait.expires_at <= now][:AT_ONCE]
+            for wait in due:
+                fired = "copy_of" not in wait.payload or self._copy(wait)
+                self.put_wait(replace(wait, state=WaitState.ANSWERED if fired else WaitState.CANCELLED))
+                self.wake(self.turns[wait.turn])
+            return len(due)
+
+    def _copy(self, wait: Wait) -> bool:
+        owner = OwnerName(str(wait.payload["owner"]))
+        seen, place = self.page_seen.get(owner), self.owner_chats.get(owner)
+        if place is None or (seen is not None and seen >= wait.opened_at):
+            return False
+        original = self.slots[SlotId(str(wait.payload["copy_of"]))].slot
+        copy = NewSlot(conversation=place, kind=SlotKind.COPY, text=original.text, n=original.n)
+        self.add_slot(copy, wait.session, wait.turn)
+        return True
+
+    async def offer_again(self) -> int:
+        """Show open cards anew after a downtime; ask anew what expired meanwhile."""
+        with self.transition() as now:
+            undecided = self.undecided.values()
+            is_open = [w for w in undecided if w.kind is WaitKind.APPROVAL and w.state is WaitState.OPEN]
+            expired = [wait for wait in is_open if wait.expires_at <= now]
+            for wait in expired:
+                self._ask_anew(wait)
+            again = self._shown([wait for wait in is_open if wait.expires_at > now])
+            for slot in again:
+                new = NewSlot(conversation=slot.conversation, kind=SlotKind.CARD, waits=slot.waits)
+                self.add_slot(new, slot.session, slot.turn)
+            return len(expired) + len(again)
+
+    def _shown(self, waits: list[Wait]) -> list[Slot]:
+        """The cards that show one of these in a chat: one for each place, however often it was offered before.
+
+        A card that was never shown is not among them: it is still on its way.
+        """
+        cards = [self.slots[slot].slot for wait in waits for slot in self.cards.get(wait.id, ())]
+        shown = [slot for slot in cards if slot.sent_version > 0 and not shown_when_stored(slot.conversation)]
+        return list({(slot.conversation, slot.waits): slot for slot in shown}.values())
+
+    def _ask_anew(self, wait: Wait) -> None:
+        row = self.turns[wait.turn]
+        step = row.steps[wait.n]
+        if step.asked_anew:
+            self.put_wait(replace(wait, state=WaitState.EXPIRED))
+        else:
+            self.put_wait(replace(wait, state=WaitState.SUPERSEDED))
+            self.put_step(row, replace(step, state=StepState.PLANNED, asked_anew=True))
+        self.wake(row)
+
+
+def _of(node: NodeId | None, machine: str) -> bool:
+    return node is not None and node.rpartition("#")[0] == machine

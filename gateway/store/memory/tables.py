@@ -1,0 +1,200 @@
+"""The memory store's tables: plain dicts with indexes, one counter of revisions, the wake-ups after a transition."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+
+from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, mint
+from gateway.model.live import (
+    SESSIONS,
+    SLOTS,
+    TURNS,
+    Changed,
+    SlotsDue,
+    TurnsDue,
+    TurnWoken,
+    session_topic,
+    turn_topic,
+)
+from gateway.model.messages import Conversation, Received
+from gateway.model.sessions import ENDED, Turn, TurnKind
+from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
+from gateway.model.tools import Step
+from gateway.model.views import Item, Row
+from gateway.model.waits import Wait
+from gateway.ports import Clock
+from gateway.store.live import LocalLive
+from gateway.store.memory.rows import HELD, UNDECIDED, Lane, SessionRow, SlotRow, Touched, TurnRow
+
+UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
+
+
+class Tables:
+    """All rows and their indexes. `put_*` keeps both right. Not atomic by itself: nothing here awaits."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Start empty."""
+        self.clock = clock
+        self.live_bus = LocalLive()
+        self.rev = 0
+        self.all_sessions: dict[SessionId, SessionRow] = {}
+        self.turns: dict[TurnId, TurnRow] = {}
+        self.inbounds: dict[InboundId, Received] = {}
+        self.waits: dict[WaitId, Wait] = {}
+        self.slots: dict[SlotId, SlotRow] = {}
+        self.rows: dict[SessionId, dict[tuple[str, str], Row]] = {}
+        self.events: dict[tuple[str, str, str], str] = {}
+        self.refused_at: dict[Principal, datetime] = {}
+        self.people: dict[Principal, tuple[Conversation, datetime]] = {}
+        self.owner_chats: dict[OwnerName, Conversation] = {}
+        self.codes: dict[str, tuple[OwnerName, datetime]] = {}
+        self.cookies: dict[str, tuple[OwnerName, datetime]] = {}
+        self.failures: dict[str, list[datetime]] = {}
+        self.page_seen: dict[OwnerName, datetime] = {}
+        self.holds: dict[str, tuple[NodeId, datetime]] = {}
+        self.alive_at: datetime | None = None
+        self.touched = Touched()
+        # Indexes: with ten thousand parked turns no transition may look at all of them.
+        self.lanes: dict[tuple[SessionId, TurnKind], Lane] = {}
+        self.unended: dict[TurnId, TurnRow] = {}
+        self.ended: dict[SessionId, list[TurnRow]] = {}
+        self.held_turns: dict[TurnId, TurnRow] = {}
+        self.ready: list[tuple[int, TurnId]] = []
+        self.undecided: dict[WaitId, Wait] = {}
+        self.cards: dict[WaitId, list[SlotId]] = {}
+        self.unsent: dict[Conversation, dict[SlotId, SlotRow]] = {}
+
+    @contextmanager
+    def transition(self) -> Generator[datetime]:
+        """One transition: gives the time, and wakes whoever must know when it is through."""
+        self.touched = Touched()
+        yield self.clock.now()
+        touched, bus = self.touched, self.live_bus
+        for session in touched.sessions:
+            bus.publish(session_topic(session), Changed(session=session))
+            bus.publish(SESSIONS, Changed(session=session))
+        for turn in touched.turns:
+            bus.publish(turn_topic(turn), TurnWoken(turn=turn))
+        if touched.turns_due:
+            bus.publish(TURNS, TurnsDue())
+        if touched.slots_due:
+            bus.publish(SLOTS, SlotsDue())
+
+    def note(self, session: SessionId | None, key: tuple[str, str], item: Item) -> None:
+        """Give the changed row its next revision."""
+        if session is None:
+            return
+        self.rev += 1
+        rows = self.rows.setdefault(session, {})
+        known = rows.get(key)
+        rows[key] = Row(ord=known.ord if known else self.rev, rev=self.rev, item=item)
+        self.all_sessions[session].rev = self.rev
+        self.touched.sessions.add(session)
+
+    # --- turns, messages, steps -------------------------------------------------------------
+
+    def lane(self, session: SessionId, kind: TurnKind) -> Lane:
+        """Return the lane, empty when there was none."""
+        return self.lanes.setdefault((session, kind), Lane())
+
+    def add_turn(self, turn: Turn) -> TurnRow:
+        """Store a new queued turn at the end of its lane."""
+        self.rev += 1
+        row = TurnRow(turn, queued_at=turn.created_at, queued_rev=self.rev)
+        self.turns[turn.id] = self.unended[turn.id] = row
+        self.lane(turn.session, turn.kind).turns[turn.id] = row
+        self.note(turn.session, ("turn", turn.id), turn)
+        return row
+
+    def put_turn(self, row: TurnRow, turn: Turn) -> None:
+        """Store a new version of a turn."""
+        before, row.turn = row.turn.state, turn
+        lane = self.lane(turn.session, turn.kind)
+        lane.held += (turn.state in HELD) - (before in HELD)
+        if turn.state in HELD:
+            self.held_turns[turn.id] = row
+        else:
+            self.held_turns.pop(turn.id, None)
+        if turn.state in ENDED and before not in ENDED:
+            del lane.turns[turn.id], self.unended[turn.id]
+            self.ended.setdefault(turn.session, []).append(row)
+        self.note(turn.session, ("turn", turn.id), turn)
+
+    def put_received(self, session: SessionId, received: Received) -> None:
+        """Store a message, new or changed."""
+        self.inbounds[received.id] = received
+        self.note(session, ("message", received.id), received)
+
+    def put_step(self, row: TurnRow, step: Step) -> None:
+        """Store a step, new (the next number) or changed."""
+        if step.n == len(row.steps):
+            row.steps.append(step)
+        else:
+            row.steps[step.n] = step
+        self.note(row.turn.session, ("step", f"{step.turn}/{step.n}"), step)
+
+    # --- waits and slots --------------------------------------------------------------------
+
+    def put_wait(self, wait: Wait) -> None:
+        """Store a wait, new or changed; the cards that show it get a new version."""
+        self.waits[wait.id] = wait
+        if wait.state in UNDECIDED:
+            self.undecided[wait.id] = wait
+        else:
+            self.undecided.pop(wait.id, None)
+        self.note(wait.session, ("wait", wait.id), wait)
+        for card in self.cards.get(wait.id, ()):
+            self._show_anew(self.slots[card])
+
+    def put_slot(self, row: SlotRow, slot: Slot) -> None:
+        """Store a new version of a slot."""
+        row.slot = slot
+        self.slots[slot.id] = row
+        here = self.unsent.setdefault(slot.conversation, {})
+        if slot.state in UNSENT:
+            here[slot.id] = row
+        else:
+            here.pop(slot.id, None)
+        if not here:
+            del self.unsent[slot.conversation]
+        self.note(slot.session, ("slot", slot.id), slot)
+        # A slot that is through makes room for the next one of its conversation.
+        self.touched.slots_due |= slot.state is not SlotState.SENDING and bool(here)
+
+    def add_slot(self, new: NewSlot, session: SessionId | None, turn: TurnId | None) -> SlotId:
+        """Store a new slot, due now; on the page it is sent by being stored."""
+        now, kept = self.clock.now(), shown_when_stored(new.conversation)
+        slot = Slot(
+            id=new.id or SlotId(mint("o")),
+            conversation=new.conversation,
+            session=session,
+            turn=turn,
+            n=new.n,
+            kind=new.kind,
+            text=new.text,
+            waits=new.waits,
+            version=1,
+            sent_version=1 if kept else 0,
+            platform_id="",
+            state=SlotState.SENT if kept else SlotState.DUE,
+            attempts=0,
+            uncertain=False,
+            due_at=now,
+            created_at=now,
+        )
+        self.put_slot(SlotRow(slot, seq=len(self.slots)), slot)
+        if new.kind is SlotKind.CARD:
+            for wait in new.waits:
+                self.cards.setdefault(wait, []).append(slot.id)
+        return slot.id
+
+    def _show_anew(self, row: SlotRow) -> None:
+        slot = replace(row.slot, version=row.slot.version + 1, attempts=0)
+        if shown_when_stored(slot.conversation):
+            slot = replace(slot, sent_version=slot.version)
+        elif slot.state is SlotState.SENT:
+            slot = replace(slot, state=SlotState.DUE, due_at=self.clock.now())
+        self.put_slot(row, slot)

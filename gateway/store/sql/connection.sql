@@ -1,0 +1,96 @@
+-- Opening, checking and ending transactions.
+
+-- name: journal_mode
+PRAGMA journal_mode = WAL;
+
+-- name: synchronous
+PRAGMA synchronous = FULL;
+
+-- name: foreign_keys
+PRAGMA foreign_keys = ON;
+
+-- name: busy_timeout
+PRAGMA busy_timeout = 5000;
+
+-- name: temp_store
+PRAGMA temp_store = MEMORY;
+
+-- name: wal_autocheckpoint
+PRAGMA wal_autocheckpoint = 1000;
+
+-- name: query_only
+PRAGMA query_only = ON;
+
+-- name: read_journal_mode
+PRAGMA journal_mode;
+
+-- name: read_synchronous
+PRAGMA synchronous;
+
+-- name: read_foreign_keys
+PRAGMA foreign_keys;
+
+-- name: read_busy_timeout
+PRAGMA busy_timeout;
+
+-- name: read_query_only
+PRAGMA query_only;
+
+-- name: read_application_id
+PRAGMA application_id;
+
+-- name: read_user_version
+PRAGMA user_version;
+
+-- name: compile_options
+PRAGMA compile_options;
+
+-- name: table_count
+-- 0 in a file that nobody wrote to.
+SELECT count(*) FROM sqlite_schema;
+
+-- name: quick_check
+-- One row `ok`, or what is wrong.
+PRAGMA quick_check(1);
+
+-- name: begin
+BEGIN IMMEDIATE;
+
+-- name: begin_reading
+BEGIN;
+
+-- name: commit
+COMMIT;
+
+-- name: rollback
+ROLLBACK;
+
+-- name: savepoint
+SAVEPOINT one;
+
+-- name: release
+RELEASE one;
+
+-- name: rollback_to
+-- Undoes one transition of a batch; the savepoint itself stays until it is released.
+ROLLBACK TO one;
+
+-- name: checkpoint
+-- Moves everything into the file and empties the WAL.
+PRAGMA wal_checkpoint(TRUNCATE);
+
+-- name: read_rev
+SELECT rev FROM meta;
+
+-- name: save_rev
+UPDATE meta SET rev = ?;
+
+-- name: read_clean
+SELECT clean FROM meta;
+
+-- name: mark_clean
+UPDATE meta SET clean = ?;
+
+-- name: probe
+-- A write that always changes something.
+UPDATE meta SET probes = probes + 1;

@@ -1,0 +1,85 @@
+-- Slots: the outbox. Every slot that is selected whole has the columns of `rows.slot_of`, in its order.
+
+-- name: add_slot
+INSERT INTO slots (
+    ord, rev, id, conversation, channel, kept, session, turn, n, kind, text, waits, version, sent_version, platform_id,
+    state, attempts, uncertain, due_at, created_at
+) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1, ?5, '', ?12, 0, 0, ?13, ?13);
+
+-- name: add_card
+INSERT INTO cards (wait, slot) VALUES (?, ?) ON CONFLICT DO NOTHING;
+
+-- name: cards_of_wait
+SELECT s.seq, s.session, s.state, s.kept FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.slot;
+
+-- name: show_anew
+-- A card changed: one more version, to be sent if the last one was. ?1 card, ?2 revision or NULL, ?3 now.
+UPDATE slots
+SET version = version + 1, attempts = 0, rev = ?2,
+    sent_version = CASE WHEN kept THEN version + 1 ELSE sent_version END,
+    due_at = CASE WHEN state = 'sent' AND NOT kept THEN ?3 ELSE due_at END,
+    state = CASE WHEN state = 'sent' AND NOT kept THEN 'due' ELSE state END
+WHERE seq = ?1;
+
+-- name: claimable_slots
+-- Of each conversation where nothing is being sent the oldest, if its time has come. ?1 channels as a JSON array,
+-- ?2 now, ?3 how many.
+SELECT s.seq, s.session FROM slots AS s INDEXED BY slots_due
+WHERE s.state = 'due' AND s.due_at <= ?2
+  AND s.channel IN (SELECT value FROM json_each(?1))
+  AND NOT EXISTS (
+      SELECT 1 FROM slots AS o INDEXED BY slots_unsent
+      WHERE o.conversation = s.conversation AND o.state IN ('due', 'sending')
+        AND (o.seq < s.seq OR o.state = 'sending')
+  )
+ORDER BY s.seq LIMIT ?3;
+
+-- name: take_slot
+UPDATE slots SET state = 'sending', attempts = attempts + 1, node = ?, sending_since = ?, rev = ? WHERE seq = ?
+RETURNING id, conversation, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, attempts,
+    uncertain, due_at, created_at;
+
+-- name: slot_brief
+SELECT seq, session FROM slots WHERE id = ?;
+
+-- name: slot_sent
+-- ?1 slot, ?2 revision or NULL, ?3 version, ?4 the platform's id, ?5 now.
+UPDATE slots
+SET state = CASE WHEN version > ?3 THEN 'due' ELSE 'sent' END, sent_version = max(sent_version, ?3), platform_id = ?4,
+    attempts = 0, uncertain = 0, due_at = ?5, node = NULL, sending_since = NULL, rev = ?2
+WHERE seq = ?1 RETURNING state, conversation;
+
+-- name: slot_retry
+-- ?1 slot, ?2 revision or NULL, ?3 whether it may have been shown, ?4 when to try again. Only a create is uncertain:
+-- an edit may be repeated.
+UPDATE slots
+SET state = 'due', uncertain = uncertain OR (?3 AND platform_id = ''), due_at = ?4, node = NULL, sending_since = NULL,
+    rev = ?2
+WHERE seq = ?1;
+
+-- name: slot_dead
+-- ?1 slot, ?2 revision or NULL, ?3 version, ?4 why, ?5 now.
+UPDATE slots
+SET state = CASE WHEN version > ?3 THEN 'due' ELSE 'dead' END, why_dead = ?4, attempts = 0, due_at = ?5, node = NULL,
+    sending_since = NULL, rev = ?2
+WHERE seq = ?1 RETURNING state, conversation;
+
+-- name: is_unsent
+-- Whether anything of this conversation is still to be sent.
+SELECT EXISTS (
+    SELECT 1 FROM slots INDEXED BY slots_unsent WHERE conversation = ? AND state IN ('due', 'sending')
+);
+
+-- name: sending_too_long
+SELECT seq, session FROM slots INDEXED BY slots_sending WHERE state = 'sending' AND sending_since < ? ORDER BY seq LIMIT ?;
+
+-- name: sending
+SELECT seq, session, node FROM slots INDEXED BY slots_sending WHERE state = 'sending' ORDER BY seq;
+
+-- name: text_of_slot
+SELECT text, n FROM slots WHERE id = ?;
+
+-- name: shown_cards
+-- The cards that show a wait in a chat, oldest first. Not those that are still on their way there.
+SELECT s.conversation, s.waits, s.session, s.turn FROM cards AS c JOIN slots AS s ON s.seq = c.slot
+WHERE c.wait = ? AND s.sent_version > 0 AND NOT s.kept ORDER BY c.slot;

@@ -1,0 +1,91 @@
+-- Turns: the queue, leases, the end. Every turn that is selected here has the columns of `TurnRow`, in its order.
+
+-- name: add_turn
+INSERT INTO turns (
+    ord, rev, id, session, epoch, kind, state, conversation, principal, created_at, head, queued_at, queued_rev
+) VALUES (?1, ?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?8, ?10);
+
+-- name: turn_row
+SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, fence, head,
+       stopped_text
+FROM turns WHERE id = ?;
+
+-- name: lane_head
+-- The oldest turn of a lane that has not ended: of a model lane, the only one that may be started.
+SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, fence, head,
+       stopped_text
+FROM turns INDEXED BY turns_lane
+WHERE session = ? AND kind = ? AND ended_rev IS NULL ORDER BY ord LIMIT 1;
+
+-- name: lane
+-- All turns of a lane that have not ended, oldest first.
+SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, fence, head,
+       stopped_text
+FROM turns INDEXED BY turns_lane
+WHERE session = ? AND kind = ? AND ended_rev IS NULL ORDER BY ord;
+
+-- name: lane_counts
+-- How many turns of a lane are held, and how many are queued.
+SELECT count(*) FILTER (WHERE state IN ('running', 'stopping')), count(*) FILTER (WHERE state = 'queued')
+FROM turns INDEXED BY turns_lane
+WHERE session = ? AND kind = ? AND ended_rev IS NULL;
+
+-- name: claim_next
+-- Leases the turn that was queued first of those that may run. One row, or none. ?1 revision, ?2 node, ?3 now,
+-- ?4 end of the lease, ?5 command turns at once.
+UPDATE turns
+SET state = 'running', node = ?2, fence = fence + 1, lease_until = ?4, held_since = ?3,
+    started_at = coalesce(started_at, ?3), rev = ?1
+WHERE ord = (
+    SELECT t.ord FROM turns AS t INDEXED BY turns_queue
+    WHERE t.state = 'queued' AND t.head = 1
+      AND (t.kind = 'model' OR ?5 > (
+          SELECT count(*) FROM turns AS o INDEXED BY turns_lane
+          WHERE o.session = t.session AND o.kind = 'command' AND o.ended_rev IS NULL
+            AND o.state IN ('running', 'stopping')
+      ))
+    ORDER BY t.queued_rev LIMIT 1
+)
+RETURNING id, session, fence;
+
+-- name: renew
+UPDATE turns SET lease_until = ? WHERE id = ? AND fence = ? AND state IN ('running', 'stopping') RETURNING state;
+
+-- name: set_turn_epoch
+UPDATE turns SET epoch = ?, rev = ? WHERE ord = ?;
+
+-- name: mark_stopping
+UPDATE turns SET state = 'stopping', stopped_text = ?, rev = ? WHERE ord = ?;
+
+-- name: queue_turn
+UPDATE turns
+SET state = 'queued', active_ms = ?, queued_at = ?, queued_rev = ?, rev = ?, node = NULL, lease_until = NULL,
+    held_since = NULL
+WHERE ord = ?;
+
+-- name: park_turn
+UPDATE turns
+SET state = 'parked', active_ms = ?, rev = ?, node = NULL, lease_until = NULL, held_since = NULL
+WHERE ord = ?;
+
+-- name: end_turn
+UPDATE turns
+SET state = ?2, active_ms = ?3, ended_at = ?4, ended_rev = ?5, rev = ?5, head = 0, node = NULL, lease_until = NULL,
+    held_since = NULL
+WHERE ord = ?1;
+
+-- name: move_head
+-- After the end of a model turn: the oldest that is left of its lane is the head now. Gives that one's state.
+UPDATE turns SET head = 1
+WHERE ord = (
+    SELECT ord FROM turns INDEXED BY turns_lane
+    WHERE session = ? AND kind = 'model' AND ended_rev IS NULL ORDER BY ord LIMIT 1
+)
+RETURNING state;
+
+-- name: lease_ran_out
+SELECT id FROM turns INDEXED BY turns_leased
+WHERE lease_until IS NOT NULL AND lease_until <= ? ORDER BY held_since, ord LIMIT ?;
+
+-- name: leased
+SELECT id, node FROM turns INDEXED BY turns_leased WHERE lease_until IS NOT NULL ORDER BY held_since, ord;

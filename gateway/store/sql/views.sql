@@ -1,0 +1,137 @@
+-- Reads. What is selected whole has the columns of its function in gateway.store.sqlite.rows, in its order.
+
+-- name: session
+SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at FROM sessions WHERE id = ?;
+
+-- name: session_lines
+-- Sessions, most recently active first, each with its last revision, open approvals, held and queued turns.
+SELECT s.id, s.kind, s.origin, s.owner, s.title, s.epoch, s.root_kind, s.tools, s.created_at, s.active_at,
+    max(
+        coalesce((SELECT max(rev) FROM turns INDEXED BY turns_rev WHERE session = s.id), 0),
+        coalesce((SELECT max(rev) FROM messages INDEXED BY messages_rev WHERE session = s.id), 0),
+        coalesce((SELECT max(rev) FROM steps INDEXED BY steps_rev WHERE session = s.id), 0),
+        coalesce((SELECT max(rev) FROM waits INDEXED BY waits_rev WHERE session = s.id), 0),
+        coalesce((SELECT max(rev) FROM slots INDEXED BY slots_rev WHERE session = s.id), 0)
+    ),
+    (SELECT count(*) FROM waits INDEXED BY waits_open
+     WHERE kind = 'approval' AND session = s.id AND state = 'open'),
+    (SELECT count(*) FROM turns INDEXED BY turns_lane
+     WHERE session = s.id AND ended_rev IS NULL AND state IN ('running', 'stopping')),
+    (SELECT count(*) FROM turns INDEXED BY turns_lane
+     WHERE session = s.id AND ended_rev IS NULL AND state = 'queued')
+FROM sessions AS s INDEXED BY sessions_active ORDER BY s.active_at DESC LIMIT ?;
+
+-- name: last_rev
+SELECT max(
+    coalesce((SELECT max(rev) FROM turns INDEXED BY turns_rev WHERE session = ?1), 0),
+    coalesce((SELECT max(rev) FROM messages INDEXED BY messages_rev WHERE session = ?1), 0),
+    coalesce((SELECT max(rev) FROM steps INDEXED BY steps_rev WHERE session = ?1), 0),
+    coalesce((SELECT max(rev) FROM waits INDEXED BY waits_rev WHERE session = ?1), 0),
+    coalesce((SELECT max(rev) FROM slots INDEXED BY slots_rev WHERE session = ?1), 0)
+);
+
+-- name: turn
+SELECT id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms
+FROM turns WHERE id = ?;
+
+-- name: ended_turns
+-- The last ones of an epoch, the newest first.
+SELECT id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms
+FROM turns INDEXED BY turns_ended
+WHERE session = ? AND epoch = ? AND ended_rev IS NOT NULL ORDER BY ended_rev DESC LIMIT ?;
+
+-- name: messages_of_turns
+-- ? is a JSON array of turns.
+SELECT id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at
+FROM messages INDEXED BY messages_turn WHERE turn IN (SELECT value FROM json_each(?)) ORDER BY ord;
+
+-- name: steps_of_turns
+SELECT turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at
+FROM steps WHERE turn IN (SELECT value FROM json_each(?)) ORDER BY turn, n;
+
+-- name: waits_of_turns
+SELECT id, kind, session, turn, n, state, approval, payload, opened_at, expires_at, decided_by, decided_at, reason
+FROM waits INDEXED BY waits_turn WHERE turn IN (SELECT value FROM json_each(?)) ORDER BY ord;
+
+-- name: changed_rows
+-- Which rows of a session changed after a revision: what, key, ord, rev. ?1 session, ?2 revision, ?3 how many.
+SELECT what, at, ord, rev FROM (
+    SELECT * FROM (SELECT 'turn' AS what, ord AS at, ord, rev FROM turns INDEXED BY turns_rev
+                   WHERE session = ?1 AND rev > ?2 ORDER BY rev LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'message', ord, ord, rev FROM messages INDEXED BY messages_rev
+                   WHERE session = ?1 AND rev > ?2 ORDER BY rev LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'step', ord, ord, rev FROM steps INDEXED BY steps_rev
+                   WHERE session = ?1 AND rev > ?2 ORDER BY rev LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'wait', ord, ord, rev FROM waits INDEXED BY waits_rev
+                   WHERE session = ?1 AND rev > ?2 ORDER BY rev LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'slot', seq, ord, rev FROM slots INDEXED BY slots_rev
+                   WHERE session = ?1 AND rev > ?2 ORDER BY rev LIMIT ?3)
+) ORDER BY rev LIMIT ?3;
+
+-- name: older_rows
+-- The last rows of a session before a place, the newest first: what, key, ord, rev. ?1 session, ?2 place, ?3 how many.
+SELECT what, at, ord, rev FROM (
+    SELECT * FROM (SELECT 'turn' AS what, ord AS at, ord, rev FROM turns INDEXED BY turns_ord
+                   WHERE session = ?1 AND ord < ?2 ORDER BY ord DESC LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'message', ord, ord, rev FROM messages INDEXED BY messages_ord
+                   WHERE session = ?1 AND ord < ?2 ORDER BY ord DESC LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'step', ord, ord, rev FROM steps INDEXED BY steps_ord
+                   WHERE session = ?1 AND ord < ?2 ORDER BY ord DESC LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'wait', ord, ord, rev FROM waits INDEXED BY waits_ord
+                   WHERE session = ?1 AND ord < ?2 ORDER BY ord DESC LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'slot', seq, ord, rev FROM slots INDEXED BY slots_ord
+                   WHERE session = ?1 AND ord < ?2 ORDER BY ord DESC LIMIT ?3)
+) ORDER BY ord DESC LIMIT ?3;
+
+-- name: turns_at
+-- ? is a JSON array of ords, here and in the next ones.
+SELECT ord, id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms
+FROM turns WHERE ord IN (SELECT value FROM json_each(?));
+
+-- name: messages_at
+SELECT ord, id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at
+FROM messages WHERE ord IN (SELECT value FROM json_each(?));
+
+-- name: steps_at
+SELECT ord, turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at
+FROM steps WHERE ord IN (SELECT value FROM json_each(?));
+
+-- name: waits_at
+SELECT ord, id, kind, session, turn, n, state, approval, payload, opened_at, expires_at, decided_by, decided_at, reason
+FROM waits WHERE ord IN (SELECT value FROM json_each(?));
+
+-- name: slots_at
+-- By seq.
+SELECT seq, id, conversation, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, attempts,
+    uncertain, due_at, created_at
+FROM slots WHERE seq IN (SELECT value FROM json_each(?));
+
+-- name: open_approvals
+SELECT id, kind, session, turn, n, state, approval, payload, opened_at, expires_at, decided_by, decided_at, reason
+FROM waits INDEXED BY waits_asked WHERE state = 'open' AND kind = 'approval' ORDER BY ord LIMIT ?;
+
+-- name: card_slots
+SELECT s.id, s.conversation, s.session, s.turn, s.n, s.kind, s.text, s.waits, s.version, s.sent_version, s.platform_id,
+    s.state, s.attempts, s.uncertain, s.due_at, s.created_at
+FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.slot;
+
+-- name: counts
+-- In the order of `Counts`.
+SELECT
+    (SELECT count(*) FROM turns INDEXED BY turns_state WHERE state = 'queued' AND ended_rev IS NULL),
+    (SELECT count(*) FROM turns INDEXED BY turns_state
+     WHERE state IN ('running', 'stopping') AND ended_rev IS NULL),
+    (SELECT count(*) FROM turns INDEXED BY turns_state WHERE state = 'parked' AND ended_rev IS NULL),
+    (SELECT count(*) FROM waits INDEXED BY waits_open WHERE state = 'open'),
+    (SELECT count(*) FROM slots INDEXED BY slots_due WHERE state = 'due'),
+    (SELECT count(*) FROM slots INDEXED BY slots_dead WHERE state = 'dead'),
+    (SELECT min(queued_at) FROM turns INDEXED BY turns_state WHERE state = 'queued' AND ended_rev IS NULL),
+    (SELECT min(due_at) FROM slots INDEXED BY slots_due WHERE state = 'due');

@@ -1,0 +1,44 @@
+-- Waits: opened, decided, used, expired. Every wait that is selected has the columns of `rows.wait_of`, in its order.
+
+-- name: add_wait
+INSERT INTO waits (ord, rev, id, kind, session, turn, n, state, approval, payload, opened_at, expires_at)
+VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, 'open', ?7, ?8, ?9, ?10);
+
+-- name: wait
+SELECT id, kind, session, turn, n, state, approval, payload, opened_at, expires_at, decided_by, decided_at, reason
+FROM waits WHERE id = ?;
+
+-- name: decide_wait
+UPDATE waits SET state = ?, decided_by = ?, decided_at = ?, reason = ?, rev = ? WHERE id = ?;
+
+-- name: set_wait_state
+UPDATE waits SET state = ?, rev = ? WHERE id = ?;
+
+-- name: undecided_of_turn
+-- What is open, or approved and not used, in the order it was opened.
+SELECT id, n, state FROM waits INDEXED BY waits_turn
+WHERE turn = ? AND state IN ('open', 'approved') ORDER BY ord;
+
+-- name: open_siblings
+-- The open waits of a turn whose steps one model answer named.
+SELECT w.id FROM waits AS w INDEXED BY waits_turn JOIN steps AS s ON s.turn = w.turn AND s.n = w.n
+WHERE w.turn = ? AND w.state = 'open' AND s.answer_n = ? ORDER BY w.ord;
+
+-- name: expired_waits
+-- Open ones past their time, and approved ones that a turn nobody holds left unused. ?1 now, ?2 decided before, ?3 how
+-- many.
+SELECT id, turn FROM (
+    SELECT ord, id, turn FROM waits INDEXED BY waits_due
+    WHERE state = 'open' AND kind <> 'timer' AND expires_at <= ?1
+    UNION ALL
+    SELECT w.ord, w.id, w.turn FROM waits AS w INDEXED BY waits_approved JOIN turns AS t ON t.id = w.turn
+    WHERE w.state = 'approved' AND w.decided_at < ?2 AND t.state NOT IN ('running', 'stopping')
+) ORDER BY ord LIMIT ?3;
+
+-- name: due_timers
+SELECT id, turn, session, payload, opened_at FROM waits INDEXED BY waits_timers
+WHERE state = 'open' AND kind = 'timer' AND expires_at <= ? ORDER BY ord LIMIT ?;
+
+-- name: asked_waits
+-- Every open approval, oldest first.
+SELECT id, turn, n, expires_at FROM waits INDEXED BY waits_asked WHERE state = 'open' AND kind = 'approval' ORDER BY ord;

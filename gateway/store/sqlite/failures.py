@@ -1,0 +1,71 @@
+"""What SQLite's errors mean to the store's callers."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+from gateway.errors import StoreError, StoreFull
+
+ROOM = 1 << 20
+"""Bytes. With less than this left on the disk an I/O error is taken for a full disk: SQLite reports it as either."""
+
+_WHOLE_BATCH = frozenset(
+    {
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """Return the primary result code, 0 when the error came from Python's own checks."""
+    # The extended code's low byte is the primary one.
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def concerns_the_file(error: sqlite3.Error) -> bool:
+    """Whether no other transition of the batch could do better: the file, the disk or the lock is at fault."""
+    return code_of(error) in _WHOLE_BATCH
+
+
+def store_error(error: sqlite3.Error, path: str) -> StoreError:
+    """Return the error to raise to the caller, with its cure. Nothing of the transition was written."""
+    code = code_of(error)
+    if code == sqlite3.SQLITE_FULL or (code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and _is_full(path)):
+        return StoreFull(f"The disk of the store {path} is full: nothing was written and nothing was lost.")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreError(
+            f"Another program keeps the store {path} locked.",
+            cure="End the program that has the file open (`fuser` names it); work goes on by itself.",
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreError(
+            f"The store {path} is damaged or is no SQLite database: {error}.",
+            cure="Keep the file, stop the daemon and put the last backup in its place.",
+        )
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+        return StoreError(
+            f"The store {path} cannot be opened for writing: {error}.",
+            cure="Give the daemon's user the right to write the file and its folder.",
+        )
+    return StoreError(
+        f"The store {path} failed: {error} ({getattr(error, 'sqlite_errorname', type(error).__name__)}).",
+        cure="Look at the disk's health and the system's log.",
+    )
+
+
+def _is_full(path: str) -> bool:
+    try:
+        disk = os.statvfs(os.path.dirname(path))
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < ROOM

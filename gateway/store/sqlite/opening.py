@@ -1,0 +1,182 @@
+"""Opening a store's file: one daemon a file, nobody else's file, checked when it was not closed, migrated as a whole."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+from gateway.errors import StartError, StoreError, StoreInUse, StoreTooNew
+from gateway.store.sqlite.failures import store_error
+from gateway.store.sqlite.statements import Migration
+
+APPLICATION_ID = 0x4472676E
+"""`Drgn`: what the file says of itself in its header."""
+OLDEST_SQLITE = (3, 35, 0)
+"""The first one with RETURNING."""
+CHECK_AT_MOST = 256 << 20
+"""Bytes. A bigger file is not checked after a crash: it would take more than the second that a restart may lose."""
+STATEMENTS_KEPT = 256
+
+
+class FileLock:
+    """The lock file beside the store. Held as long as this process lives or until `release`."""
+
+    def __init__(self, path: str) -> None:
+        """Take the lock. Raises `StoreInUse` with the holder's process id."""
+        self.path = f"{path}.lock"
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self._fd, 32).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._fd)
+            raise StoreInUse(f"The store {path} is in use by process {holder}.") from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let another daemon have it. Twice is safe. The file stays: removing it would race with the next holder."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def check_library() -> None:
+    """Raise `StartError` when this Python's SQLite cannot do the work."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise StartError(
+            f"Python was built with SQLite {sqlite3.sqlite_version}; the store needs 3.35 or newer.",
+            cure="Use a Python with a newer SQLite.",
+        )
+    if sqlite3.threadsafety < 1:
+        raise StartError(
+            "Python's SQLite was built without thread safety.", cure="Use a Python with a thread-safe SQLite."
+        )
+
+
+def make_file(path: str) -> None:
+    """Make the folder (0700) and the file (0600), less the umask, when they are absent. Existing ones stay as they are."""
+    folder = Path(path).parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise StoreError(
+            f"The store {path} cannot be opened: {error.strerror}.",
+            cure="Name a file in a folder that the daemon's user may write.",
+        ) from error
+
+
+def open_writer(path: str, sql: Mapping[str, str], migrations: tuple[Migration, ...]) -> sqlite3.Connection:
+    """Open the one connection that writes: checked, migrated, marked as not cleanly closed. Raises `StoreError`."""
+    try:
+        db = connect(path)
+        try:
+            _refuse_foreign(db, path, sql, migrations)
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "temp_store"):
+                db.execute(sql[name]).fetchall()
+            db.execute(sql["wal_autocheckpoint"]).fetchall()
+            _verify(db, path, sql, {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5000})
+            migrate(db, sql, migrations)
+            _check_after_crash(db, path, sql)
+            db.execute(sql["mark_clean"], (0,))
+        except BaseException:
+            db.close()
+            raise
+    except sqlite3.Error as error:
+        raise store_error(error, path) from error
+    return db
+
+
+def open_reader(path: str, sql: Mapping[str, str]) -> sqlite3.Connection:
+    """Open a connection that cannot write."""
+    try:
+        db = connect(path)
+        try:
+            for name in ("busy_timeout", "temp_store", "query_only"):
+                db.execute(sql[name]).fetchall()
+            _verify(db, path, sql, {"query_only": 1, "busy_timeout": 5000})
+        except BaseException:
+            db.close()
+            raise
+    except sqlite3.Error as error:
+        raise store_error(error, path) from error
+    return db
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """Open the file with no implicit transactions. The connection is used by one thread at a time, not always the same."""
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS_KEPT)
+
+
+def migrate(
+    db: sqlite3.Connection,
+    sql: Mapping[str, str],
+    migrations: tuple[Migration, ...],
+    before: Callable[[str], None] | None = None,
+) -> None:
+    """Bring the schema up to date, each migration in one transaction. `before` is told of each statement."""
+    version = _number(db, sql["read_user_version"])
+    for migration in migrations[version:]:
+        db.execute(sql["begin"])
+        try:
+            for statement in migration.statements:
+                if before is not None:
+                    before(statement)
+                db.execute(statement).fetchall()
+            if _number(db, sql["read_user_version"]) != migration.number:
+                raise ValueError(f"migration {migration.number} does not stamp the file with its number")
+            if before is not None:
+                before(sql["commit"])
+            db.execute(sql["commit"])
+        except BaseException:
+            with suppress(sqlite3.Error):
+                db.execute(sql["rollback"])
+            raise
+
+
+def _refuse_foreign(
+    db: sqlite3.Connection, path: str, sql: Mapping[str, str], migrations: tuple[Migration, ...]
+) -> None:
+    """Raise when the file is another program's or of a newer version. Changes nothing."""
+    application, version = _number(db, sql["read_application_id"]), _number(db, sql["read_user_version"])
+    ours = application == APPLICATION_ID
+    empty = application == 0 and version == 0 and _number(db, sql["table_count"]) == 0
+    if not ours and not empty:
+        raise StoreError(
+            f"{path} is the database of another program.", cure="Let store.url name a file of its own."
+        )
+    if version > len(migrations):
+        raise StoreTooNew(
+            f"The store {path} has schema {version}; this version of Dragoman knows {len(migrations)}."
+        )
+
+
+def _verify(db: sqlite3.Connection, path: str, sql: Mapping[str, str], wanted: Mapping[str, str | int]) -> None:
+    for name, value in wanted.items():
+        (found,) = db.execute(sql[f"read_{name}"]).fetchone()
+        if found != value:
+            raise StoreError(
+                f"The store {path} runs with {name} = {found} instead of {value}.",
+                cure="Put the store on a local disk: network file systems cannot hold it.",
+            )
+
+
+def _check_after_crash(db: sqlite3.Connection, path: str, sql: Mapping[str, str]) -> None:
+    if _number(db, sql["read_clean"]) or Path(path).stat().st_size > CHECK_AT_MOST:
+        return
+    (found,) = db.execute(sql["quick_check"]).fetchone()
+    if found != "ok":
+        raise StoreError(
+            f"The store {path} is damaged: {found}.",
+            cure="Keep the file and put the last backup in its place.",
+        )
+
+
+def _number(db: sqlite3.Connection, statement: str) -> int:
+    with closing(db.cursor()) as cursor:
+        return int(cursor.execute(statement).fetchone()[0])

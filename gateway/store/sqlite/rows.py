@@ -1,0 +1,172 @@
+"""Between the SQLite store's columns and the model's types. Each `*_of` takes the columns in the order its SELECTs give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from gateway.model.ids import InboundId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
+from gateway.model.messages import Inbound, Received
+from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind, TurnState
+from gateway.model.slots import Slot, SlotKind, SlotState
+from gateway.model.tools import ResultStatus, Step, StepKind, StepState, ToolResult
+from gateway.model.waits import Wait, WaitKind, WaitState
+from gateway.store.codec import ANSWER, APPROVAL, CALL, RESULT, from_us, load_conversation, load_json
+
+Columns = tuple[Any, ...]
+
+HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})
+STOPPED_TEXT = "Stopped."
+CANCELLED = ToolResult(
+    status=ResultStatus.CANCELLED, text="", code="cancelled", hint="The turn ended before this call ran."
+)
+UNKNOWN = ToolResult(
+    status=ResultStatus.UNKNOWN,
+    text="Outcome unknown: the process ended after the call was started. Do not assume success or failure.",
+    code="unknown",
+    hint="Check what happened before asking for it again.",
+)
+
+
+@dataclass(slots=True)
+class TurnRow:
+    """What transitions need of a turn, as it is stored: the conversation as text, times in microseconds."""
+
+    ord: int
+    id: TurnId
+    session: SessionId
+    kind: str
+    state: str
+    conversation: str
+    principal: str
+    started_at: int | None
+    active_ms: int
+    held_since: int | None
+    fence: int
+    head: int
+    stopped_text: str | None
+
+
+def moment(us: int | None) -> datetime | None:
+    """Return the moment, if there is one."""
+    return None if us is None else from_us(us)
+
+
+def session_of(columns: Columns) -> Session:
+    """Make a session."""
+    id_, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at = columns
+    return Session(
+        id=SessionId(id_),
+        kind=SessionKind(kind),
+        origin=Origin(origin),
+        owner=None if owner is None else OwnerName(owner),
+        title=title,
+        epoch=epoch,
+        root_kind=SessionKind(root_kind),
+        tools=None if tools is None else tuple(load_json(tools)),
+        created_at=from_us(created_at),
+        active_at=from_us(active_at),
+    )
+
+
+def turn_of(columns: Columns) -> Turn:
+    """Make a turn."""
+    id_, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms = columns
+    return Turn(
+        id=TurnId(id_),
+        session=SessionId(session),
+        epoch=epoch,
+        kind=TurnKind(kind),
+        state=TurnState(state),
+        conversation=load_conversation(conversation),
+        principal=Principal(principal),
+        created_at=from_us(created_at),
+        started_at=moment(started_at),
+        ended_at=moment(ended_at),
+        active_ms=active_ms,
+    )
+
+
+def received_of(columns: Columns) -> Received:
+    """Make a stored message."""
+    id_, turn, given, received_at, event_key, place, principal, name, direct, addressed, text, sent_at = columns
+    message = Inbound(
+        event_key=event_key,
+        conversation=load_conversation(place),
+        principal=Principal(principal),
+        name=name,
+        direct=bool(direct),
+        addressed=bool(addressed),
+        text=text,
+        sent_at=from_us(sent_at),
+    )
+    return Received(
+        id=InboundId(id_),
+        turn=None if turn is None else TurnId(turn),
+        message=message,
+        given=given,
+        received_at=from_us(received_at),
+    )
+
+
+def step_of(columns: Columns) -> Step:
+    """Make a step."""
+    turn, n, kind, state, answer, call, answer_n, result, asked_anew, started_at, ended_at = columns
+    return Step(
+        turn=TurnId(turn),
+        n=n,
+        kind=StepKind(kind),
+        state=StepState(state),
+        answer=None if answer is None else ANSWER.load(answer),
+        call=None if call is None else CALL.load(call),
+        answer_n=answer_n,
+        result=None if result is None else RESULT.load(result),
+        asked_anew=bool(asked_anew),
+        started_at=moment(started_at),
+        ended_at=moment(ended_at),
+    )
+
+
+def wait_of(columns: Columns) -> Wait:
+    """Make a wait."""
+    id_, kind, session, turn, n, state, approval, payload, opened_at, expires_at, by, decided_at, reason = columns
+    return Wait(
+        id=WaitId(id_),
+        kind=WaitKind(kind),
+        session=SessionId(session),
+        turn=TurnId(turn),
+        n=n,
+        state=WaitState(state),
+        approval=None if approval is None else APPROVAL.load(approval),
+        payload=load_json(payload),
+        opened_at=from_us(opened_at),
+        expires_at=from_us(expires_at),
+        decided_by=None if by is None else Principal(by),
+        decided_at=moment(decided_at),
+        reason=reason,
+    )
+
+
+def slot_of(columns: Columns) -> Slot:
+    """Make a slot."""
+    (id_, place, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, *rest) = columns
+    attempts, uncertain, due_at, created_at = rest
+    return Slot(
+        id=SlotId(id_),
+        conversation=load_conversation(place),
+        session=None if session is None else SessionId(session),
+        turn=None if turn is None else TurnId(turn),
+        n=n,
+        kind=SlotKind(kind),
+        text=text,
+        waits=tuple(load_json(waits)),
+        version=version,
+        sent_version=sent_version,
+        platform_id=platform_id,
+        state=SlotState(state),
+        attempts=attempts,
+        uncertain=bool(uncertain),
+        due_at=from_us(due_at),
+        created_at=from_us(created_at),
+    )

@@ -1,0 +1,107 @@
+"""Plug-ins look alike, and what guides name exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDES = [
+    ROOT / "README.md",
+    ROOT / "gateway" / "ARCHITECTURE.md",
+    ROOT / "gateway" / "GLOSSARY.md",
+    ROOT / "deploy" / "RUNBOOK.md",
+    *sorted((ROOT / "gateway" / "decisions").glob("*.md")),
+]
+TOP_LEVEL = ("gateway", "channels", "agent_tools", "config", "tests", "deploy", ".ci")
+
+CHANNEL_FILES = frozenset(
+    {"__init__.py", "adapter.py", "inbound.py", "outbound.py", "ids.py", "settings.py", "samples"}
+)
+NOT_APPLICABLE = {
+    # Its payloads are our own (its PROTOCOL.md): there are no recordings of a foreign platform to keep.
+    "web": frozenset({"samples"}),
+}
+TOOL_NAMES = frozenset({"SPEC", "Args", "run"})
+
+
+def plugins(folder: str) -> list[Path]:
+    """Return the plug-ins of a top-level folder: packages, and modules that are not private."""
+    return [
+        path
+        for path in sorted((ROOT / folder).iterdir())
+        if not path.name.startswith(("_", ".")) and (path.suffix == ".py" or (path / "__init__.py").exists())
+    ]
+
+
+@pytest.mark.parametrize("channel", plugins("channels"), ids=lambda path: path.name)
+def test_channels_have_the_same_files(channel: Path) -> None:
+    there = {path.name for path in channel.iterdir()}
+    assert CHANNEL_FILES - NOT_APPLICABLE.get(channel.name, frozenset()) - there == frozenset()
+
+
+def test_what_is_not_applicable_names_channels_that_exist() -> None:
+    assert set(NOT_APPLICABLE) <= {path.name for path in plugins("channels")}
+
+
+@pytest.mark.parametrize("tool", plugins("agent_tools"), ids=lambda path: path.stem)
+def test_tools_have_the_same_names(tool: Path) -> None:
+    """A tool says what it is (SPEC), what it takes (Args) and how it runs (run)."""
+    source = tool if tool.suffix == ".py" else tool / "__init__.py"
+    assert TOOL_NAMES - top_level_names(ast.parse(source.read_text(), filename=str(source))) == frozenset()
+
+
+def top_level_names(module: ast.Module) -> set[str]:
+    """Return the names that a module defines or imports at its top level."""
+    names: set[str] = set()
+    for node in module.body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.Assign(targets=targets):
+                names.update(target.id for target in targets if isinstance(target, ast.Name))
+            case ast.ImportFrom(names=aliases):
+                names.update(alias.asname or alias.name for alias in aliases)
+            case _:
+                pass
+    return names
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
+def test_paths_in_guides_exist(guide: Path) -> None:
+    missing = [path for path in named_paths(guide.read_text()) if not any(ROOT.glob(path))]
+    assert missing == [], f"{guide.name} names what is not there"
+
+
+def named_paths(text: str) -> list[str]:
+    """Return paths of this repository that a guide names: in backticks and in links. `<name>` and `NNNN` match any."""
+    spans = re.findall(r"`([^`\s]+)`", text) + re.findall(r"\]\((?!https?:)([^)#\s]+)", text)
+    paths = [re.sub(r"<\w+>|NNNN|…", "*", span).rstrip("/") for span in spans]
+    return [path for path in paths if path.split("/")[0] in TOP_LEVEL and "/" in path]
+
+
+def test_paths_are_found_in_a_guide() -> None:
+    text = "See `gateway/turn.py`, [how](deploy/RUNBOOK.md#stop), `channels/<name>/ids.py`, `/etc/x` and `uname -a`."
+    assert named_paths(text) == ["gateway/turn.py", "channels/*/ids.py", "deploy/RUNBOOK.md"]
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "config").rglob("*.toml")), ids=lambda path: path.name)
+def test_configuration_files_parse(example: Path) -> None:
+    assert tomllib.loads(example.read_text())
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
+def test_toml_in_guides_parses(guide: Path) -> None:
+    for block in re.findall(r"```toml\n(.*?)```", guide.read_text(), flags=re.DOTALL):
+        assert tomllib.loads(block)
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    numbers = [int(path.name[:4]) for path in sorted((ROOT / "gateway" / "decisions").glob("*.md"))]
+    assert numbers == list(range(1, len(numbers) + 1))

@@ -1,0 +1,238 @@
+"""Every check, in order, each with its time: what `./run test` runs, and CI. No part of the path of a message.
+
+With files, `-k`, `-m` or `--lf` only pytest runs, on what they select. Other pytest options go along with every check.
+`--fast` leaves out types, browser, coverage and everything that starts a daemon.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parent.parent
+FAST_TESTS = ("tests/unit", "tests/contract", "tests/architecture")
+SELECTING = ("-k", "-m", "--lf", "--last-failed", "--co", "--collect-only", "-h", "--help")
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM_CACHES = ("~/.cache/ms-playwright", "~/Library/Caches/ms-playwright")
+CHROMIUM_IN_CACHE = (
+    "chromium-*/chrome-linux*/chrome",
+    "chromium_headless_shell-*/*/*headless*shell",
+    "chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
+)
+TOOL_S = 600
+"""Seconds that a check other than pytest may take; pytest has a limit for each test."""
+DOWNLOAD_S = 300
+"""Seconds that one attempt to get a browser or bubblewrap may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one check. A test run counts its tests, every other check counts as one."""
+
+    ok: bool
+    text: str = ""
+    """What to show beneath the line."""
+    passed: int = 0
+    failed: int = 0
+
+
+Check: TypeAlias = Callable[[], Outcome]
+
+
+@dataclass(slots=True)
+class Report:
+    """Prints a line for each check and remembers it for the end."""
+
+    lines: list[str] = field(default_factory=list[str])
+    passed: int = 0
+    failed: int = 0
+
+    def run(self, name: str, check: Check) -> None:
+        """Run one check and say how it went."""
+        began = time.monotonic()
+        outcome = check()
+        line = f"{'ok    ' if outcome.ok else 'FAILED'}  {name:<18}{time.monotonic() - began:7.1f} s"
+        self.passed += outcome.passed or int(outcome.ok)
+        self.failed += outcome.failed or int(not outcome.ok)
+        self.lines.append(line)
+        print(line, flush=True)
+        if outcome.text:
+            print(outcome.text.rstrip(), flush=True)
+
+    def end(self) -> int:
+        """Print all lines again and the totals last. Return the exit code."""
+        print("", *self.lines, f"{self.passed} passed, {self.failed} failed", sep="\n", flush=True)
+        return 1 if self.failed else 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what was asked for. Return the exit code."""
+    if selects_tests(arguments):
+        os.environ.update(browser_environment(find_chromium()))
+        return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
+    fast = "--fast" in arguments
+    options = [a for a in arguments if a != "--fast"]
+    report = Report()
+    report.run("ruff check", lambda: tool("ruff", "check", "."))
+    report.run("ruff format", lambda: tool("ruff", "format", "--check", "."))
+    if not fast:
+        report.run("pyright", lambda: tool("pyright", "--project", "pyproject.toml"))
+    report.run("imports", lambda: tool("lint-imports"))
+    if fast:
+        report.run("pytest", lambda: pytest([*options, *existing(FAST_TESTS)], {}))
+        return report.end()
+    report.run("browser", need_chromium)
+    report.run("bubblewrap", need_bubblewrap)
+    coverage = ["--cov", "--cov-report="]
+    report.run("pytest", lambda: pytest([*coverage, *options], browser_environment(find_chromium())))
+    return report.end()
+
+
+def selects_tests(arguments: Sequence[str]) -> bool:
+    """Say whether only some tests are meant: a path that exists, or an option that chooses."""
+    return any(a.startswith(SELECTING) or (ROOT / a.partition("::")[0]).exists() for a in arguments if a)
+
+
+def existing(paths: Sequence[str]) -> list[str]:
+    """Return the paths that are there."""
+    return [path for path in paths if (ROOT / path).exists()]
+
+
+# --- the checks ---------------------------------------------------------------------------------
+
+
+def tool(name: str, *arguments: str) -> Outcome:
+    """Run one of the environment's own commands; its output is shown when it fails."""
+    program = Path(sys.executable).with_name(name)
+    code, text = captured([str(program), *arguments], seconds=TOOL_S)
+    return Outcome(ok=code == 0, text="" if code == 0 else text)
+
+
+def pytest(arguments: Sequence[str], environment: Mapping[str, str]) -> Outcome:
+    """Run tests with their output shown as it comes, on two processes; the files of one stay together."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.xml"
+        spread = ["-n", str(min(2, os.cpu_count() or 1)), "--dist", "loadfile"]
+        command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *arguments]
+        code = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode
+        passed, failed = counted(results)
+    # Not every failure is a test's: too little coverage, nothing collected, a bad option.
+    return Outcome(ok=code == 0, passed=passed, failed=max(failed, int(code != 0)))
+
+
+def counted(results: Path) -> tuple[int, int]:
+    """Return how many tests passed and failed according to pytest's own file; (0, 0) without one."""
+    if not results.exists():
+        return 0, 0
+    passed = failed = 0
+    for suite in ElementTree.parse(results).getroot().iter("testsuite"):
+        broken = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        passed += int(suite.get("tests", 0)) - broken - int(suite.get("skipped", 0))
+        failed += broken
+    return passed, failed
+
+
+def captured(command: Sequence[str], *, seconds: float) -> tuple[int, str]:
+    """Run a command without a terminal. Return its exit code and all it said; 127 and the reason when it cannot run."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 127, f"{command[0]} did not end within {seconds:.0f} s and was stopped."
+    except OSError as error:
+        return 127, f"{command[0]} could not be started: {error}. Say ./run test again to repair the environment."
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+# --- what the machine must have -----------------------------------------------------------------
+
+
+def find_chromium() -> Path | None:
+    """Return a Chromium that starts: the named one, one on PATH, or one that playwright downloaded before."""
+    return next((path for path in chromium_candidates() if starts(path, "--version")), None)
+
+
+def chromium_candidates() -> list[Path]:
+    """Return where a Chromium may be, best first. A path in DRAGOMAN_CHROMIUM is the only one when it is set."""
+    if named := os.environ.get("DRAGOMAN_CHROMIUM"):
+        return [Path(named)]
+    found = [Path(path) for name in CHROMIUM_NAMES if (path := shutil.which(name))]
+    for cache in filter(None, (os.environ.get("PLAYWRIGHT_BROWSERS_PATH"), *CHROMIUM_CACHES)):
+        for pattern in CHROMIUM_IN_CACHE:
+            found += sorted(Path(cache).expanduser().glob(pattern), reverse=True)
+    return found
+
+
+def browser_environment(chromium: Path | None) -> dict[str, str]:
+    """Return what tells the scenarios which browser to start."""
+    return {"DRAGOMAN_CHROMIUM": str(chromium)} if chromium else {}
+
+
+def starts(program: Path, *arguments: str) -> bool:
+    """Say whether a program runs here: a downloaded browser may lack libraries, a namespace may be forbidden."""
+    return captured([str(program), *arguments], seconds=30)[0] == 0
+
+
+def need_chromium() -> Outcome:
+    """Find a Chromium or get one: playwright's download, else the system's package."""
+    if find_chromium():
+        return Outcome(ok=True)
+    if "DRAGOMAN_CHROMIUM" not in os.environ:
+        print("no Chromium here; getting one (a few minutes, once)…", flush=True)
+        captured([sys.executable, "-m", "playwright", "install", "chromium"], seconds=DOWNLOAD_S)
+        if find_chromium() or (apt_install("chromium") and find_chromium()):
+            return Outcome(ok=True)
+    return Outcome(
+        ok=False,
+        text="No Chromium that starts, which the tests of the web page and the browser tool need. Install one "
+        "(Debian: apt install chromium), or set DRAGOMAN_CHROMIUM to the program.",
+    )
+
+
+def need_bubblewrap() -> Outcome:
+    """Find a bubblewrap that works or get one. Without it CI fails; elsewhere only a word is said."""
+    if shutil.which("bwrap") is None:
+        apt_install("bubblewrap")
+    if found := shutil.which("bwrap"):
+        if starts(Path(found), "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"):
+            return Outcome(ok=True)
+        text = (
+            "bubblewrap is here and may not make namespaces: allow user namespaces (kernel.unprivileged_userns_clone)."
+        )
+    else:
+        text = "bubblewrap is missing (Debian: apt install bubblewrap)."
+    return Outcome(ok=not os.environ.get("CI"), text=f"{text} The tests of the sandbox need it.")
+
+
+def apt_install(package: str) -> bool:
+    """Install a Debian package when this is root on such a system. Return whether that worked."""
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        return False
+    print(f"apt-get install {package}…", flush=True)
+    os.environ["DEBIAN_FRONTEND"] = "noninteractive"
+    captured([apt, "update", "-qq"], seconds=DOWNLOAD_S)
+    code, text = captured([apt, "install", "-qq", "-y", "--no-install-recommends", package], seconds=DOWNLOAD_S)
+    if code != 0:
+        print(text[-2000:], flush=True)
+    return code == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""What holds for every test: none may leave a task or a process behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+GRACE_S = 0.5
+"""How long what is just ending may take to be gone."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test after which a child process of this one is alive that was not there before."""
+    if pytest_asyncio.is_async_test(request.node):
+        request.getfixturevalue("no_task_is_left")
+    before = set(children())
+    yield
+    left = leaked_children(before)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)  # the next test must not inherit it
+    if left:
+        named = ", ".join(f"{pid} ({command})" for pid, command in left.items())
+        pytest.fail(f"the test left processes running: {named}. Stop them and wait for their end.", pytrace=False)
+
+
+@pytest_asyncio.fixture
+async def no_task_is_left() -> AsyncIterator[None]:
+    """Fail a test after which tasks of its event loop are not done. Chosen for each async test by the fixture above."""
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    if left:
+        await asyncio.wait(left, timeout=GRACE_S)
+    names = sorted(f"{task.get_name()} ({task.get_coro()})" for task in left if not task.done())
+    if names:
+        pytest.fail(f"the test left tasks running: {', '.join(names)}. Cancel them and await their end.", pytrace=False)
+
+
+def children() -> dict[int, str]:
+    """Return the living children of this process, any thread's, with their commands. Empty where there is no /proc."""
+    found: dict[int, str] = {}
+    for listing in Path("/proc/self/task").glob("*/children"):
+        try:
+            pids = [int(pid) for pid in listing.read_text().split()]
+        except OSError:  # the thread ended meanwhile
+            continue
+        found.update((pid, command_of(pid)) for pid in pids if is_alive(pid))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Say whether a process runs; one that ended and was not waited for (a zombie) does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def command_of(pid: int) -> str:
+    """Return a process's command line; empty in the moment between fork and exec."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def leaked_children(before: set[int]) -> dict[int, str]:
+    """Return children that are new and stay alive for the time of grace."""
+    end = time.monotonic() + GRACE_S
+    while left := {pid: command for pid, command in children().items() if pid not in before}:
+        if time.monotonic() > end:
+            return left
+        time.sleep(0.01)
+    return {}

@@ -1,0 +1,248 @@
+"""A store, its clock, and the moves that most rules begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gateway.model.ids import NodeId, Principal, SessionId, SlotId, TurnId, WaitId, main_session
+from gateway.model.messages import Conversation, Received
+from gateway.model.sessions import Accepted, Lease, Route, TurnKind, TurnState
+from gateway.model.slots import Slot, SlotKind
+from gateway.model.tools import Step
+from gateway.model.views import Item, Row, TurnView
+from gateway.model.waits import NewWait, Pressed, Start, Verdict, Wait, WaitKind, WaitState
+from gateway.ports import Control, ControlEffect, Store
+from tests.support.clock import FakeClock
+from tests.support.makers import (
+    ANN,
+    ANN_TELEGRAM,
+    CHAT,
+    answer,
+    approve,
+    card,
+    control,
+    inbound,
+    new_wait,
+    press,
+    route,
+    seconds,
+    sha,
+)
+
+NODE = NodeId("here#1")
+OTHER_NODE = NodeId("there#1")
+MAIN = main_session(ANN)
+Found = TypeVar("Found", bound=Item)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A turn that asked for approvals: step 0 is the answer, step `i + 1` waits for `waits[i]`."""
+
+    lease: Lease
+    waits: tuple[WaitId, ...]
+
+    @property
+    def turn(self) -> TurnId:
+        """The turn."""
+        return self.lease.turn
+
+    @property
+    def wait(self) -> WaitId:
+        """Its first wait."""
+        return self.waits[0]
+
+
+class Scene:
+    """What a test does to a store, in the words of the engine."""
+
+    def __init__(self, store: Store, clock: FakeClock) -> None:
+        """Take both."""
+        self.store = store
+        self.clock = clock
+
+    # --- doing ------------------------------------------------------------------------------
+
+    async def say(
+        self,
+        text: str = "hello",
+        *,
+        to: Route | None = None,
+        who: Principal = ANN_TELEGRAM,
+        where: Conversation = CHAT,
+        kind: TurnKind = TurnKind.MODEL,
+        steer: bool = False,
+        say_if_waiting: str = "",
+    ) -> Accepted:
+        """A message arrives."""
+        message = inbound(text, who=who, where=where)
+        return await self.store.accept(to or route(), message, kind, steer=steer, say_if_waiting=say_if_waiting)
+
+    async def claim(self, node: NodeId = NODE) -> Lease:
+        """Claim a turn that must be there."""
+        lease = await self.store.claim(node)
+        assert lease is not None, "nothing could be claimed"
+        return lease
+
+    async def running(self, to: Route | None = None, *, kind: TurnKind = TurnKind.MODEL) -> Lease:
+        """A message's turn, claimed; it must be the only one that can be."""
+        accepted = await self.say(to=to, kind=kind)
+        lease = await self.claim()
+        assert lease.turn == accepted.turn
+        return lease
+
+    async def planned(self, calls: int = 1, *, to: Route | None = None, kind: TurnKind = TurnKind.MODEL) -> Lease:
+        """A running turn whose first answer named so many calls, steps 1, 2, …"""
+        lease = await self.running(to, kind=kind)
+        await self.plan(lease, calls)
+        return lease
+
+    async def plan(self, lease: Lease, calls: int = 1) -> None:
+        """An answer with so many calls, after every message was given."""
+        view = await self.view(lease.turn)
+        ungiven = [received.id for received in view.inputs if received.given is None]
+        await self.store.plan(lease, answer(calls=calls), given=ungiven, slots=[])
+
+    async def asked(
+        self,
+        calls: int = 1,
+        *,
+        to: Route | None = None,
+        where: Conversation = CHAT,
+        ttl_s: float = 3600,
+        kind: TurnKind = TurnKind.MODEL,
+        wait_kind: WaitKind = WaitKind.APPROVAL,
+    ) -> Asked:
+        """A running turn that waits for a decision on every call, all on one card."""
+        lease = await self.planned(calls, to=to, kind=kind)
+        until = self.clock.now() + seconds(ttl_s)
+        waits = [new_wait(n, expires_at=until, kind=wait_kind) for n in range(1, calls + 1)]
+        return await self.ask(lease, waits, where=where)
+
+    async def ask(self, lease: Lease, waits: Sequence[NewWait], *, where: Conversation = CHAT) -> Asked:
+        """Open these waits with one card."""
+        ids = tuple(wait.id for wait in waits)
+        assert await self.store.open_waits(lease, waits, [card(*ids, where=where)])
+        return Asked(lease=lease, waits=ids)
+
+    async def parked(
+        self, calls: int = 1, *, to: Route | None = None, where: Conversation = CHAT, ttl_s: float = 3600
+    ) -> Asked:
+        """A turn that is parked on its approvals."""
+        asked = await self.asked(calls, to=to, where=where, ttl_s=ttl_s)
+        assert await self.store.park(asked.lease)
+        return asked
+
+    async def press(self, wait: WaitId, verdict: Verdict | None = None, *, who: Principal = ANN_TELEGRAM) -> Pressed:
+        """Somebody presses a button; by default Once."""
+        return await self.store.press(press(who=who), wait, verdict or approve())
+
+    async def start(self, lease: Lease, n: int, wait: WaitId | None = None) -> Start:
+        """Start step `n`, bound to the right action."""
+        return await self.store.start_step(lease, n, wait, sha(n))
+
+    async def started(self) -> Lease:
+        """A running turn whose step 1 was started."""
+        lease = await self.planned()
+        assert await self.start(lease, 1) is Start.STARTED
+        return lease
+
+    async def finish(self, lease: Lease, state: TurnState = TurnState.DONE) -> bool:
+        """End the turn with a short answer, every message given."""
+        view = await self.view(lease.turn)
+        given = [received.id for received in view.inputs]
+        return await self.store.finish_turn(lease, state, answer=answer(), given=given, slots=[], timers=[])
+
+    async def ended(self, to: Route | None = None) -> TurnId:
+        """A turn that is done."""
+        lease = await self.running(to)
+        assert await self.finish(lease)
+        return lease.turn
+
+    async def stop(
+        self,
+        effect: ControlEffect = ControlEffect.STOP,
+        *,
+        only: Principal | None = None,
+        to: Route | None = None,
+        with_: Control | None = None,
+    ) -> int:
+        """A control command arrives; how many turns it stopped."""
+        count = await self.store.control(to or route(), inbound("/stop"), with_ or control(effect, only=only))
+        assert count is not None
+        return count
+
+    async def lapse(self) -> None:
+        """The holder dies: its lease runs out and the sweep finds it."""
+        self.clock.advance(16)
+        await self.sweep(self.store.reclaim)
+
+    async def sweep(self, step: Callable[[], Awaitable[int]]) -> int:
+        """Call a sweep until it says that nothing is left."""
+        total = 0
+        while count := await step():
+            total += count
+        return total
+
+    async def slot_of(self, turn: TurnId, kind: SlotKind) -> Slot:
+        """The turn's one slot of this kind."""
+        found = [slot for slot in await self.slots() if slot.turn == turn and slot.kind is kind]
+        assert len(found) == 1, found
+        return found[0]
+
+    async def send_all(self) -> list[Slot]:
+        """Show everything that is due in a chat."""
+        shown: list[Slot] = []
+        while claimed := await self.store.claim_slots(NODE, ["telegram", "slack"], 50):
+            for slot in claimed:
+                await self.store.slot_sent(slot.id, slot.version, slot.platform_id or f"m-{slot.id}")
+            shown.extend(claimed)
+        return shown
+
+    # --- looking ----------------------------------------------------------------------------
+
+    async def view(self, turn: TurnId) -> TurnView:
+        """A turn with all of it."""
+        return await self.store.turn(turn)
+
+    async def state(self, turn: TurnId) -> TurnState:
+        """Where a turn stands."""
+        return (await self.store.turn(turn)).turn.state
+
+    async def step(self, turn: TurnId, n: int) -> Step:
+        """One step."""
+        return (await self.store.turn(turn)).steps[n]
+
+    async def wait(self, wait: WaitId) -> Wait:
+        """One wait."""
+        found = await self.store.wait(wait)
+        assert found is not None
+        return found
+
+    async def wait_state(self, wait: WaitId) -> WaitState:
+        """Where a wait stands."""
+        return (await self.wait(wait)).state
+
+    async def rows(self, session: SessionId = MAIN) -> list[Row]:
+        """Every row of a session, by place."""
+        rows = (await self.store.older(session, None, 1_000_000)).rows
+        return list(rows)
+
+    async def items(self, kind: type[Found], session: SessionId = MAIN) -> list[Found]:
+        """Every row's item of one type, by place."""
+        return [row.item for row in await self.rows(session) if isinstance(row.item, kind)]
+
+    async def slots(self, session: SessionId = MAIN, *, kind: SlotKind | None = None) -> list[Slot]:
+        """The session's slots, oldest first."""
+        return [slot for slot in await self.items(Slot, session) if kind is None or slot.kind is kind]
+
+    async def slot(self, slot: SlotId, session: SessionId = MAIN) -> Slot:
+        """One slot."""
+        return next(found for found in await self.slots(session) if found.id == slot)
+
+    async def received(self, text: str) -> Received:
+        """The one message with this text."""
+        (found,) = [received for received in await self.items(Received) if received.message.text == text]
+        return found

@@ -1,0 +1,232 @@
+"""The daemon as a child process: started with a configuration, killed, started again on the same state."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+ROOT = Path(__file__).parents[2]
+COOKIE = "dragoman"
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody uses now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+@dataclass(slots=True, kw_only=True)
+class Daemon:
+    """One state folder and the daemon that lives in it, one life at a time."""
+
+    folder: Path
+    config: str = ""
+    """TOML besides `[http]`."""
+    port: int = field(default_factory=free_port)
+    process: asyncio.subprocess.Process | None = None
+    lives: int = 0
+
+    @property
+    def url(self) -> str:
+        """The page's address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def state(self) -> Path:
+        """The state folder."""
+        return self.folder / "state"
+
+    @property
+    def log(self) -> str:
+        """Everything that all lives logged."""
+        return "".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("log-*.txt")))
+
+    def command(self, *words: str) -> list[str]:
+        """The command line of a `dragoman` command on this state."""
+        config = self.folder / "config.toml"
+        config.write_text(f'[http]\nport = {self.port}\n[log]\nlevel = "debug"\n{self.config}\n')
+        return [sys.executable, "-m", "gateway", "--config", str(config), "--state", str(self.state), *words]
+
+    async def start(self, env: Mapping[str, str] | None = None, *, ready: bool = True) -> None:
+        """Start a life; wait until it answers, unless it is expected to die before."""
+        self.lives += 1
+        log = (self.folder / f"log-{self.lives:02}.txt").open("wb")
+        self.process = await asyncio.create_subprocess_exec(
+            *self.command("run"),
+            cwd=ROOT,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+        )
+        log.close()
+        if ready:
+            await self.until_ready()
+
+    async def until_ready(self, within_s: float = 20) -> None:
+        """Wait for /readyz. Raises `AssertionError` with the log when the daemon dies or takes too long."""
+        try:
+            async with asyncio.timeout(within_s), aiohttp.ClientSession() as client:
+                while self.process is not None and self.process.returncode is None:
+                    try:
+                        async with client.get(f"{self.url}/readyz") as response:
+                            if response.status == 200:
+                                return
+                    except aiohttp.ClientError:
+                        pass
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            pass
+        raise AssertionError(f"the daemon is not ready:\n{self.log[-4000:]}")
+
+    async def died(self, within_s: float = 20) -> int:
+        """Wait until this life ends by itself; return its exit code (negative: the signal)."""
+        assert self.process is not None
+        async with asyncio.timeout(within_s):
+            return await self.process.wait()
+
+    async def kill(self) -> None:
+        """End this life as by `kill -9`. Twice is safe."""
+        if self.process is not None and self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+
+    async def stop(self, within_s: float = 15) -> int:
+        """Ask it to stop and return its exit code."""
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGTERM)
+        return await self.died(within_s)
+
+    async def run_command(self, *words: str, within_s: float = 20) -> tuple[int, str]:
+        """Run a `dragoman` command against this daemon; return its exit code and everything it printed."""
+        process = await asyncio.create_subprocess_exec(
+            *self.command(*words),
+            cwd=ROOT,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        async with asyncio.timeout(within_s):
+            out, _ = await process.communicate()
+        return process.returncode or 0, out.decode()
+
+    async def link(self, *owner: str) -> str:
+        """A sign-in link, from the command that people use."""
+        code, out = await self.run_command("link", *owner)
+        assert code == 0, out
+        return out.strip().splitlines()[-1].strip()
+
+
+@asynccontextmanager
+async def running(folder: Path, config: str = "") -> AsyncGenerator[Daemon]:
+    """A daemon for one test; whatever life it is in at the end is killed."""
+    daemon = Daemon(folder=folder, config=config)
+    await daemon.start()
+    try:
+        yield daemon
+    finally:
+        await daemon.kill()
+
+
+@dataclass(slots=True)
+class Page:
+    """A page without a browser: it speaks the socket's protocol and keeps the rows as the real page does."""
+
+    socket: aiohttp.ClientWebSocketResponse
+    rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict[tuple[str, str], dict[str, Any]])
+    frames: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    _ids: int = 0
+
+    async def open(self, session: str, after: int | None = None) -> None:
+        """Follow a session."""
+        await self.socket.send_json({"op": "open", "session": session, "after": after})
+
+    async def say(self, text: str, id: str = "") -> dict[str, Any]:
+        """Say something; return the `said` frame."""
+        self._ids += 1
+        id = id or f"say-{self._ids:08}"
+        await self.socket.send_json({"op": "say", "id": id, "text": text})
+        return await self.until_frame(lambda f: f["op"] == "said" and f["id"] == id)
+
+    async def press(self, handle: str, reason: str = "", id: str = "") -> dict[str, Any]:
+        """Press a button; return the `pressed` frame."""
+        self._ids += 1
+        id = id or f"press-{self._ids:08}"
+        await self.socket.send_json({"op": "press", "id": id, "handle": handle, "reason": reason})
+        return await self.until_frame(lambda f: f["op"] == "pressed" and f["id"] == id)
+
+    async def until_frame(self, wanted: Any, within_s: float = 15) -> dict[str, Any]:
+        """Wait for a frame, past or coming."""
+        for frame in self.frames:
+            if wanted(frame):
+                return frame
+        async with asyncio.timeout(within_s):
+            while True:
+                frame = await self._next()
+                if wanted(frame):
+                    return frame
+
+    async def until_row(self, type: str, wanted: Any, within_s: float = 15) -> dict[str, Any]:
+        """Wait until a row of a type is as wanted."""
+
+        def found() -> dict[str, Any] | None:
+            rows = sorted(self.rows.values(), key=lambda row: row["ord"])
+            return next((row for row in rows if row["type"] == type and wanted(row)), None)
+
+        try:
+            async with asyncio.timeout(within_s):
+                while (row := found()) is None:
+                    await self._next()
+                return row
+        except TimeoutError:
+            raise AssertionError(f"no such {type}: {[r for r in self.rows.values() if r['type'] == type]}") from None
+
+    def button(self, approval: Mapping[str, Any], verb: str) -> str:
+        """The handle of an approval's button."""
+        return next(b["handle"] for b in approval["buttons"] if b["verb"] == verb)
+
+    async def _next(self) -> dict[str, Any]:
+        message = await self.socket.receive()
+        if message.type is not aiohttp.WSMsgType.TEXT:
+            raise ConnectionError(f"the socket closed: {message.type}")
+        frame = json.loads(message.data)
+        self.frames.append(frame)
+        for row in frame.get("rows", []):
+            self.rows[row["type"], row["id"]] = row
+        return frame
+
+
+@asynccontextmanager
+async def signed_in(daemon: Daemon, *owner: str) -> AsyncGenerator[aiohttp.ClientSession]:
+    """An HTTP client that holds an owner's cookie."""
+    link = await daemon.link(*owner)
+    base, _, code = link.partition("/#code=")
+    headers = {"Origin": base}
+    async with aiohttp.ClientSession(headers=headers, cookie_jar=aiohttp.CookieJar(unsafe=True)) as client:
+        async with client.post(f"{base}/api/signin", json={"code": code}) as response:
+            assert response.status == 200, await response.text()
+        yield client
+
+
+@asynccontextmanager
+async def page_of(daemon: Daemon, *owner: str, session: str = "") -> AsyncGenerator[Page]:
+    """A signed-in page that follows the owner's main session, or another one."""
+    async with signed_in(daemon, *owner) as client, client.ws_connect(f"{daemon.url}/ws") as socket:
+        page = Page(socket)
+        welcome = await page.until_frame(lambda frame: frame["op"] == "welcome")
+        await page.open(session or welcome["main"])
+        yield page

@@ -1,0 +1,151 @@
+"""Makers of what tests hand to the store: each gives a plain, valid thing and takes what the test is about."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from gateway.model.ids import CallId, Handle, OwnerName, Principal, SessionId, SlotId, WaitId, main_session, mint
+from gateway.model.messages import Conversation, Inbound, Press
+from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
+from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.tools import Action, Answer, ResultStatus, Risk, ToolCall, ToolResult
+from gateway.model.waits import ApprovalRequest, NewWait, PressResult, Verdict, WaitKind, WaitState
+from gateway.ports import Control, ControlEffect
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""Where `FakeClock` begins."""
+ANN = OwnerName("ann")
+ANN_TELEGRAM = Principal("telegram:1001")
+ANN_SLACK = Principal("slack:T0AA/U0BB")
+BOB = Principal("telegram:2002")
+CHAT = Conversation(channel="telegram", account="default", chat="1001")
+OTHER_CHAT = Conversation(channel="slack", account="default", chat="D0CC")
+PAGE = Conversation(channel="web", account="default", chat="ann")
+
+
+def chat(number: int) -> Conversation:
+    """One of many Telegram chats."""
+    return Conversation(channel="telegram", account="default", chat=str(number))
+
+
+def inbound(
+    text: str = "hello",
+    *,
+    who: Principal = ANN_TELEGRAM,
+    where: Conversation = CHAT,
+    direct: bool = True,
+    key: str | None = None,
+) -> Inbound:
+    """A message; every call is a new event unless `key` says which."""
+    return Inbound(
+        event_key=key or mint("e"),
+        conversation=where,
+        principal=who,
+        name="Ann",
+        direct=direct,
+        addressed=True,
+        text=text,
+        sent_at=EPOCH,
+    )
+
+
+def route(session: SessionId | None = None, *, owner: OwnerName = ANN) -> Route:
+    """The way to the owner's main session, or to a group's."""
+    if session is None:
+        return Route(
+            session=main_session(owner), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=owner, title=str(owner)
+        )
+    return Route(session=session, kind=SessionKind.NON_MAIN, origin=Origin.GROUP, owner=None, title=str(session))
+
+
+def drop(*, refuse: bool = False) -> Drop:
+    """A stranger's message."""
+    return Drop(reason=DropReason.STRANGER, refuse=refuse)
+
+
+def control(effect: ControlEffect = ControlEffect.STOP, *, only: Principal | None = None) -> Control:
+    """A control command with recognisable texts."""
+    return Control(effect=effect, only=only, reply="Stopped {n}.", idle="Nothing to stop.", stopped_text="Stopped.")
+
+
+def call(tool: str = "shell", arguments: str = '{"command": "date"}') -> ToolCall:
+    """One tool call of an answer."""
+    return ToolCall(id=CallId(mint("c")), tool=tool, arguments=arguments)
+
+
+def answer(text: str = "Here it is.", *, calls: int = 0) -> Answer:
+    """A model's answer with so many calls."""
+    return Answer(text=text, calls=tuple(call() for _ in range(calls)), model="test")
+
+
+def result(text: str = "done", *, status: ResultStatus = ResultStatus.OK) -> ToolResult:
+    """What came of a call."""
+    return ToolResult(status=status, text=text)
+
+
+def sha(n: int) -> str:
+    """The `action_sha` that `approval` gives to step `n`."""
+    return f"sha-{n}"
+
+
+def approval(n: int) -> ApprovalRequest:
+    """What is asked about step `n`."""
+    action = Action(tool="shell", arguments={"command": "date"}, cwd="/w", sandbox="basic")
+    return ApprovalRequest(
+        action=action,
+        risk=Risk.EXECUTE,
+        action_key="key",
+        action_sha=sha(n),
+        requester=ANN_TELEGRAM,
+        rendered="date",
+        escaped=False,
+    )
+
+
+def new_wait(n: int, *, expires_at: datetime, kind: WaitKind = WaitKind.APPROVAL) -> NewWait:
+    """A wait on step `n`."""
+    asked = approval(n) if kind is WaitKind.APPROVAL else None
+    return NewWait(id=WaitId(mint("w")), kind=kind, n=n, approval=asked, payload={}, expires_at=expires_at)
+
+
+def copy_timer(slot: SlotId, *, expires_at: datetime, owner: OwnerName = ANN) -> NewWait:
+    """The timer that shows an answer again in the owner's chat."""
+    payload = {"copy_of": slot, "owner": owner}
+    return NewWait(
+        id=WaitId(mint("w")), kind=WaitKind.TIMER, n=0, approval=None, payload=payload, expires_at=expires_at
+    )
+
+
+def card(*waits: WaitId, where: Conversation = CHAT) -> NewSlot:
+    """A card with a row for each approval."""
+    return NewSlot(conversation=where, kind=SlotKind.CARD, waits=waits)
+
+
+def said(text: str = "Here it is.", *, where: Conversation = CHAT, slot: SlotId | None = None) -> NewSlot:
+    """An answer to be shown."""
+    return NewSlot(conversation=where, kind=SlotKind.ANSWER, text=text, id=slot)
+
+
+def press(*, who: Principal = ANN_TELEGRAM, key: str | None = None, reason: str = "") -> Press:
+    """A button press; every call is a new event unless `key` says which."""
+    return Press(event_key=key or mint("p"), conversation=CHAT, principal=who, handle=Handle("h"), reason=reason)
+
+
+def approve() -> Verdict:
+    """The press may approve."""
+    return Verdict(refusal=None, state=WaitState.APPROVED)
+
+
+def deny(*, withdraw_siblings: bool = False) -> Verdict:
+    """The press may deny."""
+    return Verdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=withdraw_siblings)
+
+
+def refuse(why: PressResult = PressResult.NOT_ALLOWED) -> Verdict:
+    """The press may not decide."""
+    return Verdict(refusal=why)
+
+
+def seconds(n: float) -> timedelta:
+    """So many seconds."""
+    return timedelta(seconds=n)

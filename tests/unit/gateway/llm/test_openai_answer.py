@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.errors import ModelError
+from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits, Assembly
+from gateway.model.tools import Answer, Usage
+
+SMALL = AnswerLimits(text_chars=20, argument_chars=40, calls=2)
+
+
+def refused(error: object) -> ModelError:
+    return ModelError(f"refused {error}")
+
+
+def event(chunk: object) -> bytes:
+    return f"data: {json.dumps(chunk)}\n\n".encode()
+
+
+def delta(finish: str | None = None, **fields: Any) -> bytes:
+    return event({"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]})
+
+
+def call(index: int | None = None, call_id: str | None = None, name: str | None = None, arguments: Any = None) -> bytes:
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    fields: dict[str, Any] = {"function": function}
+    if index is not None:
+        fields["index"] = index
+    if call_id is not None:
+        fields["id"] = call_id
+    return delta(tool_calls=[fields])
+
+
+STOP = delta("stop")
+CALLS = delta("tool_calls")
+DONE = b"data: [DONE]\n\n"
+
+
+def assembled(*parts: bytes, taken: tuple[str, ...] = (), limits: AnswerLimits | None = None) -> tuple[Answer, str]:
+    """Return the answer, and the text as it streamed."""
+    assembly = Assembly(refused, limits or AnswerLimits())
+    streamed = "".join(assembly.feed(part) for part in parts)
+    streamed += assembly.end()
+    streamed += assembly.finish()
+    return assembly.answer("openai:m", taken), streamed
+
+
+def calls_of(*parts: bytes, taken: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:
+    answer, _ = assembled(*parts, taken=taken)
+    return [(made.id, made.tool, made.arguments) for made in answer.calls]
+
+
+# --- text, usage, the end ---------------------------------------------------------------------------
+
+
+def test_text_figures_and_the_name_of_the_model() -> None:
+    figures = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
+    answer, streamed = assembled(
+        delta(role="assistant", content=""),
+        delta(content="Hel"),
+        delta(content="lo"),
+        STOP,
+        event({"choices": [], "usage": figures}),
+        DONE,
+    )
+
+    assert streamed == "Hello"
+    assert answer == Answer(
+        text="Hello", model="openai:m", usage=Usage(input_tokens=9, output_tokens=2, cached_tokens=4)
+    )
+
+
+@pytest.mark.parametrize("ending", [[STOP, DONE], [STOP], [STOP, DONE, b"data: {broken"], [delta("eos"), DONE]])
+def test_a_finish_reason_makes_an_answer_whole(ending: list[bytes]) -> None:
+    assert assembled(delta(content="Hi"), *ending)[0].text == "Hi"
+
+
+@pytest.mark.parametrize("stream", [[], [DONE], [delta(content="Hi")], [delta(content="Hi"), DONE], [b": ping\n\n"]])
+def test_a_stream_that_ends_without_a_finish_reason_is_no_answer(stream: list[bytes]) -> None:
+    with pytest.raises(ModelError, match="ended before its answer was whole") as caught:
+        assembled(*stream)
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize("reason", ["length", "max_tokens"])
+def test_a_text_cut_at_the_output_limit_is_kept_and_says_so(reason: str) -> None:
+    answer, streamed = assembled(delta(content="Once upon"), delta(reason), DONE)
+
+    assert answer.text == streamed == f"Once upon{CUT_NOTE}"
+
+
+@pytest.mark.parametrize(
+    ("stream", "words", "retryable"),
+    [
+        ([call(0, "a", "shell", '{"com'), delta("length")], "in the middle of a call", False),
+        ([delta(content="x"), call(0, "a", "shell", "{}"), delta("length")], "in the middle of a call", False),
+        ([delta("length")], "before it said anything", False),
+        ([delta(content="x"), delta("content_filter")], "content filter", False),
+        ([delta(content="x"), delta("error")], "broke off", True),
+        ([delta(content="x"), b"data: {oops\n\n"], "not a chunk", True),
+        ([b"data: [1]\n\n"], "not a chunk", True),
+        ([b"data: " + b"[" * 100_000 + b"\n\n"], "not a chunk", True),
+        ([delta(content="x"), event({"error": {"message": "boom"}})], "refused .*boom", False),
+    ],
+)
+def test_what_is_no_answer_is_an_error(stream: list[bytes], words: str, retryable: bool) -> None:
+    with pytest.raises(ModelError, match=words) as caught:
+        assembled(*stream, DONE)
+    assert caught.value.retryable is retryable
+
+
+@pytest.mark.parametrize(
+    ("stream", "words"),
+    [
+        ([delta(content="x" * 11)] * 2, "longer than 20"),
+        ([delta(reasoning_content="x" * 21)], "reasoning is longer"),
+        ([delta(reasoning_details=[{"type": "t", "text": "x" * 21}])], "reasoning is longer"),
+        ([call(0, "a", "shell", "x" * 20)] * 2, "exceed 40"),
+        ([call(n, f"i{n}", "t") for n in range(3)], "more than 2 calls"),
+    ],
+)
+def test_an_answer_is_bounded(stream: list[bytes], words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        assembled(*stream, STOP, limits=SMALL)
+
+
+# --- odd servers --------------------------------------------------------------------------------
+
+
+def test_fields_of_unexpected_types_are_passed_over() -> None:
+    answer, _ = assembled(
+        event({"choices": None}),
+        event({"choices": [None, {"index": 1, "delta": {"content": "second choice"}}]}),
+        event({"choices": [{"delta": None}]}),
+        delta(role="martian", content=7, tool_calls="no", reasoning=3, reasoning_details={}),
+        event({"choices": [], "usage": {"prompt_tokens": "many", "completion_tokens": -3}}),
+        delta(content=[{"type": "thinking", "text": "hm"}, {"type": "text", "text": "Hi"}]),
+        STOP,
+    )
+
+    assert answer == Answer(text="Hi", model="openai:m")
+
+
+def test_a_pair_of_surrogates_that_was_split_is_joined_and_a_lone_one_is_replaced() -> None:
+    answer, streamed = assembled(
+        b'data: {"choices":[{"delta":{"content":"a\\ud83d"}}]}\n\n',
+        b'data: {"choices":[{"delta":{"content":"\\ude00b\\udc00"}}]}\n\n',
+        b'data: {"choices":[{"delta":{"content":"\\ud83d"},"finish_reason":"stop"}]}\n\n',
+    )
+
+    assert answer.text == streamed == "a😀b\ufffd\ufffd"
+
+
+def test_a_whole_completion() -> None:
+    assembly = Assembly(refused)
+    message = {"content": "Hi", "tool_calls": [{"id": "a", "function": {"name": "shell", "arguments": "{}"}}]}
+    text = assembly.feed_completion(json.dumps({"choices": [{"message": message}], "usage": {}}).encode())
+
+    assert text + assembly.finish() == "Hi"
+    assert [made.tool for made in assembly.answer("m", ()).calls] == ["shell"]
+
+
+# --- calls --------------------------------------------------------------------------------------
+
+
+def test_parallel_calls_in_fragments_are_put_together_by_index() -> None:
+    assert calls_of(
+        call(0, "a", "shell", ""),
+        call(1, "b", "browser", '{"u'),
+        call(0, None, None, '{"command":'),
+        call(1, None, None, 'rl":1}'),
+        call(0, None, None, '"ls"}'),
+        CALLS,
+    ) == [("a", "shell", '{"command":"ls"}'), ("b", "browser", '{"url":1}')]
+
+
+def test_calls_stand_in_the_order_of_their_index() -> None:
+    assert [made[0] for made in calls_of(call(1, "b", "t"), call(0, "a", "t"), CALLS)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_whole_calls_that_share_an_index_or_have_none_stay_apart(index: int | None) -> None:
+    assert calls_of(call(index, "a", "shell", "{}"), call(index, "b", "shell", '{"x":1}'), CALLS) == [
+        ("a", "shell", "{}"),
+        ("b", "shell", '{"x":1}'),
+    ]
+
+
+def test_a_server_that_repeats_id_and_name_in_every_fragment() -> None:
+    assert calls_of(call(0, "a", "shell", '{"x"'), call(0, "a", "shell", ":1}"), CALLS) == [("a", "shell", '{"x":1}')]
+
+
+def test_arguments_sent_as_an_object_are_written_down() -> None:
+    assert calls_of(call(0, "a", "shell", {"x": "é"}), CALLS) == [("a", "shell", '{"x": "é"}')]
+
+
+@pytest.mark.parametrize("arguments", ["", "{", "null", '{"a":1}{"b":2}', "\ufffd"])
+def test_arguments_stay_as_they_came(arguments: str) -> None:
+    assert calls_of(call(0, "a", "shell", arguments), STOP) == [("a", "shell", arguments)]
+
+
+def test_missing_repeated_and_unusable_ids_become_unique_also_in_the_whole_transcript() -> None:
+    found = calls_of(
+        call(0, None, "t"),
+        call(1, "a", "t"),
+        call(2, "a", "t"),
+        call(3, "x" * 129, "t"),
+        call(4, "é", "t"),
+        call(5, "old", "t"),
+        CALLS,
+        taken=("old", "call_1"),
+    )
+
+    assert [made[0] for made in found] == ["call_2", "a", "call_3", "call_4", "call_5", "call_6"]
+
+
+def test_two_hundred_parallel_calls() -> None:
+    found = calls_of(*(call(n, "same", "t", "{}") for n in range(200)), CALLS)
+
+    assert len({made[0] for made in found}) == 200
+
+
+# --- what goes back unchanged ---------------------------------------------------------------------
+
+
+def test_reasoning_is_kept_for_the_provider() -> None:
+    answer, streamed = assembled(
+        delta(reasoning_content="let me "),
+        delta(reasoning_content="see"),
+        delta(reasoning="also"),
+        delta(content="42"),
+        STOP,
+    )
+
+    assert streamed == "42"
+    assert answer.opaque == {"openai": {"reasoning_content": "let me see", "reasoning": "also"}}
+
+
+def test_fragments_of_reasoning_blocks_become_whole_blocks() -> None:
+    answer, _ = assembled(
+        delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "a", "signature": None}]),
+        delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "b", "signature": "s"}]),
+        delta(reasoning_details=[{"type": "reasoning.encrypted", "index": 1, "data": "x"}]),
+        delta(reasoning_details=[{"type": "reasoning.encrypted", "data": "y"}]),
+        STOP,
+    )
+
+    assert answer.opaque["openai"]["reasoning_details"] == [
+        {"type": "reasoning.text", "index": 0, "text": "ab", "signature": "s"},
+        {"type": "reasoning.encrypted", "index": 1, "data": "x"},
+        {"type": "reasoning.encrypted", "data": "y"},
+    ]
+
+
+def test_what_a_server_attached_to_a_call_is_kept_under_its_final_id() -> None:
+    fields = {"index": 0, "function": {"name": "t", "arguments": "{}"}, "extra_content": {"google": "signature"}}
+    answer, _ = assembled(delta(tool_calls=[fields]), CALLS)
+
+    assert answer.opaque == {"openai": {"calls": {"call_1": {"extra_content": {"google": "signature"}}}}}
+
+
+# --- any boundary -----------------------------------------------------------------------------------
+
+WHOLE = b"".join(
+    [
+        b": keep alive\r\n\r\n",
+        delta(role="assistant", content="", reasoning_content="hm"),
+        'data: {"choices":[{"delta":{"content":"Grüße 😀 "}}]}\n\n'.encode(),
+        b'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\r\n\r\n',
+        b'data: {"choices":[{"delta":{"content":"\\ude00"}}]}\r\r',
+        call(0, "a", "shell", '{"command":'),
+        call(1, "b", "browser", "{"),
+        call(0, None, None, '"ls"}'),
+        CALLS,
+        event({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}),
+        DONE,
+    ]
+)
+
+
+@settings(deadline=None)
+@given(cuts=st.lists(st.integers(min_value=0, max_value=len(WHOLE)), max_size=30))
+def test_it_does_not_matter_where_the_bytes_are_split(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(WHOLE)]
+    parts = [WHOLE[start:end] for start, end in pairwise(edges)]
+
+    answer, streamed = assembled(*parts)
+
+    assert (answer, streamed) == assembled(WHOLE)
+    assert streamed == answer.text == "Grüße 😀 😀"
+    assert [made.arguments for made in answer.calls] == ['{"command":"ls"}', "{"]
+
+
+def test_byte_by_byte() -> None:
+    assert assembled(*(WHOLE[n : n + 1] for n in range(len(WHOLE)))) == assembled(WHOLE)
+
+
+def test_no_shorter_stream_makes_a_shorter_answer() -> None:
+    whole, _ = assembled(WHOLE)
+    for end in range(len(WHOLE)):
+        try:
+            answer, _ = assembled(WHOLE[:end])
+        except ModelError:
+            continue
+        assert (answer.text, answer.calls) == (whole.text, whole.calls)

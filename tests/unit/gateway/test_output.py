@@ -1,0 +1,269 @@
+"""Output: nothing is lost silently, memory stays flat, the disk may fail."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.output import FILE_BYTES, FILE_NOTE, HALF_BYTES, HALF_LINES, LIVE_CHARS, OutputBuffer
+from tests.support.clock import FakeClock
+
+
+class Shown:
+    """What somebody who watches has got."""
+
+    def __init__(self) -> None:
+        self.pieces: list[tuple[int, str]] = []
+
+    def __call__(self, start: int, text: str) -> None:
+        self.pieces.append((start, text))
+
+    @property
+    def text(self) -> str:
+        return "".join(text for _, text in self.pieces)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "output"
+
+
+def buffer(folder: Path, clock: FakeClock | None = None, shown: Shown | None = None) -> OutputBuffer:
+    return OutputBuffer(folder, "step-1.txt", clock or FakeClock(), shown)
+
+
+def test_short_output_is_all_there_and_makes_no_file(folder: Path) -> None:
+    out = buffer(folder)
+    out.write(b"one\n")
+    out.write("zwei ☃\n".encode())
+    out.close()
+    assert out.text() == "one\nzwei ☃\n"
+    assert (out.dropped_bytes, out.full_output, folder.exists()) == (0, "", False)
+
+
+@pytest.mark.parametrize(
+    ("data", "dropped"),
+    [
+        (b"", 0),
+        (b"x" * 2 * HALF_BYTES, 0),
+        (b"x" * (2 * HALF_BYTES + 1), 1),
+        (b"y\n" * 2 * HALF_LINES, 0),
+        (b"y\n" * 2 * HALF_LINES + b"y", 2),
+        (b"y\n" * 2 * HALF_LINES + b"y\n", 2),
+    ],
+)
+def test_the_limits_are_exact(folder: Path, data: bytes, dropped: int) -> None:
+    out = buffer(folder)
+    out.write(data)
+    out.close()
+    assert out.dropped_bytes == dropped
+    assert bool(out.full_output) == bool(dropped)
+
+
+def test_long_output_keeps_both_ends_and_is_whole_in_a_private_file(folder: Path) -> None:
+    lines = [f"line {number}\n".encode() for number in range(30_000)]
+    out = buffer(folder)
+    for line in lines:
+        out.write(line)
+    out.close()
+    kept = out.text().splitlines()
+    assert kept[:HALF_LINES] == [f"line {number}" for number in range(HALF_LINES)]
+    assert kept[HALF_LINES] == f"… {out.dropped_bytes:,} bytes left out …"
+    assert kept[HALF_LINES + 1 :] == [f"line {number}" for number in range(30_000 - HALF_LINES, 30_000)]
+    assert out.full_output == "step-1.txt"
+    file = folder / out.full_output
+    assert file.read_bytes() == b"".join(lines)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_no_character_is_split_where_something_is_left_out(folder: Path) -> None:
+    out = buffer(folder)
+    out.write(b"x" + "☃".encode() * 40_000)
+    out.close()
+    head, marker, tail = out.text().split("\n")
+    assert head == "x" + "☃" * ((HALF_BYTES - 1) // 3)
+    assert marker.startswith("… ")
+    assert set(tail) == {"☃"}
+    assert len(tail) == HALF_BYTES // 3
+
+
+def test_a_call_that_is_run_again_replaces_its_file(folder: Path) -> None:
+    for letter in (b"a", b"b"):
+        out = buffer(folder)
+        out.write(letter * 60_000)
+        out.close()
+    assert (folder / "step-1.txt").read_bytes() == b"b" * 60_000
+
+
+def test_a_link_in_the_place_of_the_file_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "step-1.txt").symlink_to(tmp_path / "victim")
+    out = buffer(folder)
+    out.write(b"a" * 60_000)
+    out.close()
+    assert out.full_output == ""
+    assert not (tmp_path / "victim").exists()
+
+
+def test_a_flood_stays_flat_and_its_file_is_capped(folder: Path) -> None:
+    shown = Shown()
+    clock = FakeClock()
+    out = buffer(folder, clock, shown)
+    chunk = b"a line of a flood that does not end\n" * 1820
+    out.write(chunk * 4)
+    tracemalloc.start()
+    for _ in range(200 * 2**20 // len(chunk)):
+        out.write(chunk)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    out.close()
+    assert peak < 1_000_000
+    assert len(out.text()) < 2 * HALF_BYTES + 100
+    assert (folder / out.full_output).stat().st_size == FILE_BYTES + len(FILE_NOTE.encode())
+    assert out.dropped_bytes > 200_000_000
+
+
+def test_a_disk_that_cannot_be_written_does_not_fail_the_call(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    out = buffer(tmp_path / "file" / "below")
+    out.write(b"z" * 100_000)
+    out.write(b"end")
+    out.close()
+    assert out.full_output == ""
+    assert out.text().endswith("zend")
+    assert out.dropped_bytes == 100_003 - 2 * HALF_BYTES
+
+
+def test_a_disk_that_fills_up_does_not_fail_the_call_and_gets_its_space_back(folder: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    out = buffer(folder)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, hard))  # EFBIG stands for ENOSPC: the same path
+    try:
+        for _ in range(10):
+            out.write(b"z" * 20_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    out.write(b"end")
+    out.close()
+    assert (out.full_output, os.listdir(folder)) == ("", [])
+    assert out.text().endswith("zend")
+
+
+def test_closing_twice_is_safe_and_later_words_are_still_kept(folder: Path) -> None:
+    shown = Shown()
+    out = buffer(folder, shown=shown)
+    out.write(b"a" * 60_000)
+    out.close()
+    out.close()
+    out.write(b"last words")
+    assert out.text().endswith("last words")
+    assert (folder / "step-1.txt").stat().st_size == 60_000
+
+
+# --- live -----------------------------------------------------------------------------------
+
+
+def test_text_is_shown_as_it_comes_and_waits_for_whole_characters(folder: Path) -> None:
+    shown = Shown()
+    out = buffer(folder, shown=shown)
+    snowman = "☃".encode()
+    out.write(b"a" + snowman[:1])
+    out.write(snowman[1:] + b"b" + snowman[:2])
+    out.close()
+    assert shown.pieces == [(0, "a"), (1, "☃b"), (3, "\ufffd")]
+
+
+def test_a_flood_is_shown_once_a_second_by_its_end(folder: Path) -> None:
+    shown, clock = Shown(), FakeClock()
+    out = buffer(folder, clock, shown)
+    out.write(b"x" * LIVE_CHARS)
+    out.write(b"y" * 100_000)
+    out.write(b"y" * 100_000)
+    assert len(shown.pieces) == 1
+    clock.advance(1)
+    out.write(b"z")
+    start, text = shown.pieces[1]
+    assert start + len(text) == LIVE_CHARS + 200_001
+    assert text == "y" * (len(text) - 1) + "z"
+    out.write("☃".encode() * 2)
+    assert len(shown.pieces) == 2
+    out.close()
+    assert shown.pieces[2] == (LIVE_CHARS + 200_001, "☃☃")
+
+
+# --- properties -----------------------------------------------------------------------------
+
+pieces = st.lists(
+    st.one_of(
+        st.binary(max_size=50),
+        st.text(max_size=50).map(str.encode),
+        st.builds(lambda piece, times: piece * times, st.binary(min_size=1, max_size=4), st.integers(0, 20_000)),
+        st.builds(lambda piece, times: piece.encode() * times, st.text(min_size=1, max_size=3), st.integers(0, 9_000)),
+        st.builds(lambda times: b"\n" * times, st.integers(0, 1_500)),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(written=pieces)
+def test_what_is_kept_are_the_two_ends_of_what_was_written(tmp_path_factory: pytest.TempPathFactory,
+                                                           written: list[bytes]) -> None:  # fmt: skip
+    folder = tmp_path_factory.mktemp("output")
+    out = buffer(folder)
+    for piece in written:
+        out.write(piece)
+    out.close()
+    everything = b"".join(written)
+    text, dropped = out.text(), out.dropped_bytes
+    assert out.total_bytes == len(everything)
+    if not dropped:
+        assert text == everything.decode(errors="replace")
+        assert os.listdir(folder) == []
+        return
+    assert (folder / out.full_output).read_bytes() == everything
+    kept = len(everything) - dropped
+    assert kept <= 2 * HALF_BYTES
+    marker = f"… {dropped:,} bytes left out …\n"
+    head, _, tail = text.partition(marker)
+    assert everything.decode(errors="replace").startswith(head.rstrip("\n\ufffd"))
+    assert everything.decode(errors="replace").endswith(tail.lstrip("\ufffd"))
+    assert head.count("\n") <= HALF_LINES + 1
+    assert len(tail.splitlines()) <= HALF_LINES or tail.count("\n") <= HALF_LINES
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=st.text(max_size=3_000), times=st.integers(1, 60), cut=st.integers(1, 70_000))
+def test_chunks_do_not_matter(tmp_path_factory: pytest.TempPathFactory, text: str, times: int, cut: int) -> None:
+    everything = (text * times).encode()
+    folder = tmp_path_factory.mktemp("output")
+    whole, shown = buffer(folder / "a"), Shown()
+    whole.write(everything)
+    parts = buffer(folder / "b", shown=shown)
+    cut = max(cut, len(everything) // 200 + 1)
+    for start in range(0, len(everything), cut):
+        parts.write(everything[start : start + cut])
+    whole.close()
+    parts.close()
+    assert parts.text() == whole.text()
+    assert parts.dropped_bytes == whole.dropped_bytes
+    if len(text) * times <= LIVE_CHARS:
+        assert shown.text == text * times
+        assert [start for start, _ in shown.pieces] == offsets(shown)
+
+
+def offsets(shown: Shown) -> list[int]:
+    found: list[int] = []
+    at = 0
+    for _, text in shown.pieces:
+        found.append(at)
+        at += len(text)
+    return found
