@@ -68,26 +68,21 @@ class Args(BaseModel):
     def _can_run(cls, command: str) -> str:
         if not command.strip():
             raise ValueError("the command is empty: give at least one word")
-        if len(_encoded(command)) > MAX_COMMAND:
+        if len(command.encode()) > MAX_COMMAND:
             raise ValueError(f"the command is longer than {MAX_COMMAND} bytes: put it into a file and run that")
-        return command
+        return _without_nul(command)
 
     @field_validator("workdir")
     @classmethod
     def _can_be_a_path(cls, workdir: str | None) -> str | None:
-        if workdir is not None:
-            _encoded(workdir)
-        return workdir
+        return workdir and _without_nul(workdir)
 
 
-def _encoded(text: str) -> bytes:
-    """Return what the system would get. Raises `ValueError` for text that it cannot get."""
+def _without_nul(text: str) -> str:
+    """Raise `ValueError` for what the system would cut short; pydantic has refused what is not Unicode."""
     if "\0" in text:
         raise ValueError("it contains a NUL character: take it out")
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise ValueError("it contains half of a surrogate pair: send whole characters") from None
+    return text
 
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult:

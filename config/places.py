@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def find_config(given: Path | str | None, environ: Mapping[str, str]) -> Path | 
     if environ.get(CONFIG_VARIABLE):
         return _named(environ[CONFIG_VARIABLE], f"${CONFIG_VARIABLE}", environ)
     path = _user_folder("XDG_CONFIG_HOME", ".config", environ) / "dragoman" / "config.toml"
-    return path if path.exists() else None
+    return path if os.path.exists(path) else None
 
 
 def find_state(given: Path | str | None, environ: Mapping[str, str]) -> Path:
@@ -35,8 +36,11 @@ def find_state(given: Path | str | None, environ: Mapping[str, str]) -> Path:
 
 def _named(text: str, by: str, environ: Mapping[str, str]) -> Path:
     path = _absolute(text, environ)
-    if not path.exists():
-        raise ConfigError(f"{by} names {path}, and there is no such file.", cure=f"Create it, or leave {by} out.")
+    # os.path, because Path.exists raises where a folder on the way is closed to us.
+    if not os.path.exists(path):
+        raise ConfigError(
+            f"{by} names {path}, and there is no such file that can be read.", cure=f"Create it, or leave {by} out."
+        )
     return path
 
 

@@ -23,6 +23,7 @@ from pydantic import (
     Field,
     SecretStr,
     StrictInt,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -306,7 +307,7 @@ class LogSettings(Table):
 
 _KINDS = [kind.value for kind in SessionKind]
 _APPROVALS = [one.value for one in Approval]
-_APPROVAL_SCHEMA: dict[str, Any] = {
+_APPROVALS_BY_KIND: dict[str, Any] = {
     "anyOf": [
         {"enum": _APPROVALS},
         {"type": "object", "propertyNames": {"enum": _KINDS}, "additionalProperties": {"enum": _APPROVALS}},
@@ -320,10 +321,11 @@ class ToolSettings(Table):
     permission: Annotated[Permission, BeforeValidator(_main_only)] | None = Field(
         default=None, description='Where it exists: "always", "main", "non-main" (everywhere but main), "blocked".'
     )
-    approval: Annotated[dict[SessionKind, Approval], BeforeValidator(_by_kind)] = Field(
-        default_factory=dict[SessionKind, Approval],
-        description='"ask", "allow" or "deny", or by kind of session: { main = "ask", dm = "deny" }.',
-        json_schema_extra=_APPROVAL_SCHEMA,
+    approval: Annotated[dict[SessionKind, Approval], BeforeValidator(_by_kind), WithJsonSchema(_APPROVALS_BY_KIND)] = (
+        Field(
+            default_factory=dict[SessionKind, Approval],
+            description='"ask", "allow" or "deny", or by kind of session: { main = "ask", dm = "deny" }.',
+        )
     )
     timeout: timedelta | None = Field(default=None, description="After which time a call is stopped.")
     sandbox: Sandbox | None = Field(

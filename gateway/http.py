@@ -1,6 +1,7 @@
 """The daemon's one HTTP server: health, metrics and the routes that channels bring.
 
-Every request passes the same checks: Host, then Origin, then sign-in. A route says what it needs by `Auth` and a new one is covered by default.
+Every request passes the same checks: Host, then Origin, then sign-in. A route says what it needs by `Auth`, and a new
+one is covered by default.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ class _WholeFile:
 class _LiveText:
     """The text as it comes, for people who watch: all of it up to a limit, then now and then the last of it.
 
-    Past the limit only what is shown is decoded: replacing the bytes of a binary flood costs 30 times as much as
+    Past the limit only what is shown is decoded: replacing the bytes of a binary flood costs five times as much as
     counting them. Counted so, invalid bytes may put an offset out by a little; offsets never go back.
     """
 

@@ -12,7 +12,7 @@ import structlog
 from gateway.errors import DragomanError, LeaseLost, StoreError
 from gateway.execution import Cut, Interrupt
 from gateway.failpoints import FailPoints
-from gateway.model.ids import NodeId, SlotId, TurnId, mint
+from gateway.model.ids import NodeId, SlotId, mint
 from gateway.model.live import TURNS, LiveEvent, TurnsDue, turn_topic
 from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import NewSlot, SlotKind
@@ -26,9 +26,9 @@ LOOK_EVERY_S = 1.0
 RETRY_AFTER_S = 1.0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(eq=False, slots=True, kw_only=True)
 class _Held:
-    """A turn that this node runs now."""
+    """One holding of a turn. The same turn can be claimed again while its last holding still ends."""
 
     cut: Cut
     work: asyncio.Task[None] | None = None
@@ -46,7 +46,7 @@ class Sessions:
     meters: Meters
     points: FailPoints
     _draining: bool = False
-    _held: dict[TurnId, _Held] = field(default_factory=dict[TurnId, _Held])
+    _held: set[_Held] = field(default_factory=set[_Held])
     _log: Any = field(default_factory=lambda: log("sessions"))
 
     async def run(self) -> None:
@@ -57,14 +57,15 @@ class Sessions:
                 if lease is None:
                     await _look_again(wakes)
                     continue
-                held = self._held[lease.turn] = _Held(cut=Cut())
+                held = _Held(cut=Cut())
+                self._held.add(held)
                 group.create_task(self._hold(lease, held), name=f"turn {lease.turn}")
 
     def drain(self) -> None:
         """Claim nothing more; cut what runs, so that it is given back. Twice is safe."""
         self._draining = True
         self.live.publish(TURNS, TurnsDue())
-        for held in self._held.values():
+        for held in self._held:
             _cut(held, Interrupt.SHUTDOWN)
 
     async def _claim(self) -> Lease | None:
@@ -85,7 +86,7 @@ class Sessions:
                 # The lease runs out by itself and a sweep takes the turn back.
                 self._log.error("turn left to the sweeps", error=str(error))
             finally:
-                del self._held[lease.turn]
+                self._held.discard(held)
 
     async def _work(self, lease: Lease, held: _Held) -> None:
         """Run the turn beside the keeper of its lease."""

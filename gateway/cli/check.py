@@ -72,7 +72,7 @@ def _sqlite() -> Finding:
 
 
 def _state(state: Path) -> Finding:
-    if not state.exists():
+    if not os.path.exists(state):
         return _to_be_made(state)
     if not state.is_dir():
         return Finding(level=Level.PROBLEM, what=f"{state} is not a folder.", cure="Name another one with --state.")
@@ -163,7 +163,7 @@ def _sandbox(contained: Sequence[str]) -> Iterator[Finding]:
 
 
 def _existing(path: Path) -> Path:
-    return next(one for one in (path, *path.parents) if one.exists())
+    return next(one for one in (path, *path.parents) if os.path.exists(one))
 
 
 def _writable(folder: Path) -> bool:

@@ -18,33 +18,40 @@ import select
 import signal
 import sys
 from collections.abc import Mapping
+from typing import NamedTuple
 
 PR_SET_CHILD_SUBREAPER = 36
+MAX_DEPTH = 64
 
 
-def parents() -> dict[int, int]:
-    """Return the parent of each process that can be seen now."""
-    found: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (parent := parent_of(int(name))) is not None:
-            found[int(name)] = parent
-    return found
+class Stat(NamedTuple):
+    """What is looked at of a process."""
+
+    parent: int
+    group: int
 
 
-def parent_of(pid: int) -> int | None:
-    """Return a process' parent; None when it is gone. Zombies count: their other threads may live on."""
+def processes() -> dict[int, Stat]:
+    """Return the processes that can be seen now. Zombies count: their other threads may live on."""
+    found = {int(name): stat_of(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    return {pid: stat for pid, stat in found.items() if stat}
+
+
+def stat_of(pid: int) -> Stat | None:
+    """Return a process' parent and process group; None when it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            return int(stat.read().rpartition(b")")[2].split()[1])
+            fields = stat.read().rpartition(b")")[2].split()
+        return Stat(int(fields[1]), int(fields[2]))
     except (OSError, IndexError):
         return None
 
 
-def descendants(pid: int, of: Mapping[int, int] | None = None) -> list[int]:
+def descendants(pid: int, of: Mapping[int, Stat]) -> list[int]:
     """Return the descendants of a process, each after its parent."""
     below: dict[int, list[int]] = {}
-    for child, parent in (parents() if of is None else of).items():
-        below.setdefault(parent, []).append(child)
+    for child, stat in of.items():
+        below.setdefault(stat.parent, []).append(child)
     found: list[int] = []
     todo = [pid]
     while todo:
@@ -54,26 +61,53 @@ def descendants(pid: int, of: Mapping[int, int] | None = None) -> list[int]:
     return found
 
 
+def is_below(pid: int, root: int) -> bool:
+    """Whether a process descends from `root`; looked up now, step by step. Beyond any sane depth the answer is yes."""
+    for _ in range(MAX_DEPTH):
+        stat = stat_of(pid)
+        if stat is None or stat.parent <= 1:
+            return False
+        if stat.parent == root:
+            return True
+        pid = stat.parent
+    return True
+
+
 def signal_below(pid: int, number: signal.Signals) -> int:
-    """Signal all descendants of a process and return how many. Each is held by a pidfd and looked at again first:
-    a number that was given to somebody else meanwhile is left alone.
+    """Signal the process groups of all descendants of a process and return how many.
+
+    By groups, because the kernel signals a whole group before any member forks again: one by one a fork bomb wins.
+    A group with a descendant has no strangers in it unless it is ours or the process' own, which are left alone.
     """
-    of = parents()
-    count = 0
+    of = processes()
+    spared = {os.getpgrp(), of[pid].group if pid in of else 0}
+    done: set[int] = set()
     for child in descendants(pid, of):
-        try:
-            held = os.pidfd_open(child)
-        except OSError:
-            continue
-        try:
-            if parent_of(child) in (of[child], pid):
-                signal.pidfd_send_signal(held, number)
-                count += 1
-        except OSError:
-            pass
-        finally:
-            os.close(held)
-    return count
+        group = of[child].group
+        if group not in done and _signal(child, of[child], pid, number, alone=group in spared):
+            done.add(child if group in spared else group)
+    return len(done)
+
+
+def _signal(child: int, seen: Stat, root: int, number: signal.Signals, *, alone: bool) -> bool:
+    # Held and looked at again: a number that was given to somebody else meanwhile is left alone.
+    try:
+        held = os.pidfd_open(child)
+    except OSError:
+        return False
+    try:
+        now = stat_of(child)
+        if now is None or now.group != seen.group or now.parent not in (seen.parent, root):
+            return False
+        if alone:
+            signal.pidfd_send_signal(held, number)
+        else:
+            os.killpg(now.group, number)
+    except OSError:
+        return False
+    finally:
+        os.close(held)
+    return True
 
 
 def main(control: int, argv: list[str]) -> int:

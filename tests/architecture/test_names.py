@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from agent_tools import shell
+from config.load import load
+
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = [
     ROOT / "README.md",
@@ -97,9 +100,14 @@ def test_configuration_files_parse(example: Path) -> None:
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.name)
-def test_toml_in_guides_parses(guide: Path) -> None:
+def test_configuration_in_guides_is_read(guide: Path, tmp_path: Path) -> None:
+    """What a guide shows can be used as it stands: it loads, and without a warning."""
     for block in re.findall(r"```toml\n(.*?)```", guide.read_text(), flags=re.DOTALL):
-        assert tomllib.loads(block)
+        file = tmp_path / "config.toml"
+        file.write_text(block)
+        file.chmod(0o600)
+        environ = {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-of-a-test"}
+        assert load(file, tmp_path / "state", environ, {"shell": shell.SPEC}).warnings == ()
 
 
 def test_decisions_are_numbered_without_gaps() -> None:

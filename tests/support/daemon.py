@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 
 ROOT = Path(__file__).parents[2]
-COOKIE = "dragoman"
+Wanted = Callable[[dict[str, Any]], Any]
 
 
 def free_port() -> int:
@@ -147,6 +147,7 @@ class Page:
     """A page without a browser: it speaks the socket's protocol and keeps the rows as the real page does."""
 
     socket: aiohttp.ClientWebSocketResponse
+    client: aiohttp.ClientSession
     rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict[tuple[str, str], dict[str, Any]])
     frames: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _ids: int = 0
@@ -169,7 +170,7 @@ class Page:
         await self.socket.send_json({"op": "press", "id": id, "handle": handle, "reason": reason})
         return await self.until_frame(lambda f: f["op"] == "pressed" and f["id"] == id)
 
-    async def until_frame(self, wanted: Any, within_s: float = 15) -> dict[str, Any]:
+    async def until_frame(self, wanted: Wanted, within_s: float = 15) -> dict[str, Any]:
         """Wait for a frame, past or coming."""
         for frame in self.frames:
             if wanted(frame):
@@ -180,7 +181,7 @@ class Page:
                 if wanted(frame):
                     return frame
 
-    async def until_row(self, type: str, wanted: Any, within_s: float = 15) -> dict[str, Any]:
+    async def until_row(self, type: str, wanted: Wanted, within_s: float = 15) -> dict[str, Any]:
         """Wait until a row of a type is as wanted."""
 
         def found() -> dict[str, Any] | None:
@@ -226,7 +227,7 @@ async def signed_in(daemon: Daemon, *owner: str) -> AsyncGenerator[aiohttp.Clien
 async def page_of(daemon: Daemon, *owner: str, session: str = "") -> AsyncGenerator[Page]:
     """A signed-in page that follows the owner's main session, or another one."""
     async with signed_in(daemon, *owner) as client, client.ws_connect(f"{daemon.url}/ws") as socket:
-        page = Page(socket)
+        page = Page(socket, client)
         welcome = await page.until_frame(lambda frame: frame["op"] == "welcome")
         await page.open(session or welcome["main"])
         yield page

@@ -102,10 +102,10 @@ def approval(n: int) -> ApprovalRequest:
     )
 
 
-def new_wait(n: int, *, expires_at: datetime, kind: WaitKind = WaitKind.APPROVAL) -> NewWait:
+def new_wait(n: int, *, expires_at: datetime, kind: WaitKind = WaitKind.APPROVAL, id: WaitId | None = None) -> NewWait:
     """A wait on step `n`."""
     asked = approval(n) if kind is WaitKind.APPROVAL else None
-    return NewWait(id=WaitId(mint("w")), kind=kind, n=n, approval=asked, payload={}, expires_at=expires_at)
+    return NewWait(id=id or WaitId(mint("w")), kind=kind, n=n, approval=asked, payload={}, expires_at=expires_at)
 
 
 def copy_timer(slot: SlotId, *, expires_at: datetime, owner: OwnerName = ANN) -> NewWait:
@@ -116,9 +116,9 @@ def copy_timer(slot: SlotId, *, expires_at: datetime, owner: OwnerName = ANN) ->
     )
 
 
-def card(*waits: WaitId, where: Conversation = CHAT) -> NewSlot:
+def card(*waits: WaitId, where: Conversation = CHAT, slot: SlotId | None = None) -> NewSlot:
     """A card with a row for each approval."""
-    return NewSlot(conversation=where, kind=SlotKind.CARD, waits=waits)
+    return NewSlot(conversation=where, kind=SlotKind.CARD, waits=waits, id=slot)
 
 
 def said(text: str = "Here it is.", *, where: Conversation = CHAT, slot: SlotId | None = None) -> NewSlot:

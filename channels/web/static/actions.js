@@ -106,7 +106,9 @@ export const retryNow = () => wire.retryNow();
 export function wake() {
   if (auth.value !== "in" || !current.value) return;
   const state = sessionState(current.value);
-  if (state.store.loaded) wire.check(openFrame(state));
+  if (!state.store.loaded) return retryNow();
+  state.resuming = true;
+  wire.check(openFrame(state));
 }
 
 let toastTimer = 0;

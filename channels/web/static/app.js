@@ -37,7 +37,7 @@ function startClock() {
 function followViewport() {
   const viewport = window.visualViewport;
   if (!viewport) return;
-  const fit = () => document.documentElement.style.setProperty("--vh", `${viewport.height}px`);
+  const fit = () => viewport.scale < 1.01 && document.documentElement.style.setProperty("--vh", `${viewport.height}px`);
   viewport.addEventListener("resize", fit);
   fit();
 }

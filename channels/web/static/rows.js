@@ -164,6 +164,7 @@ function insertLive(out, store, key) {
 /** Marks the first entry of a turn's run (it gets a heading) and the last entry of each ended turn. @param {Entry[]} out @param {Map<string, any>} turns */
 function finish(out, turns) {
   const last = new Map();
+  /** @type {Entry|null} */
   let before = null;
   for (const entry of out) {
     entry.head = !before || before.turn !== entry.turn || before.kind === "message";

@@ -25,6 +25,8 @@ export class Anchor {
     /** How many of the marks, from the first, are button rows. */
     this.buttons = 0;
     this.observer = new ResizeObserver(() => this.settle());
+    const gutter = (scroller.offsetWidth - scroller.clientWidth) / 2;
+    scroller.parentElement?.style.setProperty("--gutter", `${gutter}px`);
     this.observer.observe(scroller);
     this.observer.observe(content);
     this.onScroll = this.onScroll.bind(this);
@@ -71,7 +73,7 @@ export class Anchor {
       if (mark.el.isConnected && Math.abs(mark.el.getBoundingClientRect().top - mark.top) > 2) moved.at = performance.now();
     }
     this.remember();
-    this.events.end(this.atEnd);
+    this.report();
   }
 
   /** @param {number} top */

@@ -1,8 +1,8 @@
 /* Before the first paint: the person's choice of light or dark, so that nothing flashes. A plain script, because modules run too late. */
 (function () {
-  var choice = null;
+  var choice = "";
   try {
-    choice = localStorage.getItem("dragoman.theme");
+    choice = localStorage.getItem("dragoman.theme") || "";
   } catch (_) {
     /* storage may be forbidden: the system's choice holds */
   }

@@ -8,9 +8,6 @@ ON CONFLICT DO NOTHING;
 -- name: event_outcome
 SELECT outcome FROM events WHERE channel = ? AND account = ? AND event_key = ?;
 
--- name: turn_of_message
-SELECT turn FROM messages WHERE id = ?;
-
 -- name: use_session
 -- Makes the session, or marks it active and takes its title. Gives its epoch.
 INSERT INTO sessions (id, kind, origin, owner, title, epoch, root_kind, created_at, active_at)
@@ -27,7 +24,8 @@ ON CONFLICT (principal) DO UPDATE SET conversation = excluded.conversation, used
 
 -- name: saw_owner_chat
 INSERT INTO owner_chats (owner, conversation) VALUES (?, ?)
-ON CONFLICT (owner) DO UPDATE SET conversation = excluded.conversation;
+ON CONFLICT (owner) DO UPDATE SET conversation = excluded.conversation
+WHERE conversation <> excluded.conversation;
 
 -- name: add_message
 INSERT INTO messages (
@@ -36,10 +34,10 @@ INSERT INTO messages (
 
 -- name: ungiven
 -- The messages of a turn that its model was not given yet, in the order they came.
-SELECT id FROM messages INDEXED BY messages_turn WHERE turn = ? AND given IS NULL ORDER BY ord;
+SELECT id, ord FROM messages INDEXED BY messages_turn WHERE turn = ? AND given IS NULL ORDER BY ord;
 
 -- name: give
-UPDATE messages SET given = ?, rev = ? WHERE id = ? AND given IS NULL;
+UPDATE messages SET given = ?, rev = ? WHERE ord = ?;
 
 -- name: refused_at
 SELECT refused_at FROM refusals WHERE principal = ?;

@@ -71,10 +71,12 @@ SELECT EXISTS (
 );
 
 -- name: sending_too_long
-SELECT seq, session FROM slots INDEXED BY slots_sending WHERE state = 'sending' AND sending_since < ? ORDER BY seq LIMIT ?;
+SELECT seq, session FROM slots INDEXED BY slots_unsent
+WHERE state IN ('due', 'sending') AND state = 'sending' AND sending_since < ? ORDER BY seq LIMIT ?;
 
 -- name: sending
-SELECT seq, session, node FROM slots INDEXED BY slots_sending WHERE state = 'sending' ORDER BY seq;
+SELECT seq, session, node FROM slots INDEXED BY slots_unsent
+WHERE state IN ('due', 'sending') AND state = 'sending' ORDER BY seq;
 
 -- name: text_of_slot
 SELECT text, n FROM slots WHERE id = ?;

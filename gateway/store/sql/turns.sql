@@ -37,8 +37,8 @@ UPDATE turns
 SET state = 'running', node = ?2, fence = fence + 1, lease_until = ?4, held_since = ?3,
     started_at = coalesce(started_at, ?3), rev = ?1
 WHERE ord = (
-    SELECT t.ord FROM turns AS t INDEXED BY turns_queue
-    WHERE t.state = 'queued' AND t.head = 1
+    SELECT t.ord FROM turns AS t INDEXED BY turns_active
+    WHERE t.state IN ('queued', 'running', 'stopping') AND t.state = 'queued' AND t.head = 1
       AND (t.kind = 'model' OR ?5 > (
           SELECT count(*) FROM turns AS o INDEXED BY turns_lane
           WHERE o.session = t.session AND o.kind = 'command' AND o.ended_rev IS NULL
@@ -84,8 +84,8 @@ WHERE ord = (
 RETURNING state;
 
 -- name: lease_ran_out
-SELECT id FROM turns INDEXED BY turns_leased
-WHERE lease_until IS NOT NULL AND lease_until <= ? ORDER BY held_since, ord LIMIT ?;
+SELECT id FROM turns INDEXED BY turns_active
+WHERE state IN ('running', 'stopping') AND lease_until <= ? ORDER BY held_since, ord LIMIT ?;
 
 -- name: leased
-SELECT id, node FROM turns INDEXED BY turns_leased WHERE lease_until IS NOT NULL ORDER BY held_since, ord;
+SELECT id, node FROM turns INDEXED BY turns_active WHERE state IN ('running', 'stopping') ORDER BY held_since, ord;

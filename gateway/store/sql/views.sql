@@ -5,13 +5,18 @@ SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, acti
 
 -- name: session_lines
 -- Sessions, most recently active first, each with its last revision, open approvals, held and queued turns.
-SELECT s.id, s.kind, s.origin, s.owner, s.title, s.epoch, s.root_kind, s.tools, s.created_at, s.active_at,
+SELECT s.*,
     max(
-        coalesce((SELECT max(rev) FROM turns INDEXED BY turns_rev WHERE session = s.id), 0),
-        coalesce((SELECT max(rev) FROM messages INDEXED BY messages_rev WHERE session = s.id), 0),
-        coalesce((SELECT max(rev) FROM steps INDEXED BY steps_rev WHERE session = s.id), 0),
-        coalesce((SELECT max(rev) FROM waits INDEXED BY waits_rev WHERE session = s.id), 0),
-        coalesce((SELECT max(rev) FROM slots INDEXED BY slots_rev WHERE session = s.id), 0)
+        coalesce((SELECT max(ord) FROM turns INDEXED BY turns_ord WHERE session = s.id), 0),
+        coalesce((SELECT max(rev) FROM turns INDEXED BY turns_changed WHERE session = s.id AND rev > ord), 0),
+        coalesce((SELECT max(ord) FROM messages INDEXED BY messages_ord WHERE session = s.id), 0),
+        coalesce((SELECT max(rev) FROM messages INDEXED BY messages_changed WHERE session = s.id AND rev > ord), 0),
+        coalesce((SELECT max(ord) FROM steps INDEXED BY steps_ord WHERE session = s.id), 0),
+        coalesce((SELECT max(rev) FROM steps INDEXED BY steps_changed WHERE session = s.id AND rev > ord), 0),
+        coalesce((SELECT max(ord) FROM waits INDEXED BY waits_ord WHERE session = s.id), 0),
+        coalesce((SELECT max(rev) FROM waits INDEXED BY waits_changed WHERE session = s.id AND rev > ord), 0),
+        coalesce((SELECT max(ord) FROM slots INDEXED BY slots_ord WHERE session = s.id), 0),
+        coalesce((SELECT max(rev) FROM slots INDEXED BY slots_changed WHERE session = s.id AND rev > ord), 0)
     ),
     (SELECT count(*) FROM waits INDEXED BY waits_open
      WHERE kind = 'approval' AND session = s.id AND state = 'open'),
@@ -19,15 +24,23 @@ SELECT s.id, s.kind, s.origin, s.owner, s.title, s.epoch, s.root_kind, s.tools, 
      WHERE session = s.id AND ended_rev IS NULL AND state IN ('running', 'stopping')),
     (SELECT count(*) FROM turns INDEXED BY turns_lane
      WHERE session = s.id AND ended_rev IS NULL AND state = 'queued')
-FROM sessions AS s INDEXED BY sessions_active ORDER BY s.active_at DESC LIMIT ?;
+FROM (
+    SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at FROM sessions
+    ORDER BY active_at DESC LIMIT ?
+) AS s;
 
 -- name: last_rev
 SELECT max(
-    coalesce((SELECT max(rev) FROM turns INDEXED BY turns_rev WHERE session = ?1), 0),
-    coalesce((SELECT max(rev) FROM messages INDEXED BY messages_rev WHERE session = ?1), 0),
-    coalesce((SELECT max(rev) FROM steps INDEXED BY steps_rev WHERE session = ?1), 0),
-    coalesce((SELECT max(rev) FROM waits INDEXED BY waits_rev WHERE session = ?1), 0),
-    coalesce((SELECT max(rev) FROM slots INDEXED BY slots_rev WHERE session = ?1), 0)
+    coalesce((SELECT max(ord) FROM turns INDEXED BY turns_ord WHERE session = ?1), 0),
+    coalesce((SELECT max(rev) FROM turns INDEXED BY turns_changed WHERE session = ?1 AND rev > ord), 0),
+    coalesce((SELECT max(ord) FROM messages INDEXED BY messages_ord WHERE session = ?1), 0),
+    coalesce((SELECT max(rev) FROM messages INDEXED BY messages_changed WHERE session = ?1 AND rev > ord), 0),
+    coalesce((SELECT max(ord) FROM steps INDEXED BY steps_ord WHERE session = ?1), 0),
+    coalesce((SELECT max(rev) FROM steps INDEXED BY steps_changed WHERE session = ?1 AND rev > ord), 0),
+    coalesce((SELECT max(ord) FROM waits INDEXED BY waits_ord WHERE session = ?1), 0),
+    coalesce((SELECT max(rev) FROM waits INDEXED BY waits_changed WHERE session = ?1 AND rev > ord), 0),
+    coalesce((SELECT max(ord) FROM slots INDEXED BY slots_ord WHERE session = ?1), 0),
+    coalesce((SELECT max(rev) FROM slots INDEXED BY slots_changed WHERE session = ?1 AND rev > ord), 0)
 );
 
 -- name: turn
@@ -55,21 +68,37 @@ FROM waits INDEXED BY waits_turn WHERE turn IN (SELECT value FROM json_each(?)) 
 
 -- name: changed_rows
 -- Which rows of a session changed after a revision: what, key, ord, rev. ?1 session, ?2 revision, ?3 how many.
+-- Of each table those that are as they were made, and those that changed since.
 SELECT what, at, ord, rev FROM (
-    SELECT * FROM (SELECT 'turn' AS what, ord AS at, ord, rev FROM turns INDEXED BY turns_rev
-                   WHERE session = ?1 AND rev > ?2 ORDER BY rev LIMIT ?3)
+    SELECT * FROM (SELECT 'turn' AS what, ord AS at, ord, rev FROM turns INDEXED BY turns_ord
+                   WHERE session = ?1 AND ord > ?2 AND rev = ord ORDER BY ord LIMIT ?3)
     UNION ALL
-    SELECT * FROM (SELECT 'message', ord, ord, rev FROM messages INDEXED BY messages_rev
-                   WHERE session = ?1 AND rev > ?2 ORDER BY rev LIMIT ?3)
+    SELECT * FROM (SELECT 'turn', ord, ord, rev FROM turns INDEXED BY turns_changed
+                   WHERE session = ?1 AND rev > ?2 AND rev > ord ORDER BY rev LIMIT ?3)
     UNION ALL
-    SELECT * FROM (SELECT 'step', ord, ord, rev FROM steps INDEXED BY steps_rev
-                   WHERE session = ?1 AND rev > ?2 ORDER BY rev LIMIT ?3)
+    SELECT * FROM (SELECT 'message', ord, ord, rev FROM messages INDEXED BY messages_ord
+                   WHERE session = ?1 AND ord > ?2 AND rev = ord ORDER BY ord LIMIT ?3)
     UNION ALL
-    SELECT * FROM (SELECT 'wait', ord, ord, rev FROM waits INDEXED BY waits_rev
-                   WHERE session = ?1 AND rev > ?2 ORDER BY rev LIMIT ?3)
+    SELECT * FROM (SELECT 'message', ord, ord, rev FROM messages INDEXED BY messages_changed
+                   WHERE session = ?1 AND rev > ?2 AND rev > ord ORDER BY rev LIMIT ?3)
     UNION ALL
-    SELECT * FROM (SELECT 'slot', seq, ord, rev FROM slots INDEXED BY slots_rev
-                   WHERE session = ?1 AND rev > ?2 ORDER BY rev LIMIT ?3)
+    SELECT * FROM (SELECT 'step', ord, ord, rev FROM steps INDEXED BY steps_ord
+                   WHERE session = ?1 AND ord > ?2 AND rev = ord ORDER BY ord LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'step', ord, ord, rev FROM steps INDEXED BY steps_changed
+                   WHERE session = ?1 AND rev > ?2 AND rev > ord ORDER BY rev LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'wait', ord, ord, rev FROM waits INDEXED BY waits_ord
+                   WHERE session = ?1 AND ord > ?2 AND rev = ord ORDER BY ord LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'wait', ord, ord, rev FROM waits INDEXED BY waits_changed
+                   WHERE session = ?1 AND rev > ?2 AND rev > ord ORDER BY rev LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'slot', seq, ord, rev FROM slots INDEXED BY slots_ord
+                   WHERE session = ?1 AND ord > ?2 AND rev = ord ORDER BY ord LIMIT ?3)
+    UNION ALL
+    SELECT * FROM (SELECT 'slot', seq, ord, rev FROM slots INDEXED BY slots_changed
+                   WHERE session = ?1 AND rev > ?2 AND rev > ord ORDER BY rev LIMIT ?3)
 ) ORDER BY rev LIMIT ?3;
 
 -- name: older_rows
@@ -125,13 +154,13 @@ FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.sl
 
 -- name: counts
 -- In the order of `Counts`.
-SELECT
-    (SELECT count(*) FROM turns INDEXED BY turns_state WHERE state = 'queued' AND ended_rev IS NULL),
-    (SELECT count(*) FROM turns INDEXED BY turns_state
-     WHERE state IN ('running', 'stopping') AND ended_rev IS NULL),
-    (SELECT count(*) FROM turns INDEXED BY turns_state WHERE state = 'parked' AND ended_rev IS NULL),
-    (SELECT count(*) FROM waits INDEXED BY waits_open WHERE state = 'open'),
-    (SELECT count(*) FROM slots INDEXED BY slots_due WHERE state = 'due'),
-    (SELECT count(*) FROM slots INDEXED BY slots_dead WHERE state = 'dead'),
-    (SELECT min(queued_at) FROM turns INDEXED BY turns_state WHERE state = 'queued' AND ended_rev IS NULL),
-    (SELECT min(due_at) FROM slots INDEXED BY slots_due WHERE state = 'due');
+SELECT t.queued, t.held, t.parked, (SELECT count(*) FROM waits INDEXED BY waits_open WHERE state = 'open'),
+    d.due, (SELECT count(*) FROM slots INDEXED BY slots_dead WHERE state = 'dead'), t.queued_at, d.due_at
+FROM
+    (SELECT
+        count(*) FILTER (WHERE state = 'queued') AS queued,
+        count(*) FILTER (WHERE state IN ('running', 'stopping')) AS held,
+        count(*) FILTER (WHERE state = 'parked') AS parked,
+        min(queued_at) FILTER (WHERE state = 'queued') AS queued_at
+     FROM turns INDEXED BY turns_lane WHERE ended_rev IS NULL) AS t,
+    (SELECT count(*) AS due, min(due_at) AS due_at FROM slots INDEXED BY slots_due WHERE state = 'due') AS d;

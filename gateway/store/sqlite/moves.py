@@ -35,7 +35,7 @@ def find_turn(tx: Tx, turn: str) -> TurnRow | None:
     return None if columns is None else TurnRow(*columns)
 
 
-def turn_of_wait(tx: Tx, turn: str) -> TurnRow:
+def stored_turn(tx: Tx, turn: str) -> TurnRow:
     """Return the turn that a stored row names."""
     row = find_turn(tx, turn)
     assert row is not None, "foreign keys hold"
@@ -80,8 +80,8 @@ def end_turn(tx: Tx, row: TurnRow, state: TurnState) -> None:
     ungiven = tx.run("ungiven", row.id)
     if ungiven:
         n = step_count(tx, row)
-        for (inbound,) in ungiven:
-            tx.run("give", n, tx.next_rev(row.session), inbound)
+        for _, ord_ in ungiven:
+            tx.run("give", n, tx.next_rev(row.session), ord_)
     tx.run("end_turn", row.ord, state, _active_ms(tx, row), tx.now, tx.next_rev(row.session))
     if row.kind == TurnKind.MODEL:
         if tx.run("move_head", row.session) == [(TurnState.QUEUED,)]:

@@ -1,4 +1,4 @@
-"""Opening a store's file: one daemon a file, nobody else's file, checked when it was not closed, migrated as a whole."""
+"""Opening a store's file: one daemon, nobody else's file, checked after a crash, migrated as a whole."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_library() -> None:
 
 
 def make_file(path: str) -> None:
-    """Make the folder (0700) and the file (0600), less the umask, when they are absent. Existing ones stay as they are."""
+    """Make the folder (0700) and the file (0600), less the umask, when absent. Existing ones stay as they are."""
     folder = Path(path).parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def open_writer(path: str, sql: Mapping[str, str], migrations: tuple[Migration, 
             _verify(db, path, sql, {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5000})
             migrate(db, sql, migrations)
             _check_after_crash(db, path, sql)
-            db.execute(sql["mark_clean"], (0,))
+            db.execute(sql["mark_open"])
         except BaseException:
             db.close()
             raise
@@ -109,7 +109,7 @@ def open_reader(path: str, sql: Mapping[str, str]) -> sqlite3.Connection:
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """Open the file with no implicit transactions. The connection is used by one thread at a time, not always the same."""
+    """Open the file with no implicit transactions. It is used by one thread at a time, not always the same."""
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS_KEPT)
 
 
@@ -124,15 +124,10 @@ def migrate(
     for migration in migrations[version:]:
         db.execute(sql["begin"])
         try:
-            for statement in migration.statements:
+            for statement in (*migration.statements, sql["commit"]):
                 if before is not None:
                     before(statement)
                 db.execute(statement).fetchall()
-            if _number(db, sql["read_user_version"]) != migration.number:
-                raise ValueError(f"migration {migration.number} does not stamp the file with its number")
-            if before is not None:
-                before(sql["commit"])
-            db.execute(sql["commit"])
         except BaseException:
             with suppress(sqlite3.Error):
                 db.execute(sql["rollback"])
@@ -147,13 +142,9 @@ def _refuse_foreign(
     ours = application == APPLICATION_ID
     empty = application == 0 and version == 0 and _number(db, sql["table_count"]) == 0
     if not ours and not empty:
-        raise StoreError(
-            f"{path} is the database of another program.", cure="Let store.url name a file of its own."
-        )
+        raise StoreError(f"{path} is the database of another program.", cure="Let store.url name a file of its own.")
     if version > len(migrations):
-        raise StoreTooNew(
-            f"The store {path} has schema {version}; this version of Dragoman knows {len(migrations)}."
-        )
+        raise StoreTooNew(f"The store {path} has schema {version}; this version of Dragoman knows {len(migrations)}.")
 
 
 def _verify(db: sqlite3.Connection, path: str, sql: Mapping[str, str], wanted: Mapping[str, str | int]) -> None:

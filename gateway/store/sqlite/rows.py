@@ -1,4 +1,4 @@
-"""Between the SQLite store's columns and the model's types. Each `*_of` takes the columns in the order its SELECTs give."""
+"""Between the SQLite store's columns and the model's types. Each `*_of` takes columns in the order of its SELECTs."""
 
 from __future__ import annotations
 

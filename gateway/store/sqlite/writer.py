@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 BATCH = 256
 """Transitions in one commit at most."""
+REVS_AHEAD = 1_000
+"""Revisions that are taken at once: they are unused after a crash, and one page less is written in each commit."""
 IDLE_S = 1.0
 """Seconds without a transition after which a long WAL is moved into the file."""
 LONG_WAL = 1 << 20
@@ -124,11 +126,13 @@ class Writer(Worker):
         super().__init__("store-writer", path, sql, clock)
         self._live = live
         self._rev = 0
+        self._reserved = 0
         self.commits = 0
         self.transitions = 0
 
     def _serve(self, db: sqlite3.Connection) -> None:
         (self._rev,) = db.execute(self._sql["read_rev"]).fetchone()
+        self._reserved = self._rev
         wrote = False
         while True:
             try:
@@ -146,7 +150,7 @@ class Writer(Worker):
             if ended:
                 break
         with suppress(sqlite3.Error):
-            db.execute(self._sql["mark_clean"], (1,))
+            db.execute(self._sql["mark_clean"], (self._rev,))
             db.execute(self._sql["checkpoint"]).fetchall()
         db.close()
 
@@ -164,15 +168,16 @@ class Writer(Worker):
         return batch, ended
 
     def _commit(self, db: sqlite3.Connection, batch: list[Job]) -> None:
-        rev = self._rev
+        rev, reserved = self._rev, self._reserved
         try:
             db.execute(self._sql["begin"])
             for job in batch:
                 # A caller that was cancelled before its turn came gets nothing written.
                 if not job.future.cancelled():
                     rev = self._run(db, job, rev)
-            if rev != self._rev:
-                db.execute(self._sql["save_rev"], (rev,))
+            if rev > reserved:
+                reserved = rev + REVS_AHEAD
+                db.execute(self._sql["save_rev"], (reserved,))
             db.execute(self._sql["commit"])
         except sqlite3.Error as error:
             # SQLite may have rolled back already, which ends the transaction.
@@ -182,7 +187,7 @@ class Writer(Worker):
             for job in batch:
                 job.error, job.touched = store_error(error, self.path), None
             return
-        self._rev = rev
+        self._rev, self._reserved = rev, reserved
         self.commits += 1
         self.transitions += len(batch)
 

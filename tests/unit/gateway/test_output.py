@@ -201,16 +201,20 @@ def test_a_flood_is_shown_once_a_second_by_its_end(folder: Path) -> None:
 
 # --- properties -----------------------------------------------------------------------------
 
-pieces = st.lists(
-    st.one_of(
-        st.binary(max_size=50),
-        st.text(max_size=50).map(str.encode),
-        st.builds(lambda piece, times: piece * times, st.binary(min_size=1, max_size=4), st.integers(0, 20_000)),
-        st.builds(lambda piece, times: piece.encode() * times, st.text(min_size=1, max_size=3), st.integers(0, 9_000)),
-        st.builds(lambda times: b"\n" * times, st.integers(0, 1_500)),
-    ),
-    max_size=12,
-)
+
+def repeated(piece: bytes, times: int) -> bytes:
+    return piece * times
+
+
+def encoded(piece: str, times: int) -> bytes:
+    return piece.encode() * times
+
+
+some_bytes = st.binary(max_size=50)
+many_bytes = st.builds(repeated, st.binary(min_size=1, max_size=4), st.integers(0, 20_000))
+many_characters = st.builds(encoded, st.text(min_size=1, max_size=3), st.integers(0, 9_000))
+many_lines = st.builds(repeated, st.just(b"\n"), st.integers(0, 1_500))
+pieces: st.SearchStrategy[list[bytes]] = st.lists(some_bytes | many_bytes | many_characters | many_lines, max_size=12)
 
 
 @settings(max_examples=150, deadline=None)

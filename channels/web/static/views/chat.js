@@ -83,7 +83,7 @@ function Conversation({ id }) {
     requestAnimationFrame(() => anchor.current?.toEnd());
   };
 
-  return html`<div class="scroller" ref=${scroller} tabindex="-1" onClick=${onCopyClick}>
+  return html`<div class="scroller" ref=${scroller} tabindex="0" role="region" aria-label="Conversation" onClick=${onCopyClick}>
       <div class="column" ref=${content}>
         <${Beginning} state=${state} reached=${shown.start === 0} empty=${entries.length + pending.length === 0} />
         ${entries.slice(shown.start, shown.end).map((entry) => html`<${EntryView} key=${entry.key} entry=${entry} session=${id} mine=${main} />`)}
@@ -156,7 +156,7 @@ function Beginning({ state, reached, empty }) {
 function Empty({ main }) {
   if (!main) return html`<p class="empty muted">Nothing was said here yet.</p>`;
   const model = me.value.model;
-  const tries = commands.value.slice(0, 4);
+  const tries = commands.value.filter((/** @type {any} */ item) => !["stop", "new", "approvals"].includes(item.name)).slice(0, 4);
   return html`<div class="empty">
     <h2>Nothing here yet</h2>
     <p class="muted">${model === "operator" ? "No model is attached, so you drive the tools yourself: write / and choose a command." : "Write a message below, or / for the commands you may use."}</p>

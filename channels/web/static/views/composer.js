@@ -125,7 +125,7 @@ function Offers({ offers, chosen, onPick }) {
 export function ReadOnly() {
   const line = currentLine.value;
   return html`<div class="read-only" role="note">
-    <span>You are reading ${line ? html`<b>${line.title}</b>` : "another session"}; you write in main.</span>
+    <span>Reading ${line ? html`<b>${line.title}</b>` : "another session"}. You write in main.</span>
     <button type="button" class="link" onClick=${() => show(me.value.main)}>Back to main</button>
   </div>`;
 }

@@ -1,8 +1,7 @@
 /** One entry of the conversation: a message, an answer, a step, a card. Drawn again only when its rows changed. */
 import { dropPending } from "../actions.js";
 import { between, duration, plural } from "../format.js";
-import { html } from "../html.js";
-import { Component } from "../vendor/preact.js";
+import { Component, html } from "../html.js";
 import { inspected, me, now, sessionState } from "../state.js";
 import { Card } from "./card.js";
 import { Icon } from "./icons.js";

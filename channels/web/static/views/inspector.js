@@ -1,5 +1,5 @@
 /** One turn taken apart: its steps on a line of time, so that it is seen where the time went; each opens to arguments and output. */
-import { clockTime, duration, exactTime, pretty, summary } from "../format.js";
+import { channelName, clockTime, duration, exactTime, pretty, summary } from "../format.js";
 import { html, useEffect, useRef } from "../html.js";
 import { current, inspected, now, sessionState, wide } from "../state.js";
 import { Icon } from "./icons.js";
@@ -28,7 +28,7 @@ export function spansOf(rows, turn) {
       const to = row.decided_at ? Date.parse(row.decided_at) : row.state === "open" ? null : Date.parse(row.expires_at);
       spans.push({ key, kind: "person", name: row.decided_by ? `decided by ${row.decided_by}` : "waiting for a person", word: row.state === "consumed" ? "allowed" : row.state, from: Date.parse(row.opened_at), to, row });
     }
-    if (row.type === "slot" && row.kind === "answer") spans.push({ key, kind: "sent", name: `answer to ${row.channel}`, word: "", from: Date.parse(row.at), to: Date.parse(row.at), row });
+    if (row.type === "slot" && row.kind === "answer") spans.push({ key, kind: "sent", name: `answer to ${channelName(row.channel)}`, word: "", from: Date.parse(row.at), to: Date.parse(row.at), row });
   }
   return spans.sort((a, b) => a.from - b.from || Number(a.kind === "sent") - Number(b.kind === "sent"));
 }
@@ -67,7 +67,7 @@ function Overview({ turn, spans }) {
   const cached = total(spans, "cached_tokens");
   const facts = [
     ["Begun", exactTime(turn.created_at)],
-    ["From", turn.channel],
+    ["From", channelName(turn.channel)],
     ["Took", duration(Math.max(0, wall))],
     ["Worked", duration(turn.active_ms)],
     ["Queued", queued !== null && queued > 50 ? duration(queued) : ""],
@@ -89,7 +89,7 @@ function Timeline({ turn, spans }) {
         <summary>
           <span class="name"><span class=${`mark ${span.kind}`} aria-hidden="true"></span>${span.name}${span.kind === "tool" && html` <code>${summary(span.row.arguments)}</code>`}</span>
           <span class="muted figures">${span.kind === "sent" ? clockTime(new Date(span.from).toISOString()) : [span.word, duration(Math.max(0, length))].filter(Boolean).join(" · ")}</span>
-          <span class="track" aria-hidden="true"><span class=${`bar ${span.kind}`} style=${{ left: share(span.from - start), width: `max(3px, ${share(Math.max(0, length))})` }}></span></span>
+          <span class="track" aria-hidden="true"><span class=${`bar ${span.kind}`} style=${{ left: `min(${share(span.from - start)}, 100% - 4px)`, width: `max(3px, ${share(Math.max(0, length))})` }}></span></span>
         </summary>
         <${SpanBody} span=${span} start=${start} />
       </details></li>`;
@@ -109,5 +109,5 @@ function SpanBody({ span, start }) {
   if (span.kind === "sent") return html`${begun}<p class="excerpt">${row.text.slice(0, 400)}</p>`;
   const live = row.state === "started" && !row.result;
   return html`${begun}<h4>Arguments</h4><pre tabindex="0">${pretty(row.arguments)}</pre><h4>Output</h4>
-    ${live ? html`<${LiveOutput} source=${sessionState(current.value).outputOf(row.turn, row.n)} />` : row.result ? html`<${ResultBody} result=${row.result} />` : html`<p class="muted">None yet.</p>`}`;
+    ${live ? html`<${LiveOutput} source=${sessionState(current.value).outputOf(row.turn, row.n)} />` : row.result?.text || row.result?.hint ? html`<${ResultBody} result=${row.result} />` : row.result ? html`<p class="muted">Nothing was printed.</p>` : html`<p class="muted">None yet.</p>`}`;
 }

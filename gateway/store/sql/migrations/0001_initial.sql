@@ -3,8 +3,11 @@
 -- Times are integer microseconds since 1970, UTC. `rev` grows by one with each change of a row of a session, over the
 -- whole store; `ord` is the revision at which the row was made, so it is also the order in which rows were made.
 -- Conversations are JSON arrays of channel, account, chat and thread. Payloads are JSON (gateway.store.codec).
+--
+-- Every index that a transition touches is one more page to write: what few rows are asked for has a partial index, and
+-- the `_changed` ones hold only rows that changed after they were made, the others being found by `ord`.
 
--- One row: the last revision, whether the last close was clean, and when a node said that it lives.
+-- One row: a revision that none of the store exceeds, whether the last close was clean, and when a node said that it lives.
 CREATE TABLE meta (
     one       INTEGER PRIMARY KEY CHECK (one = 1),
     rev       INTEGER NOT NULL,
@@ -27,9 +30,9 @@ CREATE TABLE sessions (
     created_at  INTEGER NOT NULL,
     active_at   INTEGER NOT NULL
 );
-CREATE INDEX sessions_active ON sessions (active_at);
 
--- Every event that was ever seen, and what became of it: the id of its message, `drop:<reason>` or `press:<result>`.
+-- Every event that was ever seen, and what became of it: the id of its message with the id of its
+-- turn, if it has one, `drop:<reason>` or `press:<result>`.
 CREATE TABLE events (
     channel    TEXT NOT NULL,
     account    TEXT NOT NULL,
@@ -66,17 +69,15 @@ CREATE TABLE turns (
     ended_rev     INTEGER
 );
 CREATE INDEX turns_ord ON turns (session);
-CREATE INDEX turns_rev ON turns (session, rev);
+CREATE INDEX turns_changed ON turns (session, rev) WHERE rev > ord;
 CREATE INDEX turns_lane ON turns (session, kind) WHERE ended_rev IS NULL;
-CREATE INDEX turns_queue ON turns (queued_rev) WHERE state = 'queued' AND head = 1;
-CREATE INDEX turns_leased ON turns (lease_until) WHERE lease_until IS NOT NULL;
-CREATE INDEX turns_state ON turns (state, queued_at) WHERE ended_rev IS NULL;
+CREATE INDEX turns_active ON turns (state, head, queued_rev) WHERE state IN ('queued', 'running', 'stopping');
 CREATE INDEX turns_ended ON turns (session, epoch, ended_rev) WHERE ended_rev IS NOT NULL;
 
 CREATE TABLE messages (
     ord           INTEGER PRIMARY KEY,
     rev           INTEGER NOT NULL,
-    id            TEXT NOT NULL UNIQUE,
+    id            TEXT NOT NULL,
     session       TEXT NOT NULL REFERENCES sessions (id),
     turn          TEXT REFERENCES turns (id),
     given         INTEGER,
@@ -91,7 +92,7 @@ CREATE TABLE messages (
     sent_at       INTEGER NOT NULL
 );
 CREATE INDEX messages_ord ON messages (session);
-CREATE INDEX messages_rev ON messages (session, rev);
+CREATE INDEX messages_changed ON messages (session, rev) WHERE rev > ord;
 CREATE INDEX messages_turn ON messages (turn);
 
 -- `fence` is the one under which the step was started last.
@@ -114,7 +115,7 @@ CREATE TABLE steps (
     UNIQUE (turn, n)
 );
 CREATE INDEX steps_ord ON steps (session);
-CREATE INDEX steps_rev ON steps (session, rev);
+CREATE INDEX steps_changed ON steps (session, rev) WHERE rev > ord;
 
 CREATE TABLE waits (
     ord         INTEGER PRIMARY KEY,
@@ -135,7 +136,7 @@ CREATE TABLE waits (
     reason      TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX waits_ord ON waits (session);
-CREATE INDEX waits_rev ON waits (session, rev);
+CREATE INDEX waits_changed ON waits (session, rev) WHERE rev > ord;
 CREATE INDEX waits_turn ON waits (turn);
 CREATE INDEX waits_open ON waits (kind, session) WHERE state = 'open';
 CREATE INDEX waits_asked ON waits (ord) WHERE state = 'open' AND kind = 'approval';
@@ -172,10 +173,9 @@ CREATE TABLE slots (
     why_dead       TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX slots_ord ON slots (session, ord);
-CREATE INDEX slots_rev ON slots (session, rev);
+CREATE INDEX slots_changed ON slots (session, rev) WHERE rev > ord;
 CREATE INDEX slots_due ON slots (seq, due_at, channel, conversation) WHERE state = 'due';
 CREATE INDEX slots_unsent ON slots (conversation, seq, state) WHERE state IN ('due', 'sending');
-CREATE INDEX slots_sending ON slots (sending_since) WHERE state = 'sending';
 CREATE INDEX slots_dead ON slots (seq) WHERE state = 'dead';
 
 -- Which cards show a wait.

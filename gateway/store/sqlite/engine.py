@@ -1,0 +1,233 @@
+"""Lanes and Steps transitions in SQLite: who runs a turn, and its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from gateway.errors import LeaseLost, NotFound
+from gateway.model.ids import InboundId, NodeId, SessionId, TurnId, WaitId
+from gateway.model.sessions import Lease, TurnState
+from gateway.model.slots import NewSlot
+from gateway.model.tools import Answer, StepState, ToolResult
+from gateway.model.waits import DECISION_GOOD_FOR_S, NewWait, Start, WaitState
+from gateway.store.codec import ANSWER, CALL, from_us
+from gateway.store.sqlite import moves
+from gateway.store.sqlite.base import SqliteBase
+from gateway.store.sqlite.moves import COMMANDS_AT_ONCE, LEASE_US
+from gateway.store.sqlite.rows import TurnRow, wait_of
+from gateway.store.sqlite.tx import Tx
+
+
+class SqliteEngine(SqliteBase):
+    """`ports.Lanes` and `ports.Steps`."""
+
+    async def claim(self, node: NodeId) -> Lease | None:
+        """Hand out the turn that waits longest and may run."""
+        return await self.write(lambda tx: _claim(tx, node))
+
+    async def renew(self, lease: Lease) -> TurnState:
+        """Extend the lease."""
+        return await self.write(lambda tx: _renew(tx, lease))
+
+    async def park(self, lease: Lease) -> bool:
+        """Give up the lease until a wait is decided."""
+        return await self.write(lambda tx: _park(tx, lease))
+
+    async def finish_turn(
+        self,
+        lease: Lease,
+        state: TurnState,
+        *,
+        answer: Answer | None,
+        given: Sequence[InboundId],
+        slots: Sequence[NewSlot],
+        timers: Sequence[NewWait],
+    ) -> bool:
+        """End the turn with its last answer."""
+        return await self.write(
+            partial(_finish_turn, lease=lease, state=state, answer=answer, given=given, slots=slots, timers=timers)
+        )
+
+    async def release(self, lease: Lease) -> None:
+        """Give the turn back."""
+        await self.write(lambda tx: _release(tx, lease))
+
+    async def plan(self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> None:
+        """Store an answer with its calls planned."""
+        await self.write(lambda tx: _plan(tx, lease, answer, given, slots))
+
+    async def open_waits(self, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot]) -> bool:
+        """Open waits on planned steps, with their cards."""
+        return await self.write(lambda tx: _open_waits(tx, lease, waits, slots))
+
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
+        """Store that a call's effect may begin; consume its approval."""
+        return await self.write(lambda tx: _start_step(tx, lease, n, wait, action_sha))
+
+    async def finish_step(self, lease: Lease, n: int, result: ToolResult) -> bool:
+        """Store a call's one result."""
+        return await self.write(lambda tx: _finish_step(tx, lease, n, result))
+
+
+# --- lanes ----------------------------------------------------------------------------------
+
+
+def _claim(tx: Tx, node: NodeId) -> Lease | None:
+    until = tx.now + LEASE_US
+    found = tx.one("claim_next", tx.rev + 1, node, tx.now, until, COMMANDS_AT_ONCE)
+    if found is None:
+        return None
+    turn, session, fence = found
+    tx.next_rev(SessionId(session))
+    return Lease(turn=TurnId(turn), session=SessionId(session), node=node, fence=fence, expires_at=from_us(until))
+
+
+def _renew(tx: Tx, lease: Lease) -> TurnState:
+    found = tx.one("renew", tx.now + LEASE_US, lease.turn, lease.fence)
+    if found is None:
+        raise LeaseLost
+    return TurnState(found[0])
+
+
+def _park(tx: Tx, lease: Lease) -> bool:
+    row = moves.held(tx, lease)
+    if row.state != TurnState.RUNNING or not _only_waits(tx, row):
+        return False
+    moves.park(tx, row)
+    return True
+
+
+def _only_waits(tx: Tx, row: TurnRow) -> bool:
+    """Whether something is open, and every call without a result waits for it: nothing runs or could be run."""
+    open_steps = {n for _, n, state in tx.run("undecided_of_turn", row.id) if state == WaitState.OPEN}
+    return bool(open_steps) and {n for n, _ in tx.run("unfinished_steps", row.id)} <= open_steps
+
+
+def _finish_turn(
+    tx: Tx,
+    *,
+    lease: Lease,
+    state: TurnState,
+    answer: Answer | None,
+    given: Sequence[InboundId],
+    slots: Sequence[NewSlot],
+    timers: Sequence[NewWait],
+) -> bool:
+    row = moves.held(tx, lease)
+    if state is TurnState.DONE:
+        ungiven = {inbound for inbound, _ in tx.run("ungiven", row.id)}
+        if row.state == TurnState.STOPPING or not ungiven.issubset(given):
+            return False
+    if answer is not None:
+        _add_answer(tx, row, answer, given)
+    for new in slots:
+        moves.add_slot(tx, new, row.session, row.id)
+    moves.end_turn(tx, row, state)
+    # Opened after the end, which withdraws every wait: these outlive the turn.
+    for timer in timers:
+        moves.open_wait(tx, row, timer)
+    return True
+
+
+def _release(tx: Tx, lease: Lease) -> None:
+    try:
+        row = moves.held(tx, lease)
+    except LeaseLost:
+        return
+    if row.state == TurnState.STOPPING:
+        moves.end_stopped(tx, row)
+    else:
+        moves.queue(tx, row)
+
+
+# --- steps ----------------------------------------------------------------------------------
+
+
+def _plan(tx: Tx, lease: Lease, answer: Answer, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> None:
+    row = moves.held(tx, lease)
+    if row.state == TurnState.STOPPING:
+        raise LeaseLost("The turn was stopped.")
+    answer_n = _add_answer(tx, row, answer, given)
+    for n, call in enumerate(answer.calls, answer_n + 1):
+        tx.run("add_call", tx.next_rev(row.session), row.id, n, row.session, CALL.dump(call), answer_n)
+    for new in slots:
+        moves.add_slot(tx, new, row.session, row.id)
+
+
+def _add_answer(tx: Tx, row: TurnRow, answer: Answer, given: Sequence[InboundId]) -> int:
+    """Store a finished model step; the given messages count as given before it. Return its number."""
+    n = moves.step_count(tx, row)
+    ungiven = dict(tx.run("ungiven", row.id)) if given else {}
+    for inbound in given:
+        ord_ = ungiven.pop(inbound, None)
+        if ord_ is not None:
+            tx.run("give", n, tx.next_rev(row.session), ord_)
+    tx.run("add_answer", tx.next_rev(row.session), row.id, n, row.session, ANSWER.dump(answer), tx.now)
+    return n
+
+
+def _open_waits(tx: Tx, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot]) -> bool:
+    row = moves.held(tx, lease)
+    if row.state == TurnState.STOPPING or not all(_is_planned(tx, row, new.n) for new in waits):
+        return False
+    for new in waits:
+        tx.run("ask_step", tx.next_rev(row.session), row.id, new.n)
+        moves.open_wait(tx, row, new)
+    for slot in slots:
+        moves.add_slot(tx, slot, row.session, row.id)
+    return True
+
+
+def _is_planned(tx: Tx, row: TurnRow, n: int) -> bool:
+    return _step_state(tx, row, n)[0] == StepState.PLANNED
+
+
+def _start_step(tx: Tx, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
+    row = moves.held(tx, lease)
+    if row.state == TurnState.STOPPING:
+        return Start.STOPPING
+    state, fence = _step_state(tx, row, n)
+    if wait is not None:
+        refused = _consume(tx, row, n, wait, action_sha)
+        if refused is not None:
+            return refused
+    # No decision is needed: never asked, or started by a holder that is gone.
+    elif state != StepState.PLANNED and not (state == StepState.STARTED and fence < row.fence):
+        return Start.NOT_APPROVED
+    tx.run("start_step", tx.now, row.fence, tx.next_rev(row.session), row.id, n)
+    return Start.STARTED
+
+
+def _consume(tx: Tx, row: TurnRow, n: int, wait: WaitId, action_sha: str) -> Start | None:
+    columns = tx.one("wait", wait)
+    if columns is None:
+        return Start.NOT_APPROVED
+    found = wait_of(columns)
+    if found.state is not WaitState.APPROVED or (found.turn, found.n) != (row.id, n):
+        return Start.NOT_APPROVED
+    if found.approval is None or found.approval.action_sha != action_sha or found.decided_at is None:
+        return Start.NOT_APPROVED
+    if (tx.moment - found.decided_at).total_seconds() > DECISION_GOOD_FOR_S:
+        moves.set_wait(tx, row.session, wait, WaitState.EXPIRED)
+        return Start.TOO_OLD
+    moves.set_wait(tx, row.session, wait, WaitState.CONSUMED)
+    return None
+
+
+def _finish_step(tx: Tx, lease: Lease, n: int, result: ToolResult) -> bool:
+    row = moves.held(tx, lease)
+    if _step_state(tx, row, n)[0] == StepState.FINISHED:
+        return False
+    undecided = tx.run("undecided_of_turn", row.id)
+    moves.cancel_waits(tx, row, (wait for wait, step, _ in undecided if step == n))
+    moves.finish_step(tx, row, n, result)
+    return True
+
+
+def _step_state(tx: Tx, row: TurnRow, n: int) -> tuple[str, int]:
+    """Return a step's state and the fence it was started under last. Raises `NotFound`."""
+    found = tx.one("step", row.id, n)
+    if found is None:
+        raise NotFound(f"The turn {row.id} has no step {n}.")
+    return found[1], found[3]

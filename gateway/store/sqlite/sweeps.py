@@ -1,0 +1,138 @@
+"""Sweeps transitions in SQLite: what time does, and what a restart finds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from gateway.model.ids import SessionId, TurnId, WaitId
+from gateway.model.sessions import TurnState
+from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.waits import DECISION_GOOD_FOR_S, WaitState
+from gateway.store.codec import MICROSECOND, load_conversation, load_json
+from gateway.store.sqlite import moves
+from gateway.store.sqlite.base import SqliteBase
+from gateway.store.sqlite.tx import Tx
+
+AT_ONCE = 500
+"""Rows that one call takes."""
+SENDING_AT_MOST_US = timedelta(seconds=60) // MICROSECOND
+DECISION_GOOD_FOR_US = timedelta(seconds=DECISION_GOOD_FOR_S) // MICROSECOND
+
+
+class SqliteSweeps(SqliteBase):
+    """`ports.Sweeps`."""
+
+    async def expire_waits(self) -> int:
+        """Expire what nobody decided or used in time."""
+        return await self.write(_expire_waits)
+
+    async def reclaim(self) -> int:
+        """Take back what dead holders held."""
+        return await self.write(_reclaim)
+
+    async def fire_timers(self) -> int:
+        """Show answers again in a chat when nobody had the page open."""
+        return await self.write(_fire_timers)
+
+    async def offer_again(self) -> int:
+        """Show open cards anew after a downtime; ask anew what expired meanwhile."""
+        return await self.write(_offer_again)
+
+    async def void_leases(self, machine: str) -> int:
+        """End the leases of earlier lives of this machine."""
+        return await self.write(lambda tx: _void_leases(tx, machine))
+
+
+def _expire_waits(tx: Tx) -> int:
+    due = tx.run("expired_waits", tx.now, tx.now - DECISION_GOOD_FOR_US, AT_ONCE)
+    for wait, turn in due:
+        row = moves.stored_turn(tx, turn)
+        moves.set_wait(tx, row.session, wait, WaitState.EXPIRED)
+        moves.wake(tx, row)
+    return len(due)
+
+
+def _reclaim(tx: Tx) -> int:
+    turns = tx.run("lease_ran_out", tx.now, AT_ONCE)
+    slots = tx.run("sending_too_long", tx.now - SENDING_AT_MOST_US, AT_ONCE - len(turns))
+    return _take_back(tx, turns, slots)
+
+
+def _void_leases(tx: Tx, machine: str) -> int:
+    turns = [row for row in tx.run("leased") if _is_of(row[-1], machine)][:AT_ONCE]
+    slots = [row for row in tx.run("sending") if _is_of(row[-1], machine)][: AT_ONCE - len(turns)]
+    return _take_back(tx, turns, slots)
+
+
+def _is_of(node: str, machine: str) -> bool:
+    return node.rpartition("#")[0] == machine
+
+
+def _take_back(tx: Tx, turns: list[tuple[Any, ...]], slots: list[tuple[Any, ...]]) -> int:
+    for turn, *_ in turns:
+        row = moves.stored_turn(tx, turn)
+        if row.state == TurnState.STOPPING:
+            moves.end_stopped(tx, row)
+        else:
+            moves.queue(tx, row)
+    for seq, session, *_ in slots:
+        # The sender is gone and may have shown it: a create is uncertain now.
+        tx.run("slot_retry", seq, moves.rev_of_slot(tx, session), True, tx.now)
+        tx.touched.slots_due = True
+    return len(turns) + len(slots)
+
+
+def _fire_timers(tx: Tx) -> int:
+    due = tx.run("due_timers", tx.now, AT_ONCE)
+    for wait, turn, session, payload, opened_at in due:
+        fired = _fire(tx, session, turn, load_json(payload), opened_at)
+        moves.set_wait(tx, session, wait, WaitState.ANSWERED if fired else WaitState.CANCELLED)
+        moves.wake(tx, moves.stored_turn(tx, turn))
+    return len(due)
+
+
+def _fire(tx: Tx, session: SessionId, turn: TurnId, payload: dict[str, Any], opened_at: int) -> bool:
+    """Do what a timer is for. False when there was no need or no place for it."""
+    if "copy_of" not in payload:
+        return True
+    owner = str(payload["owner"])
+    seen, place = tx.one("page_seen", owner), tx.one("owner_chat", owner)
+    original = tx.one("text_of_slot", str(payload["copy_of"]))
+    if place is None or original is None or (seen is not None and seen[0] >= opened_at):
+        return False
+    text, n = original
+    copy = NewSlot(conversation=load_conversation(place[0]), kind=SlotKind.COPY, text=text, n=n)
+    moves.add_slot(tx, copy, session, turn)
+    return True
+
+
+def _offer_again(tx: Tx) -> int:
+    asked = tx.run("asked_waits")
+    expired = [(wait, turn, n) for wait, turn, n, expires_at in asked if expires_at <= tx.now]
+    for wait, turn, n in expired:
+        _ask_anew(tx, wait, turn, n)
+    # One for each place, however often it was offered before.
+    again: dict[tuple[str, str], tuple[SessionId | None, TurnId | None]] = {}
+    for wait, _, _, expires_at in asked:
+        if expires_at > tx.now:
+            for place, waits, session, turn in tx.run("shown_cards", wait):
+                again[place, waits] = (session, turn)
+    for (place, waits), (session, turn) in again.items():
+        card = NewSlot(
+            conversation=load_conversation(place), kind=SlotKind.CARD, waits=tuple(map(WaitId, load_json(waits)))
+        )
+        moves.add_slot(tx, card, session, turn)
+    return len(expired) + len(again)
+
+
+def _ask_anew(tx: Tx, wait: WaitId, turn: TurnId, n: int) -> None:
+    row = moves.stored_turn(tx, turn)
+    step = tx.one("step", turn, n)
+    asked_anew = step is None or bool(step[4])
+    if asked_anew:
+        moves.set_wait(tx, row.session, wait, WaitState.EXPIRED)
+    else:
+        moves.set_wait(tx, row.session, wait, WaitState.SUPERSEDED)
+        tx.run("ask_step_anew", tx.next_rev(row.session), turn, n)
+    moves.wake(tx, row)

@@ -1,0 +1,169 @@
+"""Views in SQLite: reads, each on one state of the store."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from gateway.errors import NotFound
+from gateway.model.ids import SessionId, TurnId, WaitId
+from gateway.model.messages import Received
+from gateway.model.sessions import Session
+from gateway.model.slots import Slot
+from gateway.model.tools import Step
+from gateway.model.views import Counts, Item, Row, Rows, SessionLine, TurnView
+from gateway.model.waits import Wait
+from gateway.store.codec import dump_json
+from gateway.store.sqlite.base import SqliteBase
+from gateway.store.sqlite.rows import moment, received_of, session_of, slot_of, step_of, turn_of, wait_of
+from gateway.store.sqlite.tx import Reader
+
+NEWEST = (1 << 63) - 1
+
+_ITEMS: Mapping[str, tuple[str, Callable[[tuple[Any, ...]], Item]]] = {
+    "turn": ("turns_at", turn_of),
+    "message": ("messages_at", received_of),
+    "step": ("steps_at", step_of),
+    "wait": ("waits_at", wait_of),
+    "slot": ("slots_at", slot_of),
+}
+
+
+class SqliteViews(SqliteBase):
+    """`ports.Views`."""
+
+    async def session(self, session: SessionId) -> Session | None:
+        """One session."""
+        return await self.read(lambda reader: _session(reader, session))
+
+    async def sessions(self, limit: int = 200) -> Sequence[SessionLine]:
+        """Sessions, most recently active first."""
+        return await self.read(lambda reader: _sessions(reader, limit))
+
+    async def turn(self, turn: TurnId) -> TurnView:
+        """One turn with everything stored of it."""
+        return await self.read(lambda reader: _turn(reader, turn))
+
+    async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
+        """The last ended turns, in the order they ended."""
+        return await self.read(lambda reader: _history(reader, session, epoch, limit))
+
+    async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
+        """What changed since a revision."""
+        return await self.read(lambda reader: _changes(reader, session, after, limit))
+
+    async def older(self, session: SessionId, before: int | None, limit: int) -> Rows:
+        """The last rows before a place."""
+        return await self.read(lambda reader: _older(reader, session, before, limit))
+
+    async def wait(self, wait: WaitId) -> Wait | None:
+        """One wait."""
+        columns = await self.read(lambda reader: reader.one("wait", wait))
+        return None if columns is None else wait_of(columns)
+
+    async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
+        """Open approvals, oldest first."""
+        return await self.read(lambda reader: [wait_of(one) for one in reader.run("open_approvals", limit)])
+
+    async def card_slots(self, wait: WaitId) -> Sequence[Slot]:
+        """The card slots that show an approval."""
+        return await self.read(lambda reader: [slot_of(one) for one in reader.run("card_slots", wait)])
+
+    async def counts(self) -> Counts:
+        """Figures of the store."""
+        ((queued, running, parked, waits, due, dead, queued_at, due_at),) = await self.read(
+            lambda reader: reader.run("counts")
+        )
+        return Counts(
+            queued_turns=queued,
+            running_turns=running,
+            parked_turns=parked,
+            open_waits=waits,
+            due_slots=due,
+            dead_slots=dead,
+            oldest_queued_at=moment(queued_at),
+            oldest_due_at=moment(due_at),
+        )
+
+
+def _session(reader: Reader, session: SessionId) -> Session | None:
+    columns = reader.one("session", session)
+    return None if columns is None else session_of(columns)
+
+
+def _sessions(reader: Reader, limit: int) -> list[SessionLine]:
+    lines = [
+        SessionLine(session=session_of(tuple(columns)), rev=rev, waiting=waiting, running=running, queued=queued)
+        for *columns, rev, waiting, running, queued in reader.run("session_lines", limit)
+    ]
+    return sorted(lines, key=lambda line: (line.session.active_at, line.rev), reverse=True)
+
+
+# --- turns ----------------------------------------------------------------------------------
+
+
+def _turn(reader: Reader, turn: TurnId) -> TurnView:
+    columns = reader.one("turn", turn)
+    if columns is None:
+        raise NotFound(f"There is no turn {turn}.")
+    return _views(reader, [columns])[0]
+
+
+def _history(reader: Reader, session: SessionId, epoch: int, limit: int) -> list[TurnView]:
+    ended = reader.run("ended_turns", session, epoch, limit)
+    return _views(reader, ended[::-1]) if ended else []
+
+
+def _views(reader: Reader, rows: list[tuple[Any, ...]]) -> list[TurnView]:
+    """Make the views of turns of one session."""
+    turns = [turn_of(columns) for columns in rows]
+    session = _session(reader, turns[0].session)
+    assert session is not None, "foreign keys hold"
+    named = dump_json([turn.id for turn in turns])
+    inputs: defaultdict[TurnId | None, list[Received]] = defaultdict(list)
+    for received in map(received_of, reader.run("messages_of_turns", named)):
+        inputs[received.turn].append(received)
+    steps: defaultdict[TurnId, list[Step]] = defaultdict(list)
+    for step in map(step_of, reader.run("steps_of_turns", named)):
+        steps[step.turn].append(step)
+    waits: defaultdict[TurnId, list[Wait]] = defaultdict(list)
+    for wait in map(wait_of, reader.run("waits_of_turns", named)):
+        waits[wait.turn].append(wait)
+    return [
+        TurnView(
+            turn=turn,
+            session=session,
+            inputs=tuple(inputs[turn.id]),
+            steps=tuple(steps[turn.id]),
+            waits=tuple(waits[turn.id]),
+        )
+        for turn in turns
+    ]
+
+
+# --- rows of a session ----------------------------------------------------------------------
+
+
+def _changes(reader: Reader, session: SessionId, after: int, limit: int) -> Rows:
+    found = reader.run("changed_rows", session, after, limit + 1)
+    rows = _rows(reader, found[:limit])
+    return Rows(session=session, rows=rows, rev=rows[-1].rev if rows else after, more=len(found) > limit)
+
+
+def _older(reader: Reader, session: SessionId, before: int | None, limit: int) -> Rows:
+    found = reader.run("older_rows", session, NEWEST if before is None else before, limit + 1)
+    ((rev,),) = reader.run("last_rev", session)
+    return Rows(session=session, rows=_rows(reader, found[:limit][::-1]), rev=rev, more=len(found) > limit)
+
+
+def _rows(reader: Reader, places: Iterable[tuple[str, int, int, int]]) -> tuple[Row, ...]:
+    """Fill in what stands at these places: what, key, ord, rev."""
+    places = list(places)
+    items: dict[tuple[str, int], Item] = {}
+    for what, (statement, make) in _ITEMS.items():
+        keys = [at for one, at, _, _ in places if one == what]
+        if keys:
+            for at, *columns in reader.run(statement, dump_json(keys)):
+                items[what, at] = make(tuple(columns))
+    return tuple(Row(ord=ord_, rev=rev, item=items[what, at]) for what, at, ord_, rev in places)

@@ -1,0 +1,140 @@
+"""`run` makes the environment when it must, only then, and repairs what was interrupted. Installing is a small fake."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PYPROJECT = """
+[project.optional-dependencies]
+telegram = []
+slack = []
+
+[dependency-groups]
+dev = ["pytest>=9"]
+"""
+FAKE_UV = """#!/bin/sh
+echo "$@" >> "{log}"
+[ -e "{broken}" ] && exit 1
+case "$1" in venv) sleep 0.2; mkdir -p .venv/bin; cp "{python}" .venv/bin/python;; esac
+"""
+FAKE_PYTHON = '#!/bin/sh\necho started "$@"\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A folder with the script, and a uv on PATH that only writes down what it was asked."""
+
+    root: Path
+    tools: Path
+
+    def command(self) -> list[str]:
+        """Return how the script is started."""
+        return [sys.executable, str(self.root / "run")]
+
+    def environment(self) -> dict[str, str]:
+        """Return an environment in which the fake is the only uv."""
+        return {**os.environ, "PATH": f"{self.tools}:/usr/bin:/bin"}
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Start the script and wait for it."""
+        command = [*self.command(), *arguments]
+        return subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=20, check=False)
+
+    def asked(self) -> list[str]:
+        """Return what uv was asked so far."""
+        log = self.tools / "log"
+        return log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    root, tools = tmp_path / "a checkout", tmp_path / "tools"
+    root.mkdir()
+    tools.mkdir()
+    shutil.copy(ROOT / "run", root / "run")
+    (root / "pyproject.toml").write_text(PYPROJECT)
+    (root / "requirements.lock").write_text("")
+    python, uv = tools / "fake-python", tools / "uv"
+    python.write_text(FAKE_PYTHON)
+    uv.write_text(FAKE_UV.format(log=tools / "log", broken=tools / "broken", python=python))
+    python.chmod(0o755)
+    uv.chmod(0o755)
+    return Checkout(root=root, tools=tools)
+
+
+def test_the_first_start_installs_and_starts(checkout: Checkout) -> None:
+    done = checkout.run()
+    assert done.stdout == "started -P -m gateway run\n"
+    assert "Making the environment" in done.stderr
+    assert [line.split()[0] for line in checkout.asked()] == ["venv", "pip"]
+
+
+def test_the_next_start_installs_nothing(checkout: Checkout) -> None:
+    checkout.run()
+    before = checkout.asked()
+    done = checkout.run("link", "a b")
+    assert (done.stdout, done.stderr) == ("started -P -m gateway link a b\n", "")
+    assert checkout.asked() == before
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "pyproject.toml"])
+def test_changed_requirements_are_installed(checkout: Checkout, name: str) -> None:
+    checkout.run()
+    with (checkout.root / name).open("a") as file:
+        file.write("# changed\n")
+    checkout.run()
+    assert [line.split()[0] for line in checkout.asked()] == ["venv", "pip", "pip"]
+
+
+def test_checks_install_the_developers_tools_and_every_extra(checkout: Checkout) -> None:
+    checkout.run()
+    assert checkout.run("test", "-x").stdout == "started -m tests.checks -x\n"
+    assert checkout.asked()[-1].endswith("-c requirements.lock -e .[telegram,slack] pytest>=9")
+    before = checkout.asked()
+    checkout.run()
+    checkout.run("bench")
+    assert checkout.asked() == before
+
+
+def test_what_was_interrupted_is_made_afresh(checkout: Checkout) -> None:
+    (checkout.tools / "broken").touch()
+    failed = checkout.run()
+    assert failed.returncode == 1
+    assert "say ./run again" in failed.stderr
+    (checkout.root / ".venv" / "half").touch()
+    (checkout.tools / "broken").unlink()
+    assert checkout.run().stdout == "started -P -m gateway run\n"
+    assert not (checkout.root / ".venv" / "half").exists()
+
+
+def test_an_environment_made_by_hand_is_kept(checkout: Checkout) -> None:
+    python = checkout.root / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    shutil.copy(checkout.tools / "fake-python", python)
+    (checkout.root / ".venv" / "mine").touch()
+    assert checkout.run().stdout == "started -P -m gateway run\n"
+    assert (checkout.root / ".venv" / "mine").exists()
+    assert [line.split()[0] for line in checkout.asked()] == ["pip"]
+
+
+def test_an_interpreter_that_vanished_is_replaced(checkout: Checkout) -> None:
+    checkout.run()
+    (checkout.root / ".venv" / "bin" / "python").unlink()
+    assert checkout.run().stdout == "started -P -m gateway run\n"
+
+
+def test_two_at_once_install_once(checkout: Checkout) -> None:
+    both = [
+        subprocess.Popen(checkout.command(), env=checkout.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    assert [one.communicate(timeout=20)[0] for one in both] == [b"started -P -m gateway run\n"] * 2
+    assert [line.split()[0] for line in checkout.asked()] == ["venv", "pip"]

@@ -1,0 +1,230 @@
+"""`Outbox`: slots on their way out, in order, none lost, versions honoured."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.model.messages import Conversation
+from gateway.model.slots import Slot, SlotKind, SlotState
+from gateway.ports import Store
+from tests.contract.scene import NODE, OTHER_NODE, Asked, Scene
+from tests.support.clock import FakeClock
+from tests.support.makers import CHAT, OTHER_CHAT, PAGE, answer, chat, deny, drop, inbound, said, seconds
+
+CHANNELS = ["telegram", "slack"]
+
+
+async def _say(scene: Scene, *texts: str, where: Conversation = CHAT) -> None:
+    """Store slots, one transition."""
+    lease = await scene.running()
+    slots = [said(text, where=where) for text in texts]
+    await scene.store.plan(lease, answer(), given=[], slots=slots)
+    await scene.finish(lease)
+
+
+async def _claim(scene: Scene, limit: int = 50) -> list[Slot]:
+    return list(await scene.store.claim_slots(NODE, CHANNELS, limit))
+
+
+async def _one(scene: Scene) -> Slot:
+    (slot,) = await _claim(scene)
+    return slot
+
+
+async def _sent_card(scene: Scene) -> tuple[Asked, Slot]:
+    asked = await scene.parked(2)
+    await scene.send_all()
+    return asked, await scene.slot_of(asked.turn, SlotKind.CARD)
+
+
+# --- claim_slots ----------------------------------------------------------------------------
+
+
+async def test_a_claimed_slot_is_being_sent(scene: Scene) -> None:
+    """It counts as an attempt, and nobody else gets it."""
+    await _say(scene, "a")
+    slot = await _one(scene)
+    assert (slot.text, slot.state, slot.attempts, slot.version) == ("a", SlotState.SENDING, 1, 1)
+    assert await scene.slot(slot.id) == slot
+    assert await scene.store.claim_slots(OTHER_NODE, CHANNELS, 50) == []
+
+
+async def test_a_conversation_is_served_in_order_one_at_a_time(scene: Scene) -> None:
+    """The next only when the one before is through."""
+    await _say(scene, "a", "b", "c")
+    texts: list[str] = []
+    while claimed := await _claim(scene):
+        assert len(claimed) == 1
+        assert await _claim(scene) == []
+        texts.append(claimed[0].text)
+        await scene.store.slot_sent(claimed[0].id, claimed[0].version, "1")
+    assert texts == ["a", "b", "c"]
+
+
+async def test_conversations_are_served_side_by_side_oldest_first(scene: Scene) -> None:
+    """The limit takes the oldest."""
+    for n in (3, 1, 2):
+        await _say(scene, f"{n}a", f"{n}b", where=chat(n))
+    assert [slot.text for slot in await _claim(scene, limit=2)] == ["3a", "1a"]
+    assert [slot.text for slot in await _claim(scene, limit=2)] == ["2a"]
+
+
+async def test_threads_are_conversations_of_their_own(scene: Scene) -> None:
+    """One busy thread does not hold back its chat."""
+    thread = Conversation(channel="telegram", account="default", chat=CHAT.chat, thread="9")
+    await _say(scene, "a")
+    await _say(scene, "b", where=thread)
+    assert [slot.text for slot in await _claim(scene)] == ["a", "b"]
+
+
+async def test_only_the_named_channels_are_served(scene: Scene) -> None:
+    """A node takes what it can send."""
+    await _say(scene, "t")
+    await _say(scene, "s", where=OTHER_CHAT)
+    assert [slot.text for slot in await scene.store.claim_slots(NODE, ["slack"], 50)] == ["s"]
+    assert [slot.text for slot in await scene.store.claim_slots(NODE, ["telegram"], 50)] == ["t"]
+    assert await scene.store.claim_slots(NODE, [], 50) == []
+
+
+async def test_a_slot_of_the_page_is_sent_by_being_stored(scene: Scene) -> None:
+    """No sender ever sees it."""
+    await _say(scene, "p", where=PAGE)
+    (slot,) = await scene.slots()
+    assert (slot.state, slot.version, slot.sent_version) == (SlotState.SENT, 1, 1)
+    assert await scene.store.claim_slots(NODE, [*CHANNELS, "web"], 50) == []
+
+
+async def test_a_slot_without_a_session_is_sent_too(store: Store) -> None:
+    """A stranger's refusal goes the same way."""
+    await store.drop(inbound(where=chat(5)), drop(refuse=True), "No.")
+    (slot,) = await store.claim_slots(NODE, CHANNELS, 50)
+    await store.slot_sent(slot.id, slot.version, "1")
+    assert await store.claim_slots(NODE, CHANNELS, 50) == []
+
+
+# --- what came of it ------------------------------------------------------------------------
+
+
+async def test_a_sent_slot_is_done(scene: Scene) -> None:
+    """It has the platform's id, and nothing is due."""
+    await _say(scene, "a")
+    slot = await _one(scene)
+    await scene.store.slot_sent(slot.id, slot.version, "m7")
+    done = await scene.slot(slot.id)
+    assert (done.state, done.platform_id, done.version, done.sent_version) == (SlotState.SENT, "m7", 1, 1)
+    assert (done.attempts, done.uncertain) == (0, False)
+    assert await _claim(scene) == []
+
+
+async def test_a_retry_waits_its_delay(scene: Scene, clock: FakeClock) -> None:
+    """Then it is tried again as the same slot."""
+    await _say(scene, "a")
+    slot = await _one(scene)
+    await scene.store.slot_retry(slot.id, slot.version, seconds(5), uncertain=False)
+    waiting = await scene.slot(slot.id)
+    assert (waiting.state, waiting.due_at, waiting.uncertain) == (SlotState.DUE, clock.now() + seconds(5), False)
+    clock.advance(4.9)
+    assert await _claim(scene) == []
+    clock.advance(0.1)
+    again = await _one(scene)
+    assert (again.id, again.attempts, again.sent_version) == (slot.id, 2, 0)
+
+
+async def test_nothing_overtakes_a_slot_that_is_tried_again(scene: Scene, clock: FakeClock) -> None:
+    """Order in a conversation is kept, others go on."""
+    await _say(scene, "a", "b")
+    slot = await _one(scene)
+    await scene.store.slot_retry(slot.id, slot.version, seconds(5), uncertain=False)
+    assert await _claim(scene) == []
+    await _say(scene, "c", where=OTHER_CHAT)
+    assert (await _one(scene)).text == "c"
+    clock.advance(5)
+    assert (await _one(scene)).text == "a"
+
+
+async def test_an_uncertain_create_stays_marked_until_it_is_shown(scene: Scene) -> None:
+    """The next create says that it may be a repetition, also after a plain retry."""
+    await _say(scene, "a")
+    slot = await _one(scene)
+    for uncertain in (True, False):
+        await scene.store.slot_retry(slot.id, slot.version, seconds(0), uncertain=uncertain)
+        slot = await _one(scene)
+        assert slot.uncertain
+    await scene.store.slot_sent(slot.id, slot.version, "m")
+    assert not (await scene.slot(slot.id)).uncertain
+
+
+async def test_an_edit_is_never_uncertain(scene: Scene) -> None:
+    """The same edit twice is harmless."""
+    asked, _ = await _sent_card(scene)
+    await scene.press(asked.wait)
+    edit = await _one(scene)
+    await scene.store.slot_retry(edit.id, edit.version, seconds(0), uncertain=True)
+    assert not (await _one(scene)).uncertain
+
+
+async def test_a_dead_slot_is_not_tried_again(scene: Scene, clock: FakeClock) -> None:
+    """The next of its conversation goes on."""
+    await _say(scene, "a", "b")
+    slot = await _one(scene)
+    await scene.store.slot_dead(slot.id, slot.version, "chat not found")
+    assert (await scene.slot(slot.id)).state is SlotState.DEAD
+    clock.advance(10_000)
+    assert (await _one(scene)).text == "b"
+
+
+# --- versions -------------------------------------------------------------------------------
+
+
+async def test_a_new_version_of_a_sent_slot_is_due_at_once(scene: Scene) -> None:
+    """As an edit of what is shown; attempts count anew."""
+    asked, shown = await _sent_card(scene)
+    await scene.press(asked.wait)
+    edit = await _one(scene)
+    assert (edit.id, edit.platform_id, edit.version, edit.sent_version) == (shown.id, shown.platform_id, 2, 1)
+    assert edit.attempts == 1
+    await scene.store.slot_sent(edit.id, 2, edit.platform_id)
+    done = await scene.slot(shown.id)
+    assert (done.state, done.sent_version) == (SlotState.SENT, 2)
+
+
+@pytest.mark.parametrize("how", ["sent", "retry", "dead"])
+async def test_a_result_for_an_older_version_leaves_the_slot_due(scene: Scene, how: str) -> None:
+    """The card was decided while it was on its way: the newer version is still to be shown."""
+    asked = await scene.parked(2)
+    slot = await _one(scene)
+    await scene.press(asked.wait)
+    newer = await scene.slot(slot.id)
+    assert (newer.version, newer.state) == (2, SlotState.SENDING)
+    assert await _claim(scene) == []
+    if how == "sent":
+        await scene.store.slot_sent(slot.id, 1, "m1")
+    elif how == "retry":
+        await scene.store.slot_retry(slot.id, 1, seconds(0), uncertain=False)
+    else:
+        await scene.store.slot_dead(slot.id, 1, "message too long")
+    again = await _one(scene)
+    shown = how == "sent"
+    assert (again.id, again.version, again.attempts) == (slot.id, 2, 1)
+    assert (again.sent_version, again.platform_id) == ((1, "m1") if shown else (0, ""))
+
+
+async def test_versions_that_nobody_sent_are_skipped(scene: Scene) -> None:
+    """Two decisions in a row are one edit."""
+    asked, _ = await _sent_card(scene)
+    await scene.press(asked.wait)
+    await scene.press(asked.waits[1], deny())
+    edit = await _one(scene)
+    assert edit.version == 3
+    await scene.store.slot_sent(edit.id, 3, edit.platform_id)
+    assert await _claim(scene) == []
+
+
+async def test_a_version_that_comes_before_the_first_send_goes_out_with_it(scene: Scene) -> None:
+    """One create, already decided."""
+    asked = await scene.parked(2)
+    await scene.press(asked.wait)
+    slot = await _one(scene)
+    assert (slot.version, slot.sent_version, slot.platform_id) == (2, 0, "")
+    await scene.store.slot_sent(slot.id, 2, "m")
+    assert await _claim(scene) == []

@@ -1,0 +1,194 @@
+"""`Accounts` and `Node`: who is signed in, where people are reached, which daemons live."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.errors import Forbidden
+from gateway.model.ids import NodeId, OwnerName
+from gateway.model.sessions import TurnKind
+from gateway.ports import Store
+from tests.contract.scene import NODE, OTHER_NODE, Scene
+from tests.support.clock import FakeClock
+from tests.support.makers import (
+    ANN,
+    ANN_SLACK,
+    ANN_TELEGRAM,
+    BOB,
+    CHAT,
+    OTHER_CHAT,
+    chat,
+    drop,
+    inbound,
+    route,
+    seconds,
+)
+
+WEEK = seconds(7 * 86400)
+HOUR = seconds(3600)
+
+
+# --- sign-in --------------------------------------------------------------------------------
+
+
+async def test_a_code_signs_its_owner_in(store: Store) -> None:
+    """The cookie is theirs from then on."""
+    await store.add_code(ANN, "code", HOUR)
+    assert await store.signed_in("cookie") is None
+    assert await store.redeem_code("code", "cookie", WEEK, "src") == ANN
+    assert await store.signed_in("cookie") == ANN
+    assert await store.signed_in("code") is None
+
+
+async def test_a_code_is_good_once(store: Store) -> None:
+    """A second use signs nobody in."""
+    await store.add_code(ANN, "code", HOUR)
+    await store.redeem_code("code", "one", WEEK, "src")
+    assert await store.redeem_code("code", "two", WEEK, "src") is None
+    assert await store.signed_in("two") is None
+    assert await store.signed_in("one") == ANN
+
+
+@pytest.mark.parametrize(("after_s", "owner"), [(3599, ANN), (3600, None), (3601, None)])
+async def test_a_code_expires(store: Store, clock: FakeClock, after_s: float, owner: OwnerName | None) -> None:
+    """At its time it is too late."""
+    await store.add_code(ANN, "code", HOUR)
+    clock.advance(after_s)
+    assert await store.redeem_code("code", "cookie", WEEK, "src") == owner
+
+
+async def test_an_unknown_code_signs_nobody_in(store: Store) -> None:
+    """None, not an error."""
+    assert await store.redeem_code("guess", "cookie", WEEK, "src") is None
+    assert await store.signed_in("cookie") is None
+
+
+@pytest.mark.parametrize(("after_s", "owner"), [(3599, ANN), (3600, None)])
+async def test_a_cookie_lasts_its_time(store: Store, clock: FakeClock, after_s: float, owner: OwnerName | None) -> None:
+    """Then it is nobody's."""
+    await store.add_code(ANN, "code", HOUR)
+    await store.redeem_code("code", "cookie", HOUR, "src")
+    clock.advance(after_s)
+    assert await store.signed_in("cookie") == owner
+
+
+async def test_who_signs_out_is_out(store: Store) -> None:
+    """That cookie only; twice is safe."""
+    for n in "12":
+        await store.add_code(ANN, f"code{n}", HOUR)
+        await store.redeem_code(f"code{n}", f"cookie{n}", WEEK, "src")
+    for _ in range(2):
+        await store.sign_out("cookie1")
+        assert await store.signed_in("cookie1") is None
+    assert await store.signed_in("cookie2") == ANN
+
+
+async def test_ten_failures_are_allowed_and_no_more(store: Store) -> None:
+    """The eleventh attempt is refused before it is looked at, even with a good code; another source is not."""
+    await store.add_code(ANN, "good", HOUR)
+    for n in range(10):
+        assert await store.redeem_code(f"guess{n}", "cookie", WEEK, "src") is None
+    with pytest.raises(Forbidden):
+        await store.redeem_code("good", "cookie", WEEK, "src")
+    assert await store.signed_in("cookie") is None
+    assert await store.redeem_code("good", "cookie", WEEK, "elsewhere") == ANN
+
+
+async def test_failures_are_forgotten_after_a_quarter_of_an_hour(store: Store, clock: FakeClock) -> None:
+    """Then the source may try again."""
+    await store.add_code(ANN, "good", HOUR)
+    for n in range(10):
+        await store.redeem_code(f"guess{n}", "cookie", WEEK, "src")
+    clock.advance(14 * 60)
+    with pytest.raises(Forbidden):
+        await store.redeem_code("good", "cookie", WEEK, "src")
+    clock.advance(15 * 60 + 1)
+    assert await store.redeem_code("good", "cookie", WEEK, "src") == ANN
+
+
+async def test_successes_do_not_count_as_failures(store: Store) -> None:
+    """An owner with many devices is not locked out."""
+    for n in range(12):
+        await store.add_code(ANN, f"code{n}", HOUR)
+        assert await store.redeem_code(f"code{n}", f"cookie{n}", WEEK, "src") == ANN
+
+
+# --- where people are -----------------------------------------------------------------------
+
+
+async def test_people_are_reached_where_they_wrote_last_directly(scene: Scene, clock: FakeClock) -> None:
+    """Each principal has one such conversation, the last one."""
+    await scene.say(where=chat(1), who=ANN_TELEGRAM)
+    clock.advance(5)
+    await scene.say(where=chat(2), who=ANN_TELEGRAM)
+    at = clock.now()
+    clock.advance(5)
+    await scene.stop()
+    await scene.say(where=OTHER_CHAT, who=ANN_SLACK)
+    reach = await scene.store.reach(ANN, [ANN_TELEGRAM, ANN_SLACK, BOB])
+    assert reach.direct == {ANN_TELEGRAM: (CHAT, clock.now()), ANN_SLACK: (OTHER_CHAT, clock.now())}
+    assert at < clock.now()
+    assert reach.page_seen_at is None
+
+
+async def test_only_those_asked_for_are_told(scene: Scene) -> None:
+    """Others stay private."""
+    await scene.say(who=BOB)
+    assert (await scene.store.reach(ANN, [ANN_TELEGRAM])).direct == {}
+
+
+async def test_a_group_or_a_dropped_message_reaches_nobody(store: Store) -> None:
+    """Only an accepted direct message shows where a person is."""
+    message = inbound(direct=False)
+    await store.accept(route(), message, TurnKind.MODEL, steer=False, say_if_waiting="")
+    await store.drop(inbound(), drop(), "")
+    assert (await store.reach(ANN, [ANN_TELEGRAM])).direct == {}
+
+
+async def test_an_open_page_is_remembered(store: Store, clock: FakeClock) -> None:
+    """The last time, for each owner."""
+    await store.saw_page(ANN)
+    clock.advance(60)
+    await store.saw_page(ANN)
+    seen = clock.now()
+    clock.advance(60)
+    assert (await store.reach(ANN, [])).page_seen_at == seen
+    assert (await store.reach(OwnerName("eve"), [])).page_seen_at is None
+
+
+# --- nodes ----------------------------------------------------------------------------------
+
+
+async def test_a_new_store_has_no_life_behind_it(store: Store) -> None:
+    """So nothing is offered again on the first start."""
+    assert await store.last_alive() is None
+
+
+async def test_the_last_sign_of_life_counts(store: Store, clock: FakeClock) -> None:
+    """Of any node."""
+    await store.alive(NODE)
+    clock.advance(10)
+    await store.alive(OTHER_NODE)
+    at = clock.now()
+    clock.advance(10)
+    assert await store.last_alive() == at
+
+
+async def test_a_name_is_held_by_one(store: Store, clock: FakeClock) -> None:
+    """Its holder renews it; another gets it when it has run out; other names are free."""
+    assert await store.hold("poller", NODE, seconds(30))
+    assert not await store.hold("poller", OTHER_NODE, seconds(30))
+    assert await store.hold("other", OTHER_NODE, seconds(30))
+    clock.advance(20)
+    assert await store.hold("poller", NODE, seconds(30))
+    clock.advance(29)
+    assert not await store.hold("poller", OTHER_NODE, seconds(30))
+    clock.advance(1)
+    assert await store.hold("poller", OTHER_NODE, seconds(30))
+    assert not await store.hold("poller", NODE, seconds(30))
+
+
+async def test_an_earlier_life_of_a_node_is_another_holder(store: Store) -> None:
+    """A node id names one life."""
+    assert await store.hold("poller", NodeId("here#1"), seconds(30))
+    assert not await store.hold("poller", NodeId("here#2"), seconds(30))

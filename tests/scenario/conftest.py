@@ -1,0 +1,52 @@
+"""Each scenario has a daemon of its own, as a child process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from tests.support.daemon import Daemon, running
+from tests.support.model_server import ScriptedModel
+from tests.support.platform import FakePlatform
+
+CHANNEL = """
+[owners]
+ann = ["test:1001"]
+[people]
+allow = ["test:2002"]
+[chats]
+allow = ["test:room"]
+[channels.test]
+module = "tests.support.channel:factory"
+port = {port}
+"""
+
+
+@pytest_asyncio.fixture
+async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
+    """A daemon with nothing configured."""
+    async with running(tmp_path) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def platform() -> AsyncIterator[FakePlatform]:
+    """A chat platform on loopback."""
+    async with FakePlatform().serve() as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def on_platform(tmp_path: Path, platform: FakePlatform) -> AsyncIterator[Daemon]:
+    """A daemon whose owner ann, and others, write on the platform."""
+    async with running(tmp_path, CHANNEL.format(port=platform.port)) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def model() -> AsyncIterator[ScriptedModel]:
+    """A scripted model server on loopback."""
+    async with ScriptedModel() as found:
+        yield found

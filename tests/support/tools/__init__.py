@@ -1,0 +1,1 @@
+"""Small tools that a daemon under test loads by `[tools.<name>] module`."""

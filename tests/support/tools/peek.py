@@ -1,0 +1,30 @@
+"""A tool that only reads: allowed by default."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from gateway.model.tools import Effect, Permission, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.ports import ToolContext
+
+SPEC = ToolSpec(
+    name="peek",
+    description="Look at something.",
+    risk=Risk.READ,
+    effect=Effect.PURE,
+    permission=Permission.ALWAYS,
+    positional="what",
+)
+
+
+class Args(BaseModel):
+    """What to look at."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    what: str
+
+
+async def run(ctx: ToolContext, args: Args) -> ToolResult:
+    """Say what was looked at."""
+    return ToolResult(status=ResultStatus.OK, text=f"peeked at {args.what}")

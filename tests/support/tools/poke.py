@@ -1,0 +1,32 @@
+"""A tool that changes something: asked by default."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from gateway.model.tools import Effect, Permission, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.ports import ToolContext
+
+SPEC = ToolSpec(
+    name="poke",
+    description="Poke something.",
+    risk=Risk.WRITE,
+    effect=Effect.UNSAFE,
+    permission=Permission.ALWAYS,
+    positional="what",
+)
+
+
+class Args(BaseModel):
+    """What to poke."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    what: str
+
+
+async def run(ctx: ToolContext, args: Args) -> ToolResult:
+    """Leave a mark in the workspace."""
+    with (ctx.cwd / "poked").open("a", encoding="utf-8") as file:
+        file.write(f"{args.what}\n")
+    return ToolResult(status=ResultStatus.OK, text=f"poked {args.what}")

@@ -1,0 +1,443 @@
+"""Whole configurations: where they are found, what wins, and the one error that names every problem with its cure."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import config
+from config.describe import lines
+from config.load import Loaded, load
+from config.plugins import tool_specs
+from config.schema import schema, text
+from gateway.errors import ConfigError
+from gateway.model.tools import Approval, Effect, Permission, Risk, Sandbox, ToolSpec
+
+HERE = Path(config.__file__).parent
+SPECS = {
+    "shell": ToolSpec(
+        name="shell", description="", risk=Risk.EXECUTE, effect=Effect.UNSAFE, permission=Permission.MAIN,
+        timeout_s=120.0, max_timeout_s=600.0, sandbox=Sandbox.AUTO,
+    ),
+    "browser": ToolSpec(
+        name="browser", description="", risk=Risk.NETWORK, effect=Effect.UNSAFE, permission=Permission.MAIN,
+        timeout_s=60.0, actions={"download": 300.0, "open": 60.0},
+    ),
+}  # fmt: skip
+
+
+def read(tmp_path: Path, toml: str = "", environ: Mapping[str, str] | None = None) -> Loaded:
+    file = tmp_path / "config.toml"
+    file.write_text(toml)
+    return load(file, tmp_path / "state", environ or {}, SPECS)
+
+
+def refusal(tmp_path: Path, toml: str = "", environ: Mapping[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, toml, environ)
+    return str(caught.value)
+
+
+# --- where it is found ----------------------------------------------------------------------
+
+
+def test_without_a_file_everything_is_default(tmp_path: Path) -> None:
+    loaded = load(None, None, {"HOME": str(tmp_path)}, SPECS)
+    assert loaded.file is None
+    assert loaded.state == tmp_path / ".local/state/dragoman"
+    assert loaded.settings.store.url == f"sqlite://{tmp_path}/.local/state/dragoman/dragoman.db"
+    assert loaded.settings.owners == {"owner": ()}
+    assert (loaded.settings.http.host, loaded.settings.http.port) == ("127.0.0.1", 8470)
+    assert loaded.settings.model.name == "operator"
+    assert loaded.settings.channels.web.enabled
+    assert loaded.warnings == ()
+
+
+def test_the_file_is_the_named_one_then_the_variables_then_the_users(tmp_path: Path) -> None:
+    places = {name: tmp_path / name / "dragoman" / "config.toml" for name in ("named", "variable", "xdg", ".config")}
+    for n, place in enumerate(places.values()):
+        place.parent.mkdir(parents=True)
+        place.write_text(f"[http]\nport = {n + 1}\n")
+    environ = {"HOME": str(tmp_path)}
+    assert load(None, None, environ, SPECS).settings.http.port == 4
+    environ |= {"XDG_CONFIG_HOME": str(tmp_path / "xdg")}
+    assert load(None, None, environ, SPECS).settings.http.port == 3
+    environ |= {"DRAGOMAN_CONFIG": str(places["variable"])}
+    assert load(None, None, environ, SPECS).settings.http.port == 2
+    assert load(places["named"], None, environ, SPECS).settings.http.port == 1
+
+
+def test_the_state_folder_is_the_named_one_then_the_variables_then_the_users(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "xdg")}
+    assert load(None, None, environ, SPECS).state == tmp_path / "xdg" / "dragoman"
+    environ |= {"DRAGOMAN_STATE": "~/variable"}
+    assert load(None, None, environ, SPECS).state == tmp_path / "variable"
+    assert load(None, tmp_path / "named", environ, SPECS).state == tmp_path / "named"
+    assert load(None, "relative", environ, SPECS).state == Path.cwd() / "relative"
+
+
+def test_a_named_file_must_be_there(tmp_path: Path) -> None:
+    for path, environ in [(tmp_path / "absent", {}), (None, {"DRAGOMAN_CONFIG": str(tmp_path / "absent")})]:
+        with pytest.raises(ConfigError) as caught:
+            load(path, tmp_path, environ, SPECS)
+        assert "no such file" in caught.value.message
+        assert caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"[http\n", "line 1"),
+        (b"[http]\nport = 1\nport = 2\n", "line 3"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"#" * 1_100_000, "larger than 1 MiB"),
+    ],
+)
+def test_a_file_that_is_not_toml_is_refused_with_the_place(tmp_path: Path, data: bytes, words: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(data)
+    with pytest.raises(ConfigError) as caught:
+        load(file, tmp_path, {}, SPECS)
+    assert str(file) in caught.value.message
+    assert words in caught.value.message
+    assert caught.value.cure
+
+
+def test_a_folder_is_not_a_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path, tmp_path, {}, SPECS)
+
+
+# --- environment variables ------------------------------------------------------------------
+
+
+def test_variables_win_over_the_file_and_are_typed(tmp_path: Path) -> None:
+    toml = '[http]\nport = 1\n[owners]\nAnn = []\n[channels.test]\nmodule = "a.b:c"\n'
+    loaded = read(tmp_path, toml, {
+        "DRAGOMAN_HTTP__PORT": "9000",
+        "DRAGOMAN_HTTP__ALLOWED_HOSTS": "a.org, b.org",
+        "DRAGOMAN_HTTP__TRUSTED_PROXIES": '["10.0.0.1"]',
+        "DRAGOMAN_CHANNELS__WEB__ENABLED": "false",
+        "DRAGOMAN_CHANNELS__TEST__TOKEN": "t",
+        "DRAGOMAN_TOOLS__SHELL__TIMEOUT": "10s",
+        "DRAGOMAN_TOOLS__SHELL__APPROVAL": '{main = "allow"}',
+        "DRAGOMAN_TOOLS__TIMEOUTS": '{"browser.download" = "5s"}',
+        "DRAGOMAN_OWNERS__ANN": "telegram:1,telegram:2",
+        "DRAGOMAN_MODEL__NAME": "openai:x",
+        "DRAGOMAN_MODEL__BASE_URL": "https://example.org/v1",
+        "DRAGOMAN_MODEL__API_KEY": "env:KEY",
+        "DRAGOMAN_MODEL__FALLBACK": '[{name = "openai:y", api_key = "env:KEY"}]',
+        "KEY": "k",
+    })  # fmt: skip
+    assert loaded.settings.http.port == 9000
+    assert loaded.settings.http.allowed_hosts == ("a.org", "b.org")
+    assert loaded.settings.http.trusted_proxies == ("10.0.0.1/32",)
+    assert not loaded.settings.channels.web.enabled
+    assert loaded.settings.channels.imported["test"].options == {"token": "t"}
+    assert loaded.tools["shell"].timeout_s == 10
+    assert loaded.tools["shell"].approval == {"main": Approval.ALLOW}
+    assert loaded.tools["browser"].actions == {"download": 5, "open": 60}
+    assert loaded.settings.owners == {"Ann": ("telegram:1", "telegram:2")}
+    assert [one.name for one in loaded.settings.model.fallback] == ["openai:y"]
+    assert [one.get_secret_value() for one in loaded.secrets] == ["k", "k"]
+    assert "DRAGOMAN_HTTP__PORT" in loaded.variables
+
+
+def test_the_daemons_own_variables_set_nothing(tmp_path: Path) -> None:
+    environ = {"DRAGOMAN_STATE": "/nowhere", "DRAGOMAN_FAILPOINT": "x", "DRAGOMAN_TOKEN": "y", "OTHER__KEY": "z"}
+    loaded = read(tmp_path, "", environ)
+    assert loaded.variables == ()
+    assert loaded.warnings == ()
+
+
+def test_a_variable_that_is_wrong_is_named_instead_of_the_file(tmp_path: Path) -> None:
+    told = refusal(tmp_path, "[http]\nhost = 3\n", {
+        "DRAGOMAN_HTTP__PORT": "many", "DRAGOMAN_HTPP__PORT": "1", "DRAGOMAN_LOG__LEVEL__X": "1",
+        "DRAGOMAN_MODEL__API_KEY": "sk-literal", "DRAGOMAN_HTTP__HOST__X": "1",
+    })  # fmt: skip
+    assert "$DRAGOMAN_HTTP__PORT: http.port: it is not a whole number" in told
+    assert "$DRAGOMAN_HTPP__PORT: htpp.port: unknown table" in told
+    assert 'Did you mean "http"?' in told
+    assert "$DRAGOMAN_MODEL__API_KEY: model.api_key: a secret is not written here itself" in told
+    assert "$DRAGOMAN_HTTP__HOST__X: http.host.x: host is a single value" in told
+    assert "log.level" in told
+    assert f"{tmp_path}/config.toml: http.host: it is not text" in told
+    assert "sk-literal" not in told
+
+
+def test_a_variable_with_too_few_underscores_is_warned_of(tmp_path: Path) -> None:
+    toml = '[model]\nname = "openai:x"\napi_key = "env:DRAGOMAN_MODEL_KEY"\n'
+    loaded = read(tmp_path, toml, {"DRAGOMAN_HTTP_PORT": "1", "DRAGOMAN_MODEL_KEY": "k"})
+    assert loaded.warnings == ("$DRAGOMAN_HTTP_PORT sets nothing; $DRAGOMAN_HTTP__PORT would.",)
+
+
+# --- problems -------------------------------------------------------------------------------
+
+WRONG = """
+[owners]
+ann = ["telegram:1001", "telegram:1001", "web:ann", "telegram:@x", "telegram:-5", "telegram:*", "slack:U0B", "irc:x", 5]
+bob = ["telegram:1001", "slack:T0AA/U0BB"]
+carl = "telegram:7"
+"d d" = []
+[store]
+url = "redis://x"
+[http]
+prot = 1
+port = "x"
+[model]
+name = "openai:gpt"
+api_key = "sk-very-secret"
+[[model.fallback]]
+name = "gpt-5"
+[channels.telegram]
+token = "x"
+[channels.slak]
+[channels.web]
+cookie_lifetime = "soon"
+colour = 1
+[channels.Bad-Name]
+module = "a.b:c"
+[people]
+allow = ["telegram:*", "telegram:2002", "telegram:-1"]
+[chats]
+allow = ["telegram:-1003", "slack:T0AA/C0CC", "telegram:1003", "slack:T0AA/U0CC", "telegram:*"]
+[sessions]
+message_while_running = "interrupt"
+approval_expiry_main = "1w"
+[tools]
+timeouts = { shell = "1h", "foo.bar" = 3, browser = { download = "1s" } }
+[tools.shell]
+permission = "allways"
+approval = { main = "ask", x = "deny", dm = "maybe" }
+[tools.browser]
+sandbox = "basic"
+approval = "perhaps"
+[tools.sheel]
+[log]
+level = "loud"
+[htpp]
+[[rules]]
+tool = "shell"
+"""
+
+EXPECTED = {
+    "owners.ann[2]": "needs no entry",
+    "owners.ann[3]": "names change hands",
+    "owners.ann[4]": "is a group",
+    "owners.ann[5]": "everyone cannot be an owner",
+    "owners.ann[6]": "slack:T0AA/U0BB",
+    "owners.ann[7]": "there is no channel 'irc'",
+    "owners.ann[8]": "it is not text",
+    "owners.bob[0]": "already belongs to the owner ann",
+    "owners.carl": "it is not a list",
+    'owners."d d"': "cannot be an owner's name",
+    "store.url": "comes with a later version",
+    "http.prot": 'Did you mean "port"?',
+    "http.port": "it is not a whole number",
+    "model.api_key": "env:NAME",
+    "model.fallback[0].name": '"openai:gpt-5"',
+    "channels.telegram": "is not part of this version yet",
+    "channels.slak": "there is no channel 'slak'",
+    "channels.web.cookie_lifetime": "is not a duration",
+    "channels.web.colour": "unknown key",
+    "channels.Bad-Name": "cannot be a channel's name",
+    "people.allow[2]": "is a group",
+    "chats.allow[2]": "is a person",
+    "chats.allow[3]": "slack:T0AA/C0CC",
+    "chats.allow[4]": "telegram:-1003",
+    "sessions.message_while_running": "comes with a later version",
+    "sessions.approval_expiry_main": "is not a duration",
+    "tools.timeouts.shell": "10m at most",
+    'tools.timeouts."foo.bar"': "browser.download, browser.open, shell",
+    "tools.timeouts.browser": '"browser.<action>"',
+    "tools.shell.permission": '"always", "main", "non-main" or "blocked"',
+    "tools.shell.approval.x": '"main", "dm" or "non-main"',
+    "tools.shell.approval.dm": '"ask", "allow" or "deny"',
+    "tools.browser.sandbox": "starts no process",
+    "tools.browser.approval": "a table by kind",
+    "tools.sheel": 'Did you mean "shell"?',
+    "log.level": '"debug", "info", "warning" or "error"',
+    "htpp": 'Did you mean "http"?',
+    "rules": "comes with a later version",
+}
+
+
+def test_every_problem_is_told_at_once_with_file_key_and_cure(tmp_path: Path) -> None:
+    told = refusal(tmp_path, WRONG)
+    found = dict(re.findall(rf"^  {re.escape(str(tmp_path))}/config\.toml: (.+?): (.+)$", told, re.MULTILINE))
+    # A sandbox for a tool without processes is only looked at when the rest of its table is right.
+    expected = {key: words for key, words in EXPECTED.items() if key != "tools.browser.sandbox"}
+    assert set(found) == set(expected)
+    for key, words in expected.items():
+        assert words in found[key], key
+        assert found[key].count(". ") >= 1, f"{key} has no cure"
+    assert f"The configuration has {len(expected)} problems" in told
+    assert "very-secret" not in told
+
+
+def test_one_problem_is_told_with_its_cure_apart(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, "[tools.browser]\nsandbox = 'basic'\n")
+    assert caught.value.message.startswith(f"{tmp_path}/config.toml: tools.browser.sandbox: browser starts no process")
+    assert caught.value.cure == "Remove it."
+
+
+@pytest.mark.parametrize(
+    "table", ["owners", "store", "http", "model", "channels", "people", "sessions", "tools", "log"]
+)
+def test_a_value_in_place_of_a_table_is_refused(tmp_path: Path, table: str) -> None:
+    assert f"{table}: it is not a table" in refusal(tmp_path, f"{table} = 1\n")
+
+
+def test_a_missing_secret_is_named_with_its_key(tmp_path: Path) -> None:
+    told = refusal(tmp_path, '[model]\nname = "openai:x"\napi_key = "env:OPENAI_API_KEY"\n')
+    assert "model.api_key: the environment variable OPENAI_API_KEY is not set" in told
+    assert "Set OPENAI_API_KEY" in told
+
+
+def test_two_different_timeouts_for_one_tool_are_a_problem(tmp_path: Path) -> None:
+    told = refusal(tmp_path, '[tools.timeouts]\nshell = "1s"\n[tools.shell]\ntimeout = "2s"\n')
+    assert "tools.shell.timeout: tools.timeouts says something else" in told
+
+
+# --- what comes of it -----------------------------------------------------------------------
+
+
+def test_people_and_places_are_read(tmp_path: Path) -> None:
+    loaded = read(
+        tmp_path,
+        '[owners]\nann = ["telegram:1001", "slack:T0AA/U0BB", "test:a.b"]\nbob = []\n'
+        '[channels.test]\nmodule = "tests.support.channel:factory"\nroom = 1\n'
+        '[people]\nallow = ["test:*", "slack:T0AA/W1"]\n[chats]\nallow = ["test:room", "telegram:-1003"]\n',
+    )
+    assert loaded.settings.owners == {"ann": ("telegram:1001", "slack:T0AA/U0BB", "test:a.b"), "bob": ()}
+    assert loaded.settings.channels.imported["test"].module == "tests.support.channel:factory"
+    assert loaded.settings.people.allow == ("test:*", "slack:T0AA/W1")
+    assert loaded.settings.chats.allow == ("test:room", "telegram:-1003")
+    assert loaded.warnings == (
+        "slack: the channel is not configured, so its people cannot write yet.",
+        "telegram: the channel is not configured, so its people cannot write yet.",
+        "people.allow: test:* lets everyone on test write to the agent directly.",
+    )
+
+
+def test_tools_have_their_own_defaults_under_what_is_set(tmp_path: Path) -> None:
+    untouched = read(tmp_path).tools
+    assert untouched["shell"].permission is Permission.MAIN
+    assert untouched["shell"].approval == {}
+    assert (untouched["shell"].timeout_s, untouched["shell"].sandbox) == (120, Sandbox.AUTO)
+    assert untouched["browser"].actions == {"download": 300, "open": 60}
+    toml = (
+        '[tools.shell]\npermission = "always"\napproval = { dm = "deny" }\ntimeout = 30\nsandbox = "basic"\n'
+        '[tools.timeouts]\nbrowser = "1m"\n"browser.download" = "10m"\n[tools.browser]\npermission = "main-only"\n'
+    )
+    tools = read(tmp_path, toml).tools
+    assert tools["shell"].permission is Permission.ALWAYS
+    assert tools["shell"].approval == {"dm": Approval.DENY}
+    assert (tools["shell"].timeout_s, tools["shell"].sandbox) == (30, Sandbox.BASIC)
+    assert (tools["browser"].timeout_s, tools["browser"].permission) == (60, Permission.MAIN)
+    assert tools["browser"].actions == {"download": 600, "open": 60}
+
+
+def test_what_is_dangerous_or_without_effect_is_warned_of(tmp_path: Path) -> None:
+    loaded = read(
+        tmp_path,
+        '[tools.shell]\npermission = "always"\napproval = "allow"\n[model]\nbase_url = "http://example.org/v1"\n'
+        "[channels.web]\nenabled = false\n",
+    )
+    told = "\n".join(loaded.warnings)
+    assert "tools.shell: runs without asking anyone in sessions of kind dm" in told
+    assert "tools.shell: runs without asking anyone in sessions of kind non-main" in told
+    assert "no effect with the operator" in told
+    assert "nobody can write" in told
+
+
+def test_a_file_that_everyone_may_change_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("")
+    file.chmod(0o666)
+    assert f"chmod o-w {file}" in load(file, tmp_path, {}, SPECS).warnings[0]
+
+
+def test_what_is_set_is_described_without_secrets(tmp_path: Path) -> None:
+    loaded = read(
+        tmp_path,
+        '[model]\nname = "openai:x"\napi_key = "env:KEY"\n[sessions]\napproval_expiry_main = "2h"\n',
+        {"KEY": "very-secret", "DRAGOMAN_HTTP__PORT": "0"},
+    )
+    rows = dict(lines(loaded))
+    assert rows["model"] == "openai:x, key set"
+    assert rows["listens on"] == "127.0.0.1:any free port"
+    assert rows["$DRAGOMAN_HTTP__PORT"] == "overrides it"
+    assert rows["tool shell"] == "main, 2m, sandbox auto"
+    assert "very-secret" not in f"{rows} {loaded}"
+    assert loaded.settings.sessions.approval_expiry_main == timedelta(hours=2)
+
+
+# --- what is written ------------------------------------------------------------------------
+
+
+def uncommented() -> str:
+    """The example with every key that it explains: `#key = …` is a key, `# text` is prose."""
+    return re.sub(r"^#(?=[^ #\n])", "", (HERE / "example.toml").read_text(), flags=re.MULTILINE)
+
+
+def test_the_example_loads_as_it_is_and_means_the_defaults(tmp_path: Path) -> None:
+    loaded = load(HERE / "example.toml", tmp_path, {}, tool_specs())
+    assert loaded.settings == load(None, tmp_path, {"HOME": str(tmp_path)}, tool_specs()).settings
+    assert loaded.warnings == ()
+
+
+def test_the_example_loads_with_every_key_taken_in(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(uncommented())
+    loaded = load(file, tmp_path, {"OPENAI_API_KEY": "k", "LOCAL_MODEL_KEY": "k"}, tool_specs())
+    assert loaded.settings.model.name == "openai:gpt-5-mini"
+
+
+def test_the_example_explains_every_key_and_there_are_fewer_than_150() -> None:
+    explained = set(keys_of_file(tomllib.loads(uncommented())))
+    known = set(keys_of_schema(schema()))
+    assert known <= explained, f"not in the example: {sorted(known - explained)}"
+    assert len(known) < 150
+
+
+def test_the_schema_file_is_what_the_settings_say() -> None:
+    assert (HERE / "schema.json").read_text() == text(), "run: python -m config.schema > config/schema.json"
+    assert json.loads(text()) == schema()
+    approval = schema()["properties"]["tools"]["additionalProperties"]["properties"]["approval"]
+    assert {"enum": ["ask", "allow", "deny"]} in approval["anyOf"]
+    assert "type" not in approval
+
+
+def keys_of_schema(node: Mapping[str, Any], path: str = "") -> list[str]:
+    if "$ref" in node:
+        return keys_of_schema(schema()["$defs"][node["$ref"].rpartition("/")[2]], path)
+    if node.get("type") == "array":
+        return keys_of_schema(node["items"], path)
+    named = {**node.get("properties", {})}
+    if isinstance(node.get("additionalProperties"), dict):
+        named["*"] = node["additionalProperties"]
+    if not named or "anyOf" in node:
+        return [path]
+    return [key for name, below in named.items() for key in keys_of_schema(below, f"{path}.{name}".lstrip("."))]
+
+
+def keys_of_file(node: Any, path: str = "") -> list[str]:
+    anything = {"owners", "tools", "tools.timeouts"}  # tables whose keys are names
+    if isinstance(node, list) and node and isinstance(node[0], dict):
+        return keys_of_file(node[0], path)
+    if not isinstance(node, dict):
+        return [path]
+    keys: list[str] = []
+    for name, below in cast("dict[str, Any]", node).items():
+        known = not (path in anything or f"{path}.{name}" == "channels.test") or f"{path}.{name}" == "tools.timeouts"
+        keys += keys_of_file(below, f"{path}.{name if known else '*'}".lstrip("."))
+    return keys

@@ -1,0 +1,250 @@
+"""Single values and single tables: what is taken, what is refused, and what the refusal says."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from config.settings import HttpSettings, ImportedSettings, ModelSettings, StoreSettings, ToolSettings, is_loopback
+from config.values import Flaw, compound, duration, secret, spoken
+from gateway.model.sessions import SessionKind
+from gateway.model.tools import Approval, Permission
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("120s", 120), ("2m", 120), ("1h", 3600), ("30d", 2_592_000), ("1.5s", 1.5), ("45", 45), (45, 45), (0.5, 0.5)],
+)
+def test_a_duration_is_a_number_with_a_unit_or_seconds(written: object, seconds: float) -> None:
+    assert duration(written) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    "written", ["", "1w", "1h30m", "-5s", "0s", 0, -1, True, None, [], "nan", float("inf"), "9999d"]
+)
+def test_anything_else_is_not_a_duration(written: object) -> None:
+    with pytest.raises(Flaw) as caught:
+        duration(written)
+    assert '"90s"' in caught.value.cure
+
+
+@pytest.mark.parametrize("text", ["30d", "1h", "15m", "90s", "1.5s", "1d"])
+def test_a_duration_is_said_as_it_is_written(text: str) -> None:
+    assert spoken(duration(text)) == text
+
+
+def test_a_secret_comes_from_the_environment() -> None:
+    found = secret("env:MY_KEY", {"MY_KEY": " abc\n"})
+    assert isinstance(found, SecretStr)
+    assert found.get_secret_value() == "abc"
+    assert "abc" not in repr(found)
+
+
+def test_a_secret_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("abc\n")
+    assert secret(f"file:{file}", {}).get_secret_value() == "abc"
+
+
+def test_a_secret_that_is_missing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for written, word in [
+        ("env:MY_KEY", "MY_KEY is not set"),
+        ("env:", "not the name of a variable"),
+        ("env:A B", "not the name of a variable"),
+        (f"file:{tmp_path}/absent", "No such file"),
+        (f"file:{tmp_path}/empty", "is empty"),
+        (f"file:{tmp_path}/binary", "not UTF-8"),
+        (f"file:{tmp_path}", "cannot be read"),
+        ("file:relative", "not an absolute path"),
+    ]:
+        with pytest.raises(Flaw) as caught:
+            secret(written, {"MY_KEY": ""})
+        assert word in caught.value.what, written
+        assert caught.value.cure
+
+
+def test_a_literal_secret_is_refused_and_not_repeated() -> None:
+    with pytest.raises(Flaw) as caught:
+        secret("sk-very-secret", {})
+    assert "env:NAME" in caught.value.cure
+    assert "very-secret" not in caught.value.what + caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('["a", "b"]', ["a", "b"]),
+        ("['a']", ["a"]),
+        ('{"shell": "1s"}', {"shell": "1s"}),
+        ('{shell = "1s"}', {"shell": "1s"}),
+        ("[broken", "[broken"),
+        ("plain", "plain"),
+    ],
+)
+def test_lists_and_tables_in_variables_are_toml_or_json(text: str, value: object) -> None:
+    assert compound(text) == value
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("a.localhost", True),
+        ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("example.org", False), ("127.0.0.1.x.org", False),
+    ],
+)  # fmt: skip
+def test_loopback_means_this_machine_only(host: str, local: bool) -> None:
+    assert is_loopback(host) is local
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {},
+        {"host": "localhost"},
+        {"host": "::1", "public_url": "http://localhost:8470"},
+        {"host": "0.0.0.0", "public_url": "https://chat.example.org"},
+        {"host": "0.0.0.0", "trusted_proxies": ["10.0.0.0/24"]},
+        {"allowed_hosts": ["chat.example.org", "10.0.0.1:8470", "[::1]:8470"]},
+        {"port": 0},
+    ],
+)
+def test_addresses_that_are_safe_are_taken(table: dict[str, object]) -> None:
+    assert HttpSettings.model_validate(table).host == table.get("host", "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ({"host": "0.0.0.0"}, "host"),
+        ({"host": "0.0.0.0", "public_url": "http://chat.example.org"}, "host"),
+        ({"host": "chat.example.org"}, "host"),
+    ],
+)
+def test_an_open_address_without_tls_is_refused_with_the_cure(table: dict[str, object], key: str) -> None:
+    flaw = flaw_of(HttpSettings, table)
+    assert flaw.key == key
+    assert "trusted_proxies" in flaw.cure
+    assert "public_url" in flaw.cure
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"host": "http://127.0.0.1"}, {"host": ""}, {"port": -1}, {"port": 65536}, {"port": "8470"}, {"port": True},
+        {"public_url": "chat.example.org"}, {"public_url": "ftp://x"}, {"public_url": "https://"},
+        {"public_url": "https://u:p@x.org"}, {"public_url": "https://x.org/path"}, {"public_url": "https://x.org?q"},
+        {"public_url": "https://x.org:99999"}, {"public_url": "https://x.org\n"},
+        {"allowed_hosts": ["*"]}, {"allowed_hosts": ["https://x.org"]}, {"allowed_hosts": "x.org"},
+        {"trusted_proxies": ["proxy.example.org"]}, {"trusted_proxies": ["10.0.0.1/8"]},
+    ],
+)  # fmt: skip
+def test_bad_http_values_are_refused(table: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        HttpSettings.model_validate(table)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///var/lib/dragoman/dragoman.db", "sqlite:///a b/ü.db", "memory://"])
+def test_stores_that_are_known(url: str) -> None:
+    assert StoreSettings(url=url).url == url
+
+
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        ("redis://localhost:6379/0", "comes with a later version"),
+        ("sqlite://relative.db", "absolute path"),
+        ("sqlite:dragoman.db", "absolute path"),
+        ("sqlite:///folder/", "absolute path"),
+        ("sqlite:///x.db?mode=ro", "absolute path"),
+        ("postgres://x", "absolute path"),
+        ("memory://x", "absolute path"),
+        ("", "absolute path"),
+    ],
+)
+def test_stores_that_are_not(url: str, word: str) -> None:
+    flaw = flaw_of(StoreSettings, {"url": url})
+    assert word in f"{flaw.what} {flaw.cure}"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {},
+        {"name": "openai:gpt-5-mini", "api_key": SecretStr("k")},
+        {"name": "openai:qwen3:8b", "base_url": "http://127.0.0.1:11434/v1"},
+        {
+            "name": "openai:x",
+            "base_url": "http://localhost:8080/v1",
+            "fallback": [{"name": "openai:y", "api_key": "k"}],
+        },
+    ],
+)
+def test_models_that_can_be_asked(table: dict[str, object]) -> None:
+    assert ModelSettings.model_validate(table).name == table.get("name", "operator")
+
+
+@pytest.mark.parametrize(
+    ("table", "word"),
+    [
+        ({"name": "openai:gpt-5-mini"}, "needs an api_key"),
+        ({"name": "openai:x", "base_url": "https://example.org/v1"}, "needs an api_key"),
+        ({"name": "anthropic:claude"}, "comes with a later version"),
+        ({"name": "gpt-5-mini"}, '"openai:gpt-5-mini"'),
+        ({"name": "openai:"}, "no model is named"),
+        ({"name": ""}, "names no provider"),
+        ({"fallback": [{"name": "openai:x", "api_key": "k"}]}, "needs no fallback"),
+        ({"name": "openai:x", "api_key": "k", "fallback": [{"name": "operator"}]}, "cannot be a fallback"),
+        ({"name": "openai:x", "api_key": "k", "fallback": [{"name": "openai:y"}]}, "needs an api_key"),
+        ({"base_url": "example.org/v1"}, "not an http"),
+    ],
+)
+def test_models_that_cannot(table: dict[str, object], word: str) -> None:
+    flaw = flaw_of(ModelSettings, table)
+    assert word in f"{flaw.what} {flaw.cure}"
+
+
+def test_a_key_that_leaves_the_machine_in_clear_is_noticed() -> None:
+    key = SecretStr("k")
+    assert ModelSettings(name="openai:x", base_url="http://10.0.0.5/v1", api_key=key).sends_key_in_clear()
+    assert not ModelSettings(name="openai:x", base_url="http://127.0.0.1/v1", api_key=key).sends_key_in_clear()
+    assert not ModelSettings(name="openai:x", base_url="https://example.org/v1", api_key=key).sends_key_in_clear()
+
+
+def test_a_tools_approval_is_one_word_or_a_table_by_kind() -> None:
+    assert ToolSettings.model_validate({"approval": "deny"}).approval == dict.fromkeys(SessionKind, Approval.DENY)
+    by_kind = ToolSettings.model_validate({"approval": {"main": "ask", "non-main": "deny"}})
+    assert by_kind.approval == {SessionKind.MAIN: Approval.ASK, SessionKind.NON_MAIN: Approval.DENY}
+    assert ToolSettings().approval == {}
+
+
+def test_main_only_is_read_as_main_and_an_unknown_permission_is_refused() -> None:
+    assert ToolSettings.model_validate({"permission": "main-only"}).permission is Permission.MAIN
+    for written in ("owner", "", "MAIN", 1):
+        with pytest.raises(ValidationError):
+            ToolSettings.model_validate({"permission": written})
+
+
+def test_an_imported_channel_keeps_its_own_keys() -> None:
+    channel = ImportedSettings.model_validate({"module": "a.b:make", "token": "x", "n": 3})
+    assert channel.options == {"token": "x", "n": 3}
+    for written in ("a.b", "a.b:", ":make", "a/b:make", "a.b:make()"):
+        with pytest.raises(ValidationError):
+            ImportedSettings.model_validate({"module": written})
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        HttpSettings().port = 1
+
+
+def flaw_of(model: type[BaseModel], table: dict[str, object]) -> Flaw:
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate(table)
+    flaw = caught.value.errors()[0].get("ctx", {}).get("error")
+    assert isinstance(flaw, Flaw)
+    return flaw
