@@ -28,7 +28,7 @@ from config.settings import (
     Settings,
     StoreSettings,
 )
-from config.tools import read_tools
+from config.tools import read_own_tools, read_tools
 from config.values import EnvText
 from gateway.errors import ConfigError
 from gateway.model.ids import Principal, channel_of
@@ -46,7 +46,9 @@ class Loaded:
 
     settings: Settings
     tools: Mapping[str, ToolPolicy]
-    """A policy for every tool of `specs`, by name."""
+    """A policy for every tool of `specs` and every own tool, by name."""
+    own_tools: Mapping[str, str]
+    """Where the owner's own tools are imported from, by name; the others are modules of `agent_tools`."""
     state: Path
     """The state folder, absolute. It need not exist yet."""
     file: Path | None
@@ -73,12 +75,15 @@ def load(
     overrides = _overrides(raw, environ)
     reader = Reader(file=str(file or "(no file)"), variables=overrides, environ=environ)
     _lay_over(raw, overrides, environ, reader)
-    settings, tools, warnings = _read(raw, folder, specs, reader)
+    own = read_own_tools(raw.get("tools", {}), specs, reader)
+    every = {**specs, **{name: spec for name, (_, spec) in own.items()}}
+    settings, tools, warnings = _read(raw, folder, every, reader)
     if settings is None or reader.problems:
         raise as_error(reader.problems)
     return Loaded(
         settings=settings,
         tools=tools,
+        own_tools={name: module for name, (module, _) in own.items()},
         state=folder,
         file=file,
         variables=tuple(sorted(overrides.values())),

@@ -14,6 +14,17 @@ COMING_CHANNELS = frozenset({"telegram", "slack"})
 """Tables that people may already have, for channels that are not here yet."""
 
 
+def own_tool_spec(path: str) -> ToolSpec:
+    """Return the `SPEC` of a tool that the owner brings by import path. Raises `ConfigError` when there is none."""
+    try:
+        spec = getattr(importlib.import_module(path), "SPEC", None)
+    except ImportError as error:
+        raise ConfigError(f"{path} cannot be imported: {error}", cure="Correct the path, or install it") from error
+    if not isinstance(spec, ToolSpec):
+        raise ConfigError(f"{path} has no SPEC", cure="Give it SPEC, Args and run, as agent_tools/shell.py does")
+    return spec
+
+
 def tool_specs() -> Mapping[str, ToolSpec]:
     """Return the `SPEC` of every module in `agent_tools`, by name. Raises `ConfigError` when two have one name."""
     specs: dict[str, ToolSpec] = {}

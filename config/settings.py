@@ -156,6 +156,12 @@ def _import_path(text: str) -> str:
     return text
 
 
+def _module(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", text):
+        raise Flaw(f"{text!r} is not a module's name", 'Write "package.module"')
+    return text
+
+
 # --- tables ---------------------------------------------------------------------------------
 
 
@@ -318,6 +324,9 @@ _APPROVALS_BY_KIND: dict[str, Any] = {
 class ToolSettings(Table):
     """`[tools.<name>]`. What is left out is as the tool itself says."""
 
+    module: Annotated[str, AfterValidator(_module)] | None = Field(
+        default=None, description='"package.module" of a tool that is not part of Dragoman; it runs with its rights.'
+    )
     permission: Annotated[Permission, BeforeValidator(_main_only)] | None = Field(
         default=None, description='Where it exists: "always", "main", "non-main" (everywhere but main), "blocked".'
     )

@@ -4,17 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
+from config.plugins import own_tool_spec
 from config.reading import Path, Reader, suggest
 from config.settings import ToolSettings
 from config.values import Flaw, spoken
+from gateway.errors import ConfigError
 from gateway.model.sessions import SessionKind
 from gateway.model.tools import Approval, Permission, Risk, ToolPolicy, ToolSpec
 
 TIMEOUTS = "timeouts"
 """The one key of `[tools]` that is not a tool."""
 _LONGEST = timedelta(days=1)
+
+
+def read_own_tools(raw: object, specs: Mapping[str, ToolSpec], reader: Reader) -> Mapping[str, tuple[str, ToolSpec]]:
+    """Return the owner's own tools, each with its import path, by name: the tables that have a `module`."""
+    found: dict[str, tuple[str, ToolSpec]] = {}
+    tables = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
+    for name, table in tables.items():
+        module = cast("dict[str, object]", table).get("module") if isinstance(table, dict) else None
+        if not isinstance(module, str):
+            continue
+        path = ("tools", name, "module")
+        try:
+            spec = own_tool_spec(module)
+        except ConfigError as error:
+            reader.wrong(path, error.message, error.cure)
+            continue
+        if name in specs or spec.name != name:
+            cure = f"Call the table [tools.{spec.name}]" if name not in specs else "Give your tool another name"
+            reader.wrong(path, f"{name} is not free for the tool {spec.name!r} of {module}", cure)
+        else:
+            found[name] = (module, spec)
+    return found
 
 
 def read_tools(

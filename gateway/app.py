@@ -9,7 +9,7 @@ import platform
 import secrets
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -49,6 +49,8 @@ from gateway.turn import Turns
 
 SYSTEM_PROMPT = Path(__file__).with_name("system_prompt.md")
 KEY_BYTES = 32
+SEND_WAITS_S = 3600.0
+"""Seconds that `dragoman send --wait` may wait for its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ def build(
         gate=gate,
         channels=channels,
         http=http,
-        control=ControlServer(loaded.state / "control.sock", local.commands()),
+        control=ControlServer(loaded.state / "control.sock", local.commands(), limits={"send": SEND_WAITS_S}),
         sessions=_sessions(core),
         delivery=_delivery(core, channels),
         sweeper=Sweeper(node_id=core.node, sweeps=core.store, node=core.store, meters=core.meters),
@@ -191,6 +193,7 @@ def _http(core: Core, pages: Pages, endpoints: list[Endpoint]) -> HttpServer:
         port=settings.port,
         public_url=settings.public_url or "",
         allowed_hosts=settings.allowed_hosts,
+        trusted_proxies=settings.trusted_proxies,
     )
     return HttpServer(
         address=address, endpoints=endpoints, desks=pages, store=core.store, meters=core.meters, clock=core.clock
@@ -284,7 +287,10 @@ def _model(core: Core, name: str) -> Model:
 
 def load_tools(loaded: Loaded) -> list[Tool]:
     """Import the tools that the configuration has a policy for. Raises `ConfigError` for one that is not complete."""
-    return [_tool(importlib.import_module(f"{agent_tools.__name__}.{name}"), name, loaded) for name in loaded.tools]
+    return [
+        _tool(importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}")), name, loaded)
+        for name in loaded.tools
+    ]
 
 
 def _tool(module: ModuleType, name: str, loaded: Loaded) -> Tool:
@@ -304,16 +310,19 @@ def _channels(core: Core, pages: Pages) -> tuple[dict[str, Channel], list[Endpoi
         found["web"] = web
         endpoints += web.endpoints()
     for name, table in settings.imported.items():
-        module, _, factory = table.module.partition(":")
-        try:
-            make = getattr(importlib.import_module(module), factory)
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(
-                f"The channel {name} cannot be loaded from {table.module}: {error}.",
-                cure="Correct its `module`, or install what it needs.",
-            ) from error
-        found[name] = make(_context(core, pages, name, table.options))
+        found[name] = _factory(name, table.module)(_context(core, pages, name, table.options))
     return found, endpoints
+
+
+def _factory(name: str, path: str) -> Callable[[ChannelContext], Channel]:
+    module, _, factory = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), factory)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"The channel {name} cannot be loaded from {path}: {error}.",
+            cure="Correct its `module`, or install what it needs.",
+        ) from error
 
 
 def _context(core: Core, pages: Pages, name: str, settings: Any) -> ChannelContext:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,6 +47,8 @@ class Address:
     port: int
     public_url: str = ""
     allowed_hosts: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks whose `X-Forwarded-For` is believed."""
 
     def hosts(self, port: int) -> frozenset[str]:
         """Every `Host` that is ours, in lower case."""
@@ -87,6 +90,25 @@ def refusal(request: web.Request, hosts: frozenset[str], origins: frozenset[str]
     if changes and request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         return 403, "Only Dragoman's own page may do this."
     return None
+
+
+def source_of(remote: str, forwarded: str, proxies: Sequence[str]) -> str:
+    """Say where a request comes from: the peer, or, as far as trusted proxies speak, whom they speak for. Pure."""
+    networks = [ip_network(one) for one in proxies]
+    source = remote
+    for hop in reversed([part.strip() for part in forwarded.split(",") if part.strip()]):
+        if not _within(source, networks):
+            break
+        source = hop
+    return source
+
+
+def _within(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    return any(found in network for network in networks)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,6 +161,9 @@ class HttpServer:
     def _guard(self) -> Any:
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            request["source"] = source_of(
+                request.remote or "", request.headers.get("X-Forwarded-For", ""), self.address.trusted_proxies
+            )
             refused = refusal(request, self.address.hosts(self.port), self.address.origins(self.port))
             if refused is not None:
                 self._log.warning("refused", status=refused[0], path=request.path, method=request.method)

@@ -108,7 +108,7 @@ class WebChannel:
     async def _sign_in(self, request: web.Request) -> web.Response:
         code = await _code(request)
         try:
-            found = await self._desk.sign_in(code, request.remote or "unknown") if code else None
+            found = await self._desk.sign_in(code, request["source"]) if code else None
         except Forbidden as error:
             return web.json_response({"error": str(error)}, status=429)
         if found is None:
@@ -178,8 +178,8 @@ class WebChannel:
                 await page.send(outbound.rows(found, lambda wait: self._desk.card(page.owner, wait), older=True))
             case inbound.Say(id, message):
                 await self._open_sink().message(message)
-                await self._fail_point("J3")
                 await page.send({"op": "said", "id": id, "ok": True, "error": None})
+                await self._fail_point("J3")
             case inbound.Pressing(id, press):
                 pressed = await self._open_sink().press(press)
                 answer = {"result": pressed.result.value, "text": PRESSED[pressed.result]}

@@ -1,4 +1,4 @@
-"""One store under the state machine: things are named by the order in which they appeared, so that two stores compare."""
+"""One store under the state machine: ids are named in the order in which they appeared, so that two stores compare."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import TypeVar
 
 from gateway.model.ids import OwnerName, SessionId, TurnId, WaitId
 from gateway.model.messages import Inbound
-from gateway.model.sessions import Lease, Turn
-from gateway.model.slots import Slot
-from gateway.model.tools import Step
+from gateway.model.sessions import Lease, Turn, TurnState
+from gateway.model.slots import Slot, SlotState
+from gateway.model.tools import Step, StepState
 from gateway.model.views import Row, TurnView
-from gateway.model.waits import Start
+from gateway.model.waits import WaitKind, WaitState
 from gateway.ports import Store
-from tests.support.makers import ANN_TELEGRAM, BOB, route, sha
+from tests.support.makers import ANN_TELEGRAM, BOB, route
 
 MINTED = re.compile(r"\b[tio][0-9a-f]{16}\b")
 SESSIONS = (route(), route(SessionId("chat:g")))
 EVERYTHING = 1_000_000
+HELD = (TurnState.RUNNING, TurnState.STOPPING)
 T = TypeVar("T")
 
 
@@ -34,6 +35,8 @@ class World:
     claimed: list[Slot] = field(default_factory=list[Slot])
     messages: list[Inbound] = field(default_factory=list[Inbound])
     names: dict[str, str] = field(default_factory=dict[str, str])
+    last: Snapshot = field(default_factory=lambda: Snapshot(rows=[], views={}, text=[]))
+    """What it held when it was looked at last."""
 
     def said(self, result: object) -> str:
         """A result as text, minted ids replaced by names in the order of their first appearance."""
@@ -51,19 +54,16 @@ class World:
             text += [self.said(row.item) for row in items]
         turns = [row.item for row in rows if isinstance(row.item, Turn)]
         views = {turn.id: await self.store.turn(turn.id) for turn in turns}
-        return Snapshot(rows=rows, views=views, text=[*text, *await self._rest(views)])
+        self.last = Snapshot(rows=rows, views=views, text=[*text, *await self._rest(views)])
+        return self.last
 
     async def _rest(self, views: dict[TurnId, TurnView]) -> list[str]:
         store = self.store
         lines = [(line.session, line.waiting, line.running, line.queued) for line in await store.sessions()]
-        history = [
-            [view.turn.id for view in await store.history(way.session, epoch, 5)]
-            for way in SESSIONS
-            for epoch in (0, 1)
-        ]
-        cards = [
-            [slot.id for slot in await store.card_slots(wait.id)] for view in views.values() for wait in view.waits
-        ]
+        epochs = [(way.session, epoch) for way in SESSIONS for epoch in (0, 1)]
+        history = [[view.turn.id for view in await store.history(*epoch, limit=5)] for epoch in epochs]
+        waits = [wait.id for view in views.values() for wait in view.waits]
+        cards = [[slot.id for slot in await store.card_slots(wait)] for wait in waits]
         return [
             *(self.said(view) for view in views.values()),
             self.said(sorted(lines, key=lambda line: line[0].id)),
@@ -74,25 +74,65 @@ class World:
             self.said(await store.reach(OwnerName("ann"), [ANN_TELEGRAM, BOB])),
         ]
 
-    def lease(self, back: int) -> Lease | None:
-        """One of the last leases that were taken, perhaps a stale one."""
-        return _pick(self.leases, back)
+    # --- what to do next: what is useful now first, then a little of what is not --------------
 
-    def slot(self, back: int) -> Slot | None:
-        """One of the last slots that were claimed, as it was then."""
-        return _pick(self.claimed, back)
+    def lease(self, which: int) -> Lease | None:
+        """A lease that is held now, or sometimes a stale one."""
+        held, stale = self._leases()
+        return _pick(which, held, stale)
 
-    def message(self, back: int) -> Inbound | None:
+    def asking(self, which: int) -> Lease | None:
+        """A lease whose turn has planned calls, or sometimes another one."""
+        held, stale = self._leases()
+        planned = [lease for lease in held if self._calls(lease, StepState.PLANNED)]
+        return _pick(which, planned, held + stale)
+
+    def starting(self, which: int) -> tuple[Lease, Step] | None:
+        """A call that is approved or planned, or sometimes one that must not start."""
+        held, stale = self._leases()
+        calls = [(lease, step) for lease in held + stale for step in self._calls(lease)]
+        waits = [wait for view in self.last.views.values() for wait in view.waits]
+        approved = {(wait.turn, wait.n) for wait in waits if wait.state is WaitState.APPROVED}
+        good = [(lease, step) for lease, step in calls if (lease.turn, step.n) in approved]
+        good += [(lease, step) for lease, step in calls if step.state is StepState.PLANNED]
+        return _pick(which, good, calls)
+
+    def finishing(self, which: int) -> tuple[Lease, Step] | None:
+        """A call that runs, or sometimes another one."""
+        held, stale = self._leases()
+        calls = [(lease, step) for lease in held + stale for step in self._calls(lease)]
+        return _pick(which, [one for one in calls if one[1].state is StepState.STARTED], calls)
+
+    def slot(self, which: int) -> Slot | None:
+        """A slot that is being sent, as it was when it was claimed, or sometimes one that was sent before."""
+        now = {row.item.id: row.item for row in self.last.rows if isinstance(row.item, Slot)}
+        newest = self.claimed[::-1]
+        sending = [slot for slot in newest if now[slot.id].state is SlotState.SENDING]
+        return _pick(which, sending, newest)
+
+    def message(self, which: int) -> Inbound | None:
         """One of the last messages."""
-        return _pick(self.messages, back)
+        return _pick(which, self.messages[::-1], [])
 
-    async def steps(self, lease: Lease) -> Sequence[Step]:
-        """The tool calls of the leased turn."""
-        return [step for step in (await self.store.turn(lease.turn)).steps if step.call is not None]
+    def approval(self, which: int) -> WaitId | None:
+        """An open approval, or sometimes a decided one."""
+        waits = [wait for view in self.last.views.values() for wait in view.waits if wait.kind is WaitKind.APPROVAL]
+        waits.sort(key=lambda wait: wait.opened_at, reverse=True)
+        is_open = [wait.id for wait in waits if wait.state is WaitState.OPEN]
+        return _pick(which, is_open, [wait.id for wait in waits])
 
-    async def start(self, lease: Lease, step: Step, wait: WaitId | None, *, right: bool) -> Start:
-        """Start a call, bound to its action or to another one."""
-        return await self.store.start_step(lease, step.n, wait, sha(step.n) if right else "other")
+    def _leases(self) -> tuple[list[Lease], list[Lease]]:
+        newest = {lease.turn: lease for lease in self.leases}
+        held = [
+            lease
+            for lease in self.leases[::-1]
+            if newest[lease.turn] is lease and self.last.views[lease.turn].turn.state in HELD
+        ]
+        return held, [lease for lease in self.leases[::-1] if lease not in held]
+
+    def _calls(self, lease: Lease, state: StepState | None = None) -> list[Step]:
+        steps = self.last.views[lease.turn].steps
+        return [step for step in steps if step.call is not None and state in (None, step.state)]
 
 
 @dataclass(slots=True)
@@ -104,5 +144,8 @@ class Snapshot:
     text: list[str]
 
 
-def _pick(things: Sequence[T], back: int) -> T | None:
-    return things[-1 - back % min(len(things), 4)] if things else None
+def _pick(which: int, useful: Sequence[T], others: Sequence[T]) -> T | None:
+    """One of the first four useful things, or the first of the others that is not among them."""
+    rest = [thing for thing in others if thing not in useful][:1]
+    things = [*useful[:4], *rest]
+    return things[which % len(things)] if things else None

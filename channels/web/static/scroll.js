@@ -20,6 +20,8 @@ export class Anchor {
     this.events = events;
     this.follow = true;
     this.expected = -1;
+    /** True from the moment another part is drawn until `show`: what is on the screen meanwhile decides nothing. */
+    this.jumping = false;
     /** @type {{el: Element, top: number}[]} */
     this.marks = [];
     /** How many of the marks, from the first, are button rows. */
@@ -45,6 +47,7 @@ export class Anchor {
   }
 
   onScroll() {
+    if (this.jumping) return;
     const own = Math.abs(this.scroller.scrollTop - this.expected) < 2;
     if (!own) this.follow = this.atEnd;
     this.expected = -1;
@@ -61,6 +64,7 @@ export class Anchor {
 
   /** After content changed, before it is painted. */
   settle() {
+    if (this.jumping) return;
     const held = this.marks.findIndex((mark) => mark.el.isConnected);
     const pressable = held >= 0 && held < this.buttons;
     if (!pressable && this.follow) this.scrollTo(this.scroller.scrollHeight);
@@ -118,9 +122,10 @@ export class Anchor {
     this.report();
   }
 
-  /** @param {Element} el */
+  /** Ends a jump. @param {Element|null} el  null when there is nothing to show after all */
   show(el) {
-    el.scrollIntoView({ block: "nearest" });
+    this.jumping = false;
+    el?.scrollIntoView({ block: "nearest" });
     this.expected = this.scroller.scrollTop;
     this.follow = this.atEnd;
     this.remember();

@@ -85,7 +85,9 @@ RETURNING state;
 
 -- name: lease_ran_out
 SELECT id FROM turns INDEXED BY turns_active
-WHERE state IN ('running', 'stopping') AND lease_until <= ? ORDER BY held_since, ord LIMIT ?;
+WHERE state IN ('queued', 'running', 'stopping') AND state IN ('running', 'stopping') AND lease_until <= ?
+ORDER BY held_since, ord LIMIT ?;
 
 -- name: leased
-SELECT id, node FROM turns INDEXED BY turns_active WHERE state IN ('running', 'stopping') ORDER BY held_since, ord;
+SELECT id, node FROM turns INDEXED BY turns_active
+WHERE state IN ('queued', 'running', 'stopping') AND state IN ('running', 'stopping') ORDER BY held_since, ord;

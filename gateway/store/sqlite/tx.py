@@ -32,16 +32,16 @@ class Reader:
     def __init__(self, db: sqlite3.Connection, sql: Mapping[str, str], now: int) -> None:
         """Take the connection, the statements and the time in microseconds."""
         self.now = now
-        self._db = db
+        self.db = db
         self._sql = sql
 
     def run(self, name: str, *values: Any) -> list[Values]:
         """Run a statement and return its rows."""
         try:
-            return self._db.execute(self._sql[name], values).fetchall()
+            return self.db.execute(self._sql[name], values).fetchall()
         except UnicodeEncodeError:
             clean = tuple(storable(value) if isinstance(value, str) else value for value in values)
-            return self._db.execute(self._sql[name], clean).fetchall()
+            return self.db.execute(self._sql[name], clean).fetchall()
 
     def one(self, name: str, *values: Any) -> Values | None:
         """Run a statement that gives one row at most."""
@@ -51,10 +51,10 @@ class Reader:
     def count(self, name: str, *values: Any) -> int:
         """Run a statement that writes and return how many rows it changed."""
         try:
-            return self._db.execute(self._sql[name], values).rowcount
+            return self.db.execute(self._sql[name], values).rowcount
         except UnicodeEncodeError:
             clean = tuple(storable(value) if isinstance(value, str) else value for value in values)
-            return self._db.execute(self._sql[name], clean).rowcount
+            return self.db.execute(self._sql[name], clean).rowcount
 
 
 @dataclass(slots=True)

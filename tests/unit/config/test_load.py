@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 import config
 from config.describe import lines
 from config.load import Loaded, load
-from config.plugins import tool_specs
-from config.schema import schema, text
 from gateway.errors import ConfigError
 from gateway.model.tools import Approval, Effect, Permission, Risk, Sandbox, ToolSpec
 
@@ -379,65 +374,3 @@ def test_what_is_set_is_described_without_secrets(tmp_path: Path) -> None:
     assert rows["tool shell"] == "main, 2m, sandbox auto"
     assert "very-secret" not in f"{rows} {loaded}"
     assert loaded.settings.sessions.approval_expiry_main == timedelta(hours=2)
-
-
-# --- what is written ------------------------------------------------------------------------
-
-
-def uncommented() -> str:
-    """The example with every key that it explains: `#key = …` is a key, `# text` is prose."""
-    return re.sub(r"^#(?=[^ #\n])", "", (HERE / "example.toml").read_text(), flags=re.MULTILINE)
-
-
-def test_the_example_loads_as_it_is_and_means_the_defaults(tmp_path: Path) -> None:
-    loaded = load(HERE / "example.toml", tmp_path, {}, tool_specs())
-    assert loaded.settings == load(None, tmp_path, {"HOME": str(tmp_path)}, tool_specs()).settings
-    assert loaded.warnings == ()
-
-
-def test_the_example_loads_with_every_key_taken_in(tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text(uncommented())
-    loaded = load(file, tmp_path, {"OPENAI_API_KEY": "k", "LOCAL_MODEL_KEY": "k"}, tool_specs())
-    assert loaded.settings.model.name == "openai:gpt-5-mini"
-
-
-def test_the_example_explains_every_key_and_there_are_fewer_than_150() -> None:
-    explained = set(keys_of_file(tomllib.loads(uncommented())))
-    known = set(keys_of_schema(schema()))
-    assert known <= explained, f"not in the example: {sorted(known - explained)}"
-    assert len(known) < 150
-
-
-def test_the_schema_file_is_what_the_settings_say() -> None:
-    assert (HERE / "schema.json").read_text() == text(), "run: python -m config.schema > config/schema.json"
-    assert json.loads(text()) == schema()
-    approval = schema()["properties"]["tools"]["additionalProperties"]["properties"]["approval"]
-    assert {"enum": ["ask", "allow", "deny"]} in approval["anyOf"]
-    assert "type" not in approval
-
-
-def keys_of_schema(node: Mapping[str, Any], path: str = "") -> list[str]:
-    if "$ref" in node:
-        return keys_of_schema(schema()["$defs"][node["$ref"].rpartition("/")[2]], path)
-    if node.get("type") == "array":
-        return keys_of_schema(node["items"], path)
-    named = {**node.get("properties", {})}
-    if isinstance(node.get("additionalProperties"), dict):
-        named["*"] = node["additionalProperties"]
-    if not named or "anyOf" in node:
-        return [path]
-    return [key for name, below in named.items() for key in keys_of_schema(below, f"{path}.{name}".lstrip("."))]
-
-
-def keys_of_file(node: Any, path: str = "") -> list[str]:
-    anything = {"owners", "tools", "tools.timeouts"}  # tables whose keys are names
-    if isinstance(node, list) and node and isinstance(node[0], dict):
-        return keys_of_file(node[0], path)
-    if not isinstance(node, dict):
-        return [path]
-    keys: list[str] = []
-    for name, below in cast("dict[str, Any]", node).items():
-        known = not (path in anything or f"{path}.{name}" == "channels.test") or f"{path}.{name}" == "tools.timeouts"
-        keys += keys_of_file(below, f"{path}.{name if known else '*'}".lstrip("."))
-    return keys

@@ -1,7 +1,7 @@
 /** A card: one exact action that waits for a person's decision, or one line about what was decided. */
 import { press } from "../actions.js";
 import { clockTime, exactTime, left } from "../format.js";
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { moved } from "../scroll.js";
 import { connection, now, presses } from "../state.js";
 import { Icon } from "./icons.js";
@@ -18,6 +18,9 @@ const ENDS = {
   cancelled: ["Withdrawn, nothing was run", "stop"], superseded: ["Asked again below", "down"],
 };
 
+/** The card that had the focus when it was decided: its one line gets it, so the keyboard does not start anew. */
+const hadFocus = { card: "" };
+
 /** @param {{row: import("../types.js").ApprovalRow, step: any, session: string}} props */
 export function Card({ row, step, session }) {
   return html`${row.state === "open" ? html`<${OpenCard} row=${row} />` : html`<${Decided} row=${row} />`}
@@ -27,9 +30,16 @@ export function Card({ row, step, session }) {
 /** @param {{row: import("../types.js").ApprovalRow}} props */
 function OpenCard({ row }) {
   const [asking, setAsking] = useState(false);
+  const ref = useRef(/** @type {any} */ (null));
+  useLayoutEffect(() => {
+    const section = ref.current;
+    return () => {
+      if (section.contains(document.activeElement)) hadFocus.card = row.id;
+    };
+  }, [row.id]);
   const heading = `card-${row.id}`;
   const lines = row.rendered.split("\n").length;
-  return html`<section class="card" data-testid="card" data-risk=${row.risk} data-state="open" tabindex="-1" aria-labelledby=${heading}>
+  return html`<section class="card" ref=${ref} data-testid="card" data-risk=${row.risk} data-state="open" tabindex="-1" aria-labelledby=${heading}>
     <h3 id=${heading}>
       <span class="risk"><${Icon} name=${row.risk} />${RISKS[/** @type {keyof typeof RISKS} */ (row.risk)] ?? row.risk}</span>
       <span class="title">${row.title}</span>
@@ -113,9 +123,15 @@ function Said({ row, otherwise }) {
 /** One line; the whole action on demand. @param {{row: import("../types.js").ApprovalRow}} props */
 function Decided({ row }) {
   const [word, icon] = ENDS[row.state] ?? [row.state, "none"];
+  const ref = useRef(/** @type {any} */ (null));
+  useLayoutEffect(() => {
+    if (hadFocus.card !== row.id) return;
+    hadFocus.card = "";
+    ref.current.focus({ preventScroll: true });
+  }, [row.id]);
   const good = row.state === "approved" || row.state === "consumed";
   return html`<details class="decided" data-testid="card" data-risk=${row.risk} data-state=${row.state}>
-    <summary>
+    <summary ref=${ref}>
       <span class=${good ? "tone good" : row.state === "denied" ? "tone bad" : "tone dim"}><${Icon} name=${icon} /></span>
       <span class="title">${row.title}</span><span class="outcome">${row.outcome || word}</span>
     </summary>

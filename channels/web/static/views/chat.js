@@ -71,7 +71,7 @@ function Conversation({ id }) {
   }, [id]);
   useLayoutEffect(() => anchor.current?.settle());
   useEffect(() => {
-    conversation.toWaiting = () => showCard(state, view.current, setFrom, anchor);
+    conversation.toWaiting = () => showCard(state, view.current.from, setFrom, anchor);
     if (wanted.session === id && state.waiting.value.length) {
       wanted.session = "";
       conversation.toWaiting();
@@ -99,7 +99,7 @@ function Conversation({ id }) {
 
 /** @param {string} id @param {any} view @param {(from: number|null) => void} setFrom */
 function slideUp(id, view, setFrom) {
-  if (view.start > 0) setFrom(view.entries[Math.max(0, view.start - SLIDE)].ord);
+  if (view.start > 0 && view.entries.length) setFrom(view.entries[Math.max(0, view.start - SLIDE)].ord);
   else loadOlder(id);
 }
 
@@ -121,8 +121,11 @@ function onEnd(id, reached, view, setFrom, setAtEnd) {
   }
 }
 
-/** Shows and focuses the oldest card that waits; asks for older rows when it is not here yet. @param {any} state @param {any} view @param {(from: number|null) => void} setFrom @param {{current: Anchor}} anchor */
-function showCard(state, view, setFrom, anchor) {
+/**
+ * Shows and focuses the oldest card that waits; asks for older rows when it is not here yet.
+ * @param {import("../state.js").SessionState} state @param {number|null} from @param {(from: number|null) => void} setFrom @param {{current: Anchor}} anchor
+ */
+function showCard(state, from, setFrom, anchor) {
   const card = state.waiting.value[0];
   if (!card) {
     const line = sessions.value.find((/** @type {any} */ item) => item.id === state.id);
@@ -131,15 +134,24 @@ function showCard(state, view, setFrom, anchor) {
     tell("Looking for the card further up…");
     return true;
   }
-  const at = view.entries.findIndex((/** @type {any} */ entry) => entry.key === card.key);
-  if (at < view.start || at >= view.end) setFrom(view.entries[Math.max(0, at - 20)].ord);
+  // The newest entries, not those of the last drawing: rows may have come since.
+  const entries = state.entries.value;
+  const { start, end } = windowOf(entries, from);
+  const at = entries.findIndex((entry) => entry.key === card.key);
+  anchor.current.jumping = true;
+  if (at < start || at >= end) setFrom(entries[Math.max(0, at - 20)].ord);
+  focusCard(card.key, anchor, 10);
+  return true;
+}
+
+/** Drawing may take a frame or two. @param {string} key @param {{current: Anchor}} anchor @param {number} tries */
+function focusCard(key, anchor, tries) {
   requestAnimationFrame(() => {
-    const el = document.querySelector(`[data-entry="${CSS.escape(card.key)}"] .card`);
-    if (!(el instanceof HTMLElement)) return;
-    el.focus({ preventScroll: true });
+    const el = document.querySelector(`[data-entry="${CSS.escape(key)}"] .card`);
+    if (!(el instanceof HTMLElement) && tries > 0) return focusCard(key, anchor, tries - 1);
+    if (el instanceof HTMLElement) el.focus({ preventScroll: true });
     anchor.current?.show(el);
   });
-  return true;
 }
 
 /** Above the first entry: older ones come, or this is where it began. @param {{state: any, reached: boolean, empty: boolean}} props */

@@ -1,0 +1,257 @@
+"""The engine between ingress and delivery, wired of real parts over the memory store, for unit tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+
+from gateway.approvals import Approvals, Handles
+from gateway.delivery import Delivery
+from gateway.execution import Cut, Execution, PermitOffice, Workspaces
+from gateway.failpoints import FailPoints
+from gateway.intake import Gate
+from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
+from gateway.model.messages import Conversation, Press
+from gateway.model.sessions import Lease, SessionKind
+from gateway.model.slots import Slot
+from gateway.model.tools import (
+    Answer,
+    ResultStatus,
+    Step,
+    ToolResult,
+)
+from gateway.model.waits import Pressed, Verb, Wait
+from gateway.observe import Meters, Redactor
+from gateway.pages import Pages
+from gateway.registry import Registry, Tool
+from gateway.routing import People
+from gateway.sandbox import Containment
+from gateway.sessions import Sessions
+from gateway.toolcalls import ToolCalls
+from gateway.turn import Turns
+from tests.support.clock import FakeClock
+from tests.support.fakes import (
+    CLEO,
+    GROUP,
+    KEY,
+    NO_SANDBOX,
+    NODE,
+    PEOPLE,
+    FailingStore,
+    FakeChannel,
+    FakeTool,
+    ScriptedModel,
+    calls,
+)
+from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, inbound
+
+
+class Engine:
+    """Everything between ingress and delivery, real, over one memory store and a clock that the test moves."""
+
+    def __init__(
+        self,
+        folder: Path,
+        tools: Iterable[FakeTool | Tool] = (),
+        *,
+        people: People = PEOPLE,
+        script: Iterable[Answer | Exception] = (),
+        secrets: Iterable[str] = (),
+        steer: bool = True,
+        containment: Containment = NO_SANDBOX,
+    ) -> None:
+        """Wire it; nothing runs yet."""
+        self.clock = FakeClock()
+        self.store = FailingStore(self.clock)
+        self.people = people
+        self.meters = Meters()
+        self.points = FailPoints()
+        self.redactor = Redactor(secrets)
+        self.handles = Handles(KEY)
+        self.approvals = Approvals(people, self.store, self.handles)
+        made = [one.tool() if isinstance(one, FakeTool) else one for one in tools]
+        self.registry = Registry(made, sandboxed=containment.can_bwrap)
+        self.workspaces = Workspaces(folder)
+        self.model, self.operator = ScriptedModel(list(script)), ScriptedModel(name="operator")
+        self.execution = Execution(
+            office=PermitOffice(),
+            workspaces=self.workspaces,
+            containment=containment,
+            clock=self.clock,
+            live=self.store.live,
+            meters=self.meters,
+            redactor=self.redactor,
+        )
+        self.calls = self._calls()
+        self.turns = self._turns()
+        self.gate = Gate(
+            store=self.store,
+            views=self.store,
+            people=people,
+            registry=self.registry,
+            approvals=self.approvals,
+            clock=self.clock,
+            meters=self.meters,
+            points=self.points,
+            model_name="scripted",
+            steer=steer,
+        )
+        self._keys = iter(range(1_000_000))
+
+    def _calls(self) -> ToolCalls:
+        expiry = {SessionKind.MAIN: timedelta(hours=1)}
+        return ToolCalls(
+            registry=self.registry,
+            steps=self.store,
+            views=self.store,
+            live=self.store.live,
+            approvals=self.approvals,
+            execution=self.execution,
+            clock=self.clock,
+            meters=self.meters,
+            points=self.points,
+            expiry={kind: expiry.get(kind, timedelta(minutes=15)) for kind in SessionKind},
+        )
+
+    def _turns(self) -> Turns:
+        return Turns(
+            lanes=self.store,
+            steps=self.store,
+            views=self.store,
+            live=self.store.live,
+            calls=self.calls,
+            registry=self.registry,
+            model=self.model,
+            operator=self.operator,
+            system="You are a test.",
+            clock=self.clock,
+            meters=self.meters,
+            points=self.points,
+            redactor=self.redactor,
+            elsewhere={ANN: (ANN_TELEGRAM, ANN_SLACK), CLEO: ()},
+        )
+
+    def sessions(self) -> Sessions:
+        """A runner of turns on this engine."""
+        return Sessions(
+            node=NODE,
+            lanes=self.store,
+            views=self.store,
+            live=self.store.live,
+            turns=self.turns,
+            meters=self.meters,
+            points=self.points,
+        )
+
+    def delivery(self, *channels: FakeChannel) -> Delivery:
+        """A sender on this engine."""
+        return Delivery(
+            node=NODE,
+            outbox=self.store,
+            views=self.store,
+            live=self.store.live,
+            channels={channel.name: channel for channel in channels},
+            approvals=self.approvals,
+            clock=self.clock,
+            meters=self.meters,
+            points=self.points,
+            redactor=self.redactor,
+        )
+
+    def pages(self) -> Pages:
+        """The desk of the web page on this engine."""
+        return Pages(
+            accounts=self.store,
+            views=self.store,
+            live=self.store.live,
+            registry=self.registry,
+            approvals=self.approvals,
+            clock=self.clock,
+            outputs=self.workspaces.outputs,
+            model_name="scripted",
+            version="0",
+            signed_in_for=timedelta(days=30),
+        )
+
+    # --- doing --------------------------------------------------------------------------------
+
+    async def say(self, text: str = "hello", *, who: Principal = ANN_TELEGRAM, where: Conversation = CHAT) -> TurnId:
+        """A message arrives that must start or join a turn."""
+        accepted = await self.gate.message(inbound(text, who=who, where=where, direct=where != GROUP))
+        assert accepted is not None
+        return accepted.turn
+
+    async def claim(self) -> Lease:
+        """Claim a turn that must be there."""
+        lease = await self.store.claim(NODE)
+        assert lease is not None
+        return lease
+
+    async def planned(self, *named: str, who: Principal = ANN_TELEGRAM, where: Conversation = CHAT) -> Lease:
+        """A held turn whose first answer called these tools."""
+        turn = await self.say(who=who, where=where)
+        lease = await self.claim()
+        view = await self.store.turn(turn)
+        given = [one.id for one in view.inputs]
+        await self.store.plan(lease, calls(*named), given=given, slots=[])
+        return lease
+
+    async def settle(self, lease: Lease) -> bool:
+        """Do all that can be done for the calls of a turn."""
+        async with asyncio.timeout(10):
+            return await self.calls.settle(lease, Cut())
+
+    async def run(self, lease: Lease) -> None:
+        """Run a claimed turn until it ends or parks."""
+        async with asyncio.timeout(10):
+            await self.turns.run(lease, Cut())
+
+    async def press(
+        self,
+        wait: WaitId,
+        verb: Verb = Verb.ONCE,
+        *,
+        who: Principal = ANN_TELEGRAM,
+        where: Conversation = CHAT,
+        reason: str = "",
+    ) -> Pressed:
+        """Press a button of the card that stands in a conversation."""
+        shown = [slot for slot in await self.store.card_slots(wait) if slot.conversation == where]
+        card = shown[-1].id if shown else f"page:{where.chat}"
+        handle = self.handles.make(wait, card, verb)
+        key = f"press-{next(self._keys)}"
+        return await self.gate.press(
+            Press(event_key=key, conversation=where, principal=who, handle=handle, reason=reason)
+        )
+
+    # --- looking ------------------------------------------------------------------------------
+
+    async def step(self, turn: TurnId, n: int) -> Step:
+        """One step."""
+        return (await self.store.turn(turn)).steps[n]
+
+    async def result(self, turn: TurnId, n: int) -> ToolResult:
+        """A step's result, which must be there."""
+        found = (await self.step(turn, n)).result
+        assert found is not None, f"step {n} has no result"
+        return found
+
+    async def results(self, turn: TurnId) -> list[ResultStatus | None]:
+        """How each call stands."""
+        steps = (await self.store.turn(turn)).steps
+        return [step.result.status if step.result else None for step in steps if step.call is not None]
+
+    async def waits(self, turn: TurnId) -> list[Wait]:
+        """The turn's waits in the order they were opened."""
+        return list((await self.store.turn(turn)).waits)
+
+    async def slots(self, owner: OwnerName = ANN, session: str = "") -> list[Slot]:
+        """The slots of a session, oldest first."""
+        rows = await self.store.older(SessionId(session) if session else main_session(owner), None, 10_000)
+        return [row.item for row in rows.rows if isinstance(row.item, Slot)]
+
+    async def texts(self, owner: OwnerName = ANN, session: str = "") -> list[str]:
+        """What was said in a session."""
+        return [slot.text for slot in await self.slots(owner, session) if slot.text]

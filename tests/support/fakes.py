@@ -1,0 +1,291 @@
+"""Small fakes of what stands around the engine: tools, a model, a channel, a store that fails when told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from gateway.errors import ModelError, SendFailed, StoreError
+from gateway.model.ids import CallId, NodeId, OwnerName, Principal, SlotId, TurnId
+from gateway.model.messages import Conversation
+from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
+from gateway.model.sessions import Lease
+from gateway.model.slots import Showing, Slot
+from gateway.model.tools import (
+    Answer,
+    Approval,
+    Effect,
+    Park,
+    Permission,
+    ResultStatus,
+    Risk,
+    Sandbox,
+    ToolCall,
+    ToolPolicy,
+    ToolResult,
+    ToolSpec,
+)
+from gateway.model.views import TurnView
+from gateway.ports import Sink, ToolContext
+from gateway.registry import Tool
+from gateway.routing import People
+from gateway.sandbox import Containment
+from gateway.store.memory import MemoryStore
+from tests.support.clock import FakeClock
+from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB
+
+CLEO = OwnerName("cleo")
+CLEO_TELEGRAM = Principal("telegram:3003")
+CLEO_CHAT = Conversation(channel="telegram", account="default", chat="3003")
+BOB_CHAT = Conversation(channel="telegram", account="default", chat="2002")
+ANN_PAGE = Conversation(channel="web", account="page", chat="ann")
+CLEO_PAGE = Conversation(channel="web", account="page", chat="cleo")
+GROUP = Conversation(channel="telegram", account="default", chat="-1003")
+NODE = NodeId("here#1")
+PEOPLE = People(
+    owners={
+        ANN: frozenset([Principal("web:ann"), ANN_TELEGRAM, ANN_SLACK]),
+        CLEO: frozenset([Principal("web:cleo"), CLEO_TELEGRAM]),
+    },
+    allowed=frozenset([BOB]),
+    chats=frozenset(["telegram:-1003"]),
+)
+NO_SANDBOX = Containment(can_bwrap=False, can_pid_namespace=False)
+KEY = b"k" * 32
+
+
+class Text(BaseModel):
+    """Arguments of a fake tool."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str = ""
+
+
+Body = Callable[[ToolContext, Text], Awaitable[ToolResult | Park]]
+
+
+def done(text: str = "done") -> ToolResult:
+    """A call that went well."""
+    return ToolResult(status=ResultStatus.OK, text=text)
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeTool:
+    """A tool that remembers its calls; while `hold` is set each waits until `release`."""
+
+    name: str
+    risk: Risk = Risk.NONE
+    effect: Effect = Effect.PURE
+    permission: Permission = Permission.ALWAYS
+    timeout_s: float = 30.0
+    sandbox: Sandbox | None = None
+    approval: dict[str, Approval] = field(default_factory=dict[str, Approval])
+    arguments: type[BaseModel] = Text
+    body: Body | None = None
+    hold: bool = False
+    calls: list[str] = field(default_factory=list[str])
+    keys: list[str] = field(default_factory=list[str])
+    running: int = 0
+    most: int = 0
+    begun: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, ctx: ToolContext, args: Text) -> ToolResult | Park:
+        """Remember, then do what the test said."""
+        self.calls.append(args.text)
+        self.keys.append(ctx.step_key)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.begun.release()
+        try:
+            if self.hold:
+                await self.release.wait()
+            return await self.body(ctx, args) if self.body else done(f"{self.name} {args.text}".strip())
+        finally:
+            self.running -= 1
+
+    async def until_begun(self, times: int = 1) -> None:
+        """Wait until so many more calls have begun."""
+        async with asyncio.timeout(5):
+            for _ in range(times):
+                await self.begun.acquire()
+
+    def tool(self) -> Tool:
+        """As the registry takes it."""
+        spec = ToolSpec(
+            name=self.name,
+            description=f"The fake {self.name}.",
+            risk=self.risk,
+            effect=self.effect,
+            permission=self.permission,
+            timeout_s=self.timeout_s,
+            sandbox=self.sandbox,
+            positional="text",
+            shows="text",
+        )
+        policy = ToolPolicy(
+            permission=self.permission,
+            approval=self.approval,
+            timeout_s=self.timeout_s,
+            actions={},
+            sandbox=self.sandbox,
+        )
+        return Tool(spec=spec, policy=policy, arguments=self.arguments, run=self.run)
+
+
+def calls(*named: str, text: str = "") -> Answer:
+    """An answer that calls tools: `name` or `name:text`."""
+    found: list[ToolCall] = []
+    for i, one in enumerate(named):
+        name, _, words = one.partition(":")
+        found.append(ToolCall(id=CallId(f"c{i}"), tool=name, arguments=Text(text=words).model_dump_json()))
+    return Answer(text=text, calls=tuple(found), model="scripted")
+
+
+@dataclass(slots=True)
+class ScriptedModel:
+    """`ports.Model` that gives the next thing of its script, then "That is all."."""
+
+    script: list[Answer | ModelError | Exception] = field(default_factory=list[Answer | ModelError | Exception])
+    requests: list[ModelRequest] = field(default_factory=list[ModelRequest])
+    name: str = "scripted"
+    asked: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+    hold: bool = False
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        """Answer."""
+        self.requests.append(request)
+        self.asked.release()
+        if self.hold:
+            await self.go.wait()
+        found = self.script.pop(0) if self.script else Answer(text="That is all.", model=self.name)
+        if isinstance(found, Exception):
+            raise found
+        for word in found.text.split(" "):
+            yield TextPart(text=f"{word} ")
+        yield Complete(answer=found)
+
+    async def until_asked(self) -> None:
+        """Wait for the next question."""
+        async with asyncio.timeout(5):
+            await self.asked.acquire()
+
+
+class FailingStore(MemoryStore):
+    """The memory store, whose named methods fail so often."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        """Begin healthy."""
+        super().__init__(clock)
+        self.failing: dict[str, int] = {}
+
+    def _maybe(self, name: str) -> None:
+        if self.failing.get(name, 0) > 0:
+            self.failing[name] -= 1
+            raise StoreError(f"The store failed: {name}.")
+
+    async def claim(self, node: NodeId) -> Lease | None:
+        """Fail, or claim."""
+        self._maybe("claim")
+        return await super().claim(node)
+
+    async def turn(self, turn: TurnId) -> TurnView:
+        """Fail, or read."""
+        self._maybe("turn")
+        return await super().turn(turn)
+
+    async def claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[Slot]:
+        """Fail, or claim."""
+        self._maybe("claim_slots")
+        return await super().claim_slots(node, channels, limit)
+
+    async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
+        """Fail, or record."""
+        self._maybe("slot_sent")
+        await super().slot_sent(slot, version, platform_id)
+
+    async def expire_waits(self) -> int:
+        """Fail, or sweep."""
+        self._maybe("expire_waits")
+        return await super().expire_waits()
+
+    async def alive(self, node: NodeId) -> None:
+        """Fail, or say so."""
+        self._maybe("alive")
+        await super().alive(node)
+
+    async def probe(self) -> None:
+        """Fail, or be well."""
+        self._maybe("probe")
+        await super().probe()
+
+
+@dataclass(slots=True)
+class FakeChannel:
+    """`ports.Channel` that keeps what it was asked to show and fails as told: one outcome for each try."""
+
+    name: str = "telegram"
+    outcomes: list[SendFailed | Exception | None] = field(default_factory=list[SendFailed | Exception | None])
+    sent: list[Showing] = field(default_factory=list[Showing])
+    edited: list[Showing] = field(default_factory=list[Showing])
+    slow: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
+    """Chats whose sends wait."""
+    breaks: int = 0
+    runs: int = 0
+
+    async def run(self, sink: Sink) -> None:
+        """Break so often, then serve until cancelled."""
+        self.runs += 1
+        if self.runs <= self.breaks:
+            raise RuntimeError("the platform said something strange")
+        await asyncio.Event().wait()
+
+    async def send(self, showing: Showing) -> str:
+        """Show."""
+        gate = self.slow.get(showing.slot.conversation.chat)
+        if gate is not None:
+            await gate.wait()
+        self._fail()
+        self.sent.append(showing)
+        return f"m{len(self.sent)}"
+
+    async def edit(self, showing: Showing) -> None:
+        """Change."""
+        self._fail()
+        self.edited.append(showing)
+
+    def _fail(self) -> None:
+        outcome = self.outcomes.pop(0) if self.outcomes else None
+        if outcome is not None:
+            raise outcome
+
+
+async def until(wanted: Callable[[], Awaitable[Any]], within_s: float = 5.0) -> None:
+    """Wait until something holds; raise `AssertionError` when it does not in time."""
+    for _ in range(round(within_s / 0.005)):
+        if await wanted():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not come to hold")
+
+
+@asynccontextmanager
+async def in_background(work: Awaitable[None]) -> AsyncGenerator[asyncio.Task[None]]:
+    """Run something beside the test; cancel it at the end. What it raises by itself is raised here."""
+
+    async def _work() -> None:
+        await work
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(_work(), name="beside the test")
+        try:
+            yield task
+        finally:
+            task.cancel()

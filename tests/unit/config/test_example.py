@@ -1,0 +1,129 @@
+"""What is written about the configuration is run: the example, the schema, and tools of one's own."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import config
+from config.load import load
+from config.plugins import tool_specs
+from config.schema import schema, text
+from gateway.errors import ConfigError
+from gateway.model.tools import Permission
+
+HERE = Path(config.__file__).parent
+
+
+def uncommented() -> str:
+    """The example with every key that it explains: `#key = …` is a key, `# text` is prose."""
+    return re.sub(r"^#(?=[^ #\n])", "", (HERE / "example.toml").read_text(), flags=re.MULTILINE)
+
+
+def test_the_example_loads_as_it_is_and_means_the_defaults(tmp_path: Path) -> None:
+    loaded = load(HERE / "example.toml", tmp_path, {}, tool_specs())
+    assert loaded.settings == load(None, tmp_path, {"HOME": str(tmp_path)}, tool_specs()).settings
+    assert loaded.warnings == ()
+
+
+OWN_TOOL = """
+from gateway.model.tools import Effect, Permission, Risk, ToolSpec
+SPEC = ToolSpec(
+    name="my_tool", description="Mine.", risk=Risk.READ, effect=Effect.PURE, permission=Permission.ALWAYS
+)
+"""
+
+
+def own_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str = OWN_TOOL) -> None:
+    """Make `my_package.my_tool` importable."""
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "__init__.py").touch()
+    (tmp_path / "my_package" / "my_tool.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("my_package", "my_package.my_tool"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def test_an_own_tool_has_a_policy_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_tool(tmp_path, monkeypatch)
+    file = tmp_path / "config.toml"
+    file.write_text('[tools.my_tool]\nmodule = "my_package.my_tool"\npermission = "main"\n')
+    loaded = load(file, tmp_path, {}, tool_specs())
+    assert loaded.own_tools == {"my_tool": "my_package.my_tool"}
+    assert loaded.tools["my_tool"].permission is Permission.MAIN
+
+
+@pytest.mark.parametrize(
+    ("table", "module", "told"),
+    [
+        ("my_tool", "no_such_package.tool", "cannot be imported"),
+        ("my_tool", "my_package", "has no SPEC"),
+        ("other", "my_package.my_tool", "[tools.my_tool]"),
+        ("shell", "my_package.my_tool", "another name"),
+        ("my_tool", "my package", "my package"),
+    ],
+)
+def test_an_own_tool_that_cannot_be_had_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, module: str, told: str
+) -> None:
+    own_tool(tmp_path, monkeypatch)
+    file = tmp_path / "config.toml"
+    file.write_text(f'[tools.{table}]\nmodule = "{module}"\n')
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        load(file, tmp_path, {}, tool_specs())
+
+
+def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_tool(tmp_path, monkeypatch)
+    file = tmp_path / "config.toml"
+    file.write_text(uncommented())
+    loaded = load(file, tmp_path, {"OPENAI_API_KEY": "k", "LOCAL_MODEL_KEY": "k"}, tool_specs())
+    assert loaded.settings.model.name == "openai:gpt-5-mini"
+
+
+def test_the_example_explains_every_key_and_there_are_fewer_than_150() -> None:
+    explained = set(keys_of_file(tomllib.loads(uncommented())))
+    known = set(keys_of_schema(schema()))
+    assert known <= explained, f"not in the example: {sorted(known - explained)}"
+    assert len(known) < 150
+
+
+def test_the_schema_file_is_what_the_settings_say() -> None:
+    assert (HERE / "schema.json").read_text() == text(), "run: python -m config.schema > config/schema.json"
+    assert json.loads(text()) == schema()
+    approval = schema()["properties"]["tools"]["additionalProperties"]["properties"]["approval"]
+    assert {"enum": ["ask", "allow", "deny"]} in approval["anyOf"]
+    assert "type" not in approval
+
+
+def keys_of_schema(node: Mapping[str, Any], path: str = "") -> list[str]:
+    if "$ref" in node:
+        return keys_of_schema(schema()["$defs"][node["$ref"].rpartition("/")[2]], path)
+    if node.get("type") == "array":
+        return keys_of_schema(node["items"], path)
+    named = {**node.get("properties", {})}
+    if isinstance(node.get("additionalProperties"), dict):
+        named["*"] = node["additionalProperties"]
+    if not named or "anyOf" in node:
+        return [path]
+    return [key for name, below in named.items() for key in keys_of_schema(below, f"{path}.{name}".lstrip("."))]
+
+
+def keys_of_file(node: Any, path: str = "") -> list[str]:
+    anything = {"owners", "tools", "tools.timeouts"}  # tables whose keys are names
+    if isinstance(node, list) and node and isinstance(node[0], dict):
+        return keys_of_file(node[0], path)
+    if not isinstance(node, dict):
+        return [path]
+    keys: list[str] = []
+    for name, below in cast("dict[str, Any]", node).items():
+        known = not (path in anything or f"{path}.{name}" == "channels.test") or f"{path}.{name}" == "tools.timeouts"
+        keys += keys_of_file(below, f"{path}.{name if known else '*'}".lstrip("."))
+    return keys

@@ -1,0 +1,296 @@
+"""A long random life of a store, lived by the memory and the SQLite store side by side: nobody can tell them apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from gateway.errors import DragomanError
+from gateway.model.ids import NodeId, OwnerName, Principal, SessionId, SlotId, WaitId
+from gateway.model.messages import Conversation, Inbound
+from gateway.model.sessions import Lease, Route, TurnKind, TurnState
+from gateway.model.slots import NewSlot, Slot, SlotKind
+from gateway.model.views import TurnView
+from gateway.model.waits import NewWait, Verdict, WaitKind
+from gateway.ports import ControlEffect, Store
+from gateway.store.memory import MemoryStore
+from gateway.store.sqlite import open_sqlite
+from tests.support.clock import FakeClock
+from tests.support.makers import (
+    ANN,
+    ANN_TELEGRAM,
+    BOB,
+    CHAT,
+    OTHER_CHAT,
+    PAGE,
+    answer,
+    approve,
+    card,
+    control,
+    copy_timer,
+    deny,
+    drop,
+    inbound,
+    new_wait,
+    press,
+    refuse,
+    result,
+    route,
+    said,
+    sha,
+)
+
+MINTED = re.compile(r"'([ito])[0-9a-f]{16}'")
+NODES = [NodeId("here#1"), NodeId("here#2"), NodeId("there#1")]
+PLACES = [CHAT, OTHER_CHAT, PAGE]
+GROUP = SessionId("chat:telegram/default/-100")
+
+
+@dataclass
+class Life:
+    """One store and what its random life remembers. Both lives make the same choices, each with its own ids."""
+
+    store: Store
+    leases: list[Lease] = field(default_factory=list[Lease])
+    sending: list[Slot] = field(default_factory=list[Slot])
+    names: dict[str, str] = field(default_factory=dict[str, str])
+
+    def plain(self, value: object) -> str:
+        """What came back as text, minted ids replaced by the order in which they were first seen."""
+        return MINTED.sub(lambda found: self.names.setdefault(found[0], f"<{found[1]}{len(self.names)}>"), repr(value))
+
+    async def view(self, pick: float) -> tuple[Lease, TurnView] | None:
+        """One of the leases and its turn, if there is any."""
+        if not self.leases:
+            return None
+        lease = self.leases[int(pick * len(self.leases))]
+        return lease, await self.store.turn(lease.turn)
+
+
+Step = Callable[[Life], Awaitable[object]]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def lives(tmp_path: Path, clock: FakeClock) -> AsyncIterator[list[Life]]:
+    stores: list[Store] = [MemoryStore(clock), open_sqlite(str(tmp_path / "store.db"), clock)]
+    yield [Life(store) for store in stores]
+    for store in stores:
+        await store.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_random_life_leaves_the_same_rows_and_says_the_same(
+    lives: list[Life], clock: FakeClock, seed: int
+) -> None:
+    random = Random(seed)
+    memory, sqlite = lives
+    for number in range(220):
+        name, step = choose(random, number, clock)
+        said_by = [await outcome(life, step) for life in lives]
+        assert said_by[0] == said_by[1], f"{number}: {name}"
+        if number % 20 == 0:
+            assert await everything(memory) == await everything(sqlite), f"{number}: {name}"
+    assert await everything(memory) == await everything(sqlite)
+
+
+async def outcome(life: Life, step: Step) -> str:
+    try:
+        return life.plain(await step(life))
+    except DragomanError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+async def everything(life: Life) -> list[str]:
+    """All that can be read of a store."""
+    store = life.store
+    sessions = await store.sessions()
+    said: list[Any] = [sessions, await store.counts(), await store.open_approvals()]
+    said.append(await store.reach(ANN, [ANN_TELEGRAM, BOB]))
+    for line in sessions:
+        session = line.session.id
+        rows = await store.changes(session, 0, 10_000)
+        said += [*rows.rows, rows.rev, rows.more, await store.older(session, None, 7), await store.older(session, rows.rev // 2, 5)]
+        said += [await store.changes(session, rows.rev // 2, 9), await store.session(session)]
+        said += [await store.history(session, epoch, 4) for epoch in range(line.session.epoch + 1)]
+        waits = [row.item.id for row in rows.rows if hasattr(row.item, "opened_at")]
+        said += [await store.card_slots(WaitId(str(wait))) for wait in waits]
+    return [life.plain(one) for one in said]
+
+
+# --- the choices ----------------------------------------------------------------------------
+
+
+def choose(random: Random, number: int, clock: FakeClock) -> tuple[str, Step]:
+    """Make one step that each life can take; every random choice is made here, once for both."""
+    makers = (
+        [accept] * 5 + [claim] * 4 + [work] * 12 + [decide] * 4 + [outbox] * 4 + [sweep] * 3 + [people, stop, drops]
+    )
+    make = random.choice(makers)
+    if random.random() < 0.25:
+        clock.advance(random.choice([0.0015, 1, 6, 16, 61, 301, 901]))
+    return make.__name__, make(random, number, clock)
+
+
+def where(random: Random) -> tuple[Route, Principal, Conversation, bool]:
+    session = None if random.random() < 0.7 else GROUP
+    return route(session), random.choice([ANN_TELEGRAM, BOB]), random.choice(PLACES), session is None
+
+
+def message(random: Random, number: int, who: Principal, place: Conversation, *, direct: bool) -> Inbound:
+    known = random.random() < 0.1
+    return inbound(f"text {number}", who=who, where=place, direct=direct, key=f"e{number // 2 if known else number}")
+
+
+def accept(random: Random, number: int, _clock: FakeClock) -> Step:
+    to, who, place, direct = where(random)
+    kind = TurnKind.MODEL if random.random() < 0.6 else TurnKind.COMMAND
+    steer, say, arrived = (
+        random.random() < 0.5,
+        random.choice(["", "wait"]),
+        message(random, number, who, place, direct=direct),
+    )
+    return lambda life: life.store.accept(to, arrived, kind, steer=steer, say_if_waiting=say)
+
+
+def drops(random: Random, number: int, _clock: FakeClock) -> Step:
+    arrived = message(random, number, BOB, CHAT, direct=True)
+    refused, text = drop(refuse=random.random() < 0.7), random.choice(["", "No."])
+    return lambda life: life.store.drop(arrived, refused, text)
+
+
+def stop(random: Random, number: int, _clock: FakeClock) -> Step:
+    to, who, place, direct = where(random)
+    effect = random.choice(list(ControlEffect))
+    what = control(effect, only=random.choice([None, who]))
+    arrived = message(random, number, who, place, direct=direct)
+    return lambda life: life.store.control(to, arrived, replace(what, stopped_text=f"stopped by {number}"))
+
+
+def claim(random: Random, number: int, _clock: FakeClock) -> Step:
+    node = random.choice(NODES)
+
+    async def step(life: Life) -> object:
+        lease = await life.store.claim(node)
+        if lease is not None:
+            life.leases = [*life.leases, lease][-8:]
+        return lease
+
+    return step
+
+
+def work(random: Random, number: int, clock: FakeClock) -> Step:
+    """Something a holder does; leases that were lost are tried too."""
+    pick, what, n = random.random(), random.random(), random.randrange(6)
+    until = clock.now() + timedelta(seconds=random.choice([30, 3600]))
+    kinds = [random.choice([WaitKind.APPROVAL, WaitKind.APPROVAL, WaitKind.QUESTION]) for _ in range(3)]
+    waits = [new_wait(i, expires_at=until, kind=kind) for i, kind in enumerate(kinds, 1)]
+    place, calls, bound = random.choice(PLACES), random.randrange(1, 4), random.random() < 0.9
+    timer = copy_timer(SlotId(f"s{number}"), expires_at=until)
+    end = random.choice([TurnState.DONE, TurnState.DONE, TurnState.FAILED])
+    answered = replace(answer(calls=calls), text=f"answer {number}")
+
+    async def step(life: Life) -> object:
+        found = await life.view(pick)
+        if found is None:
+            return None
+        lease, view = found
+        given = [received.id for received in view.inputs if received.given is None]
+        if what < 0.15:
+            return await life.store.plan(lease, answered, given=given, slots=[said(f"text {number}", where=place)])
+        if what < 0.35:
+            return await life.store.open_waits(lease, opened(waits, view), cards(waits, view, place))
+        if what < 0.55 and n < len(view.steps):
+            wait = next((w.id for w in reversed(view.waits) if w.n == n), None)
+            return await life.store.start_step(lease, n, wait, sha(n) if bound else "other")
+        if what < 0.7 and n < len(view.steps):
+            return await life.store.finish_step(lease, n, result(f"result {number}"))
+        if what < 0.8:
+            return await life.store.park(lease)
+        if what < 0.85:
+            return await life.store.release(lease)
+        if what < 0.9:
+            return await life.store.renew(lease)
+        slots = [NewSlot(conversation=place, kind=SlotKind.ANSWER, text="end", id=SlotId(f"s{number}"))]
+        last = replace(answered, calls=())
+        return await life.store.finish_turn(lease, end, answer=last, given=given, slots=slots, timers=[timer])
+
+    return step
+
+
+def opened(waits: list[NewWait], view: TurnView) -> list[NewWait]:
+    """Waits for the planned calls of the turn, whatever their numbers."""
+    planned = [step.n for step in view.steps if step.call is not None and step.result is None and not step.started_at]
+    return [
+        replace(wait, n=n, approval=wait.approval and replace(wait.approval, action_sha=sha(n)))
+        for wait, n in zip(waits, planned, strict=False)
+    ]
+
+
+def cards(waits: list[NewWait], view: TurnView, place: Conversation) -> list[NewSlot]:
+    """A card and a note that name them."""
+    named = [wait.id for wait in opened(waits, view)]
+    return [card(*named, where=place), NewSlot(conversation=CHAT, kind=SlotKind.NOTE, text="asked", waits=tuple(named))]
+
+
+def decide(random: Random, number: int, _clock: FakeClock) -> Step:
+    pick, who = random.random(), random.choice([ANN_TELEGRAM, BOB])
+    verdict: Verdict = random.choice([approve(), approve(), deny(), deny(withdraw_siblings=True), refuse()])
+    event = press(who=who, key=f"p{number // 2 if random.random() < 0.2 else number}", reason="x" * 1200)
+
+    async def step(life: Life) -> object:
+        asked = await life.store.open_approvals()
+        wait = asked[int(pick * len(asked))].id if asked else WaitId("none")
+        return await life.store.press(event, wait, verdict)
+
+    return step
+
+
+def outbox(random: Random, number: int, _clock: FakeClock) -> Step:
+    what, pick, limit, node = random.random(), random.random(), random.randrange(1, 4), random.choice(NODES)
+    channels = random.choice([["telegram"], ["telegram", "slack"]])
+
+    async def step(life: Life) -> object:
+        if what < 0.4 or not life.sending:
+            taken = await life.store.claim_slots(node, channels, limit)
+            life.sending = [*life.sending, *taken][-8:]
+            return list(taken)
+        slot = life.sending[int(pick * len(life.sending))]
+        if what < 0.75:
+            return await life.store.slot_sent(slot.id, slot.version, f"m{number}")
+        if what < 0.9:
+            return await life.store.slot_retry(slot.id, slot.version, timedelta(seconds=5), uncertain=pick < 0.5)
+        return await life.store.slot_dead(slot.id, slot.version, "gone")
+
+    return step
+
+
+def sweep(random: Random, _number: int, _clock: FakeClock) -> Step:
+    name = random.choice(["expire_waits", "reclaim", "fire_timers", "offer_again", "void_leases"])
+    if name == "void_leases":
+        return lambda life: life.store.void_leases("here")
+    return lambda life: getattr(life.store, name)()
+
+
+def people(random: Random, number: int, _clock: FakeClock) -> Step:
+    what = random.randrange(6)
+    steps: list[Step] = [
+        lambda life: life.store.saw_page(ANN),
+        lambda life: life.store.add_code(OwnerName("ann"), "code", timedelta(seconds=20)),
+        lambda life: life.store.redeem_code("code", f"cookie{number % 3}", timedelta(seconds=60), "here"),
+        lambda life: life.store.signed_in(f"cookie{number % 3}"),
+        lambda life: life.store.hold("poller", NODES[number % 3], timedelta(seconds=10)),
+        lambda life: life.store.alive(NODES[0]),
+    ]
+    return steps[what]

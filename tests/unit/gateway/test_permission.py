@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from gateway.model.ids import SessionId
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.tools import (
+    Allow,
+    Approval,
+    Ask,
+    Deny,
+    DenyReason,
+    Effect,
+    Permission,
+    Risk,
+    ToolPolicy,
+    ToolSpec,
+)
+from gateway.permission import available, decide, default_approval, describe_permission
+from tests.support.makers import EPOCH
+
+SPEC = ToolSpec(
+    name="shell", description="Runs.", risk=Risk.EXECUTE, effect=Effect.UNSAFE, permission=Permission.ALWAYS
+)
+POLICY = ToolPolicy(permission=Permission.ALWAYS, approval={}, timeout_s=30, actions={}, sandbox=None)
+YES = None
+
+
+def session(kind: SessionKind = SessionKind.MAIN, *, tools: tuple[str, ...] | None = None) -> Session:
+    return Session(
+        id=SessionId("s"),
+        kind=kind,
+        origin=Origin.DIRECT,
+        owner=None,
+        title="",
+        epoch=0,
+        root_kind=kind,
+        tools=tools,
+        created_at=EPOCH,
+        active_at=EPOCH,
+    )
+
+
+@pytest.mark.parametrize(
+    ("permission", "kind", "tools", "reason"),
+    [
+        (Permission.ALWAYS, SessionKind.MAIN, None, YES),
+        (Permission.ALWAYS, SessionKind.DM, None, YES),
+        (Permission.ALWAYS, SessionKind.NON_MAIN, None, YES),
+        (Permission.MAIN, SessionKind.MAIN, None, YES),
+        (Permission.MAIN, SessionKind.DM, None, DenyReason.ONLY_IN_MAIN),
+        (Permission.MAIN, SessionKind.NON_MAIN, None, DenyReason.ONLY_IN_MAIN),
+        (Permission.NON_MAIN, SessionKind.MAIN, None, DenyReason.NOT_IN_MAIN),
+        (Permission.NON_MAIN, SessionKind.DM, None, YES),
+        (Permission.NON_MAIN, SessionKind.NON_MAIN, None, YES),
+        (Permission.BLOCKED, SessionKind.MAIN, None, DenyReason.BLOCKED),
+        (Permission.BLOCKED, SessionKind.DM, None, DenyReason.BLOCKED),
+        (Permission.BLOCKED, SessionKind.NON_MAIN, None, DenyReason.BLOCKED),
+        # A child has what its parent gave it, and the table of kinds is for roots.
+        (Permission.MAIN, SessionKind.NON_MAIN, ("shell", "files"), YES),
+        (Permission.MAIN, SessionKind.NON_MAIN, ("files",), DenyReason.NOT_GRANTED),
+        (Permission.ALWAYS, SessionKind.NON_MAIN, (), DenyReason.NOT_GRANTED),
+        (Permission.NON_MAIN, SessionKind.NON_MAIN, ("files",), DenyReason.NOT_GRANTED),
+        (Permission.BLOCKED, SessionKind.NON_MAIN, ("shell",), DenyReason.BLOCKED),
+    ],
+)
+def test_where_a_tool_exists(
+    permission: Permission, kind: SessionKind, tools: tuple[str, ...] | None, reason: DenyReason | None
+) -> None:
+    found = available("shell", permission, session(kind, tools=tools))
+
+    assert (found.reason if found else YES) is reason
+    assert found is None or "shell" in found.hint
+
+
+def test_a_refused_direct_chat_is_told_that_it_is_not_main() -> None:
+    found = available("shell", Permission.MAIN, session(SessionKind.DM))
+
+    assert found is not None
+    assert "Direct chats of others are not main." in found.hint
+
+
+@pytest.mark.parametrize("permission", ["", "Main", "main-only", "unknown", None, 1])
+@pytest.mark.parametrize("kind", list(SessionKind))
+def test_a_permission_that_is_none_never_makes_a_tool_available(permission: object, kind: SessionKind) -> None:
+    """c5: closed by default. `main-only` is an alias of the configuration; here it is as foreign as any other."""
+    assert available("shell", cast(Permission, permission), session(kind)) is not None
+
+
+@pytest.mark.parametrize("kind", ["", "owner", None])
+def test_a_kind_that_is_none_is_not_main(kind: object) -> None:
+    assert available("shell", Permission.MAIN, session(cast(SessionKind, kind))) is not None
+
+
+@pytest.mark.parametrize(
+    ("risk", "approval"),
+    [
+        (Risk.NONE, Approval.ALLOW),
+        (Risk.READ, Approval.ALLOW),
+        (Risk.WRITE, Approval.ASK),
+        (Risk.EXECUTE, Approval.ASK),
+        (Risk.NETWORK, Approval.ASK),
+    ],
+)
+@pytest.mark.parametrize("kind", list(SessionKind))
+def test_the_default_is_that_of_the_risk(risk: Risk, approval: Approval, kind: SessionKind) -> None:
+    assert default_approval(replace(SPEC, risk=risk), POLICY, session(kind)) is approval
+
+
+@pytest.mark.parametrize(
+    ("approval", "askable", "kind", "verdict"),
+    [
+        ({"main": Approval.ALLOW}, True, SessionKind.MAIN, Allow),
+        ({"main": Approval.ALLOW}, False, SessionKind.MAIN, Allow),
+        ({"main": Approval.ALLOW}, True, SessionKind.DM, Ask),
+        ({"main": Approval.DENY}, True, SessionKind.MAIN, DenyReason.CONFIGURED),
+        ({"dm": Approval.DENY}, True, SessionKind.DM, DenyReason.CONFIGURED),
+        ({"dm": Approval.DENY}, True, SessionKind.MAIN, Ask),
+        ({"non-main": Approval.ASK}, False, SessionKind.NON_MAIN, DenyReason.NOBODY_TO_ASK),
+        ({}, True, SessionKind.MAIN, Ask),
+        ({}, False, SessionKind.MAIN, DenyReason.NOBODY_TO_ASK),
+    ],
+)
+def test_the_configuration_speaks_before_the_risk(
+    approval: Mapping[str, Approval], askable: bool, kind: SessionKind, verdict: type[Allow | Ask] | DenyReason
+) -> None:
+    found = decide(SPEC, replace(POLICY, approval=approval), session(kind), askable=askable)
+
+    assert (found.reason if isinstance(found, Deny) else type(found)) is verdict
+
+
+def test_a_child_is_decided_like_its_root() -> None:
+    child = replace(session(SessionKind.NON_MAIN, tools=("shell",)), root_kind=SessionKind.MAIN)
+    policy = replace(POLICY, approval={"main": Approval.ALLOW, "non-main": Approval.DENY})
+
+    assert isinstance(decide(SPEC, policy, child, askable=True), Allow)
+
+
+@pytest.mark.parametrize("word", ["", "yes", "ALLOW", None, True])
+def test_an_approval_that_is_none_never_allows(word: object) -> None:
+    policy = replace(POLICY, approval={"main": cast(Approval, word)})
+
+    assert not isinstance(decide(SPEC, policy, session(), askable=True), Allow)
+
+
+def test_every_permission_can_be_said() -> None:
+    assert len({describe_permission(one) for one in Permission}) == len(Permission)

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.model.ids import OwnerName, Principal, main_session
+from gateway.model.messages import Conversation, Inbound
+from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
+from gateway.routing import People, may_see, may_stop_all, route
+from tests.support.fakes import BOB_CHAT, CLEO, CLEO_TELEGRAM, GROUP, PEOPLE
+from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, inbound
+
+STRANGER = Principal("telegram:9009")
+
+
+def in_group(who: Principal = ANN_TELEGRAM, text: str = "hello") -> Inbound:
+    return inbound(text, who=who, where=GROUP, direct=False)
+
+
+@pytest.mark.parametrize(
+    ("message", "session", "kind", "origin"),
+    [
+        (inbound(who=ANN_TELEGRAM, where=CHAT), "main:ann", SessionKind.MAIN, Origin.DIRECT),
+        (inbound(who=ANN_SLACK, where=OTHER_CHAT), "main:ann", SessionKind.MAIN, Origin.DIRECT),
+        (inbound(who=CLEO_TELEGRAM, where=CHAT), "main:cleo", SessionKind.MAIN, Origin.DIRECT),
+        (inbound(who=BOB, where=BOB_CHAT), "dm:telegram/default/2002", SessionKind.DM, Origin.DIRECT),
+        (in_group(), "chat:telegram/default/-1003", SessionKind.NON_MAIN, Origin.GROUP),
+        (in_group(BOB), "chat:telegram/default/-1003", SessionKind.NON_MAIN, Origin.GROUP),
+        (in_group(STRANGER), "chat:telegram/default/-1003", SessionKind.NON_MAIN, Origin.GROUP),
+    ],
+)
+def test_everyone_has_a_session(message: Inbound, session: str, kind: SessionKind, origin: Origin) -> None:
+    found = route(message, PEOPLE)
+
+    assert isinstance(found, Route)
+    assert (found.session, found.kind, found.origin) == (session, kind, origin)
+    assert (found.owner is not None) == (kind is SessionKind.MAIN)
+
+
+def test_a_thread_has_a_session_of_its_own_and_its_chat_is_what_was_allowed() -> None:
+    thread = replace(GROUP, thread="7")
+    found = route(inbound(where=thread, direct=False), PEOPLE)
+
+    assert isinstance(found, Route)
+    assert (found.session, found.origin) == ("chat:telegram/default/-1003/7", Origin.THREAD)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "refuse"),
+    [
+        (inbound(who=STRANGER), DropReason.STRANGER, True),
+        (inbound(where=replace(GROUP, chat="-666"), direct=False), DropReason.CHAT_NOT_ALLOWED, False),
+        (inbound(where=replace(GROUP, channel="slack"), direct=False), DropReason.CHAT_NOT_ALLOWED, False),
+        (replace(in_group(), addressed=False), DropReason.NOT_ADDRESSED, False),
+        (inbound(""), DropReason.EMPTY, False),
+        (inbound(" \n\t"), DropReason.EMPTY, False),
+        (in_group(text="  "), DropReason.EMPTY, False),
+    ],
+)
+def test_what_starts_nothing_says_why(message: Inbound, reason: DropReason, refuse: bool) -> None:
+    assert route(message, PEOPLE) == Drop(reason=reason, refuse=refuse)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        replace(inbound(who=STRANGER), name="ann"),  # the display name is an owner's
+        replace(inbound(who=STRANGER), name="telegram:1001"),
+        inbound(who=STRANGER, where=CHAT),  # the conversation is an owner's
+        inbound(who=Principal("telegram:ann")),  # the name where an id belongs
+        inbound(who=Principal("slack:1001")),  # an owner's id on another platform
+        inbound(who=Principal("slack:T0ZZ/U0BB")),  # an owner's id in another workspace
+        inbound(who=Principal("slack:U0BB")),  # … or in none
+        inbound(who=Principal("telegram:10010")),  # a prefix
+        inbound(who=Principal("telegram:01001")),
+        inbound(who=Principal("telegram:1001 ")),
+        inbound(who=Principal("TELEGRAM:1001")),
+        inbound(who=Principal("telegram:-1003")),  # an allowed group as the sender
+        inbound(who=Principal("telegram:")),
+        inbound(who=Principal("")),
+        inbound(who=Principal("telegram:136817688")),  # Telegram's stand-ins: a channel, an anonymous admin, itself
+        inbound(who=Principal("telegram:1087968824")),
+        inbound(who=Principal("telegram:777000")),
+    ],
+)
+def test_nobody_is_known_by_anything_but_the_whole_immutable_id(message: Inbound) -> None:
+    assert route(message, PEOPLE) == Drop(reason=DropReason.STRANGER, refuse=True)
+
+
+@pytest.mark.parametrize(
+    "people",
+    [
+        People(owners={}),
+        People(owners={ANN: frozenset()}),
+        People(owners={ANN: frozenset([Principal("")])}),
+        People(owners={}, allowed=frozenset([Principal("")])),
+        People(owners={}, allowed=frozenset([Principal("*")])),
+        People(owners={}, allowed=frozenset([Principal(":*")])),
+        People(owners={}, allowed=frozenset([Principal("*:*")])),
+        People(owners={}, chats=frozenset([""])),
+        People(owners={}, chats=frozenset(["*"])),
+        People(owners={}, chats=frozenset(["telegram:"])),
+        People(owners={}, chats=frozenset(["telegram:*"])),
+    ],
+)
+def test_nothing_configured_lets_nobody_in(people: People) -> None:
+    assert isinstance(route(inbound(), people), Drop)
+    assert isinstance(route(in_group(), people), Drop)
+
+
+def test_a_star_stands_for_everybody_of_one_channel_alone() -> None:
+    people = People(owners={ANN: frozenset([ANN_TELEGRAM])}, allowed=frozenset([Principal("telegram:*")]))
+
+    assert isinstance(route(inbound(who=STRANGER), people), Route)
+    assert isinstance(route(inbound(who=Principal("slack:T0/U0"), where=OTHER_CHAT), people), Drop)
+    owner = route(inbound(), people)
+    assert isinstance(owner, Route)
+    assert owner.session == main_session(ANN)
+
+
+def test_a_group_where_an_owner_speaks_is_not_main() -> None:
+    found = route(in_group(), PEOPLE)
+
+    assert isinstance(found, Route)
+    assert (found.kind, found.owner) == (SessionKind.NON_MAIN, None)
+
+
+def test_two_chats_never_share_a_session() -> None:
+    places = [
+        Conversation(channel="telegram", account="default", chat="1"),
+        Conversation(channel="telegram", account="other", chat="1"),
+        Conversation(channel="telegram", account="default", chat="1", thread="2"),
+        Conversation(channel="telegram", account="default", chat="12"),
+    ]
+    people = People(owners={}, chats=frozenset(["telegram:1", "telegram:12"]))
+    found = [route(inbound(where=place, direct=False), people) for place in places]
+
+    assert len({one.session for one in found if isinstance(one, Route)}) == len(places)
+
+
+@pytest.mark.parametrize(
+    ("owner", "session_owner", "kind", "sees"),
+    [
+        (ANN, ANN, SessionKind.MAIN, True),
+        (ANN, CLEO, SessionKind.MAIN, False),
+        (ANN, None, SessionKind.MAIN, False),
+        (ANN, None, SessionKind.DM, True),
+        (ANN, None, SessionKind.NON_MAIN, True),
+    ],
+)
+def test_an_owner_sees_all_but_others_main_sessions(
+    owner: OwnerName, session_owner: OwnerName | None, kind: SessionKind, sees: bool
+) -> None:
+    assert may_see(owner, session_owner, kind) is sees
+
+
+def test_only_owners_stop_what_others_began() -> None:
+    assert may_stop_all(in_group(ANN_TELEGRAM), PEOPLE)
+    assert not may_stop_all(in_group(BOB), PEOPLE)
+    assert not may_stop_all(in_group(STRANGER), PEOPLE)
