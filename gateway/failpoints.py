@@ -1,8 +1,8 @@
 """Named points of a message's path where a test can kill, stop, delay or fail the daemon.
 
-No-ops unless `DRAGOMAN_FAILPOINT` is set: with `J12:kill:1` the daemon dies as by `kill -9` at the first passage of J12.
-Several are separated by commas; the number counts passages. Actions: `kill`, `stop` (SIGSTOP), `raise` (`FailPoint`),
-`sleep` (two seconds).
+No-ops unless `DRAGOMAN_FAILPOINT` is set: with `J12:kill:1` the daemon dies as by `kill -9` at the first passage of
+J12. Several are separated by commas; the number counts passages. Actions: `kill`, `stop` (SIGSTOP), `raise`
+(`FailPoint`), `sleep` (two seconds).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterable, MutableMapping
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -40,9 +40,9 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {self.value(k): self.value(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            return {self.value(k): self.value(v) for k, v in cast("dict[Any, Any]", value).items()}
         if isinstance(value, list | tuple | set | frozenset):
-            return [self.value(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+            return [self.value(v) for v in cast("Iterable[Any]", value)]
         if value is None or isinstance(value, int | float):
             return value
         return self.text(str(value))

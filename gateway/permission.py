@@ -39,13 +39,12 @@ def available(tool: str, permission: Permission, session: Session) -> Deny | Non
 
     A child has what its parent gave it, whatever its kind; the table of kinds is for roots.
     """
-    if permission is Permission.BLOCKED:
-        return Deny(reason=DenyReason.BLOCKED, hint=f"The owner has blocked {tool}.")
-    if session.tools is not None:
-        if tool in session.tools:
-            return None
-        return Deny(reason=DenyReason.NOT_GRANTED, hint=f"This sub-session was not given {tool}.")
     match permission:
+        case Permission.BLOCKED:
+            return Deny(reason=DenyReason.BLOCKED, hint=f"The owner has blocked {tool}.")
+        case Permission.ALWAYS | Permission.MAIN | Permission.NON_MAIN if session.tools is not None:
+            refused = Deny(reason=DenyReason.NOT_GRANTED, hint=f"This sub-session was not given {tool}.")
+            return None if tool in session.tools else refused
         case Permission.ALWAYS:
             return None
         case Permission.MAIN if session.kind is SessionKind.MAIN:
@@ -60,6 +59,8 @@ def available(tool: str, permission: Permission, session: Session) -> Deny | Non
             )
         case Permission.NON_MAIN:
             return Deny(reason=DenyReason.NOT_IN_MAIN, hint=f"{tool} is configured for every session but main ones.")
+        case _:  # closed by default: what is none of these is no permission
+            return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The permission of {tool} is not one; correct it.")
 
 
 def decide(spec: ToolSpec, policy: ToolPolicy, session: Session, *, askable: bool) -> Decision:

@@ -1,4 +1,7 @@
-"""`Live` in one process: wake-ups and streamed deltas between the engine's tasks. What is lost here is read again from rows."""
+"""`Live` in one process: wake-ups and streamed deltas between the engine's tasks.
+
+What is lost here is read again from rows.
+"""
 
 from __future__ import annotations
 

@@ -86,8 +86,8 @@ RETURNING state;
 -- name: lease_ran_out
 SELECT id FROM turns INDEXED BY turns_active
 WHERE state IN ('queued', 'running', 'stopping') AND state IN ('running', 'stopping') AND lease_until <= ?
-ORDER BY held_since, ord LIMIT ?;
+ORDER BY held_since, queued_rev LIMIT ?;
 
 -- name: leased
 SELECT id, node FROM turns INDEXED BY turns_active
-WHERE state IN ('queued', 'running', 'stopping') AND state IN ('running', 'stopping') ORDER BY held_since, ord;
+WHERE state IN ('queued', 'running', 'stopping') AND state IN ('running', 'stopping') ORDER BY held_since, queued_rev;

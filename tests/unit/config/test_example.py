@@ -46,7 +46,7 @@ def own_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str = OWN_TO
     (tmp_path / "my_package").mkdir()
     (tmp_path / "my_package" / "__init__.py").touch()
     (tmp_path / "my_package" / "my_tool.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     for name in ("my_package", "my_package.my_tool"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 

@@ -88,7 +88,8 @@ def test_a_refused_direct_chat_is_told_that_it_is_not_main() -> None:
 @pytest.mark.parametrize("kind", list(SessionKind))
 def test_a_permission_that_is_none_never_makes_a_tool_available(permission: object, kind: SessionKind) -> None:
     """c5: closed by default. `main-only` is an alias of the configuration; here it is as foreign as any other."""
-    assert available("shell", cast(Permission, permission), session(kind)) is not None
+    for tools in (None, ("shell",)):
+        assert available("shell", cast(Permission, permission), session(kind, tools=tools)) is not None
 
 
 @pytest.mark.parametrize("kind", ["", "owner", None])

@@ -1,7 +1,7 @@
 /** A card: one exact action that waits for a person's decision, or one line about what was decided. */
 import { press } from "../actions.js";
 import { clockTime, exactTime, left } from "../format.js";
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
+import { html, useLayoutEffect, useRef, useState } from "../html.js";
 import { moved } from "../scroll.js";
 import { connection, now, presses } from "../state.js";
 import { Icon } from "./icons.js";
@@ -91,7 +91,7 @@ function Buttons({ row, onAsk }) {
 function Reason({ row, onClose }) {
   const ref = useRef(/** @type {any} */ (null));
   const button = row.buttons.find((item) => item.verb === "deny_reason");
-  useEffect(() => ref.current?.focus(), []);
+  useLayoutEffect(() => ref.current?.focus(), []);
   const onSubmit = (/** @type {Event} */ event) => {
     event.preventDefault();
     const text = ref.current.value.trim();
