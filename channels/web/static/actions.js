@@ -3,8 +3,23 @@ import { batch } from "./html.js";
 import { Wire } from "./wire.js";
 import * as keep from "./keep.js";
 import {
-  assertive, auth, commands, connection, current, drawerOpen, forgetSessions, inspected, me, outbox, polite, presses,
-  sessions, sessionState, signIn, sortedSessions, toast,
+  assertive,
+  auth,
+  commands,
+  connection,
+  current,
+  drawerOpen,
+  forgetSessions,
+  inspected,
+  me,
+  outbox,
+  polite,
+  presses,
+  sessions,
+  sessionState,
+  signIn,
+  sortedSessions,
+  toast,
 } from "./state.js";
 
 /** A press that was not confirmed in this time is not sent again: the person may have changed their mind. */
@@ -51,7 +66,9 @@ export async function redeem(code) {
     signIn.value = { busy: true, error: "" };
   });
   const answer = await fetch("/api/signin", {
-    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code }),
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ code }),
   }).catch(() => null);
   if (answer?.ok) {
     signIn.value = { busy: false, error: "" };
@@ -169,7 +186,10 @@ const handlers = {
   pressed(frame) {
     for (const [handle, press] of Object.entries(presses.value)) {
       if (press.id !== frame.id) continue;
-      presses.value = { ...presses.value, [handle]: { ...press, state: "answered", result: frame.result, text: frame.text } };
+      presses.value = {
+        ...presses.value,
+        [handle]: { ...press, state: "answered", result: frame.result, text: frame.text },
+      };
       polite.value = frame.text ?? "";
     }
   },
@@ -239,7 +259,13 @@ export function loadOlder(id) {
 
 /** Sends a message to the main session, and again with the same id until the server says it has it. @param {string} text */
 export function say(text) {
-  const pending = { id: uuid(), text, at: new Date().toISOString(), state: "sending", rev: sessionState(me.value.main).store.rev };
+  const pending = {
+    id: uuid(),
+    text,
+    at: new Date().toISOString(),
+    state: "sending",
+    rev: sessionState(me.value.main).store.rev,
+  };
   outbox.value = [...outbox.value, pending];
   keep.saveOutbox(me.value.owner, outbox.value);
   wire.send({ op: "say", id: pending.id, text });
@@ -261,7 +287,10 @@ function changePending(id, change) {
 function settleOutbox(rows) {
   for (const row of rows) {
     if (row.type !== "message" || row.channel !== "web") continue;
-    const match = outbox.value.find((/** @type {any} */ item) => item.state !== "failed" && (item.id === row.id || (item.text === row.text && row.rev > (item.rev ?? 0))));
+    const match = outbox.value.find(
+      (/** @type {any} */ item) =>
+        item.state !== "failed" && (item.id === row.id || (item.text === row.text && row.rev > (item.rev ?? 0))),
+    );
     if (match?.state === "accepted") dropPending(match.id);
     else if (match) changePending(match.id, { shown: true });
   }
@@ -276,7 +305,16 @@ function resend() {
   for (const [handle, press] of Object.entries(presses.value)) {
     if (press.state !== "sending") continue;
     if (Date.now() - press.at < PRESS_LIFE) wire.send({ op: "press", id: press.id, handle, reason: press.reason });
-    else presses.value = { ...presses.value, [handle]: { ...press, state: "answered", result: "unsent", text: "Not sent: the connection was away too long. Press again." } };
+    else
+      presses.value = {
+        ...presses.value,
+        [handle]: {
+          ...press,
+          state: "answered",
+          result: "unsent",
+          text: "Not sent: the connection was away too long. Press again.",
+        },
+      };
   }
 }
 

@@ -2,7 +2,18 @@
 import { boot, redeem, takeCode, wake } from "./actions.js";
 import { effect, html, render } from "./html.js";
 import { onKey } from "./keys.js";
-import { auth, connection, current, currentLine, drawerOpen, inspected, now, sessionState, waitingTotal, wide } from "./state.js";
+import {
+  auth,
+  connection,
+  current,
+  currentLine,
+  drawerOpen,
+  inspected,
+  now,
+  sessionState,
+  waitingTotal,
+  wide,
+} from "./state.js";
 import { Chat } from "./views/chat.js";
 import { Inspector } from "./views/inspector.js";
 import { Help, Notices } from "./views/overlays.js";
@@ -26,7 +37,8 @@ function App() {
 function startClock() {
   let last = 0;
   setInterval(() => {
-    const counting = connection.value.state === "offline" || (current.value && sessionState(current.value).active.value.length > 0);
+    const counting =
+      connection.value.state === "offline" || (current.value && sessionState(current.value).active.value.length > 0);
     if (document.hidden || (!counting && Date.now() - last < 20_000)) return;
     last = Date.now();
     now.value = last;

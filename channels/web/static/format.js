@@ -17,7 +17,9 @@ export function relativeTime(iso, now) {
   if (seconds < 3600) return `${Math.max(1, Math.round(seconds / 60))} min`;
   const day = new Date(now).toDateString() === new Date(then).toDateString();
   if (day) return TIME.format(then);
-  return seconds < 6 * 86400 ? `${new Date(then).toLocaleDateString(undefined, { weekday: "short" })} ${TIME.format(then)}` : DAY.format(then);
+  return seconds < 6 * 86400
+    ? `${new Date(then).toLocaleDateString(undefined, { weekday: "short" })} ${TIME.format(then)}`
+    : DAY.format(then);
 }
 
 /** @param {number|null|undefined} ms */
@@ -41,7 +43,9 @@ export function left(ms) {
 /** @param {number} count */
 export function bytes(count) {
   if (count < 1000) return `${count} B`;
-  return count < 1_000_000 ? `${(count / 1000).toFixed(count < 10_000 ? 1 : 0)} kB` : `${(count / 1_000_000).toFixed(1)} MB`;
+  return count < 1_000_000
+    ? `${(count / 1000).toFixed(count < 10_000 ? 1 : 0)} kB`
+    : `${(count / 1_000_000).toFixed(1)} MB`;
 }
 
 /** @param {number} count @param {string} one @param {string} [many] */

@@ -91,7 +91,7 @@ export function onKey(event) {
     return;
   }
   const action = ACTIONS[event.key];
-  if (!action || event.repeat && !"jk".includes(event.key)) return;
+  if (!action || (event.repeat && !"jk".includes(event.key))) return;
   event.preventDefault();
   action(event);
 }

@@ -9,14 +9,63 @@ import DOMPurify from "./vendor/dompurify.js";
 
 /** @type {Record<number, string>} */
 const TAGS = {
-  [smd.PARAGRAPH]: "p", [smd.HEADING_1]: "h3", [smd.HEADING_2]: "h4", [smd.HEADING_3]: "h5", [smd.HEADING_4]: "h6",
-  [smd.HEADING_5]: "h6", [smd.HEADING_6]: "h6", [smd.CODE_INLINE]: "code", [smd.ITALIC_AST]: "em", [smd.ITALIC_UND]: "em",
-  [smd.STRONG_AST]: "strong", [smd.STRONG_UND]: "strong", [smd.STRIKE]: "s", [smd.LINK]: "a", [smd.RAW_URL]: "a",
-  [smd.IMAGE]: "span", [smd.BLOCKQUOTE]: "blockquote", [smd.LINE_BREAK]: "br", [smd.RULE]: "hr", [smd.LIST_UNORDERED]: "ul",
-  [smd.LIST_ORDERED]: "ol", [smd.LIST_ITEM]: "li", [smd.TABLE]: "table", [smd.EQUATION_BLOCK]: "code", [smd.EQUATION_INLINE]: "code",
+  [smd.PARAGRAPH]: "p",
+  [smd.HEADING_1]: "h3",
+  [smd.HEADING_2]: "h4",
+  [smd.HEADING_3]: "h5",
+  [smd.HEADING_4]: "h6",
+  [smd.HEADING_5]: "h6",
+  [smd.HEADING_6]: "h6",
+  [smd.CODE_INLINE]: "code",
+  [smd.ITALIC_AST]: "em",
+  [smd.ITALIC_UND]: "em",
+  [smd.STRONG_AST]: "strong",
+  [smd.STRONG_UND]: "strong",
+  [smd.STRIKE]: "s",
+  [smd.LINK]: "a",
+  [smd.RAW_URL]: "a",
+  [smd.IMAGE]: "span",
+  [smd.BLOCKQUOTE]: "blockquote",
+  [smd.LINE_BREAK]: "br",
+  [smd.RULE]: "hr",
+  [smd.LIST_UNORDERED]: "ul",
+  [smd.LIST_ORDERED]: "ol",
+  [smd.LIST_ITEM]: "li",
+  [smd.TABLE]: "table",
+  [smd.EQUATION_BLOCK]: "code",
+  [smd.EQUATION_INLINE]: "code",
 };
-const ALLOWED_TAGS = [...new Set([...Object.values(TAGS), "pre", "figure", "figcaption", "button", "thead", "tbody", "tr", "th", "td", "img", "div", "#text"])];
-const ALLOWED_ATTR = ["href", "src", "alt", "title", "rel", "target", "class", "start", "type", "aria-label", "tabindex", "role"];
+const ALLOWED_TAGS = [
+  ...new Set([
+    ...Object.values(TAGS),
+    "pre",
+    "figure",
+    "figcaption",
+    "button",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "img",
+    "div",
+    "#text",
+  ]),
+];
+const ALLOWED_ATTR = [
+  "href",
+  "src",
+  "alt",
+  "title",
+  "rel",
+  "target",
+  "class",
+  "start",
+  "type",
+  "aria-label",
+  "tabindex",
+  "role",
+];
 /** What any attribute may hold: an address of these kinds, or something without a scheme. */
 const ADDRESSES = /^(?!\/\/)(?:(?:https?|mailto):|data:image\/(?:png|jpeg|gif|webp);|[^:\\]*$)/i;
 const LINKS = /^(?:https?:|mailto:)/i;
@@ -80,7 +129,8 @@ function place(parent, token) {
     parent.append(part);
     return part.appendChild(make("tr"));
   }
-  if (token === smd.TABLE_CELL) return parent.appendChild(make(parent.parentElement?.tagName === "THEAD" ? "th" : "td"));
+  if (token === smd.TABLE_CELL)
+    return parent.appendChild(make(parent.parentElement?.tagName === "THEAD" ? "th" : "td"));
   if (token === smd.CHECKBOX) {
     const box = make("span", "box");
     box.textContent = "☐ ";
@@ -131,7 +181,13 @@ export function renderMarkdown(root, text) {
   const whole = writer(fresh);
   whole.write(text);
   whole.end();
-  DOMPurify.sanitize(fresh, { IN_PLACE: true, ALLOWED_TAGS, ALLOWED_ATTR, ALLOWED_URI_REGEXP: ADDRESSES, ALLOW_DATA_ATTR: false });
+  DOMPurify.sanitize(fresh, {
+    IN_PLACE: true,
+    ALLOWED_TAGS,
+    ALLOWED_ATTR,
+    ALLOWED_URI_REGEXP: ADDRESSES,
+    ALLOW_DATA_ATTR: false,
+  });
   root.replaceChildren(...fresh.childNodes);
 }
 

@@ -39,7 +39,8 @@ export function upsert(store, rows) {
   if (fresh.size === 0) return;
   const last = store.list[store.list.length - 1];
   store.list.push(...fresh.values());
-  if (fresh.size > 1 || (last && last.ord > store.list[store.list.length - 1].ord)) store.list.sort((a, b) => a.ord - b.ord);
+  if (fresh.size > 1 || (last && last.ord > store.list[store.list.length - 1].ord))
+    store.list.sort((a, b) => a.ord - b.ord);
 }
 
 /**
@@ -112,7 +113,9 @@ const hasRun = (step) => Boolean(step && (step.state === "started" || step.resul
 const worthShowing = (step) => {
   if (!step || !hasRun(step)) return false;
   const { result } = step;
-  return !result || (!["denied", "expired"].includes(result.status) && Boolean(result.text || result.hint || result.full));
+  return (
+    !result || (!["denied", "expired"].includes(result.status) && Boolean(result.text || result.hint || result.full))
+  );
 };
 
 /**

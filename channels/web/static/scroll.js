@@ -74,7 +74,8 @@ export class Anchor {
       if (Math.abs(by) >= 1) this.scrollTo(this.scroller.scrollTop + by);
     }
     for (const mark of this.marks.slice(0, this.buttons)) {
-      if (mark.el.isConnected && Math.abs(mark.el.getBoundingClientRect().top - mark.top) > 2) moved.at = performance.now();
+      if (mark.el.isConnected && Math.abs(mark.el.getBoundingClientRect().top - mark.top) > 2)
+        moved.at = performance.now();
     }
     this.remember();
     this.report();
@@ -111,7 +112,9 @@ export class Anchor {
       if (entries[mid].getBoundingClientRect().bottom <= edge) low = mid + 1;
       else high = mid;
     }
-    return Array.from(entries).slice(low, low + 4).map((el) => ({ el, top: el.getBoundingClientRect().top }));
+    return Array.from(entries)
+      .slice(low, low + 4)
+      .map((el) => ({ el, top: el.getBoundingClientRect().top }));
   }
 
   /** The person asked for the end. */

@@ -65,7 +65,9 @@ export class SessionState {
       return entriesOf(this.store, this.liveKeys.value);
     });
     /** Open approvals, oldest first. */
-    this.waiting = computed(() => this.entries.value.filter((entry) => entry.kind === "card" && entry.row.state === "open"));
+    this.waiting = computed(() =>
+      this.entries.value.filter((entry) => entry.kind === "card" && entry.row.state === "open"),
+    );
     /** Turns that have not ended. */
     this.active = computed(() => {
       this.version.value;
@@ -114,7 +116,11 @@ export class SessionState {
   hasAnswer(frame) {
     const turn = this.store.byKey.get(`turn:${frame.turn}`);
     if (turn && turn.type === "turn" && ["done", "stopped", "failed"].includes(turn.state)) return true;
-    return Boolean(this.store.list.findLast((row) => row.type === "slot" && row.turn === frame.turn && row.n === frame.n && row.kind === "answer"));
+    return Boolean(
+      this.store.list.findLast(
+        (row) => row.type === "slot" && row.turn === frame.turn && row.n === frame.n && row.kind === "answer",
+      ),
+    );
   }
 
   /** @param {any} frame */

@@ -14,8 +14,12 @@ const TALL = 24;
 const RISKS = { none: "no risk", read: "reads", write: "writes", execute: "executes", network: "network" };
 /** @type {Record<string, [string, string]>} */
 const ENDS = {
-  approved: ["Allowed, about to run", "check"], consumed: ["Allowed", "check"], denied: ["Denied", "cross"], expired: ["Expired, nothing was run", "clock"],
-  cancelled: ["Withdrawn, nothing was run", "stop"], superseded: ["Asked again below", "down"],
+  approved: ["Allowed, about to run", "check"],
+  consumed: ["Allowed", "check"],
+  denied: ["Denied", "cross"],
+  expired: ["Expired, nothing was run", "clock"],
+  cancelled: ["Withdrawn, nothing was run", "stop"],
+  superseded: ["Asked again below", "down"],
 };
 
 /** The card that had the focus when it was decided: its one line gets it, so the keyboard does not start anew. */
@@ -59,7 +63,10 @@ function Expiry({ row }) {
   const end = Date.parse(row.expires_at);
   const rest = end - now.value;
   const share = Math.max(0, Math.min(1, rest / (end - Date.parse(row.opened_at))));
-  const words = rest > 0 ? `Answer ${left(rest)}, until ${clockTime(row.expires_at)}` : "The time to answer is over; nothing was run";
+  const words =
+    rest > 0
+      ? `Answer ${left(rest)}, until ${clockTime(row.expires_at)}`
+      : "The time to answer is over; nothing was run";
   return html`<div class="expiry" title=${exactTime(row.expires_at)}>
     <div class="line" aria-hidden="true"><div class=${share < 0.2 ? "rest short" : "rest"} style=${{ width: `${(share * 100).toFixed(1)}%` }}></div></div>
     <${Said} row=${row} otherwise=${words} />
@@ -80,7 +87,10 @@ function Buttons({ row, onAsk }) {
   };
   return html`<div class="buttons" data-pressable>
     ${row.buttons.map(
-      (button, i) => html`<button type="button" key=${button.handle} class=${`verb ${button.verb}`} data-testid="card-button" data-verb=${button.verb}
+      (
+        button,
+        i,
+      ) => html`<button type="button" key=${button.handle} class=${`verb ${button.verb}`} data-testid="card-button" data-verb=${button.verb}
         aria-disabled=${busy} aria-keyshortcuts=${String(i + 1)} onClick=${(/** @type {any} */ event) => onClick(event, button)}>
         ${button.label}<kbd aria-hidden="true">${i + 1}</kbd></button>`,
     )}
@@ -116,7 +126,13 @@ function Reason({ row, onClose }) {
 /** What became of a press, in the place of the time to answer: nothing moves. @param {{row: import("../types.js").ApprovalRow, otherwise: string}} props */
 function Said({ row, otherwise }) {
   const said = pressOf(row);
-  const words = !said ? otherwise : said.state === "answered" ? said.text : connection.value.state === "open" ? "Sending…" : "Not sent yet: it goes out when the connection is back.";
+  const words = !said
+    ? otherwise
+    : said.state === "answered"
+      ? said.text
+      : connection.value.state === "open"
+        ? "Sending…"
+        : "Not sent yet: it goes out when the connection is back.";
   return html`<p class=${said ? "said" : ""}>${words}</p>`;
 }
 

@@ -5,7 +5,19 @@ import { conversation, goToWaiting, wanted } from "../keys.js";
 import { onCopyClick } from "../markdown.js";
 import { lowerBound } from "../rows.js";
 import { Anchor } from "../scroll.js";
-import { commands, connection, current, currentLine, drawerOpen, me, outbox, sessionState, sessions, waitingTotal, wide } from "../state.js";
+import {
+  commands,
+  connection,
+  current,
+  currentLine,
+  drawerOpen,
+  me,
+  outbox,
+  sessionState,
+  sessions,
+  waitingTotal,
+  wide,
+} from "../state.js";
 import { Activity, Composer, ReadOnly } from "./composer.js";
 import { EntryView, PendingView } from "./entry.js";
 import { Icon } from "./icons.js";
@@ -35,8 +47,11 @@ function TopBar() {
   const line = currentLine.value;
   const others = waitingTotal.value - (line?.waiting ?? 0);
   return html`<header class="top">
-    ${!wide.value && html`<button type="button" class="quiet menu" aria-label="Sessions" aria-expanded=${drawerOpen.value} aria-controls="sessions" onClick=${() => (drawerOpen.value = true)}>
-      <${Icon} name="menu" />${others > 0 && html`<span class="dot" title="Another session waits for a decision"></span>`}</button>`}
+    ${
+      !wide.value &&
+      html`<button type="button" class="quiet menu" aria-label="Sessions" aria-expanded=${drawerOpen.value} aria-controls="sessions" onClick=${() => (drawerOpen.value = true)}>
+      <${Icon} name="menu" />${others > 0 && html`<span class="dot" title="Another session waits for a decision"></span>`}</button>`
+    }
     <h1>${line ? line.title || "Main" : "Dragoman"}</h1>
     ${line && (line.id === me.value.main ? html`<span class="badge" data-origin="main">main</span>` : html`<${Badge} channel=${line.channel} origin=${line.origin} />`)}
     <${ConnectionBar} />
@@ -157,7 +172,8 @@ function focusCard(key, anchor, tries) {
 /** Above the first entry: older ones come, or this is where it began. @param {{state: any, reached: boolean, empty: boolean}} props */
 function Beginning({ state, reached, empty }) {
   state.version.value;
-  if (!state.store.loaded) return html`<p class="empty muted" role="status">${connection.value.state === "offline" ? "This conversation appears when the connection is back." : "Loading the conversation…"}</p>`;
+  if (!state.store.loaded)
+    return html`<p class="empty muted" role="status">${connection.value.state === "offline" ? "This conversation appears when the connection is back." : "Loading the conversation…"}</p>`;
   if (empty) return html`<${Empty} main=${state.id === me.value.main} />`;
   if (!reached) return null;
   if (!state.store.more) return html`<p class="beginning muted small">The conversation begins here.</p>`;
@@ -168,7 +184,9 @@ function Beginning({ state, reached, empty }) {
 function Empty({ main }) {
   if (!main) return html`<p class="empty muted">Nothing was said here yet.</p>`;
   const model = me.value.model;
-  const tries = commands.value.filter((/** @type {any} */ item) => !["stop", "new", "approvals"].includes(item.name)).slice(0, 4);
+  const tries = commands.value
+    .filter((/** @type {any} */ item) => !["stop", "new", "approvals"].includes(item.name))
+    .slice(0, 4);
   return html`<div class="empty">
     <h2>Nothing here yet</h2>
     <p class="muted">${model === "operator" ? "No model is attached, so you drive the tools yourself: write / and choose a command." : "Write a message below, or / for the commands you may use."}</p>

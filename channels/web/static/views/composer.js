@@ -13,8 +13,12 @@ const OFFERS = 8;
 export function offersFor(text) {
   const typed = /^\/(\S*)$/.exec(text)?.[1].toLowerCase();
   if (typed === undefined) return [];
-  const rank = (/** @type {import("../types.js").Command} */ item) => (item.name.startsWith(typed) ? 0 : item.name.includes(typed) ? 1 : 2);
-  return commands.value.filter((/** @type {any} */ item) => rank(item) < 2).sort((/** @type {any} */ a, /** @type {any} */ b) => rank(a) - rank(b) || a.name.localeCompare(b.name)).slice(0, OFFERS);
+  const rank = (/** @type {import("../types.js").Command} */ item) =>
+    item.name.startsWith(typed) ? 0 : item.name.includes(typed) ? 1 : 2;
+  return commands.value
+    .filter((/** @type {any} */ item) => rank(item) < 2)
+    .sort((/** @type {any} */ a, /** @type {any} */ b) => rank(a) - rank(b) || a.name.localeCompare(b.name))
+    .slice(0, OFFERS);
 }
 
 /** The command that was begun, once its name is whole. @param {string} text */
@@ -140,7 +144,15 @@ export function Activity({ onShowWaiting }) {
   const line = currentLine.value;
   const cards = waiting || line?.waiting || 0;
   const main = current.value === me.value.main;
-  const words = running ? (/** @type {any} */ (running).state === "stopping" ? "Stopping…" : "Working…") : queued ? "Queued: it starts as soon as a place is free" : turns.length && !cards ? "Waiting" : "";
+  const words = running
+    ? /** @type {any} */ (running).state === "stopping"
+      ? "Stopping…"
+      : "Working…"
+    : queued
+      ? "Queued: it starts as soon as a place is free"
+      : turns.length && !cards
+        ? "Waiting"
+        : "";
   return html`<div class="activity">
     <span class=${running ? "doing" : ""} role="status">${words}${running && queued ? ` ${queued} queued` : ""}</span>
     ${cards > 0 && html`<button type="button" class="waiting-chip" onClick=${onShowWaiting}><span class="dot" aria-hidden="true"></span>${cards === 1 ? "1 card waits" : `${cards} cards wait`} for you<kbd>a</kbd></button>`}

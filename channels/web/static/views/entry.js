@@ -12,13 +12,18 @@ import { conversation } from "../keys.js";
 /** @typedef {import("../types.js").Entry} Entry */
 
 /** @param {Entry} a @param {Entry} b */
-const same = (a, b) => a.row === b.row && a.step === b.step && a.foot === b.foot && a.head === b.head && a.kind === b.kind;
+const same = (a, b) =>
+  a.row === b.row && a.step === b.step && a.foot === b.foot && a.head === b.head && a.kind === b.kind;
 
 export class EntryView extends Component {
   /** @param {any} next */
   shouldComponentUpdate(next) {
     const live = next.entry.kind === "live";
-    return next.session !== this.props.session || next.mine !== this.props.mine || !(live ? next.entry.head === this.props.entry.head : same(next.entry, this.props.entry));
+    return (
+      next.session !== this.props.session ||
+      next.mine !== this.props.mine ||
+      !(live ? next.entry.head === this.props.entry.head : same(next.entry, this.props.entry))
+    );
   }
 
   render(/** @type {any} */ { entry, session, mine }) {
@@ -67,10 +72,17 @@ function Message({ row, mine }) {
 
 /** How a turn ended, and the door to its details. @param {{turn: import("../types.js").TurnRow, session: string}} props */
 function Foot({ turn, session }) {
-  const steps = sessionState(session).store.list.filter((row) => row.type === "step" && row.turn === turn.id && row.kind === "tool").length;
+  const steps = sessionState(session).store.list.filter(
+    (row) => row.type === "step" && row.turn === turn.id && row.kind === "tool",
+  ).length;
   const bad = turn.state === "failed" ? "This turn failed." : turn.state === "stopped" ? "Stopped." : "";
   if (!bad && turn.kind === "command") return null;
-  const figures = [duration(turn.active_ms || between(turn.started_at, turn.ended_at)), steps ? plural(steps, "step") : ""].filter(Boolean).join(" · ");
+  const figures = [
+    duration(turn.active_ms || between(turn.started_at, turn.ended_at)),
+    steps ? plural(steps, "step") : "",
+  ]
+    .filter(Boolean)
+    .join(" · ");
   return html`<div class="foot">
     ${bad && html`<span class=${turn.state === "failed" ? "bad" : "dim"}><${Icon} name=${turn.state === "failed" ? "warn" : "stop"} />${bad}</span>`}
     <button type="button" class="link quiet" onClick=${() => (inspected.value = turn.id)}>${figures || "details"}<span class="off-screen">, details of this turn</span></button>
@@ -84,11 +96,13 @@ export function PendingView({ item }) {
   return html`<div class="entry of-message pending" data-entry=${`pending:${item.id}`}>
     <article class="message mine" data-testid="message" data-pending=${item.state} aria-label=${`${me.value.owner} wrote`}>
       <div class=${item.text.startsWith("/") ? "bubble command" : "bubble"}>${item.text}</div>
-      ${failed
-        ? html`<p class="bad small" role="alert"><${Icon} name="warn" />Not sent. ${item.error}
+      ${
+        failed
+          ? html`<p class="bad small" role="alert"><${Icon} name="warn" />Not sent. ${item.error}
             <button type="button" class="link" onClick=${() => (conversation.focusComposer(item.text), dropPending(item.id))}>Edit</button>
             <button type="button" class="link" onClick=${() => dropPending(item.id)}>Discard</button></p>`
-        : html`<p class="muted small waits">${item.state === "sending" ? html`<${Icon} name="clock" />${slow ? "Kept here; sent when the connection is back." : "Sending…"}` : "\u00a0"}</p>`}
+          : html`<p class="muted small waits">${item.state === "sending" ? html`<${Icon} name="clock" />${slow ? "Kept here; sent when the connection is back." : "Sending…"}` : "\u00a0"}</p>`
+      }
     </article>
   </div>`;
 }

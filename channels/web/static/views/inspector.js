@@ -6,7 +6,15 @@ import { Icon } from "./icons.js";
 import { LiveOutput } from "./parts.js";
 import { ResultBody, statusOf } from "./step.js";
 
-const STATES = { queued: "queued", running: "running", parked: "waiting for a person", stopping: "stopping", done: "done", stopped: "stopped", failed: "failed" };
+const STATES = {
+  queued: "queued",
+  running: "running",
+  parked: "waiting for a person",
+  stopping: "stopping",
+  done: "done",
+  stopped: "stopped",
+  failed: "failed",
+};
 
 /**
  * A stretch of the turn.
@@ -22,13 +30,38 @@ export function spansOf(rows, turn) {
     const key = `${row.type}:${row.id}`;
     if (row.type === "step" && row.started_at) {
       const word = row.kind === "tool" ? statusOf(row)[0] : row.state === "finished" ? "" : "writing";
-      spans.push({ key, kind: row.kind, name: row.kind === "tool" ? row.tool : (row.model ?? "model"), word, from: Date.parse(row.started_at), to: row.ended_at ? Date.parse(row.ended_at) : null, row });
+      spans.push({
+        key,
+        kind: row.kind,
+        name: row.kind === "tool" ? row.tool : (row.model ?? "model"),
+        word,
+        from: Date.parse(row.started_at),
+        to: row.ended_at ? Date.parse(row.ended_at) : null,
+        row,
+      });
     }
     if (row.type === "approval") {
       const to = row.decided_at ? Date.parse(row.decided_at) : row.state === "open" ? null : Date.parse(row.expires_at);
-      spans.push({ key, kind: "person", name: row.decided_by ? `decided by ${row.decided_by}` : "waiting for a person", word: row.state === "consumed" ? "allowed" : row.state, from: Date.parse(row.opened_at), to, row });
+      spans.push({
+        key,
+        kind: "person",
+        name: row.decided_by ? `decided by ${row.decided_by}` : "waiting for a person",
+        word: row.state === "consumed" ? "allowed" : row.state,
+        from: Date.parse(row.opened_at),
+        to,
+        row,
+      });
     }
-    if (row.type === "slot" && row.kind === "answer") spans.push({ key, kind: "sent", name: `answer to ${channelName(row.channel)}`, word: "", from: Date.parse(row.at), to: Date.parse(row.at), row });
+    if (row.type === "slot" && row.kind === "answer")
+      spans.push({
+        key,
+        kind: "sent",
+        name: `answer to ${channelName(row.channel)}`,
+        word: "",
+        from: Date.parse(row.at),
+        to: Date.parse(row.at),
+        row,
+      });
   }
   return spans.sort((a, b) => a.from - b.from || Number(a.kind === "sent") - Number(b.kind === "sent"));
 }
@@ -71,7 +104,12 @@ function Overview({ turn, spans }) {
     ["Took", duration(Math.max(0, wall))],
     ["Worked", duration(turn.active_ms)],
     ["Queued", queued !== null && queued > 50 ? duration(queued) : ""],
-    ["Tokens", total(spans, "input_tokens") ? `${total(spans, "input_tokens").toLocaleString()} in${cached ? ` (${cached.toLocaleString()} cached)` : ""}, ${total(spans, "output_tokens").toLocaleString()} out` : ""],
+    [
+      "Tokens",
+      total(spans, "input_tokens")
+        ? `${total(spans, "input_tokens").toLocaleString()} in${cached ? ` (${cached.toLocaleString()} cached)` : ""}, ${total(spans, "output_tokens").toLocaleString()} out`
+        : "",
+    ],
   ];
   return html`<dl class="facts">${facts.filter(([, value]) => value).map(([label, value]) => html`<div key=${label}><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
@@ -105,7 +143,8 @@ function SpanBody({ span, start }) {
     const usage = row.usage;
     return html`${begun}<p>${usage ? `${usage.input_tokens.toLocaleString()} tokens in, ${usage.cached_tokens.toLocaleString()} of them cached; ${usage.output_tokens.toLocaleString()} out` : "No tokens were reported."}</p>`;
   }
-  if (span.kind === "person") return html`${begun}<pre tabindex="0">${row.rendered}</pre><p>${row.outcome || "Not decided yet."}</p>`;
+  if (span.kind === "person")
+    return html`${begun}<pre tabindex="0">${row.rendered}</pre><p>${row.outcome || "Not decided yet."}</p>`;
   if (span.kind === "sent") return html`${begun}<p class="excerpt">${row.text.slice(0, 400)}</p>`;
   const live = row.state === "started" && !row.result;
   return html`${begun}<h4>Arguments</h4><pre tabindex="0">${pretty(row.arguments)}</pre><h4>Output</h4>

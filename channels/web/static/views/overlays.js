@@ -12,9 +12,11 @@ export function ConnectionBar() {
   const rest = Math.max(0, Math.ceil((retryAt - now.value) / 1000));
   return html`<div class="connection" data-testid="connection" data-state=${state} role="status">
     ${state === "connecting" && html`<div>Connecting…</div>`}
-    ${state === "offline" &&
-    html`<div><span>Not connected. ${rest > 1 ? `Trying again in ${rest} s.` : "Trying again…"}${unsent ? ` ${unsent === 1 ? "1 message is" : `${unsent} messages are`} kept.` : ""}</span>
-      <button type="button" class="link" onClick=${retryNow}>Try now</button></div>`}
+    ${
+      state === "offline" &&
+      html`<div><span>Not connected. ${rest > 1 ? `Trying again in ${rest} s.` : "Trying again…"}${unsent ? ` ${unsent === 1 ? "1 message is" : `${unsent} messages are`} kept.` : ""}</span>
+      <button type="button" class="link" onClick=${retryNow}>Try now</button></div>`
+    }
   </div>`;
 }
 

@@ -60,15 +60,19 @@ export function Output({ text, full, dropped }) {
   const size = bytes(new Blob([text]).size + dropped);
   return html`<div class="output" data-testid="output">
     ${text && html`<pre tabindex="0" aria-label="Output">${shown.join("\n")}</pre>`}
-    ${(long || full) &&
-    html`<div class="fold">
-      ${long &&
-      html`<button type="button" class="link" aria-expanded=${open} onClick=${() => setOpen(!open)}>
+    ${
+      (long || full) &&
+      html`<div class="fold">
+      ${
+        long &&
+        html`<button type="button" class="link" aria-expanded=${open} onClick=${() => setOpen(!open)}>
         ${open ? "Show less" : `Show ${plural(lines.length - FOLD, "more line")}`}
-      </button>`}
+      </button>`
+      }
       <span class="muted">${plural(lines.length, "line")}${dropped > 0 ? " of head and tail" : ""}, ${size}</span>
       ${full && html`<a href=${full} download>Download all of it</a>`}
-    </div>`}
+    </div>`
+    }
   </div>`;
 }
 

@@ -32,9 +32,11 @@ function Line({ line }) {
   const busy = line.running > 0 ? "working" : line.queued > 0 ? "queued" : "";
   return html`<button type="button" class="session" data-testid="session-item" data-session=${line.id} aria-current=${chosen ? "true" : undefined} onClick=${() => show(line.id)}>
     <span class="name">${main && !line.title ? "Main" : line.title || line.id}</span>
-    ${line.waiting > 0
-      ? html`<span class="count" title="Cards that wait for a decision"><span class="dot" aria-hidden="true"></span>${line.waiting}<span class="off-screen"> waiting for a decision</span></span>`
-      : html`<span class="when"><${Time} at=${line.active_at} /></span>`}
+    ${
+      line.waiting > 0
+        ? html`<span class="count" title="Cards that wait for a decision"><span class="dot" aria-hidden="true"></span>${line.waiting}<span class="off-screen"> waiting for a decision</span></span>`
+        : html`<span class="when"><${Time} at=${line.active_at} /></span>`
+    }
     <span class="about">
       ${main ? html`<span class="badge" data-origin="main">main</span>` : html`<${Badge} channel=${line.channel} origin=${line.origin} />`}
       ${ORIGINS[line.origin] && html`<span>${ORIGINS[line.origin]}</span>`}
