@@ -30,6 +30,7 @@ SHOWN_AT_MOST = 65_536
 """UTF-8 bytes of a rendered action; a longer one cannot be approved."""
 PAGE_REACHES_FOR = timedelta(days=7)
 
+_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[rtbfu]")  # a control character in JSON; not a backslash that somebody wrote
 _LONG_SPACES = re.compile(r" {9,}")
 _LONG_BREAKS = re.compile(r"(?:⏎\n){3,}")
 _SHOWN = re.compile(r"\\(\\|u\{([0-9A-F]+)\})|␠×(\d+);|⏎×(\d+);\n|⏎\n|.", re.DOTALL)
@@ -114,7 +115,7 @@ def render_action(action: Action, shows: str | None) -> str:
 def needs_escape(action: Action) -> bool:
     """Whether something in the arguments is not plain printable ASCII or a line break."""
     text = json.dumps(dict(action.arguments), ensure_ascii=False)
-    return any(not (" " <= char <= "~") for char in text) or bool(re.search(r"\\[rtbfu]", text))
+    return any(not (" " <= char <= "~") for char in text) or bool(_ESCAPED.search(text))
 
 
 _WANTS = MappingProxyType(
@@ -175,7 +176,7 @@ class Handles:
         found: Verb | None = None
         for card in cards:
             for verb in Verb:
-                if hmac.compare_digest(self.make(wait, card, verb).encode(), handle.encode()):
+                if hmac.compare_digest(self.make(wait, card, verb).encode(), handle.encode(errors="surrogatepass")):
                     found = verb
         return found
 

@@ -87,7 +87,7 @@ def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) ->
     action = arguments.get("action")
     base = policy.actions.get(action, policy.timeout_s) if isinstance(action, str) else policy.timeout_s
     asked = arguments.get("timeout")
-    if not isinstance(asked, int | float) or asked <= 0:
+    if not isinstance(asked, int | float) or isinstance(asked, bool) or not asked > 0:  # NaN is not
         return base
     return min(float(asked), max(base, spec.max_timeout_s or base))
 

@@ -59,10 +59,11 @@ class FailPoints:
         """Parse the environment. Raises `ValueError` for an unknown point or action."""
         points = FailPoints()
         for item in filter(None, environ.get(ENVIRONMENT, "").split(",")):
-            name, action, count = [*item.split(":"), "1"][:3]
+            name, _, rest = item.partition(":")
+            action, _, count = rest.partition(":")
             if name not in POINTS or action not in ("kill", "stop", "raise", "sleep"):
                 raise ValueError(f"{ENVIRONMENT}: no such fail point: {item!r}")
-            points.armed[name] = (action, int(count))
+            points.armed[name] = (action, int(count or "1"))
         return points
 
     async def hit(self, name: str) -> None:

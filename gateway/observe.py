@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 HIDDEN = "[hidden]"
 _TOKENS = re.compile(
-    r"\b\d{6,12}:[A-Za-z0-9_-]{30,}\b"  # Telegram bot tokens
-    r"|\bx(?:ox[abeoprs]|app)-[A-Za-z0-9-]{10,}"  # Slack
+    r"(?<!\d)\d{6,12}:[A-Za-z0-9_-]{30,}"  # Telegram bot tokens; an address has them right after `/bot`
+    r"|x(?:ox[abeoprs]|app)-[A-Za-z0-9-]{10,}"  # Slack
     r"|\bsk-[A-Za-z0-9_-]{16,}"  # model providers
     r"|(?i:bearer\s+)[A-Za-z0-9._~+/-]{16,}=*"
     r"|#code=[A-Za-z0-9_-]+"

@@ -183,6 +183,9 @@ class ToolCalls:
 
     def _approved(self, view: TurnView, step: Step, wait: Wait, request: ApprovalRequest) -> _Runnable | ToolResult:
         """Take the action from the approval, not from the transcript; re-check that the tool still exists here."""
+        key = asking.action_key(request.action)
+        if asking.action_sha(key, view.session.id, step.turn, step.n, request.requester) != request.action_sha:
+            return _not_approved()
         tool = self.registry.resolve(request.action.tool, view.session)
         if isinstance(tool, Deny):
             return self._refuse(tool)
@@ -294,9 +297,7 @@ class ToolCalls:
                 await self.points.hit("J11")
                 await self._execute(one.call, lease, cut)
             elif started is Start.NOT_APPROVED:
-                hint = "Its approval is for another action, or was withdrawn; nothing was run."
-                refused = ToolResult(status=ResultStatus.DENIED, text="", code="not_approved", hint=hint)
-                await self.steps.finish_step(lease, n, refused)
+                await self.steps.finish_step(lease, n, _not_approved())
         finally:
             del running[n]
             changed.set()
@@ -315,6 +316,11 @@ class ToolCalls:
             raise DragomanError(f"{call.tool.spec.name} wants to wait, and no wait of that kind exists yet.")
         await asyncio.shield(self.steps.finish_step(lease, n, outcome))
         await self.points.hit("J14")
+
+
+def _not_approved() -> ToolResult:
+    hint = "Its approval is for another action, or was withdrawn; nothing was run."
+    return ToolResult(status=ResultStatus.DENIED, text="", code="not_approved", hint=hint)
 
 
 def _fits(risk: Risk, running: Mapping[int, Risk]) -> bool:

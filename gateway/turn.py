@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from gateway.errors import ModelError
+from gateway.errors import LeaseLost, ModelError
 from gateway.execution import Cut
 from gateway.failpoints import FailPoints
 from gateway.model.ids import OwnerName, Principal, SlotId, WaitId, mint
@@ -57,7 +57,10 @@ class Turns:
     _log: Any = field(default_factory=lambda: log("turn"))
 
     async def run(self, lease: Lease, cut: Cut) -> None:
-        """Run until the turn ended or parked. Cancelled by the holder when it is cut (`cut` says why)."""
+        """Run until the turn ended or parked. Cancelled by the holder when it is cut (`cut` says why).
+
+        Raises `LeaseLost` when a write is refused, or the turn was stopped: nothing more may be begun.
+        """
         view = await self.views.turn(lease.turn)
         if view.steps:
             await self.points.hit("WOKEN")
@@ -70,6 +73,8 @@ class Turns:
                 await self.points.hit("J20")
                 return
             view = await self.views.turn(lease.turn)
+            if view.turn.state is TurnState.STOPPING:
+                raise LeaseLost("The turn was stopped.")  # asking the model again would be for nothing
 
     async def _ask(self, view: TurnView, lease: Lease) -> bool:
         """Ask the model once and store what it said. Return True when the turn ended."""
@@ -94,6 +99,8 @@ class Turns:
             lease, TurnState.DONE, answer=answer, given=given, slots=slots, timers=timers
         )
         await self.points.hit("J15")
+        if ended:
+            self.meters.turns.labels(TurnState.DONE.value).inc()
         return ended
 
     async def _stream(self, model: Model, view: TurnView) -> Answer:

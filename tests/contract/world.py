@@ -22,6 +22,8 @@ SESSIONS = (route(), route(SessionId("chat:g")))
 EVERYTHING = 1_000_000
 HELD = (TurnState.RUNNING, TurnState.STOPPING)
 T = TypeVar("T")
+NOTHING = "nothing"
+"""What a rule says that found nothing to do."""
 
 
 @dataclass(slots=True)
@@ -90,18 +92,18 @@ class World:
     def starting(self, which: int) -> tuple[Lease, Step] | None:
         """A call that is approved or planned, or sometimes one that must not start."""
         held, stale = self._leases()
-        calls = [(lease, step) for lease in held + stale for step in self._calls(lease)]
+        calls = [(lease, step) for lease in held for step in self._calls(lease)]
         waits = [wait for view in self.last.views.values() for wait in view.waits]
         approved = {(wait.turn, wait.n) for wait in waits if wait.state is WaitState.APPROVED}
         good = [(lease, step) for lease, step in calls if (lease.turn, step.n) in approved]
         good += [(lease, step) for lease, step in calls if step.state is StepState.PLANNED]
-        return _pick(which, good, calls)
+        return _pick(which, good, calls + [(lease, step) for lease in stale for step in self._calls(lease)])
 
     def finishing(self, which: int) -> tuple[Lease, Step] | None:
         """A call that runs, or sometimes another one."""
         held, stale = self._leases()
-        calls = [(lease, step) for lease in held + stale for step in self._calls(lease)]
-        return _pick(which, [one for one in calls if one[1].state is StepState.STARTED], calls)
+        running = [(lease, step) for lease in held for step in self._calls(lease, StepState.STARTED)]
+        return _pick(which, running, [(lease, step) for lease in held + stale for step in self._calls(lease)])
 
     def slot(self, which: int) -> Slot | None:
         """A slot that is being sent, as it was when it was claimed, or sometimes one that was sent before."""
@@ -112,14 +114,14 @@ class World:
 
     def message(self, which: int) -> Inbound | None:
         """One of the last messages."""
-        return _pick(which, self.messages[::-1], [])
+        return _pick(which, self.messages[::-1], self.messages)
 
     def approval(self, which: int) -> WaitId | None:
         """An open approval, or sometimes a decided one."""
         waits = [wait for view in self.last.views.values() for wait in view.waits if wait.kind is WaitKind.APPROVAL]
         waits.sort(key=lambda wait: wait.opened_at, reverse=True)
         is_open = [wait.id for wait in waits if wait.state is WaitState.OPEN]
-        return _pick(which, is_open, [wait.id for wait in waits])
+        return _pick(which, is_open or [wait.id for wait in waits], [wait.id for wait in waits])
 
     def _leases(self) -> tuple[list[Lease], list[Lease]]:
         newest = {lease.turn: lease for lease in self.leases}
@@ -145,7 +147,6 @@ class Snapshot:
 
 
 def _pick(which: int, useful: Sequence[T], others: Sequence[T]) -> T | None:
-    """One of the first four useful things, or the first of the others that is not among them."""
-    rest = [thing for thing in others if thing not in useful][:1]
-    things = [*useful[:4], *rest]
+    """One of the first four useful things, or, for 4, the first of the others."""
+    things = [thing for thing in others if thing not in useful][:1] if which == 4 else useful[:4]
     return things[which % len(things)] if things else None

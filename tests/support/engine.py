@@ -61,10 +61,11 @@ class Engine:
         secrets: Iterable[str] = (),
         steer: bool = True,
         containment: Containment = NO_SANDBOX,
+        store: FailingStore | None = None,
     ) -> None:
-        """Wire it; nothing runs yet."""
-        self.clock = FakeClock()
-        self.store = FailingStore(self.clock)
+        """Wire it; nothing runs yet. With `store` it is another life on the same rows and clock."""
+        self.clock = store.moved if store else FakeClock()
+        self.store = store or FailingStore(self.clock)
         self.people = people
         self.meters = Meters()
         self.points = FailPoints()

@@ -139,6 +139,26 @@ class FakeTool:
         return Tool(spec=spec, policy=policy, arguments=self.arguments, run=self.run)
 
 
+class ToolBox:
+    """One tool of each risk, and one that nobody may use."""
+
+    def __init__(self) -> None:
+        """Make them."""
+        self.read = FakeTool(name="read", risk=Risk.READ)
+        self.think = FakeTool(name="think", risk=Risk.NONE)
+        self.write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.IDEMPOTENT)
+        self.shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
+        self.trusted = FakeTool(
+            name="trusted", risk=Risk.EXECUTE, effect=Effect.UNSAFE, approval={"main": Approval.ALLOW}
+        )
+        self.blocked = FakeTool(name="blocked", permission=Permission.BLOCKED)
+
+    @property
+    def all(self) -> list[FakeTool]:
+        """Every one of them."""
+        return [self.read, self.think, self.write, self.shell, self.trusted, self.blocked]
+
+
 def calls(*named: str, text: str = "") -> Answer:
     """An answer that calls tools: `name` or `name:text`."""
     found: list[ToolCall] = []
@@ -184,6 +204,7 @@ class FailingStore(MemoryStore):
     def __init__(self, clock: FakeClock) -> None:
         """Begin healthy."""
         super().__init__(clock)
+        self.moved = clock
         self.failing: dict[str, int] = {}
 
     def _maybe(self, name: str) -> None:
@@ -277,7 +298,7 @@ async def until(wanted: Callable[[], Awaitable[Any]], within_s: float = 5.0) -> 
 
 
 @asynccontextmanager
-async def in_background(work: Awaitable[None]) -> AsyncGenerator[asyncio.Task[None]]:
+async def in_background(work: Awaitable[object]) -> AsyncGenerator[asyncio.Task[None]]:
     """Run something beside the test; cancel it at the end. What it raises by itself is raised here."""
 
     async def _work() -> None:
@@ -285,6 +306,7 @@ async def in_background(work: Awaitable[None]) -> AsyncGenerator[asyncio.Task[No
 
     async with asyncio.TaskGroup() as group:
         task = group.create_task(_work(), name="beside the test")
+        await asyncio.sleep(0)  # it has begun
         try:
             yield task
         finally:

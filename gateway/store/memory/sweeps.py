@@ -38,7 +38,7 @@ class MemorySweeps(Turns):
     async def reclaim(self) -> int:
         """Take back what dead holders held."""
         with self.transition() as now:
-            turns = [row for row in self.held_turns.values() if row.lease_until is not None and row.lease_until <= now]
+            turns = [row for row in self._held() if row.lease_until is not None and row.lease_until <= now]
             slots = [
                 row
                 for row in self._sending()
@@ -49,8 +49,13 @@ class MemorySweeps(Turns):
     async def void_leases(self, machine: str) -> int:
         """End the leases of earlier lives of this machine."""
         with self.transition():
-            turns = [row for row in self.held_turns.values() if _of(row.node, machine)]
+            turns = [row for row in self._held() if _of(row.node, machine)]
             return self._take_back(turns, [row for row in self._sending() if _of(row.node, machine)])
+
+    def _held(self) -> list[TurnRow]:
+        """Held turns in the order in which they go back to the queue."""
+        rows = self.held_turns.values()
+        return sorted(rows, key=lambda row: (row.held_since or row.queued_at, row.queued_rev))
 
     def _sending(self) -> list[SlotRow]:
         return [row for here in self.unsent.values() for row in here.values() if row.slot.state is SlotState.SENDING]

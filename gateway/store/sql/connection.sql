@@ -43,9 +43,6 @@ PRAGMA application_id;
 -- name: read_user_version
 PRAGMA user_version;
 
--- name: compile_options
-PRAGMA compile_options;
-
 -- name: table_count
 -- 0 in a file that nobody wrote to.
 SELECT count(*) FROM sqlite_schema;

@@ -10,7 +10,8 @@ INSERT INTO slots (
 INSERT INTO cards (wait, slot) VALUES (?, ?) ON CONFLICT DO NOTHING;
 
 -- name: cards_of_wait
-SELECT s.seq, s.session, s.state, s.kept FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.slot;
+SELECT s.seq, s.session, s.state, s.kept FROM cards AS c JOIN slots AS s ON s.seq = c.slot
+WHERE c.wait = ? ORDER BY c.slot;
 
 -- name: show_anew
 -- A card changed: one more version, to be sent if the last one was. ?1 card, ?2 revision or NULL, ?3 now.

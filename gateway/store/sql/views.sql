@@ -5,29 +5,31 @@ SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, acti
 
 -- name: session_lines
 -- Sessions, most recently active first, each with its last revision, open approvals, held and queued turns.
-SELECT s.*,
+SELECT listed.*,
     max(
-        coalesce((SELECT max(ord) FROM turns INDEXED BY turns_ord WHERE session = s.id), 0),
-        coalesce((SELECT max(rev) FROM turns INDEXED BY turns_changed WHERE session = s.id AND rev > ord), 0),
-        coalesce((SELECT max(ord) FROM messages INDEXED BY messages_ord WHERE session = s.id), 0),
-        coalesce((SELECT max(rev) FROM messages INDEXED BY messages_changed WHERE session = s.id AND rev > ord), 0),
-        coalesce((SELECT max(ord) FROM steps INDEXED BY steps_ord WHERE session = s.id), 0),
-        coalesce((SELECT max(rev) FROM steps INDEXED BY steps_changed WHERE session = s.id AND rev > ord), 0),
-        coalesce((SELECT max(ord) FROM waits INDEXED BY waits_ord WHERE session = s.id), 0),
-        coalesce((SELECT max(rev) FROM waits INDEXED BY waits_changed WHERE session = s.id AND rev > ord), 0),
-        coalesce((SELECT max(ord) FROM slots INDEXED BY slots_ord WHERE session = s.id), 0),
-        coalesce((SELECT max(rev) FROM slots INDEXED BY slots_changed WHERE session = s.id AND rev > ord), 0)
+        coalesce((SELECT max(ord) FROM turns INDEXED BY turns_ord WHERE session = listed.id), 0),
+        coalesce((SELECT max(rev) FROM turns INDEXED BY turns_changed WHERE session = listed.id AND rev > ord), 0),
+        coalesce((SELECT max(ord) FROM messages INDEXED BY messages_ord WHERE session = listed.id), 0),
+        coalesce(
+            (SELECT max(rev) FROM messages INDEXED BY messages_changed WHERE session = listed.id AND rev > ord), 0
+        ),
+        coalesce((SELECT max(ord) FROM steps INDEXED BY steps_ord WHERE session = listed.id), 0),
+        coalesce((SELECT max(rev) FROM steps INDEXED BY steps_changed WHERE session = listed.id AND rev > ord), 0),
+        coalesce((SELECT max(ord) FROM waits INDEXED BY waits_ord WHERE session = listed.id), 0),
+        coalesce((SELECT max(rev) FROM waits INDEXED BY waits_changed WHERE session = listed.id AND rev > ord), 0),
+        coalesce((SELECT max(ord) FROM slots INDEXED BY slots_ord WHERE session = listed.id), 0),
+        coalesce((SELECT max(rev) FROM slots INDEXED BY slots_changed WHERE session = listed.id AND rev > ord), 0)
     ),
     (SELECT count(*) FROM waits INDEXED BY waits_open
-     WHERE kind = 'approval' AND session = s.id AND state = 'open'),
+     WHERE kind = 'approval' AND session = listed.id AND state = 'open'),
     (SELECT count(*) FROM turns INDEXED BY turns_lane
-     WHERE session = s.id AND ended_rev IS NULL AND state IN ('running', 'stopping')),
+     WHERE session = listed.id AND ended_rev IS NULL AND state IN ('running', 'stopping')),
     (SELECT count(*) FROM turns INDEXED BY turns_lane
-     WHERE session = s.id AND ended_rev IS NULL AND state = 'queued')
+     WHERE session = listed.id AND ended_rev IS NULL AND state = 'queued')
 FROM (
     SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at FROM sessions
     ORDER BY active_at DESC LIMIT ?
-) AS s;
+) AS listed;
 
 -- name: last_rev
 SELECT max(
@@ -153,14 +155,21 @@ SELECT s.id, s.conversation, s.session, s.turn, s.n, s.kind, s.text, s.waits, s.
 FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.slot;
 
 -- name: counts
--- In the order of `Counts`.
-SELECT t.queued, t.held, t.parked, (SELECT count(*) FROM waits INDEXED BY waits_open WHERE state = 'open'),
-    d.due, (SELECT count(*) FROM slots INDEXED BY slots_dead WHERE state = 'dead'), t.queued_at, d.due_at
-FROM
-    (SELECT
-        count(*) FILTER (WHERE state = 'queued') AS queued,
-        count(*) FILTER (WHERE state IN ('running', 'stopping')) AS held,
-        count(*) FILTER (WHERE state = 'parked') AS parked,
-        min(queued_at) FILTER (WHERE state = 'queued') AS queued_at
-     FROM turns INDEXED BY turns_lane WHERE ended_rev IS NULL) AS t,
-    (SELECT count(*) AS due, min(due_at) AS due_at FROM slots INDEXED BY slots_due WHERE state = 'due') AS d;
+-- In the order of `Counts`. Parked is what has not ended and is neither queued nor held.
+SELECT queued, held, unended - queued - held, waits, due, dead, queued_at, due_at FROM
+    (SELECT count(*) AS unended FROM turns INDEXED BY turns_lane WHERE ended_rev IS NULL),
+    (SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state <> 'queued') AS held
+     FROM turns INDEXED BY turns_active WHERE state IN ('queued', 'running', 'stopping')),
+    (SELECT count(*) AS waits FROM waits INDEXED BY waits_open WHERE state = 'open'),
+    (SELECT count(*) AS due, min(due_at) AS due_at FROM slots INDEXED BY slots_due WHERE state = 'due'),
+    (SELECT count(*) AS dead FROM slots INDEXED BY slots_dead WHERE state = 'dead'),
+    -- The first two of the queue, of those that may run and those that may not, are the oldest of it.
+    (SELECT min(queued_at) AS queued_at FROM (
+        SELECT * FROM (SELECT queued_at FROM turns INDEXED BY turns_active
+                       WHERE state IN ('queued', 'running', 'stopping') AND state = 'queued' AND head = 0
+                       ORDER BY queued_rev LIMIT 1)
+        UNION ALL
+        SELECT * FROM (SELECT queued_at FROM turns INDEXED BY turns_active
+                       WHERE state IN ('queued', 'running', 'stopping') AND state = 'queued' AND head = 1
+                       ORDER BY queued_rev LIMIT 1)
+    ));

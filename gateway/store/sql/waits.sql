@@ -41,4 +41,5 @@ WHERE state = 'open' AND kind = 'timer' AND expires_at <= ? ORDER BY ord LIMIT ?
 
 -- name: asked_waits
 -- Every open approval, oldest first.
-SELECT id, turn, n, expires_at FROM waits INDEXED BY waits_asked WHERE state = 'open' AND kind = 'approval' ORDER BY ord;
+SELECT id, turn, n, expires_at FROM waits INDEXED BY waits_asked
+WHERE state = 'open' AND kind = 'approval' ORDER BY ord;

@@ -17,8 +17,9 @@ APPLICATION_ID = 0x4472676E
 """`Drgn`: what the file says of itself in its header."""
 OLDEST_SQLITE = (3, 35, 0)
 """The first one with RETURNING."""
-CHECK_AT_MOST = 256 << 20
-"""Bytes. A bigger file is not checked after a crash: it would take more than the second that a restart may lose."""
+CHECK_AT_MOST = 32 << 20
+"""Bytes, about a second of checking. A bigger file is not checked after a crash, so that work goes on soon."""
+HEADER = b"SQLite format 3\0"
 STATEMENTS_KEPT = 256
 
 
@@ -64,11 +65,16 @@ def make_file(path: str) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with open(path, "rb") as file:
+            header = file.read(len(HEADER))
     except OSError as error:
         raise StoreError(
             f"The store {path} cannot be opened: {error.strerror}.",
             cure="Name a file in a folder that the daemon's user may write.",
         ) from error
+    # SQLite takes a file of a few bytes for an empty one and would write over it.
+    if header and header != HEADER:
+        raise StoreError(f"{path} is no SQLite database.", cure="Let store.url name a file of its own.")
 
 
 def open_writer(path: str, sql: Mapping[str, str], migrations: tuple[Migration, ...]) -> sqlite3.Connection:

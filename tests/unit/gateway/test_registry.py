@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -139,8 +139,10 @@ def test_without_a_sandbox_what_needs_one_exists_in_main_alone() -> None:
         ("x" * (ARGUMENTS_AT_MOST + 1), "longer than 1 MiB"),
         ('{"count":' + "[" * 5000, ""),
         ('{"count": 1, "name": "\ud800"}', ""),
+        (r'{"count": 1, "name": "\ud800"}', "Invalid JSON"),
+        ('{"count": NaN}', "count:"),
     ],
-    ids=range(15),
+    ids=range(17),
 )
 def test_arguments_that_are_wrong_are_refused_with_what_is_wrong(text: str, says: str) -> None:
     found = check_arguments(STRICT, text)
@@ -152,6 +154,7 @@ def test_arguments_that_are_wrong_are_refused_with_what_is_wrong(text: str, says
 
 
 @given(st.text())
+@settings(deadline=None)
 def test_no_text_makes_the_check_of_arguments_fail(text: str) -> None:
     found = check_arguments(STRICT, text)
 
@@ -179,9 +182,7 @@ def test_a_model_is_shown_a_schema_without_the_names_of_our_classes() -> None:
 def test_every_tool_of_the_catalogue_can_be_registered(tmp_path: Path) -> None:
     from agent_tools import shell
 
-    policy = ToolPolicy(
-        permission=Permission.MAIN, approval={}, timeout_s=1, actions={}, sandbox=shell.SPEC.sandbox
-    )
+    policy = ToolPolicy(permission=Permission.MAIN, approval={}, timeout_s=1, actions={}, sandbox=shell.SPEC.sandbox)
     found = Registry([Tool(spec=shell.SPEC, policy=policy, arguments=shell.Args, run=shell.run)], sandboxed=True)
 
     assert found.get("shell") is not None

@@ -7,7 +7,8 @@
 -- Every index that a transition touches is one more page to write: what few rows are asked for has a partial index, and
 -- the `_changed` ones hold only rows that changed after they were made, the others being found by `ord`.
 
--- One row: a revision that none of the store exceeds, whether the last close was clean, and when a node said that it lives.
+-- One row: a revision that none of the store exceeds, whether the last close was clean, and when a node said that it
+-- lives.
 CREATE TABLE meta (
     one       INTEGER PRIMARY KEY CHECK (one = 1),
     rev       INTEGER NOT NULL,

@@ -1,0 +1,165 @@
+"""The judge of a fault: compares what people, the platform and the model saw with what the store holds afterwards.
+
+It knows nothing of how the daemon works. Every rule is a promise that holds whenever and wherever the daemon died.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.model.messages import Received
+from gateway.model.sessions import ENDED, Turn
+from gateway.model.slots import Slot, SlotKind, SlotState
+from gateway.model.tools import ResultStatus, Step, StepKind, StepState
+from gateway.model.views import Item
+from gateway.model.waits import Wait, WaitKind, WaitState
+
+Json = dict[str, Any]
+FINAL = frozenset(WaitState) - {WaitState.OPEN, WaitState.APPROVED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known from outside, and the rows of the session."""
+
+    said: Sequence[str]
+    """What people wrote, each text once; those that must keep their order in that order."""
+    ran: Mapping[str, int]
+    """By command: how often its effect was seen."""
+    frames: Sequence[Json]
+    """The platform's log."""
+    asked: Sequence[Json]
+    """The bodies of the questions to the model."""
+    page: Sequence[Json]
+    """The rows of a page that stayed open."""
+    items: Sequence[Item]
+    in_flight: int = 1
+    """How many creates may have been on their way when it died."""
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        """Stored rows of a kind, in order."""
+        return [item for item in self.items if isinstance(item, kind)]
+
+
+def judge(evidence: Evidence) -> None:
+    """Raise `AssertionError` for the first promise that was broken."""
+    nothing_is_lost(evidence)
+    order_is_kept(evidence)
+    every_turn_ended_with_one_answer(evidence)
+    every_call_has_one_result(evidence)
+    what_was_allowed_ran_once(evidence)
+    every_slot_is_shown_once(evidence)
+    the_model_was_asked_properly(evidence)
+    the_page_shows_what_is_stored(evidence)
+
+
+def nothing_is_lost(evidence: Evidence) -> None:
+    """Every message is stored once, belongs to a turn and was given to it."""
+    received: list[Received] = evidence.of(Received)
+    assert Counter(one.message.text for one in received) == Counter(evidence.said)
+    assert all(one.turn is not None and one.given is not None for one in received), received
+
+
+def order_is_kept(evidence: Evidence) -> None:
+    """Messages are stored as they were said; the model turns of a session ran one after the other."""
+    received: list[Received] = evidence.of(Received)
+    assert [one.message.text for one in received] == list(evidence.said)
+    turns: list[Turn] = [turn for turn in evidence.of(Turn) if turn.kind.value == "model"]
+    for earlier, later in zip(turns, turns[1:], strict=False):
+        assert earlier.ended_at is not None
+        assert later.started_at is not None
+        assert earlier.ended_at <= later.started_at
+
+
+def every_turn_ended_with_one_answer(evidence: Evidence) -> None:
+    """No turn is left; each has exactly one slot with its last words."""
+    slots: list[Slot] = evidence.of(Slot)
+    turns: list[Turn] = evidence.of(Turn)
+    assert {one.turn for one in evidence.of(Received)} == {turn.id for turn in turns}
+    for turn in turns:
+        assert turn.state in ENDED, turn
+        last = max(step.n for step in _steps(evidence) if step.turn == turn.id and step.kind is StepKind.MODEL)
+        answers = [slot for slot in slots if slot.turn == turn.id and slot.kind is SlotKind.ANSWER]
+        assert len([slot for slot in answers if slot.n == last]) == 1, answers
+
+
+def every_call_has_one_result(evidence: Evidence) -> None:
+    """Each planned call is finished, and each wait is decided for good."""
+    for step in _steps(evidence):
+        assert step.state is StepState.FINISHED, step
+        assert step.call is None or step.result is not None
+    for wait in _approvals(evidence):
+        assert wait.state in FINAL, wait
+
+
+def what_was_allowed_ran_once(evidence: Evidence) -> None:
+    """By the result: `ok` ran once, `unknown` at most once, everything else never."""
+    waits = {(wait.turn, wait.n): wait for wait in _approvals(evidence)}
+    for step in (step for step in _steps(evidence) if step.call is not None and step.result is not None):
+        wait = waits[step.turn, step.n]
+        assert wait.approval is not None
+        times = evidence.ran[str(wait.approval.action.arguments["command"])]
+        match step.result.status if step.result else None:
+            case ResultStatus.OK:
+                assert (times, wait.state) == (1, WaitState.CONSUMED), step
+            case ResultStatus.UNKNOWN:
+                assert times <= 1, step
+                assert wait.state is WaitState.CONSUMED
+            case _:
+                assert (times, wait.state) != (1, WaitState.CONSUMED), step
+                assert times == 0, step
+
+
+def every_slot_is_shown_once(evidence: Evidence) -> None:
+    """Each slot was created once on the platform, and repeated, marked, for what was in flight at most."""
+    repeats = 0
+    creates = [frame for frame in evidence.frames if frame["op"] == "send"]
+    for slot in evidence.of(Slot):
+        assert slot.state is SlotState.SENT, slot
+        mine = [frame for frame in creates if frame["slot"] == slot.id]
+        if slot.conversation.channel != "web":
+            assert slot.sent_version == slot.version
+            assert mine, slot
+        assert all(frame["repeated"] for frame in mine[1:]), mine
+        repeats += sum(1 for frame in mine if frame["repeated"])
+        assert len(mine) <= 2, mine
+    assert repeats <= evidence.in_flight
+
+
+def the_model_was_asked_properly(evidence: Evidence) -> None:
+    """In every question each answer's calls are followed by exactly their results, in call order."""
+    for body in evidence.asked:
+        owed: list[str] = []
+        for message in body["messages"]:
+            if message["role"] == "tool":
+                assert message["tool_call_id"] == owed.pop(0)
+                continue
+            assert owed == [], body["messages"]
+            owed = [call["id"] for call in message.get("tool_calls") or []]
+        assert owed == []
+
+
+def the_page_shows_what_is_stored(evidence: Evidence) -> None:
+    """The page that stayed open over the fault has the last state of everything that it shows."""
+    page = {(row["type"], row["id"]): row for row in evidence.page}
+    for turn in evidence.of(Turn):
+        assert page["turn", turn.id]["state"] == turn.state
+    for wait in _approvals(evidence):
+        assert page["approval", wait.id]["state"] == wait.state
+    for step in _steps(evidence):
+        shown = page["step", f"{step.turn}/{step.n}"]
+        assert shown["state"] == step.state
+        assert step.result is None or shown["result"]["status"] == step.result.status
+    texts = [row["text"] for row in evidence.page if row["type"] == "message"]
+    assert Counter(texts) == Counter(evidence.said)
+
+
+def _steps(evidence: Evidence) -> list[Step]:
+    return evidence.of(Step)
+
+
+def _approvals(evidence: Evidence) -> list[Wait]:
+    return [wait for wait in evidence.of(Wait) if wait.kind is WaitKind.APPROVAL]

@@ -1,0 +1,83 @@
+"""Processes that the store's tests start and kill."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+from gateway.clock import SystemClock
+from gateway.model.sessions import TurnKind
+from gateway.store.sqlite import open_sqlite
+from gateway.store.sqlite.opening import connect, migrate
+from gateway.store.sqlite.statements import load_migrations, load_statements
+from tests.support.makers import inbound, route
+
+TASKS = 16
+
+
+def migrate_and_die(folder: Path) -> None:
+    """For each statement of the migrations: a process that is killed just before it, on a file of its own."""
+    sql, migrations = load_statements(), load_migrations()
+    for number in range(sum(len(one.statements) + 1 for one in migrations)):
+        pid = os.fork()
+        if pid == 0:
+            db = connect(str(folder / f"{number}.db"))
+            db.execute(sql["journal_mode"]).fetchall()
+            migrate(db, sql, migrations, dies_at(number))
+            os._exit(0)
+        _, status = os.waitpid(pid, 0)
+        say(f"{number} {os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0}")
+
+
+def say(line: str) -> None:
+    """Tell the test, at once."""
+    os.write(1, f"{line}\n".encode())
+
+
+def dies_at(number: int) -> Callable[[str], None]:
+    """Return a hook that kills this process at its n-th call, counted from 0."""
+    calls = count()
+
+    def before(_statement: str) -> None:
+        if next(calls) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return before
+
+
+async def accept_for_ever(path: str) -> None:
+    """Store messages from several tasks and print each one's key once it is stored."""
+    store = open_sqlite(path, SystemClock())
+
+    async def chat(task: int) -> None:
+        number = 0
+        while True:
+            key = f"{os.getpid()}-{task}-{number}"
+            await store.accept(route(), inbound(key=key), TurnKind.MODEL, steer=False, say_if_waiting="")
+            say(key)
+            number += 1
+
+    async with asyncio.TaskGroup() as group:
+        for task in range(TASKS):
+            group.create_task(chat(task), name=f"chat {task}")
+
+
+async def hold(path: str) -> None:
+    """Keep the store open until killed."""
+    store = open_sqlite(path, SystemClock())
+    say("open")
+    await asyncio.Event().wait()
+    await store.close()
+
+
+if __name__ == "__main__":
+    name, where = sys.argv[1:]
+    if name == "migrate":
+        migrate_and_die(Path(where))
+    else:
+        asyncio.run({"accept": accept_for_ever, "hold": hold}[name](where))

@@ -1,0 +1,63 @@
+"""What stores write and read again: nothing is lost on the way."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from gateway.model.ids import CallId
+from gateway.model.messages import Conversation
+from gateway.model.tools import Answer, ResultStatus, ToolCall, ToolResult, Usage
+from gateway.store.codec import (
+    ANSWER,
+    APPROVAL,
+    RESULT,
+    dump_conversation,
+    from_us,
+    load_conversation,
+    storable,
+    to_us,
+)
+from tests.support.makers import approval
+
+
+def test_payloads_come_back_as_they_were() -> None:
+    calls = (ToolCall(id=CallId("c1"), tool="shell", arguments='{"broken": '),)
+    spoken = Answer(
+        text='Grüße \x00 \u2028 "</script>',
+        calls=calls,
+        model="m",
+        usage=Usage(input_tokens=1 << 40),
+        opaque={"openai": [{"deep": [None, 1.5, True, "ü"]}]},
+    )
+    assert ANSWER.load(ANSWER.dump(spoken)) == spoken
+    came = ToolResult(status=ResultStatus.TIMEOUT, text="x" * 100_000, code="timeout", exit_code=-9, dropped_bytes=7)
+    assert RESULT.load(RESULT.dump(came)) == came
+    assert APPROVAL.load(APPROVAL.dump(approval(3))) == approval(3)
+
+
+def test_a_payload_of_another_version_is_read_with_defaults() -> None:
+    assert ANSWER.load('{"text": "hi", "of_a_newer_version": 1}') == Answer(text="hi")
+
+
+@pytest.mark.parametrize("place", [("telegram", "a/b", "-100"), ("slack", "w", "T0/C0", "1.2"), ("x", "", "", '"]')])
+def test_places_differ_in_text_as_they_differ(place: tuple[str, ...]) -> None:
+    channel, account, chat, *thread = place
+    here = Conversation(channel=channel, account=account, chat=chat, thread="".join(thread))
+    assert load_conversation(dump_conversation(here)) == here
+    assert dump_conversation(here) != dump_conversation(Conversation(channel=channel, account=account, chat=f"{chat}/"))
+
+
+def test_times_are_exact_to_the_microsecond_and_in_utc() -> None:
+    moment = datetime(2026, 2, 3, 4, 5, 6, 789_123, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+    assert from_us(to_us(moment)) == moment
+    assert from_us(to_us(moment)).tzinfo is UTC
+    with pytest.raises(TypeError):
+        to_us(moment.replace(tzinfo=None))
+
+
+def test_half_a_surrogate_pair_becomes_a_mark_and_a_whole_one_its_character() -> None:
+    assert storable("a\ud83db") == "a\ufffdb"
+    assert storable("\ud83d\ude00 and \udc00") == "😀 and \ufffd"
+    assert storable("plain ü") == "plain ü"

@@ -1,0 +1,398 @@
+"""What the SQLite store promises besides: whose file it opens, what a kill or a full disk leaves, group commit."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import Forbidden, LeaseLost, NotFound, StoreError, StoreFull, StoreInUse, StoreTooNew
+from gateway.model.ids import NodeId, TurnId
+from gateway.model.live import TURNS, LiveEvent, TurnsDue
+from gateway.model.sessions import Accepted, Lease, TurnKind
+from gateway.store.sqlite import SqliteStore, open_sqlite
+from gateway.store.sqlite.tx import Tx
+from tests.support.clock import FakeClock
+from tests.support.makers import EPOCH, answer, inbound, route, said, seconds
+
+ROOT = Path(__file__).parents[4]
+NODE = NodeId("here#1")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "state" / "dragoman.db")
+
+
+@asynccontextmanager
+async def opened(path: str) -> AsyncGenerator[SqliteStore]:
+    store = open_sqlite(path, FakeClock())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def say(store: SqliteStore, key: str | None = None, text: str = "hello") -> Accepted:
+    message = inbound(text, key=key)
+    return await store.accept(route(), message, TurnKind.MODEL, steer=False, say_if_waiting="")
+
+
+def child(*arguments: str) -> subprocess.Popen[str]:
+    """Start one of the processes of `children`."""
+    command = [sys.executable, "-m", "tests.unit.gateway.store.children", *arguments]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def query(path: str, statement: str) -> list[tuple[object, ...]]:
+    """Look at the file from outside."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        return db.execute(statement).fetchall()
+
+
+# --- whose file -----------------------------------------------------------------------------
+
+
+async def test_the_file_and_its_folder_are_for_the_daemons_user_only(path: str) -> None:
+    async with opened(path) as store:
+        await store.probe()
+        made = [Path(path).parent, *sorted(Path(path).parent.iterdir())]
+    modes = {one.name: oct(stat.S_IMODE(one.stat().st_mode)) for one in made if one.exists()}
+    assert modes == {"state": "0o700", "dragoman.db": "0o600", "dragoman.db.lock": "0o600"}
+
+
+async def test_a_second_daemon_is_refused_with_the_firsts_process_id(path: str) -> None:
+    with child("hold", path) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "open\n"
+            with pytest.raises(StoreInUse, match=rf"process {holder.pid}\b"):
+                open_sqlite(path, FakeClock())
+        finally:
+            holder.kill()
+    async with opened(path) as store:
+        assert await store.sessions() == []
+
+
+async def test_a_newer_schema_is_refused_and_left_as_it_is(path: str) -> None:
+    async with opened(path):
+        pass
+    query(path, "PRAGMA user_version = 999")
+    with pytest.raises(StoreTooNew, match="999"):
+        open_sqlite(path, FakeClock())
+    assert query(path, "PRAGMA user_version") == [(999,)]
+
+
+def test_another_programs_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = str(tmp_path / "other.db")
+    query(path, "CREATE TABLE theirs (a)")
+    before = Path(path).read_bytes()
+    with pytest.raises(StoreError, match="another program") as refused:
+        open_sqlite(path, FakeClock())
+    assert "store.url" in refused.value.cure
+    assert Path(path).read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"a letter to my aunt\n" * 100, b"x"])
+def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="no SQLite database"):
+        open_sqlite(str(path), FakeClock())
+    assert path.read_bytes() == content
+
+
+def test_what_cannot_be_opened_says_why_and_what_to_do(tmp_path: Path) -> None:
+    for path, why in (("dragoman.db", "not absolute"), (str(tmp_path), "directory")):
+        with pytest.raises(StoreError, match=why) as refused:
+            open_sqlite(path, FakeClock())
+        assert refused.value.cure
+
+
+async def test_a_refused_start_leaves_the_store_free(path: str) -> None:
+    async with opened(path):
+        pass
+    query(path, "PRAGMA user_version = 999")
+    with pytest.raises(StoreTooNew):
+        open_sqlite(path, FakeClock())
+    query(path, "PRAGMA user_version = 1")
+    async with opened(path) as store:
+        await store.probe()
+
+
+async def test_the_file_is_durable_and_the_readers_cannot_write(path: str) -> None:
+    async with opened(path) as store:
+        names = ["read_journal_mode", "read_synchronous", "read_foreign_keys", "read_busy_timeout"]
+        assert await store.write(lambda tx: [tx.run(name) for name in names]) == [[("wal",)], [(2,)], [(1,)], [(5000,)]]
+        with pytest.raises(StoreError, match="cannot be opened for writing"):
+            await store.read(lambda reader: reader.run("probe"))
+
+
+# --- migrations -----------------------------------------------------------------------------
+
+
+async def test_a_kill_at_any_statement_of_a_migration_leaves_a_file_that_opens(tmp_path: Path) -> None:
+    with child("migrate", str(tmp_path)) as driver:
+        said, _ = driver.communicate(timeout=50)
+    deaths = [line.split() for line in said.splitlines()]
+    assert len(deaths) > 30
+    assert {signal for _, signal in deaths} == {"9"}
+    for number, _ in deaths:
+        path = str(tmp_path / f"{number}.db")
+        assert query(path, "SELECT count(*) FROM sqlite_schema") == [(0,)]
+        async with opened(path) as store:
+            await say(store)
+            assert (await store.counts()).queued_turns == 1
+
+
+# --- crashes --------------------------------------------------------------------------------
+
+
+async def test_a_kill_under_load_loses_nothing_that_was_acknowledged(path: str) -> None:
+    acknowledged: set[str] = set()
+    for _ in range(3):
+        with child("accept", path) as writer:
+            assert writer.stdout is not None
+            acknowledged |= {writer.stdout.readline().strip() for _ in range(200)}
+            writer.kill()
+            # What it still wrote into the pipe was acknowledged too; the last line may be half.
+            rest = writer.stdout.read()
+        acknowledged |= set(rest[: rest.rfind("\n") + 1].split())
+    assert len(acknowledged) >= 600
+    stored = {str(key) for (key,) in query(path, "SELECT event_key FROM messages")}
+    assert acknowledged <= stored
+    async with opened(path) as store:
+        assert (await say(store, key=acknowledged.pop())).duplicate
+        revs = [rev for (rev,) in query(path, "SELECT rev FROM messages UNION ALL SELECT rev FROM turns")]
+        await say(store)
+        newest = (await store.changes(route().session, max(int(str(rev)) for rev in revs), 10)).rows
+        assert len(newest) == 2, "revisions grow over a crash"
+
+
+def test_a_damaged_file_is_found_after_a_crash(path: str) -> None:
+    with child("accept", path) as writer:
+        assert writer.stdout is not None
+        for _ in range(300):
+            writer.stdout.readline()
+        writer.kill()
+    query(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    with Path(path).open("r+b") as file:
+        file.seek(4096 * 8)
+        file.write(b"\xa5" * 4096 * 8)
+    before = Path(path).read_bytes()
+    with pytest.raises(StoreError, match="damaged") as found:
+        open_sqlite(path, FakeClock())
+    assert "backup" in found.value.cure
+    assert Path(path).read_bytes() == before
+
+
+# --- a full disk ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+async def test_a_full_disk_loses_nothing_and_work_goes_on_when_there_is_room(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * (1 << 20))
+    path = str(small_disk / "dragoman.db")
+    acknowledged: list[str] = []
+
+    async def fill(store: SqliteStore, task: int) -> None:
+        for number in range(200):
+            key = f"{task}-{number}"
+            await say(store, key=key, text="a long story " * 100)
+            acknowledged.append(key)
+
+    async with opened(path) as store:
+        results = await asyncio.gather(*(fill(store, task) for task in range(8)), return_exceptions=True)
+        assert {type(one) for one in results} == {StoreFull}
+        assert "Free space" in str(results[0])
+        more = (say(store, text="a long story " * 1000) for _ in range(50))
+        fitted = [one for one in await asyncio.gather(*more, return_exceptions=True) if isinstance(one, Accepted)]
+        assert len(fitted) < 50
+        rows = (await store.changes(route().session, 0, 10_000)).rows
+        assert len(rows) == 2 * (len(acknowledged) + len(fitted)), "each a message and its turn, and nothing else"
+        ballast.unlink()
+        await say(store, key="after")
+        acknowledged.append("after")
+    async with opened(path) as store:
+        assert all([(await say(store, key=key)).duplicate for key in acknowledged])
+
+
+# --- commits --------------------------------------------------------------------------------
+
+
+async def test_what_is_queued_together_is_committed_together(path: str) -> None:
+    async with opened(path) as store:
+        await say(store)
+        commits = store.writer.commits
+        await asyncio.gather(*(say(store) for _ in range(300)))
+        assert store.writer.commits - commits <= 30
+        assert (await store.counts()).queued_turns == 301
+
+
+async def test_a_transition_that_is_refused_takes_nothing_else_with_it(path: str) -> None:
+    async with opened(path) as store:
+        stale = Lease(turn=TurnId("t0"), session=route().session, node=NODE, fence=1, expires_at=EPOCH)
+        both = await asyncio.gather(*(say(store) for _ in range(5)), store.renew(stale), return_exceptions=True)
+        assert [type(one) for one in both] == [Accepted] * 5 + [LeaseLost]
+        assert (await store.counts()).queued_turns == 5
+
+
+async def test_a_transition_that_fails_half_way_is_undone_alone(path: str) -> None:
+    async with opened(path) as store:
+
+        def half(tx: Tx) -> None:
+            tx.run("probe")
+            raise ZeroDivisionError
+
+        came = await asyncio.gather(say(store), store.write(half), say(store), return_exceptions=True)
+        assert isinstance(came[1], ZeroDivisionError)
+        rows = (await store.changes(route().session, 0, 100)).rows
+        assert [row.rev for row in rows] == [2, 3, 5, 6], "the revisions are those of the other two"
+        assert query(path, "SELECT probes FROM meta") == [(0,)]
+
+
+async def test_failed_sign_ins_are_counted_although_they_come_to_nothing(path: str) -> None:
+    async with opened(path) as store:
+        for _ in range(10):
+            assert await store.redeem_code("wrong", "cookie", seconds(60), "somebody") is None
+    async with opened(path) as store:
+        with pytest.raises(Forbidden):
+            await store.redeem_code("wrong", "cookie", seconds(60), "somebody")
+
+
+async def test_wake_ups_come_after_the_commit_and_before_the_answer(path: str) -> None:
+    async with opened(path) as store, store.live.subscribe(TURNS) as events:
+        with locked(path):
+            saying = asyncio.create_task(say(store))
+            waking = asyncio.create_task(first(events))
+            await asyncio.sleep(0.2)
+            assert not waking.done()
+            assert turns_outside(path) == 0
+        assert await waking == TurnsDue()
+        assert turns_outside(path) == 1
+        await saying
+
+
+async def test_a_refused_transition_wakes_nobody(path: str) -> None:
+    async with opened(path) as store, store.live.subscribe(TURNS) as events:
+
+        def fail(tx: Tx) -> None:
+            tx.touched.turns_due = True
+            raise NotFound
+
+        with pytest.raises(NotFound):
+            await store.write(fail)
+        waking = asyncio.create_task(first(events))
+        await asyncio.sleep(0.05)
+        assert not waking.done()
+        await say(store)
+        assert await waking == TurnsDue()
+
+
+async def test_a_caller_that_goes_away_leaves_a_whole_transition_or_none(path: str) -> None:
+    async with opened(path) as store:
+        with locked(path):
+            begun, queued = [asyncio.create_task(say(store)) for _ in range(2)]
+            await asyncio.sleep(0.1)
+            begun.cancel()
+            queued.cancel()
+        await store.probe()
+        rows = (await store.changes(route().session, 0, 10)).rows
+        assert len(rows) in (0, 2, 4)
+        await say(store)
+        assert len((await store.changes(route().session, 0, 10)).rows) == len(rows) + 2
+
+
+async def test_text_that_no_file_can_hold_is_stored_with_a_mark_in_its_place(path: str) -> None:
+    async with opened(path) as store:
+        accepted = await say(store, text="half an emoji: \ud83d, nothing: \x00.")
+        lease = await store.claim(NODE)
+        assert lease is not None
+        spoken = replace(answer("half: \udc00"), opaque={"provider": "\ud83d"})
+        await store.plan(lease, spoken, given=[accepted.inbound], slots=[said("half: \udc00")])
+        view = await store.turn(accepted.turn)
+        assert view.inputs[0].message.text == "half an emoji: \ufffd, nothing: \x00."
+        assert view.steps[0].answer == replace(spoken, text="half: \ufffd", opaque={"provider": "\ufffd"})
+
+
+# --- closing --------------------------------------------------------------------------------
+
+
+async def test_close_finishes_what_is_queued_and_refuses_what_comes_later(path: str) -> None:
+    store = open_sqlite(path, FakeClock())
+    many = [asyncio.create_task(say(store)) for _ in range(50)]
+    await asyncio.sleep(0)
+    await store.close()
+    await store.close()
+    assert len({(await one).turn for one in many}) == 50
+    for late in (store.probe(), store.counts()):
+        with pytest.raises(StoreError, match="closed"):
+            await late
+    assert query(path, "SELECT clean FROM meta") == [(1,)]
+    assert files_beside(path) == {"dragoman.db", "dragoman.db.lock"}
+
+
+def test_close_ends_although_the_loop_of_what_is_queued_is_gone(path: str) -> None:
+    async def leave() -> SqliteStore:
+        store = open_sqlite(path, FakeClock())
+        with locked(path):
+            left = asyncio.create_task(say(store))
+            await asyncio.sleep(0.05)
+            left.cancel()
+            return store
+
+    store = asyncio.run(leave())
+    asyncio.run(asyncio.wait_for(store.close(), 10))
+    assert query(path, "SELECT clean FROM meta") == [(1,)]
+
+
+async def test_revisions_go_on_where_they_were_after_a_clean_close(path: str) -> None:
+    async with opened(path) as store:
+        await say(store)
+        before = (await store.changes(route().session, 0, 10)).rev
+    async with opened(path) as store:
+        await say(store)
+        assert (await store.changes(route().session, before, 10)).rev == before + 3
+
+
+# --- helpers --------------------------------------------------------------------------------
+
+
+@contextmanager
+def locked(path: str) -> Generator[None]:
+    """Keep the store from committing, as another program would."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+def files_beside(path: str) -> set[str]:
+    return {one.name for one in Path(path).parent.iterdir()}
+
+
+async def first(events: AsyncIterator[LiveEvent]) -> LiveEvent:
+    return await anext(events)
+
+
+def turns_outside(path: str) -> int:
+    """How many turns a reader from outside sees."""
+    ((count,),) = query(path, "SELECT count(*) FROM turns")
+    return int(str(count))

@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from gateway.approvals import (
+    PRESSED_TEXT,
+    ROWS_A_CARD,
+    Approvals,
+    Audience,
+    Handles,
+    approvers,
+    audience,
+    card_slots,
+    cards_at,
+    may_resolve,
+    name_of,
+    outcome_line,
+    page_card,
+    page_principals,
+    title,
+)
+from gateway.model.ids import OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, main_session
+from gateway.model.messages import Conversation
+from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind, TurnState
+from gateway.model.slots import SlotKind
+from gateway.model.tools import Risk
+from gateway.model.views import Reach
+from gateway.model.waits import PressResult, Verb, Verdict, Wait, WaitKind, WaitState
+from gateway.store.memory import MemoryStore
+from tests.support.clock import FakeClock
+from tests.support.fakes import ANN_PAGE, BOB_CHAT, CLEO, CLEO_CHAT, CLEO_TELEGRAM, GROUP, KEY, PEOPLE
+from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, EPOCH, OTHER_CHAT, approval
+
+WAIT = WaitId("w0123456789abcdef")
+ANN_WEB, CLEO_WEB = Principal("web:ann"), Principal("web:cleo")
+MEMBER = Principal("telegram:9009")
+DAY = timedelta(days=1)
+
+
+def session(kind: SessionKind = SessionKind.MAIN, owner: OwnerName | None = ANN) -> Session:
+    return Session(
+        id=main_session(ANN) if kind is SessionKind.MAIN else SessionId("chat:x"),
+        kind=kind,
+        origin=Origin.DIRECT,
+        owner=owner if kind is SessionKind.MAIN else None,
+        title="",
+        epoch=0,
+        root_kind=kind,
+        created_at=EPOCH,
+        active_at=EPOCH,
+    )
+
+
+def turn(where: Conversation = CHAT, who: Principal = ANN_TELEGRAM) -> Turn:
+    return Turn(
+        id=TurnId("t1"),
+        session=main_session(ANN),
+        epoch=0,
+        kind=TurnKind.MODEL,
+        state=TurnState.RUNNING,
+        conversation=where,
+        principal=who,
+        created_at=EPOCH,
+        started_at=EPOCH,
+        ended_at=None,
+        active_ms=0,
+    )
+
+
+def wait(state: WaitState = WaitState.OPEN, *, who: Principal | None = None, reason: str = "") -> Wait:
+    return Wait(
+        id=WAIT,
+        kind=WaitKind.APPROVAL,
+        session=main_session(ANN),
+        turn=TurnId("t1"),
+        n=1,
+        state=state,
+        approval=approval(1),
+        payload={},
+        opened_at=EPOCH,
+        expires_at=EPOCH + timedelta(hours=1),
+        decided_by=who,
+        decided_at=EPOCH if who else None,
+        reason=reason,
+    )
+
+
+# --- who may decide -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner", "who"),
+    [
+        (SessionKind.MAIN, ANN, {ANN_WEB, ANN_TELEGRAM, ANN_SLACK}),
+        (SessionKind.MAIN, CLEO, {CLEO_WEB, CLEO_TELEGRAM}),
+        (SessionKind.MAIN, OwnerName("gone"), set[Principal]()),
+        (SessionKind.DM, None, {ANN_WEB, ANN_TELEGRAM, ANN_SLACK, CLEO_WEB, CLEO_TELEGRAM}),
+        (SessionKind.NON_MAIN, None, {ANN_WEB, ANN_TELEGRAM, ANN_SLACK, CLEO_WEB, CLEO_TELEGRAM}),
+    ],
+)
+def test_approvers_are_the_owner_in_main_and_all_owners_elsewhere(
+    kind: SessionKind, owner: OwnerName | None, who: set[Principal]
+) -> None:
+    assert approvers(session(kind, owner), PEOPLE) == who
+
+
+APPROVED = Verdict(refusal=None, state=WaitState.APPROVED)
+DENIED = Verdict(refusal=None, state=WaitState.DENIED)
+WITHDRAWN = Verdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=True)
+REFUSED = Verdict(refusal=PressResult.NOT_ALLOWED)
+
+
+@pytest.mark.parametrize(
+    ("who", "verb", "verdict"),
+    [
+        (ANN_TELEGRAM, Verb.ONCE, APPROVED),
+        (ANN_TELEGRAM, Verb.DENY, DENIED),
+        (ANN_TELEGRAM, Verb.DENY_REASON, WITHDRAWN),
+        (BOB, Verb.ONCE, REFUSED),  # he asked: he may take it back, never allow it
+        (BOB, Verb.DENY, DENIED),
+        (BOB, Verb.DENY_REASON, WITHDRAWN),
+        (MEMBER, Verb.ONCE, REFUSED),
+        (MEMBER, Verb.DENY, REFUSED),
+        (MEMBER, Verb.DENY_REASON, REFUSED),
+    ],
+)
+def test_what_a_press_may_do(who: Principal, verb: Verb, verdict: Verdict) -> None:
+    assert may_resolve(verb, who, BOB, frozenset([ANN_TELEGRAM])) == verdict
+
+
+def test_with_nobody_allowed_nobody_approves() -> None:
+    assert may_resolve(Verb.ONCE, ANN_TELEGRAM, ANN_TELEGRAM, frozenset()) == REFUSED
+
+
+# --- where it is asked --------------------------------------------------------------------------
+
+
+def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | None = None) -> Reach:
+    return Reach(direct={who: (where, at) for who, where, at in direct}, page_seen_at=page)
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "reaches", "asked", "page"),
+    [
+        (SessionKind.MAIN, CHAT, [reach()], [CHAT], False),
+        (SessionKind.MAIN, ANN_PAGE, [reach(page=EPOCH)], [ANN_PAGE], True),
+        (SessionKind.DM, BOB_CHAT, [reach((ANN_TELEGRAM, CHAT, EPOCH))], [CHAT], False),
+        # Each approver's last direct conversation, not all of them.
+        (
+            SessionKind.NON_MAIN,
+            GROUP,
+            [
+                reach((ANN_TELEGRAM, CHAT, EPOCH), (ANN_SLACK, OTHER_CHAT, EPOCH + DAY)),
+                reach((CLEO_TELEGRAM, CLEO_CHAT, EPOCH)),
+            ],
+            [OTHER_CHAT, CLEO_CHAT],
+            False,
+        ),
+        (SessionKind.NON_MAIN, GROUP, [reach(), reach()], [], False),
+        (SessionKind.NON_MAIN, GROUP, [reach(page=EPOCH - 7 * DAY)], [], True),
+        (SessionKind.NON_MAIN, GROUP, [reach(page=EPOCH - 7 * DAY - timedelta(seconds=1))], [], False),
+    ],
+)
+def test_where_it_is_asked(
+    kind: SessionKind, where: Conversation, reaches: list[Reach], asked: list[Conversation], page: bool
+) -> None:
+    found = audience(session(kind), turn(where), reaches, EPOCH)
+
+    assert (list(found.conversations), found.page) == (asked, page)
+    assert found.anybody == bool(asked or page)
+
+
+@pytest.mark.parametrize(("asked", "sizes"), [(1, [1]), (8, [8]), (9, [8, 1]), (17, [8, 8, 1])])
+def test_a_card_has_eight_rows_at_most(asked: int, sizes: list[int]) -> None:
+    waits = [WaitId(f"w{n}") for n in range(asked)]
+    place = Audience(conversations=(CHAT,), page=False)
+    slots = card_slots(waits, ["shell wants to run"] * asked, place, session(), turn())
+
+    assert [len(slot.waits) for slot in slots] == sizes
+    assert [w for slot in slots for w in slot.waits] == waits
+    assert ROWS_A_CARD == 8
+
+
+def test_elsewhere_each_approver_gets_the_cards_and_the_chat_a_note_without_the_command() -> None:
+    place = Audience(conversations=(CHAT, CLEO_CHAT), page=False)
+    slots = card_slots([WAIT], ["shell wants to run"], place, session(SessionKind.NON_MAIN), turn(GROUP))
+
+    assert [(slot.conversation, slot.kind) for slot in slots] == [
+        (CHAT, SlotKind.CARD),
+        (CLEO_CHAT, SlotKind.CARD),
+        (GROUP, SlotKind.NOTE),
+    ]
+    assert "shell wants to run" in slots[-1].text
+    assert "date" not in slots[-1].text
+
+
+def test_an_approver_who_asked_in_a_direct_chat_gets_no_note_beside_the_card() -> None:
+    place = Audience(conversations=(BOB_CHAT,), page=False)
+    slots = card_slots([WAIT], ["t"], place, session(SessionKind.DM), turn(BOB_CHAT))
+
+    assert [slot.kind for slot in slots] == [SlotKind.CARD]
+
+
+# --- the class ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def handles() -> Handles:
+    return Handles(KEY)
+
+
+@pytest.fixture
+def asking(clock: FakeClock, handles: Handles) -> Approvals:
+    return Approvals(PEOPLE, MemoryStore(clock), handles)
+
+
+async def test_an_owner_who_never_wrote_cannot_be_asked_elsewhere_and_can_after_opening_the_page(
+    clock: FakeClock, handles: Handles
+) -> None:
+    store = MemoryStore(clock)
+    asking = Approvals(PEOPLE, store, handles)
+
+    assert not (await asking.audience(session(SessionKind.DM), turn(BOB_CHAT), clock.now())).anybody
+    await store.saw_page(CLEO)
+    assert (await asking.audience(session(SessionKind.DM), turn(BOB_CHAT), clock.now())).page
+    # Another owner's page is no place to ask about Ann's main session; her own chat is.
+    main = await asking.audience(session(), turn(), clock.now())
+    assert (main.conversations, main.page) == ((CHAT,), False)
+
+
+@pytest.mark.parametrize(
+    ("who", "cards", "verb", "verdict"),
+    [
+        (ANN_TELEGRAM, ["o1"], Verb.ONCE, APPROVED),
+        (ANN_TELEGRAM, ["o0", "o1"], Verb.ONCE, APPROVED),
+        (ANN_SLACK, ["o1"], Verb.DENY, DENIED),
+        (CLEO_TELEGRAM, ["o1"], Verb.ONCE, REFUSED),  # another owner, in Ann's main session
+        (BOB, ["o1"], Verb.ONCE, REFUSED),
+        (ANN_TELEGRAM, ["o2"], Verb.ONCE, Verdict(refusal=PressResult.NOT_VALID)),
+        (ANN_TELEGRAM, [], Verb.ONCE, Verdict(refusal=PressResult.NOT_VALID)),
+    ],
+)
+def test_a_press_is_judged_by_who_and_where(
+    asking: Approvals, handles: Handles, who: Principal, cards: Iterable[str], verb: Verb, verdict: Verdict
+) -> None:
+    handle = handles.make(WAIT, "o1", verb)
+
+    assert asking.verdict(handle, wait(), cards, who, session()) == verdict
+
+
+def test_a_wait_that_is_no_approval_cannot_be_pressed_or_shown(asking: Approvals, handles: Handles) -> None:
+    timer = replace(wait(), kind=WaitKind.TIMER, approval=None)
+    handle = handles.make(WAIT, "o1", Verb.ONCE)
+
+    verdict = asking.verdict(handle, timer, ["o1"], ANN_TELEGRAM, session())
+    assert verdict.refusal is PressResult.NOT_VALID
+    with pytest.raises(ValueError, match="not an approval"):
+        asking.row(timer, "o1")
+
+
+def test_a_row_has_buttons_while_it_is_open_and_an_outcome_after(asking: Approvals, handles: Handles) -> None:
+    row = asking.row(wait(), "o1")
+
+    assert [button.verb for button in row.buttons] == [Verb.ONCE, Verb.DENY, Verb.DENY_REASON]
+    assert all(handles.verb(b.handle, WAIT, ["o1"]) is b.verb for b in row.buttons)
+    assert row.outcome == ""
+    for state in WaitState:
+        if state is not WaitState.OPEN:
+            assert asking.row(wait(state), "o1").buttons == ()
+
+
+def test_a_card_names_risk_folder_sandbox_requester_session_time_and_check_in_this_order(asking: Approvals) -> None:
+    row = asking.row(wait(), "o1")
+
+    assert row.title == "shell wants to run"
+    assert row.facts == (
+        ("Risk", "execute"),
+        ("Folder", "/w"),
+        ("Sandbox", "basic"),
+        ("Asked by", "ann"),
+        ("Session", "main:ann"),
+        ("Answer by", "2026-01-01 01:00 UTC"),
+        ("Check", "sha-1"),
+    )
+
+
+def test_facts_are_escaped_like_the_command(asking: Approvals) -> None:
+    request = approval(1)
+    request = replace(request, requester=Principal("x:\u202eevil"), action=replace(request.action, cwd="/w\r/x"))
+    facts = dict(asking.row(replace(wait(), approval=request, session=SessionId("chat:\u200b")), "o1").facts)
+
+    assert facts["Asked by"] == r"x:\u{202E}evil"
+    assert facts["Folder"] == r"/w\u{D}/x"
+    assert facts["Session"] == r"chat:\u{200B}"
+
+
+@pytest.mark.parametrize(
+    ("state", "who", "reason", "line"),
+    [
+        (WaitState.OPEN, None, "", ""),
+        (WaitState.APPROVED, ANN_TELEGRAM, "", "ann allowed once, 00:00 UTC"),
+        (WaitState.CONSUMED, CLEO_WEB, "", "cleo allowed once, 00:00 UTC"),
+        (WaitState.DENIED, BOB, "", "telegram:2002 denied, 00:00 UTC"),
+        (WaitState.DENIED, ANN_SLACK, "not today", "ann denied, 00:00 UTC: not today"),
+        (WaitState.EXPIRED, None, "", "Expired; nothing was run"),
+        (WaitState.CANCELLED, None, "", "Withdrawn; nothing was run"),
+        (WaitState.SUPERSEDED, None, "", "Expired while Dragoman was away; it is asked anew"),
+        (WaitState.ANSWERED, None, "", ""),
+    ],
+)
+def test_the_outcome_is_said_in_one_line(state: WaitState, who: Principal | None, reason: str, line: str) -> None:
+    assert outcome_line(wait(state, who=who, reason=reason), PEOPLE) == line
+
+
+def test_every_outcome_of_a_press_and_every_risk_has_words() -> None:
+    assert set(PRESSED_TEXT) == set(PressResult)
+    assert len({title(replace(approval(1), risk=risk)) for risk in Risk}) == len(Risk)
+    assert name_of(None, PEOPLE) == "Nobody"
+
+
+def test_the_cards_of_a_place_are_those_shown_there_and_the_page_is_one() -> None:
+    shown = [(SlotId("o1"), CHAT), (SlotId("o2"), OTHER_CHAT), (SlotId("o3"), CHAT)]
+
+    assert cards_at(CHAT, shown) == ["o1", "o3"]
+    assert cards_at(GROUP, shown) == []
+    assert cards_at(ANN_PAGE, shown) == ["page:ann"] == [page_card(ANN)]
+    assert page_principals(PEOPLE) == {ANN: ANN_WEB, CLEO: CLEO_WEB}

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import SendFailed, SendOutcome
+from gateway.model.ids import SlotId
+from gateway.model.messages import Conversation
+from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.model.tools import Effect, Risk
+from gateway.model.waits import WaitState
+from tests.support.engine import Engine
+from tests.support.fakes import FakeChannel, FakeTool, in_background, until
+from tests.support.makers import ANN, CHAT, chat
+from tests.support.makers import route as to_main
+
+SECRET = "correct horse battery"
+RETRY, UNCERTAIN, DEAD = (SendFailed("no", outcome=o) for o in (SendOutcome.RETRY, SendOutcome.UNCERTAIN, SendOutcome.DEAD))
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)], secrets=[SECRET])
+
+
+async def slot(engine: Engine, text: str = "hello", *, where: Conversation = CHAT) -> SlotId:
+    """Something to be shown."""
+    with engine.store.transition() as now:
+        session = engine.store._session(to_main(owner=ANN), now)  # pyright: ignore[reportPrivateUsage]
+        return engine.store.add_slot(
+            NewSlot(conversation=where, kind=SlotKind.ANSWER, text=text), session.id, None
+        )
+
+
+def now(engine: Engine, id: SlotId) -> Slot:
+    """The slot as it stands."""
+    return engine.store.slots[id].slot
+
+
+async def delivered(engine: Engine, channel: FakeChannel, *, rounds: int = 1) -> None:
+    """Send what is due so often, an hour apart."""
+    for _ in range(rounds):
+        delivery = engine.delivery(channel)
+        async with in_background(delivery.run()) as running:
+            await asyncio.sleep(0.03)
+            delivery.drain()
+            await running
+        engine.clock.advance(3600)
+
+
+@pytest.mark.parametrize(
+    ("failure", "state", "uncertain", "tries"),
+    [
+        (None, SlotState.SENT, False, 1),
+        (RETRY, SlotState.DUE, False, 1),
+        (SendFailed("429", outcome=SendOutcome.WAIT), SlotState.DUE, False, 1),
+        (UNCERTAIN, SlotState.DUE, True, 1),
+        (DEAD, SlotState.DEAD, False, 1),
+        (RuntimeError("the channel broke"), SlotState.DUE, True, 1),
+    ],
+)
+async def test_what_becomes_of_a_create_by_what_is_known_of_it(
+    engine: Engine, failure: SendFailed | Exception | None, state: SlotState, uncertain: bool, tries: int
+) -> None:
+    """A7, as a table."""
+    id = await slot(engine)
+    await delivered(engine, FakeChannel(outcomes=[failure]))
+
+    found = now(engine, id)
+    assert (found.state, found.uncertain) == (state, uncertain)
+    assert found.attempts == (0 if state in (SlotState.SENT, SlotState.DEAD) else tries)
+
+
+@pytest.mark.parametrize("failure", [RETRY, UNCERTAIN, SendFailed("429", outcome=SendOutcome.WAIT)])
+async def test_an_edit_is_repeated_whatever_is_known_and_never_marked(engine: Engine, failure: SendFailed) -> None:
+    channel = FakeChannel()
+    card = await asked(engine)
+    await delivered(engine, channel)
+    (wait,) = await engine.store.open_approvals()
+    await engine.press(wait.id)
+    channel.outcomes = [failure]
+    await delivered(engine, channel, rounds=2)
+
+    (edit,) = channel.edited
+    assert (edit.slot.uncertain, edit.slot.platform_id) == (False, "m1")
+    assert len(channel.sent) == 1
+    assert now(engine, card).state is SlotState.SENT
+
+
+async def asked(engine: Engine) -> SlotId:
+    """A card in Ann's chat."""
+    lease = await engine.planned("shell:ls")
+    await engine.settle(lease)
+    assert await engine.store.park(lease)
+    (card,) = [one for one in await engine.slots() if one.kind is SlotKind.CARD]
+    return card.id
+
+
+async def test_a_doubtful_create_is_repeated_once_and_marked_and_then_given_up(engine: Engine) -> None:
+    id = await slot(engine)
+    channel = FakeChannel(outcomes=[UNCERTAIN, UNCERTAIN])
+    await delivered(engine, channel, rounds=3)
+
+    assert channel.sent == []
+    assert now(engine, id).state is SlotState.DEAD
+
+    other = await slot(engine, "other")
+    channel.outcomes = [UNCERTAIN, None]
+    await delivered(engine, channel, rounds=3)
+    (showing,) = channel.sent
+    assert showing.slot.uncertain
+    assert (now(engine, other).state, now(engine, other).uncertain) == (SlotState.SENT, False)
+
+
+async def test_a_card_is_worth_more_copies_because_somebody_waits_for_it(engine: Engine) -> None:
+    card = await asked(engine)
+    channel = FakeChannel(outcomes=[UNCERTAIN, UNCERTAIN, None])
+    await delivered(engine, channel, rounds=3)
+
+    assert now(engine, card).state is SlotState.SENT
+
+
+async def test_a_refusal_to_be_asked_again_is_tried_six_times(engine: Engine) -> None:
+    id = await slot(engine)
+    channel = FakeChannel(outcomes=[RETRY] * 10)
+    await delivered(engine, channel, rounds=8)
+
+    assert len(channel.outcomes) == 4
+    assert now(engine, id).state is SlotState.DEAD
+
+
+async def test_who_asks_us_to_wait_is_waited_for_and_it_costs_no_try(engine: Engine) -> None:
+    id = await slot(engine)
+    until_then = engine.clock.now() + timedelta(seconds=30)
+    channel = FakeChannel(outcomes=[SendFailed("429", outcome=SendOutcome.WAIT, until=until_then)])
+    delivery = engine.delivery(channel)
+    async with in_background(delivery.run()):
+        await until(lambda: _holds(now(engine, id).due_at == until_then))
+
+    assert now(engine, id).state is SlotState.DUE
+
+
+async def _holds(found: bool) -> bool:
+    return found
+
+
+async def test_nothing_overtakes_in_one_conversation(engine: Engine) -> None:
+    first, second = await slot(engine, "first"), await slot(engine, "second")
+    channel = FakeChannel(outcomes=[RETRY])
+    await delivered(engine, channel)
+    assert channel.sent == []
+    assert (now(engine, first).state, now(engine, second).state) == (SlotState.DUE, SlotState.DUE)
+
+    await delivered(engine, channel)
+    assert [showing.text for showing in channel.sent] == ["first", "second"]
+
+
+async def test_one_slow_conversation_does_not_delay_another(engine: Engine) -> None:
+    slow = asyncio.Event()
+    channel = FakeChannel(slow={"1": slow})
+    await slot(engine, "slow", where=chat(1))
+    await slot(engine, "behind it", where=chat(1))
+    await slot(engine, "quick", where=chat(2))
+    delivery = engine.delivery(channel)
+    async with in_background(delivery.run()) as running:
+        await until(lambda: _holds(bool(channel.sent)))
+        assert [showing.text for showing in channel.sent] == ["quick"]
+        slow.set()
+        async with asyncio.timeout(5):
+            await delivery.flush()
+        delivery.drain()
+        await running
+
+    assert [showing.text for showing in channel.sent] == ["quick", "slow", "behind it"]
+
+
+async def test_secrets_do_not_leave(engine: Engine) -> None:
+    await slot(engine, f"it is {SECRET}")
+    channel = FakeChannel()
+    await delivered(engine, channel)
+
+    assert channel.sent[0].text == "it is [hidden]"
+
+
+async def test_a_card_is_shown_with_buttons_and_edited_without_them_after_the_press(engine: Engine) -> None:
+    card = await asked(engine)
+    channel = FakeChannel()
+    await delivered(engine, channel)
+    (row,) = channel.sent[0].rows
+    assert [button.label for button in row.buttons] == ["Once", "Deny", "Deny with reason"]
+    assert all(engine.handles.verb(b.handle, row.wait.id, [card]) is b.verb for b in row.buttons)
+
+    engine.clock.advance(-3600)
+    await engine.press(row.wait.id)
+    await delivered(engine, channel)
+    (row,) = channel.edited[0].rows
+    assert (row.buttons, row.wait.state) == ((), WaitState.APPROVED)
+    assert row.outcome.startswith("ann allowed once")
+    assert channel.edited[0].slot.platform_id == "m1"
+
+
+async def test_what_is_for_a_channel_that_is_not_here_stays(engine: Engine) -> None:
+    id = await slot(engine, where=Conversation(channel="slack", account="default", chat="D1"))
+    await delivered(engine, FakeChannel())
+
+    assert now(engine, id).state is SlotState.DUE
+
+
+@pytest.mark.parametrize(
+    ("failing", "sent", "state"),
+    [({"claim_slots": 1}, 1, SlotState.SENT), ({"slot_sent": 1}, 1, SlotState.SENDING)],
+)
+async def test_a_store_that_fails_for_a_moment_sends_nothing_twice(
+    engine: Engine, failing: dict[str, int], sent: int, state: SlotState
+) -> None:
+    id = await slot(engine)
+    engine.store.failing = failing
+    channel = FakeChannel()
+    delivery = engine.delivery(channel)
+    async with in_background(delivery.run()) as running:
+        await until(lambda: _holds(len(channel.sent) == sent))
+        await asyncio.sleep(0.03)
+        delivery.drain()
+        await running
+
+    assert (len(channel.sent), now(engine, id).state) == (sent, state)
+
+
+async def test_what_was_being_sent_when_the_process_died_is_sent_again_marked(engine: Engine) -> None:
+    id = await slot(engine)
+    engine.store.failing = {"slot_sent": 1}
+    channel = FakeChannel()
+    await delivered(engine, channel)
+    assert now(engine, id).state is SlotState.SENDING
+    await engine.store.reclaim()
+    await delivered(engine, channel)
+
+    assert [showing.slot.uncertain for showing in channel.sent] == [False, True]
+
+
+async def test_a_drained_sender_claims_nothing(engine: Engine) -> None:
+    id = await slot(engine)
+    channel = FakeChannel()
+    delivery = engine.delivery(channel)
+    delivery.drain()
+    async with asyncio.timeout(2):
+        await delivery.run()
+
+    assert (channel.sent, now(engine, id).state) == ([], SlotState.DUE)

@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.intake import REFUSAL, STOPPED, WAITING
+from gateway.model.ids import Handle, Principal, WaitId
+from gateway.model.messages import Conversation, Press
+from gateway.model.sessions import TurnKind, TurnState
+from gateway.model.slots import SlotKind
+from gateway.model.tools import Effect, Risk
+from gateway.model.waits import PressResult, Verb, WaitState
+from tests.support.engine import Engine
+from tests.support.fakes import (
+    ANN_PAGE,
+    BOB_CHAT,
+    CLEO_CHAT,
+    CLEO_TELEGRAM,
+    GROUP,
+    NODE,
+    FakeTool,
+)
+from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, inbound
+
+STRANGER = Principal("telegram:9009")
+NOWHERE = Conversation(channel="telegram", account="default", chat="9009")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
+    return Engine(tmp_path, [shell, FakeTool(name="read", risk=Risk.READ)])
+
+
+def counted(engine: Engine, outcome: str) -> float:
+    return engine.meters.registry.get_sample_value("dragoman_messages_total", {"outcome": outcome}) or 0
+
+
+async def due(engine: Engine) -> list[tuple[str, str]]:
+    """What is to be shown now: chat and text."""
+    slots = await engine.store.claim_slots(NODE, ["telegram", "slack"], 50)
+    return [(slot.conversation.chat, slot.text) for slot in slots]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("hello", TurnKind.MODEL), ("/usr/bin is full", TurnKind.MODEL), ("/shell ls", TurnKind.COMMAND)],
+)
+async def test_a_message_becomes_a_turn_of_its_kind(engine: Engine, text: str, kind: TurnKind) -> None:
+    turn = (await engine.store.turn(await engine.say(text))).turn
+
+    assert (turn.kind, turn.state, turn.conversation, turn.principal) == (kind, TurnState.QUEUED, CHAT, ANN_TELEGRAM)
+    assert counted(engine, "queued") == 1
+
+
+async def test_the_same_event_twice_is_one_message(engine: Engine) -> None:
+    message = inbound("hello", key="e1")
+    first, again = await engine.gate.message(message), await engine.gate.message(message)
+
+    assert first is not None
+    assert again is not None
+    assert (first.duplicate, again.duplicate, again.turn) == (False, True, first.turn)
+    assert (await engine.store.counts()).queued_turns == 1
+    assert counted(engine, "duplicate") == 1
+
+
+async def test_a_stranger_is_refused_once_a_day_and_never_makes_a_session(engine: Engine) -> None:
+    for _ in range(3):
+        assert await engine.gate.message(inbound("hi", who=STRANGER, where=NOWHERE)) is None
+
+    assert await due(engine) == [("9009", REFUSAL)]
+    assert await engine.store.sessions() == []
+    assert counted(engine, "stranger") == 3
+
+
+@pytest.mark.parametrize("text", ["/stop", "/new", "/status", "/sessions", "/approvals", "/shell ls", "/nosuch"])
+async def test_a_strangers_command_is_a_strangers_message(engine: Engine, text: str) -> None:
+    """c6: no side door, whatever the event."""
+    await engine.say("mine")
+    before = await engine.store.sessions()
+    assert await engine.gate.message(inbound(text, who=STRANGER, where=NOWHERE)) is None
+
+    assert await engine.store.sessions() == before
+    assert await due(engine) == [("9009", REFUSAL)]
+
+
+@pytest.mark.parametrize("name", ["help", "tools", "status", "sessions", "approvals", "nosuch", "STATUS"])
+async def test_a_control_command_is_answered_at_once_and_starts_nothing(engine: Engine, name: str) -> None:
+    message = inbound(f"/{name}", key="e1")
+
+    assert await engine.gate.message(message) is None
+    assert await engine.gate.message(message) is None  # sent again: answered once
+    ((chat, text),) = await due(engine)
+    assert chat == "1001"
+    assert text
+    assert (await engine.store.counts()).queued_turns == 0
+
+
+async def test_stop_says_what_it_did(engine: Engine) -> None:
+    await engine.gate.message(inbound("/stop"))
+    assert (await due(engine))[-1] == ("1001", "Nothing is running or waiting here.")
+
+    turn = await engine.say()
+    lease = await engine.claim()
+    await engine.gate.message(inbound("/stop"))
+    assert (await engine.store.turn(turn)).turn.state is TurnState.STOPPING
+    assert await engine.store.renew(lease) is TurnState.STOPPING
+    assert (await engine.texts())[-1] == "Stopped."
+
+
+async def test_in_a_group_a_member_stops_only_what_the_member_began_and_an_owner_all(engine: Engine) -> None:
+    turn = await engine.say(who=ANN_TELEGRAM, where=GROUP)
+    await engine.claim()
+    stop = replace(inbound("/stop", who=BOB, where=GROUP), direct=False)
+
+    await engine.gate.message(stop)
+    assert (await engine.store.turn(turn)).turn.state is TurnState.RUNNING
+    await engine.gate.message(replace(stop, principal=CLEO_TELEGRAM, event_key="e2"))
+    assert (await engine.store.turn(turn)).turn.state is TurnState.STOPPING
+
+
+async def test_only_an_owner_begins_a_new_history_in_a_group_and_anybody_in_their_own_chat(engine: Engine) -> None:
+    group = "chat:telegram/default/-1003"
+    await engine.say(who=BOB, where=GROUP)
+    new = replace(inbound("/new", who=BOB, where=GROUP), direct=False)
+    await engine.gate.message(new)
+
+    assert (await engine.texts(session=group))[-1] == "Only an owner begins a new history here."
+    await engine.gate.message(replace(new, principal=ANN_TELEGRAM, event_key="e2"))
+    assert (await engine.texts(session=group))[-1] == "A new history begins here."
+    await engine.gate.message(inbound("/new", who=BOB, where=BOB_CHAT))
+    assert (await engine.texts(session="dm:telegram/default/2002"))[-1] == "A new history begins here."
+
+
+async def test_a_message_while_a_decision_is_waited_for_is_acknowledged(engine: Engine) -> None:
+    lease = await engine.planned("shell:ls")
+    await engine.settle(lease)
+    assert await engine.store.park(lease)
+    await engine.say("hurry up")
+
+    assert WAITING in await engine.texts()
+    assert counted(engine, "steered") == 1
+
+
+async def test_steering_is_for_the_same_person_in_the_same_place(engine: Engine) -> None:
+    turn = await engine.say()
+    await engine.claim()
+
+    assert await engine.say("and this") == turn
+    assert await engine.say("from elsewhere", who=ANN_SLACK, where=OTHER_CHAT) != turn
+
+
+async def test_two_people_never_share_a_turn_in_a_group(engine: Engine) -> None:
+    """c14: what a stranger wrote is never in a turn with an owner's rights."""
+    first = await engine.say("as a guest", who=STRANGER, where=GROUP)
+    await engine.claim()
+    second = await engine.say("as an owner", who=ANN_TELEGRAM, where=GROUP)
+
+    assert first != second
+    view = await engine.store.turn(second)
+    assert [one.message.text for one in view.inputs] == ["as an owner"]
+    assert view.turn.principal == ANN_TELEGRAM
+
+
+async def test_without_steering_every_message_has_its_turn(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, steer=False)
+    first = await engine.say()
+    await engine.claim()
+
+    assert await engine.say("and this") != first
+
+
+# --- presses ------------------------------------------------------------------------------------
+
+
+async def waiting_in_group(engine: Engine) -> WaitId:
+    """Bob's call in the group waits; Ann was asked in her chat and Cleo in hers."""
+    await engine.say("hi", who=ANN_TELEGRAM, where=CHAT)
+    await engine.say("hi", who=CLEO_TELEGRAM, where=CLEO_CHAT)
+    for _ in range(2):
+        await engine.claim()
+    lease = await engine.planned("shell:ls", who=BOB, where=GROUP)
+    await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    assert [slot.conversation for slot in await engine.store.card_slots(wait.id)] == [CHAT, CLEO_CHAT]
+    return wait.id
+
+
+@pytest.mark.parametrize(
+    ("who", "where", "verb", "result"),
+    [
+        (ANN_TELEGRAM, CHAT, Verb.ONCE, PressResult.APPROVED),
+        (CLEO_TELEGRAM, CLEO_CHAT, Verb.DENY, PressResult.DENIED),
+        (BOB, CHAT, Verb.ONCE, PressResult.NOT_ALLOWED),
+        (STRANGER, CHAT, Verb.ONCE, PressResult.NOT_ALLOWED),
+        (STRANGER, CHAT, Verb.DENY, PressResult.NOT_ALLOWED),
+        (BOB, CHAT, Verb.DENY, PressResult.DENIED),  # who asked may take it back
+        (ANN_TELEGRAM, GROUP, Verb.ONCE, PressResult.NOT_VALID),  # no card stands there
+        (Principal("telegram:ann"), CHAT, Verb.ONCE, PressResult.NOT_ALLOWED),
+    ],
+)
+async def test_a_press_counts_by_who_pressed_where(
+    engine: Engine, who: Principal, where: Conversation, verb: Verb, result: PressResult
+) -> None:
+    """c7: the wrong approver presses, and it stays open."""
+    wait = await waiting_in_group(engine)
+    pressed = await engine.press(wait, verb, who=who, where=where)
+
+    assert pressed.result is result
+    found = await engine.store.wait(wait)
+    assert found is not None
+    decided = result in (PressResult.APPROVED, PressResult.DENIED)
+    assert (found.state is WaitState.OPEN) is not decided
+    assert found.decided_by == (who if decided else None)
+
+
+async def test_a_handle_pressed_in_another_chat_than_its_card_stands_in_is_worthless(engine: Engine) -> None:
+    wait = await waiting_in_group(engine)
+    (anns, _) = await engine.store.card_slots(wait)
+    handle = engine.handles.make(wait, anns.id, Verb.ONCE)
+
+    for place in (CLEO_CHAT, GROUP, ANN_PAGE):
+        press = Press(event_key=f"p{place.chat}", conversation=place, principal=ANN_TELEGRAM, handle=handle)
+        assert (await engine.gate.press(press)).result is PressResult.NOT_VALID
+
+
+async def test_the_page_is_a_card_of_every_approval_its_owner_may_decide(engine: Engine) -> None:
+    wait = await waiting_in_group(engine)
+
+    pressed = await engine.press(wait, who=Principal("web:ann"), where=ANN_PAGE)
+    assert pressed.result is PressResult.APPROVED
+
+
+@pytest.mark.parametrize("handle", ["", "x", "w0", "w" + "0" * 16 + "." + "A" * 22, "\x00" * 40, "\ud800" * 40])
+async def test_a_forged_handle_changes_nothing(engine: Engine, handle: str) -> None:
+    press = Press(event_key="p1", conversation=CHAT, principal=ANN_TELEGRAM, handle=Handle(handle))
+
+    assert (await engine.gate.press(press)).result is PressResult.NOT_VALID
+    assert (await engine.gate.press(press)).result is PressResult.DUPLICATE
+
+
+async def test_the_second_press_and_a_late_one_change_nothing(engine: Engine) -> None:
+    wait = await waiting_in_group(engine)
+    assert (await engine.press(wait)).result is PressResult.APPROVED
+    assert (await engine.press(wait, Verb.DENY, who=CLEO_TELEGRAM, where=CLEO_CHAT)).result is PressResult.ALREADY
+
+
+async def test_a_late_press_is_told_that_nothing_was_run(engine: Engine) -> None:
+    wait = await waiting_in_group(engine)
+    engine.clock.advance(901)
+
+    assert (await engine.press(wait)).result is PressResult.EXPIRED
+    found = await engine.store.wait(wait)
+    assert found is not None
+    assert found.decided_by is None
+
+
+async def test_an_approver_who_was_removed_from_the_configuration_may_not_press(engine: Engine, tmp_path: Path) -> None:
+    wait = await waiting_in_group(engine)
+    without_cleo = replace(engine.people, owners={k: v for k, v in engine.people.owners.items() if k != "cleo"})
+    later = Engine(tmp_path, people=without_cleo, store=engine.store)
+
+    pressed = await later.press(wait, who=CLEO_TELEGRAM, where=CLEO_CHAT)
+    assert pressed.result is PressResult.NOT_ALLOWED
+
+
+async def test_presses_are_counted_and_text_is_never_consent(engine: Engine) -> None:
+    wait = await waiting_in_group(engine)
+    await engine.gate.message(inbound("yes, approve it"))
+    await engine.gate.message(inbound(f"/approve {wait}"))
+
+    found = await engine.store.wait(wait)
+    assert found is not None
+    assert found.state is WaitState.OPEN
+    await engine.press(wait, Verb.DENY)
+    sample = engine.meters.registry.get_sample_value("dragoman_presses_total", {"outcome": "denied"})
+    assert sample == 1
+    assert STOPPED == "Stopped."
+    assert SlotKind.NOTE in {slot.kind for slot in await engine.slots(session="chat:telegram/default/-1003")}

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from gateway.observe import HIDDEN, Meters, Redactor, log, set_up_logs
+
+CANARIES = {
+    "telegram": "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
+    "slack bot": "xoxb-17653672481-19874698323-pdFZKVeTuE8sk7oOcHrzqqgy",
+    "slack app": "xapp-1-A0123456789-1234567890123-abcdef0123456789",
+    "model": "sk-proj-4f9aB7cDe8FgHiJkLmNoPq",
+    "bearer": "Bearer abcdef0123456789.ABCDEF/x+y==",
+    "link": "http://127.0.0.1:8470/#code=Zm9vYmFyYmF6cXV4",
+    "configured": "correct horse battery",
+}
+IN_ADDRESS = {**CANARIES, "telegram": f"bot{CANARIES['telegram']}"}
+"""As it stands in an address: Telegram's is a part of the path."""
+PLAIN = {**CANARIES, "bearer": "abcdef0123456789.ABCDEF/x+y==", "link": "Zm9vYmFyYmF6cXV4"}
+
+
+@pytest.fixture
+def redactor() -> Redactor:
+    return Redactor([CANARIES["configured"], "short", ""])
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+@pytest.mark.parametrize("frame", ["{}", "before {} after", '{{"token": "{}"}}', "{}\nnext line", "({})", "x={}&y=1"])
+def test_a_secret_is_hidden_wherever_it_stands(redactor: Redactor, kind: str, frame: str) -> None:
+    hidden = redactor.text(frame.format(CANARIES[kind]))
+
+    assert PLAIN[kind] not in hidden
+    assert HIDDEN in hidden
+
+
+@pytest.mark.parametrize("kind", ["telegram", "slack bot", "slack app", "configured"])
+def test_a_token_is_hidden_inside_of_a_word_too(redactor: Redactor, kind: str) -> None:
+    assert PLAIN[kind] not in redactor.text(f"https://api.example.org/bot{CANARIES[kind]}/getMe")
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+def test_a_secret_is_hidden_however_deep(redactor: Redactor, kind: str) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            return f"<Odd {secret}>"
+
+    secret = CANARIES[kind]
+    value: dict[Any, Any] = {
+        "list": [secret, {"deeper": (secret, {secret})}],
+        secret: "as a key",
+        "object": Odd(),
+        "error": ValueError(f"bad token {secret}"),
+        "bytes": secret.encode(),
+    }
+
+    assert PLAIN[kind] not in repr(redactor.value(value))
+
+
+def test_what_is_no_secret_stays(redactor: Redactor) -> None:
+    plain: dict[str, Any] = {
+        "text": "short, 12:30, sk-1, risk-free, task-force-of-seventeen, bearer of news",
+        "n": 1,
+        "f": 0.5,
+        "b": True,
+        "none": None,
+        "list": ["a"],
+    }
+
+    assert redactor.value(plain) == plain
+
+
+def test_a_secret_inside_of_another_is_hidden_whole() -> None:
+    assert Redactor(["secret", "secret-and-more"]).text("secret-and-more secret") == f"{HIDDEN} {HIDDEN}"
+
+
+def test_a_secret_is_text_and_no_pattern() -> None:
+    assert Redactor(["a.b*c(d"]).text("aXbbc(d a.b*c(d") == f"aXbbc(d {HIDDEN}"
+
+
+def fail(error: Exception, *, because: Exception) -> None:
+    raise error from because
+
+
+# --- the sink -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sink(redactor: Redactor) -> Iterator[io.StringIO]:
+    """Logs as the daemon sets them up; everything as it was after the test."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    was = structlog.get_config()
+    structlog.contextvars.clear_contextvars()
+    with contextlib.redirect_stderr(io.StringIO()) as stderr:
+        set_up_logs("debug", redactor)
+        yield stderr
+    structlog.configure(**was)
+    root.handlers[:], root.level = before, level
+
+
+def lines(sink: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in sink.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+def test_no_line_of_ours_carries_a_secret(sink: io.StringIO, kind: str) -> None:
+    secret = CANARIES[kind]
+    with structlog.contextvars.bound_contextvars(session=secret):
+        log("x").info(f"event {secret}", url=f"https://api.example.org/{IN_ADDRESS[kind]}/x", deep=[{"a": secret}])
+        try:
+            fail(RuntimeError(f"failed with {secret}"), because=ValueError(secret))
+        except RuntimeError:
+            log("x").exception("broke", more=secret)
+    found = lines(sink)
+
+    assert [line["level"] for line in found] == ["info", "error"]
+    assert PLAIN[kind] not in json.dumps(found, ensure_ascii=False)
+    assert "RuntimeError" in found[1]["exception"]
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+def test_no_line_of_a_library_carries_a_secret(sink: io.StringIO, kind: str) -> None:
+    """CVE-2026-27003: an HTTP library logged whole addresses, with the bot's token in them."""
+    secret = CANARIES[kind]
+    library = logging.getLogger("some.library")
+    library.warning("GET %s", f"https://api.example.org/{IN_ADDRESS[kind]}/getMe")
+    try:
+        fail(OSError(secret), because=KeyError(secret))
+    except OSError:
+        library.exception("failed: %s", {"token": secret})
+    library.error("as extra", extra={"token": secret})
+    found = lines(sink)
+
+    assert len(found) == 3
+    assert PLAIN[kind] not in json.dumps(found, ensure_ascii=False)
+    assert all(line["logger"] == "some.library" for line in found)
+
+
+def test_libraries_say_nothing_below_a_warning_even_when_we_debug(sink: io.StringIO) -> None:
+    logging.getLogger("some.library").info("chatter")
+    logging.getLogger("some.library").debug("more chatter")
+    log("x").debug("ours")
+
+    assert [line["event"] for line in lines(sink)] == ["ours"]
+
+
+def test_a_line_is_one_line_of_json_with_the_ids_of_its_context(sink: io.StringIO) -> None:
+    with structlog.contextvars.bound_contextvars(session="main:ann", turn="t1"):
+        log("toolcalls").info("two\nlines", n=1)
+    (line,) = lines(sink)
+
+    assert (line["event"], line["session"], line["turn"], line["module"], line["n"]) == (
+        "two\nlines",
+        "main:ann",
+        "t1",
+        "toolcalls",
+        1,
+    )
+    assert line["timestamp"].endswith("Z")
+
+
+def test_every_daemon_counts_for_itself() -> None:
+    one, other = Meters(), Meters()
+    one.messages.labels("queued").inc()
+
+    assert one.registry.get_sample_value("dragoman_messages_total", {"outcome": "queued"}) == 1
+    assert other.registry.get_sample_value("dragoman_messages_total", {"outcome": "queued"}) is None

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import LeaseLost
+from gateway.model.ids import NodeId, TurnId
+from gateway.model.sessions import TurnState
+from gateway.model.tools import Answer, ResultStatus, Risk
+from tests.support.engine import Engine
+from tests.support.fakes import ANN_PAGE, CLEO_CHAT, CLEO_TELEGRAM, FakeTool, calls, in_background, until
+from tests.support.makers import ANN_TELEGRAM, BOB, inbound
+
+OTHER = NodeId("there#1")
+
+
+@pytest.fixture
+def read() -> FakeTool:
+    return FakeTool(name="read", risk=Risk.READ)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, read: FakeTool) -> Engine:
+    return Engine(tmp_path, [read])
+
+
+async def ends(engine: Engine, turn: TurnId, state: TurnState = TurnState.DONE) -> None:
+    async def ended() -> bool:
+        return (await engine.store.turn(turn)).turn.state is state
+
+    await until(ended)
+
+
+async def test_turns_are_claimed_as_they_come_and_run(engine: Engine) -> None:
+    async with in_background(engine.sessions().run()):
+        first = await engine.say("one")
+        await ends(engine, first)
+        second = await engine.say("two", who=CLEO_TELEGRAM, where=CLEO_CHAT)
+        await ends(engine, second)
+
+    assert len(engine.model.requests) == 2
+
+
+async def test_a_turn_of_one_session_does_not_wait_for_another_session(engine: Engine, read: FakeTool) -> None:
+    read.hold = True
+    engine.model.script = [calls("read"), Answer(text="Quick.")]
+    async with in_background(engine.sessions().run()):
+        slow = await engine.say("slow")
+        await read.until_begun()
+        quick = await engine.say("quick", who=CLEO_TELEGRAM, where=CLEO_CHAT)
+        await ends(engine, quick)
+        assert (await engine.store.turn(slow)).turn.state is TurnState.RUNNING
+        read.release.set()
+        await ends(engine, slow)
+
+
+async def test_stop_ends_a_running_call_within_a_second_and_says_so(engine: Engine, read: FakeTool) -> None:
+    read.hold = True
+    engine.model.script = [calls("read:x")]
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await read.until_begun()
+        began = time.monotonic()
+        await engine.gate.message(inbound("/stop"))
+        await ends(engine, turn, TurnState.STOPPED)
+        took = time.monotonic() - began
+
+    assert took < 1.0
+    assert read.running == 0
+    found = await engine.result(turn, 1)
+    assert (found.status, found.hint) == (ResultStatus.CANCELLED, "cancelled by /stop")
+    assert (await engine.texts()).count("Stopped.") == 2  # the reply, and where the turn began
+
+
+async def test_stop_ends_a_turn_that_waits_for_its_model(engine: Engine) -> None:
+    engine.model.hold = True
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await engine.model.until_asked()
+        await engine.gate.message(inbound("/stop"))
+        await ends(engine, turn, TurnState.STOPPED)
+        engine.model.hold = False
+        await ends(engine, await engine.say("go on"))
+
+    assert (await engine.texts())[-1] == "That is all."
+
+
+async def test_who_lost_the_lease_writes_nothing(engine: Engine, read: FakeTool) -> None:
+    read.hold = True
+    engine.model.script = [calls("read:x")]
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await read.until_begun()
+        engine.clock.advance(16)
+        await engine.store.reclaim()
+        stolen = await engine.store.claim(OTHER)
+        assert stolen is not None
+        assert stolen.turn == turn
+        before = await engine.store.turn(turn)
+        await engine.gate.message(inbound("and this", who=ANN_TELEGRAM))  # wakes the old holder, who looks
+        await until(lambda: _is(lambda: read.running == 0))
+        await asyncio.sleep(0.05)
+
+        after = await engine.store.turn(turn)
+        assert (after.steps, after.turn.state) == (before.steps, TurnState.RUNNING)
+        assert await engine.store.renew(stolen) is TurnState.RUNNING
+        assert await engine.texts() == []
+
+
+async def _is(wanted: object) -> bool:
+    assert callable(wanted)
+    return bool(wanted())
+
+
+async def test_shutdown_gives_back_what_runs_with_what_it_printed(engine: Engine, read: FakeTool) -> None:
+    read.hold = True
+    engine.model.script = [calls("read:x"), Answer(text="After the restart.")]
+    sessions = engine.sessions()
+    async with in_background(sessions.run()) as running:
+        turn = await engine.say()
+        await read.until_begun()
+        sessions.drain()
+        sessions.drain()
+        async with asyncio.timeout(2):
+            await running
+
+    found = await engine.result(turn, 1)
+    assert (found.status, found.hint) == (ResultStatus.CANCELLED, "cancelled by shutdown")
+    assert (await engine.store.turn(turn)).turn.state is TurnState.QUEUED
+    async with in_background(engine.sessions().run()):
+        await ends(engine, turn)
+    assert await engine.texts() == ["After the restart."]
+
+
+async def test_after_a_drain_nothing_is_claimed(engine: Engine) -> None:
+    sessions = engine.sessions()
+    sessions.drain()
+    turn = await engine.say()
+    async with asyncio.timeout(2):
+        await sessions.run()
+
+    assert (await engine.store.turn(turn)).turn.state is TurnState.QUEUED
+
+
+async def test_an_exception_in_a_turn_fails_it_in_words_and_the_next_one_runs(engine: Engine) -> None:
+    engine.model.script = [ValueError("a secret detail"), Answer(text="Well.")]
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await ends(engine, turn, TurnState.FAILED)
+        await ends(engine, await engine.say("again"))
+
+    words, well = await engine.texts()
+    assert words == f"Something went wrong inside Dragoman; its log tells more (turn `{turn}`)."
+    assert well == "Well."
+    assert engine.meters.registry.get_sample_value("dragoman_turns_total", {"state": "failed"}) == 1
+
+
+@pytest.mark.parametrize("failing", [{"claim": 2}, {"turn": 1}])
+async def test_a_store_that_fails_for_a_moment_loses_no_turn(engine: Engine, failing: dict[str, int]) -> None:
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        engine.store.failing = dict(failing)
+        await ends(engine, turn)
+
+    assert await engine.texts() == ["That is all."]
+
+
+async def test_a_stranger_to_the_turn_cannot_finish_it(engine: Engine) -> None:
+    await engine.say()
+    lease = await engine.claim()
+    engine.clock.advance(16)
+    await engine.store.reclaim()
+    await engine.claim()
+
+    with pytest.raises(LeaseLost):
+        await engine.run(lease)
+    assert await engine.texts() == []
+
+
+async def test_four_commands_of_a_session_run_beside_its_model_turn(tmp_path: Path) -> None:
+    read = FakeTool(name="read", risk=Risk.READ, hold=True)
+    engine = Engine(tmp_path, [read])
+    engine.operator.script = [calls(f"read:{n}") for n in range(5)]
+    async with in_background(engine.sessions().run()):
+        turns = [await engine.say(f"/read {n}") for n in range(5)]
+        await read.until_begun(4)
+        await ends(engine, await engine.say("and you?"))
+        assert read.running == 4
+        read.release.set()
+        for turn in turns:
+            await ends(engine, turn)
+
+    assert read.most == 4
+
+
+async def test_the_page_and_a_chat_share_one_session_in_commit_order(engine: Engine) -> None:
+    async with in_background(engine.sessions().run()):
+        turns = [
+            await engine.say("from the chat"),
+            await engine.say("from the page", where=ANN_PAGE),
+        ]
+        for turn in turns:
+            await ends(engine, turn)
+
+    order = [request.messages[-1] for request in engine.model.requests]
+    assert [getattr(message, "text", "") for message in order] == ["from the chat", "from the page"]
+    assert BOB not in {(await engine.store.turn(turn)).turn.principal for turn in turns}
