@@ -61,9 +61,10 @@ class Intake(Protocol):
         """Store the message and its turn; create the session when absent.
 
         With `steer`, a MODEL message joins the session's model turn that was started and not ended, when principal
-        and conversation are the same; else a new turn is queued. A direct message becomes its principal's last
+        and conversation are the same (not one that is STOPPING); else a new turn is queued. A direct message becomes its principal's last
         direct conversation. When the session's model turn is parked and `say_if_waiting` is not empty, a REPLY slot
-        with it is stored too.
+        with it is stored too. Only a MODEL message is told so, or reports `waiting`. The duplicate of an event that was
+        dropped or was a press has empty ids.
         """
         ...
 
@@ -85,8 +86,9 @@ class Intake(Protocol):
         ...
 
     async def press(self, press: Press, wait: WaitId | None, verdict: Verdict) -> Pressed:
-        """Store the press and, when the verdict allows, decide the wait by compare-and-set.
+        """Store the press and, when the verdict allows, decide the approval by compare-and-set.
 
+        Waits of other kinds are `NOT_VALID`.
         Only an OPEN wait with `expires_at` in the future is decided; a lost race is `ALREADY` or `EXPIRED`. A decided
         wait queues its turn when that is PARKED, wakes it otherwise, and raises the version of the card slots that
         show it. `withdraw_siblings` cancels the other open waits of the same model answer.
@@ -95,7 +97,10 @@ class Intake(Protocol):
 
 
 class Lanes(Protocol):
-    """Who runs which turn. A lease lasts 15 s and is renewed every 5 s. Called by `sessions` and `turn`."""
+    """Who runs which turn. A lease lasts 15 s and is renewed every 5 s; one that ran out holds until it is taken away.
+
+    Called by `sessions` and `turn`.
+    """
 
     async def claim(self, node: NodeId) -> Lease | None:
         """Hand out the turn that waits longest and may run now, or None.
@@ -113,7 +118,7 @@ class Lanes(Protocol):
         """Give up the lease until a wait is decided.
 
         Return False, and change nothing, when no wait of the turn is open, or one was approved and not consumed, or a
-        step whose wait was decided otherwise has no result yet, or the turn is STOPPING. Messages that wait to be
+        step whose wait was decided otherwise has no result yet, or a step is PLANNED or STARTED, or the turn is STOPPING. Messages that wait to be
         given do not matter: they are given after the results.
         """
         ...
@@ -130,7 +135,8 @@ class Lanes(Protocol):
     ) -> bool:
         """End the turn: the last answer as a model step, its slots, its timers, in one transition.
 
-        Calls without a result get a CANCELLED one, open and approved waits become CANCELLED. Return False, and change
+        Calls without a result get a CANCELLED one (a STARTED call UNKNOWN), open and approved waits become CANCELLED;
+        `timers` outlive the turn. Return False, and change
         nothing, when DONE was asked for and a message not in `given` waits to be given, or the turn is STOPPING:
         the caller goes on. STOPPED and FAILED always end it; messages not given count as given then.
         """
@@ -162,7 +168,7 @@ class Steps(Protocol):
         """Store that the step's effect may begin. With `wait`: consume that approval in the same transition.
 
         The wait must be APPROVED, of this step, bound to `action_sha` and decided within five minutes. Without: the
-        step must be PLANNED, or STARTED in an earlier life of the turn (a call that is run again).
+        step must be PLANNED, or STARTED under a lower fence (a call of an earlier holder that is run again).
         """
         ...
 
@@ -192,13 +198,14 @@ class Sweeps(Protocol):
     async def fire_timers(self) -> int:
         """TIMER waits past `expires_at`: the ones with payload `{"copy_of": slot, "owner": name}` store a COPY slot in
         that owner's last direct conversation that is not the web page, unless the page was seen since they were opened.
-        They become ANSWERED, or CANCELLED when the page was seen or there is no such conversation.
+        They become ANSWERED, or CANCELLED when the page was seen or there is no such conversation. A timer without
+        `copy_of` becomes ANSWERED and wakes its turn.
         """
         ...
 
     async def offer_again(self) -> int:
-        """After a downtime, before `expire_waits`: for each card slot with an OPEN wait a new slot with the same waits
-        is stored, except on the web page, which always shows what is open.
+        """After a downtime, before `expire_waits`: cards with an OPEN wait that were shown get one new slot for each
+        place, except on the web page, which always shows what is open. One transition, whatever their number.
 
         An approval that expired meanwhile becomes SUPERSEDED and its step PLANNED with `asked_anew`, once (a step
         already asked anew expires); its turn is queued. Call once at start.
@@ -219,7 +226,10 @@ class Outbox(Protocol):
     """
 
     async def claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[Slot]:
-        """Take DUE slots whose time has come, oldest first, one a conversation, none where one is SENDING."""
+        """Take DUE slots whose time has come, oldest first, one a conversation, none where one is SENDING.
+
+        A slot never overtakes an older one of its conversation that waits for its next try.
+        """
         ...
 
     async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
@@ -245,7 +255,7 @@ class Accounts(Protocol):
     async def redeem_code(self, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
         """Turn a code into a signed-in cookie, once; None when it is unknown, used or expired.
 
-        Attempts are counted first: more than 10 failures of one `source` in 15 min raise `Forbidden`.
+        Attempts are counted first: after 10 failures of one `source` in 15 min even a good code raises `Forbidden`.
         """
         ...
 

@@ -14,11 +14,13 @@ from gateway.model.tools import Effect, Risk
 from gateway.model.waits import WaitState
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
-from tests.support.makers import ANN, CHAT, chat
-from tests.support.makers import route as to_main
+from tests.support.makers import CHAT, chat
 
 SECRET = "correct horse battery"
-RETRY, UNCERTAIN, DEAD = (SendFailed("no", outcome=o) for o in (SendOutcome.RETRY, SendOutcome.UNCERTAIN, SendOutcome.DEAD))
+RETRY = SendFailed("no", outcome=SendOutcome.RETRY)
+UNCERTAIN = SendFailed("no", outcome=SendOutcome.UNCERTAIN)
+DEAD = SendFailed("no", outcome=SendOutcome.DEAD)
+WAIT = SendFailed("429", outcome=SendOutcome.WAIT)
 
 
 @pytest.fixture
@@ -28,11 +30,8 @@ def engine(tmp_path: Path) -> Engine:
 
 async def slot(engine: Engine, text: str = "hello", *, where: Conversation = CHAT) -> SlotId:
     """Something to be shown."""
-    with engine.store.transition() as now:
-        session = engine.store._session(to_main(owner=ANN), now)  # pyright: ignore[reportPrivateUsage]
-        return engine.store.add_slot(
-            NewSlot(conversation=where, kind=SlotKind.ANSWER, text=text), session.id, None
-        )
+    with engine.store.transition():
+        return engine.store.add_slot(NewSlot(conversation=where, kind=SlotKind.ANSWER, text=text), None, None)
 
 
 def now(engine: Engine, id: SlotId) -> Slot:
@@ -41,14 +40,14 @@ def now(engine: Engine, id: SlotId) -> Slot:
 
 
 async def delivered(engine: Engine, channel: FakeChannel, *, rounds: int = 1) -> None:
-    """Send what is due so often, an hour apart."""
+    """Send what is due so often, two minutes apart."""
     for _ in range(rounds):
         delivery = engine.delivery(channel)
         async with in_background(delivery.run()) as running:
             await asyncio.sleep(0.03)
             delivery.drain()
             await running
-        engine.clock.advance(3600)
+        engine.clock.advance(120)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ async def delivered(engine: Engine, channel: FakeChannel, *, rounds: int = 1) ->
     [
         (None, SlotState.SENT, False, 1),
         (RETRY, SlotState.DUE, False, 1),
-        (SendFailed("429", outcome=SendOutcome.WAIT), SlotState.DUE, False, 1),
+        (WAIT, SlotState.DUE, False, 1),
         (UNCERTAIN, SlotState.DUE, True, 1),
         (DEAD, SlotState.DEAD, False, 1),
         (RuntimeError("the channel broke"), SlotState.DUE, True, 1),
@@ -74,7 +73,7 @@ async def test_what_becomes_of_a_create_by_what_is_known_of_it(
     assert found.attempts == (0 if state in (SlotState.SENT, SlotState.DEAD) else tries)
 
 
-@pytest.mark.parametrize("failure", [RETRY, UNCERTAIN, SendFailed("429", outcome=SendOutcome.WAIT)])
+@pytest.mark.parametrize("failure", [RETRY, UNCERTAIN, WAIT])
 async def test_an_edit_is_repeated_whatever_is_known_and_never_marked(engine: Engine, failure: SendFailed) -> None:
     channel = FakeChannel()
     card = await asked(engine)
@@ -193,7 +192,6 @@ async def test_a_card_is_shown_with_buttons_and_edited_without_them_after_the_pr
     assert [button.label for button in row.buttons] == ["Once", "Deny", "Deny with reason"]
     assert all(engine.handles.verb(b.handle, row.wait.id, [card]) is b.verb for b in row.buttons)
 
-    engine.clock.advance(-3600)
     await engine.press(row.wait.id)
     await delivered(engine, channel)
     (row,) = channel.edited[0].rows

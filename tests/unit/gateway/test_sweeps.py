@@ -57,9 +57,7 @@ async def test_open_cards_are_shown_again_only_after_a_downtime(engine: Engine, 
     lease = await engine.planned("shell:ls")
     await engine.settle(lease)
     assert await engine.store.park(lease)
-    delivery, channel = engine.delivery(FakeChannel()), FakeChannel()
-    del channel
-    async with in_background(delivery.run()):
+    async with in_background(engine.delivery(FakeChannel()).run()):
         await until(lambda: shown(engine))
     engine.clock.advance(away_s)
     await sweeper(engine).start("here", engine.clock.now())
