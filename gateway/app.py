@@ -9,6 +9,7 @@ import platform
 import secrets
 import stat
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -336,11 +337,15 @@ def open_state(state: Path) -> None:
     """Make the state folder for this user alone. Raises `StartError` with the cure when it cannot be used."""
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if stat.S_IMODE(state.stat().st_mode) & 0o077:
+        found = state.stat()
+        if found.st_uid != os.geteuid():  # root could use it, and would trust what another user put there
+            raise StartError(
+                f"The state folder {state} belongs to another user.",
+                cure=f"Run: chown -R {os.geteuid()} {state}, or name another one with --state.",
+            )
+        if stat.S_IMODE(found.st_mode) & 0o077:
             state.chmod(0o700)
-        probe_file = state / ".write-probe"
-        probe_file.write_bytes(b"")
-        probe_file.unlink()
+        tempfile.TemporaryFile(dir=state).close()
     except OSError as error:
         raise StartError(
             f"The state folder {state} cannot be used: {error.strerror}.",
@@ -354,16 +359,27 @@ def state_key(state: Path) -> bytes:
     try:
         key = path.read_bytes()
     except FileNotFoundError:
-        key = secrets.token_bytes(KEY_BYTES)
-        fresh = path.with_suffix(".new")
+        key = _new_key(path)
+    if len(key) != KEY_BYTES:
+        raise StartError(f"{path} is damaged.", cure="Remove it; buttons that are shown now stop working.")
+    return key
+
+
+def _new_key(path: Path) -> bytes:
+    key = secrets.token_bytes(KEY_BYTES)
+    fresh = path.with_suffix(".new")
+    try:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "wb") as file:
             file.write(key)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
-    if len(key) != KEY_BYTES:
-        raise StartError(f"{path} is damaged.", cure="Remove it; buttons that are shown now stop working.")
+    except OSError as error:
+        raise StartError(
+            f"{path} cannot be made: {error.strerror}.",
+            cure="Free space on the disk of the state folder, or name another folder with --state.",
+        ) from error
     return key
 
 
@@ -394,7 +410,9 @@ def serve(loaded: Loaded) -> int:
 async def _serve(loaded: Loaded) -> None:
     containment = await probe()
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
-    async with aiohttp.ClientSession(timeout=timeout, auto_decompress=True, trust_env=False) as client:
+    # No limit here (aiohttp's is 100 connections): how many turns ask a model at once is the sessions' affair.
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False) as client:
         app = build(loaded, containment=containment, environ=os.environ, client=client)
 
         async def ready() -> None:

@@ -197,9 +197,9 @@ def page_card(owner: OwnerName) -> str:
 
 
 def approvers(session: Session, people: People) -> frozenset[Principal]:
-    """Whose press counts: in a main session its owner, elsewhere every owner; now, not when it was asked."""
-    if session.kind is SessionKind.MAIN and session.owner is not None:
-        return people.owners.get(session.owner, frozenset())
+    """Whose press counts: below a main session its owner, elsewhere every owner; now, not when it was asked."""
+    if session.root_kind is SessionKind.MAIN:
+        return people.owners.get(session.owner, frozenset()) if session.owner is not None else frozenset()
     return frozenset(who for principals in people.owners.values() for who in principals)
 
 
@@ -276,9 +276,14 @@ class Approvals:
         self._accounts = accounts
         self._handles = handles
 
+    def is_owner(self, name: OwnerName) -> bool:
+        """Whether the configuration names this owner now."""
+        return name in self._people.owners
+
     async def audience(self, session: Session, turn: Turn, now: datetime) -> Audience:
         """Where to ask about calls of this turn."""
-        owners = [session.owner] if session.kind is SessionKind.MAIN and session.owner else list(self._people.owners)
+        main = session.root_kind is SessionKind.MAIN
+        owners = [name for name in self._people.owners if not main or name == session.owner]
         reaches = [await self._accounts.reach(name, sorted(self._people.owners.get(name, ()))) for name in owners]
         return audience(session, turn, reaches, now)
 

@@ -149,5 +149,5 @@ def approvals_text(
 
 def _visible(session: Session, owner: OwnerName | None, here: Session) -> bool:
     if owner is not None and here.kind is SessionKind.MAIN:
-        return may_see(owner, session.owner, session.kind)
+        return may_see(owner, session.owner, session.root_kind)
     return session.id == here.id

@@ -40,6 +40,7 @@ class Delivery:
     points: FailPoints
     redactor: Redactor
     _draining: bool = False
+    _flushing: bool = False
     _busy: set[str] = field(default_factory=set[str])
     _log: Any = field(default_factory=lambda: log("delivery"))
 
@@ -48,11 +49,12 @@ class Delivery:
         names = sorted(self.channels)
         async with self.live.subscribe(SLOTS) as wakes, asyncio.TaskGroup() as group:
             while not self._draining:
-                slots = await self._claim(names)
+                room = AT_ONCE - len(self._busy)
+                slots = await self._claim(names, room)
                 for slot in slots:
                     self._busy.add(slot.id)
                     group.create_task(self._show(slot), name=f"slot {slot.id}")
-                if not slots:
+                if len(slots) < max(room, 1):  # what comes next is announced
                     try:
                         async with asyncio.timeout(LOOK_EVERY_S):
                             await anext(wakes)
@@ -66,12 +68,12 @@ class Delivery:
 
     async def flush(self) -> None:
         """Wait until nothing is due or being sent. The caller sets the time limit."""
+        self._flushing = True
         async with self.live.subscribe(SLOTS) as wakes:
             while self._busy or (await self.views.counts()).due_slots:
                 await anext(wakes)
 
-    async def _claim(self, channels: list[str]) -> list[Slot]:
-        room = AT_ONCE - len(self._busy)
+    async def _claim(self, channels: list[str], room: int) -> list[Slot]:
         if room <= 0:
             return []
         try:
@@ -94,9 +96,11 @@ class Delivery:
             self._log.exception("a channel broke while sending", slot=slot.id)
             await self._failed(slot, SendFailed("The channel failed.", outcome=SendOutcome.UNCERTAIN))
         finally:
+            full = len(self._busy) >= AT_ONCE
             self._busy.discard(slot.id)
-            # The conversation is free now: its next slot can be claimed.
-            self.live.publish(SLOTS, SlotsDue())
+            # The store announces the conversation's next slot; only here it is known that there is room again.
+            if full or self._flushing:
+                self.live.publish(SLOTS, SlotsDue())
 
     async def _send(self, slot: Slot) -> None:
         channel = self.channels[slot.conversation.channel]

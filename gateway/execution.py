@@ -100,17 +100,21 @@ class Workspaces:
         self.root = root
 
     def workspace(self, session: SessionId) -> Path:
-        """Where the session's tools work. Made when it is asked for."""
-        return self._folder("workspaces", session)
+        """Where the session's tools work; made when it is asked for. Links are followed: a card names what is used.
+
+        Raises `DragomanError` when something else stands in its place: a tool on the host may put it there.
+        """
+        path = self.root / "workspaces" / _folder_name(session)
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return path.resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            text = f"The workspace {path} cannot be used: {error}."
+            raise DragomanError(text, cure="Remove what stands there.") from error
 
     def outputs(self, session: SessionId) -> Path:
         """Where the session's long outputs are kept. Not made here."""
         return self.root / "outputs" / _folder_name(session)
-
-    def _folder(self, kind: str, session: SessionId) -> Path:
-        path = self.root / kind / _folder_name(session)
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return path
 
 
 def _folder_name(session: SessionId) -> str:
@@ -199,16 +203,9 @@ class Execution:
         return self._whole(outcome, output, began, name)
 
     async def _limited(self, call: Prepared, lease: Lease, output: OutputBuffer, limit: float) -> ToolResult | Park:
-        context = _Context(
-            cwd=self.workspaces.workspace(lease.session),
-            output=output,
-            step_key=f"{call.step.turn}/{call.step.n}",
-            action=call.action,
-            containment=self.containment,
-            state=self.workspaces.root,
-        )
         scope = asyncio.timeout(limit)
         try:
+            context = self._context(call, lease, output)
             async with scope:
                 return await call.tool.run(context, call.arguments)
         except TimeoutError:
@@ -222,6 +219,24 @@ class Execution:
             self._log.exception("tool failed", tool=call.tool.spec.name)
             hint = self.redactor.text(f"{type(error).__name__}: {error}"[:500])
             return ToolResult(status=ResultStatus.ERROR, text="", code="crashed", hint=hint)
+
+    def _context(self, call: Prepared, lease: Lease, output: OutputBuffer) -> _Context:
+        """Make the call's surroundings. Raises `DragomanError` when its folder is not the one that was allowed."""
+        cwd = self.workspaces.workspace(lease.session)
+        # By its own name, which is the session's: another machine keeps its state elsewhere.
+        if cwd.name != Path(call.action.cwd).name:
+            raise DragomanError(
+                f"The workspace is {cwd} now, and this was allowed for {call.action.cwd}. Nothing was run.",
+                cure="Ask for it again.",
+            )
+        return _Context(
+            cwd=cwd,
+            output=output,
+            step_key=f"{call.step.turn}/{call.step.n}",
+            action=call.action,
+            containment=self.containment,
+            state=self.workspaces.root,
+        )
 
     def _output(self, lease: Lease, step: Step) -> OutputBuffer:
         def show(start: int, text: str) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
@@ -81,11 +83,12 @@ def _origin(url: str) -> str:
 
 def refusal(request: web.Request, hosts: frozenset[str], origins: frozenset[str]) -> tuple[int, str] | None:
     """Say with which status a request is refused before anybody looks at who sent it, or None. Pure."""
-    if request.headers.getall("Host", []) == [] or request.headers["Host"].lower() not in hosts:
+    named = request.headers.getall("Host", [])
+    if len(named) != 1 or named[0].lower() not in hosts:
         return 421, "This host is not one of Dragoman's. Add it to [http] allowed_hosts."
-    origin = request.headers.get("Origin")
+    given = request.headers.getall("Origin", [])
     changes = request.method not in ("GET", "HEAD") or request.headers.get("Upgrade", "").lower() == "websocket"
-    if origin is not None and origin.lower() not in origins:
+    if len(given) > 1 or any(origin.lower() not in origins for origin in given):
         return 403, "This page is not one of Dragoman's."
     if changes and request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
         return 403, "Only Dragoman's own page may do this."
@@ -161,9 +164,9 @@ class HttpServer:
     def _guard(self) -> Any:
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            request["source"] = source_of(
-                request.remote or "", request.headers.get("X-Forwarded-For", ""), self.address.trusted_proxies
-            )
+            # Every header of that name: a proxy may add a line of its own below what the sender wrote.
+            hops = ",".join(request.headers.getall("X-Forwarded-For", []))
+            _note(request, source=source_of(request.remote or "", hops, self.address.trusted_proxies))
             refused = refusal(request, self.address.hosts(self.port), self.address.origins(self.port))
             if refused is not None:
                 self._log.warning("refused", status=refused[0], path=request.path, method=request.method)
@@ -187,10 +190,11 @@ class HttpServer:
     def _checked(self, endpoint: Endpoint) -> Handler:
         async def handler(request: web.Request) -> web.StreamResponse:
             if endpoint.auth is Auth.COOKIE:
-                owner = await self.desks.owner_of(request.cookies.get(COOKIE, ""))
+                ask = partial(self.desks.owner_of, request.cookies.get(COOKIE, ""))
+                owner = await ask()
                 if owner is None:
                     return _error(401, "You are not signed in. Run `dragoman link` and open the link it prints.")
-                request["owner"] = owner
+                _note(request, owner=owner, signed_in=ask)
             return await endpoint.handler(request)
 
         return handler
@@ -233,6 +237,13 @@ class HttpServer:
         ]
         body = generate_latest(self.meters.registry) + "".join(lines).encode()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _note(request: web.Request, **found: Any) -> None:
+    """Leave something for the handler. Channels know it by name: aiohttp's typed keys would have to be imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", web.NotAppKeyWarning)
+        request.update(found)
 
 
 def _error(status: int, text: str) -> web.Response:

@@ -29,7 +29,7 @@ CHANGES_AT_ONCE = 500
 
 def sha(secret: str) -> str:
     """What is stored of a code or cookie."""
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 class Pages:
@@ -70,7 +70,7 @@ class Pages:
     async def sign_in(self, code: str, source: str) -> tuple[OwnerName, str] | None:
         """Redeem a code for a cookie."""
         cookie = secrets.token_urlsafe(32)
-        owner = await self._accounts.redeem_code(sha(code), sha(cookie), self._signed_in_for, source)
+        owner = self._known(await self._accounts.redeem_code(sha(code), sha(cookie), self._signed_in_for, source))
         return None if owner is None else (owner, cookie)
 
     async def sign_out(self, cookie: str) -> None:
@@ -79,7 +79,11 @@ class Pages:
 
     async def owner_of(self, cookie: str) -> OwnerName | None:
         """Whose cookie this is."""
-        return await self._accounts.signed_in(sha(cookie))
+        return self._known(await self._accounts.signed_in(sha(cookie)))
+
+    def _known(self, owner: OwnerName | None) -> OwnerName | None:
+        """Leave out whom the configuration no longer names: codes and cookies outlive a change of it."""
+        return owner if owner is not None and self._approvals.is_owner(owner) else None
 
     def welcome(self, owner: OwnerName) -> Welcome:
         """What the page begins with: the commands are those of the owner's main session."""
@@ -109,7 +113,8 @@ class Pages:
 
     async def sessions(self, owner: OwnerName) -> Sequence[SessionLine]:
         """The sessions that this owner may see; the own main one first, also before it has anything in it."""
-        lines = [line for line in await self._views.sessions() if may_see(owner, line.session.owner, line.session.kind)]
+        found = [(line, line.session) for line in await self._views.sessions()]
+        lines = [line for line, session in found if may_see(owner, session.owner, session.root_kind)]
         mine = [line for line in lines if line.session.id == main_session(owner)]
         rest = [line for line in lines if line.session.id != main_session(owner)]
         if not mine:
@@ -130,7 +135,7 @@ class Pages:
         if session == main_session(owner):
             return
         found = await self._views.session(session)
-        if found is None or not may_see(owner, found.owner, found.kind):
+        if found is None or not may_see(owner, found.owner, found.root_kind):
             # The same words for both: what exists is not told.
             raise Forbidden("There is no such session for you.", cure="Choose one from the list.")
 

@@ -19,6 +19,8 @@ from gateway.ports import ToolContext
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 ARGUMENTS_AT_MOST = 1_048_576
 """Bytes of arguments text that are looked at; more is refused."""
+NAMED_AT_MOST = 200
+"""Characters of an argument's name that an error repeats; a model may make names of any length."""
 
 Run = Callable[[ToolContext, Any], Awaitable[ToolResult | Park]]
 
@@ -103,7 +105,7 @@ def usage(spec: ToolSpec) -> str:
 
 
 def _problem(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"]) or "arguments"
+    where = ".".join(str(part) for part in error["loc"])[:NAMED_AT_MOST] or "arguments"
     return f"{where}: {error['msg']}"
 
 

@@ -80,9 +80,9 @@ def _or_empty(message: Inbound, found: Route) -> Route | Drop:
     return found if message.text.strip() else Drop(reason=DropReason.EMPTY, refuse=False)
 
 
-def may_see(owner: OwnerName, session_owner: OwnerName | None, kind: SessionKind) -> bool:
-    """Whether `owner` sees a session on the page: the own main one, and all that are nobody's main."""
-    return session_owner == owner if kind is SessionKind.MAIN else True
+def may_see(owner: OwnerName, session_owner: OwnerName | None, root_kind: SessionKind) -> bool:
+    """Whether `owner` sees a session on the page: the own main one, its children, and what is nobody's main."""
+    return session_owner == owner if root_kind is SessionKind.MAIN else True
 
 
 def may_stop_all(message: Inbound, people: People) -> bool:

@@ -22,6 +22,10 @@ from gateway.turn import Turns
 
 AT_ONCE = 256
 RENEW_EVERY_S = 5.0
+FIRST_LOOK_S = 0.25
+"""A turn that is shorter pays for no renewal; one that was stopped before its keeper listened sees it then."""
+CALM_S = 0.01
+"""Most wakes of a keeper are its own turn's end, which cancels it: no need to look after those."""
 LOOK_EVERY_S = 1.0
 RETRY_AFTER_S = 1.0
 
@@ -112,7 +116,9 @@ class Sessions:
     async def _keep(self, lease: Lease, held: _Held) -> None:
         """Renew the lease every 5 s, and look at once when somebody stopped the turn."""
         async with self.live.subscribe(turn_topic(lease.turn)) as wakes:
+            await _look_again(wakes, FIRST_LOOK_S)
             while True:
+                await asyncio.sleep(CALM_S)
                 try:
                     if await self.lanes.renew(lease) is TurnState.STOPPING:
                         _cut(held, Interrupt.STOP)
@@ -137,9 +143,20 @@ class Sessions:
             case Interrupt.STOP:
                 await self._end(lease, TurnState.STOPPED, "Stopped.")
             case Interrupt.SHUTDOWN:
-                await self.lanes.release(lease)
+                await self._release(lease)
             case Interrupt.LOST | None:
                 pass
+
+    async def _release(self, lease: Lease) -> None:
+        """Give the turn back. A store that fails is asked again: the lease may last longer than its trouble."""
+        while True:
+            try:
+                await self.lanes.release(lease)
+            except StoreError as error:
+                self._log.error("turn not given back", error=str(error))
+                await asyncio.sleep(RETRY_AFTER_S)
+            else:
+                return
 
     async def _end(self, lease: Lease, state: TurnState, text: str) -> None:
         turn = (await self.views.turn(lease.turn)).turn

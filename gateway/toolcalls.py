@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from gateway import approvals as asking
 from gateway.approvals import Approvals, Audience
-from gateway.errors import DragomanError, SandboxMissing
+from gateway.errors import DragomanError, SandboxMissing, StoreError
 from gateway.execution import Cut, Execution, Permit, Prepared
 from gateway.failpoints import FailPoints
 from gateway.model.ids import WaitId, mint
@@ -50,6 +50,7 @@ from gateway.sandbox import choose
 SIDE_BY_SIDE = 4
 READS = frozenset({Risk.NONE, Risk.READ})
 CALLS_A_TURN = 50
+STORE_AGAIN_S = 1.0
 
 _NOT_RUN: Mapping[WaitState, tuple[ResultStatus, str, str]] = MappingProxyType(
     {
@@ -112,6 +113,8 @@ class ToolCalls:
                     break
                 await changed.wait()
             watcher.cancel()
+        if not unfinished:
+            return True
         view = await self.views.turn(lease.turn)
         return all(step.state is StepState.FINISHED for step in view.steps)
 
@@ -232,9 +235,11 @@ class ToolCalls:
             return arguments
         try:
             sandbox = self._sandbox(tool.policy.sandbox, view.session)
+            cwd = str(self.execution.workspaces.workspace(view.session.id))
         except SandboxMissing as error:
             return Deny(reason=DenyReason.SANDBOX_MISSING, hint=str(error))
-        cwd = str(self.execution.workspaces.workspace(view.session.id))
+        except DragomanError as error:
+            return Deny(reason=DenyReason.POLICY_ERROR, hint=str(error))
         action = Action(tool=tool.spec.name, arguments=_json_safe(arguments), cwd=cwd, sandbox=sandbox)
         sha = asking.action_sha(asking.action_key(action), view.session.id, step.turn, step.n, view.turn.principal)
         return Prepared(step=step, tool=tool, arguments=arguments, action=action, action_sha=sha)
@@ -314,8 +319,19 @@ class ToolCalls:
         await self.points.hit("J13")
         if isinstance(outcome, Park):
             raise DragomanError(f"{call.tool.spec.name} wants to wait, and no wait of that kind exists yet.")
-        await asyncio.shield(self.steps.finish_step(lease, n, outcome))
+        await self._store(lease, n, outcome)
         await self.points.hit("J14")
+
+    async def _store(self, lease: Lease, n: int, outcome: ToolResult) -> None:
+        """Store what came of a call. It cannot be run again, so a store that fails is asked until it can write."""
+        while True:
+            try:
+                await asyncio.shield(self.steps.finish_step(lease, n, outcome))
+            except StoreError as error:
+                self._log.error("result not stored", turn=lease.turn, n=n, error=str(error))
+                await asyncio.sleep(STORE_AGAIN_S)
+            else:
+                return
 
 
 def _not_approved() -> ToolResult:

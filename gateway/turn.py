@@ -106,7 +106,9 @@ class Turns:
     async def _stream(self, model: Model, view: TurnView) -> Answer:
         """Ask, show the text as it comes, return the whole answer."""
         session, n, start = view.session, len(view.steps), 0
-        history = await self.views.history(session.id, view.turn.epoch, HISTORY_TURNS)
+        # Who answers commands reads nothing but them.
+        alone = model.name == self.operator.name
+        history = () if alone else await self.views.history(session.id, view.turn.epoch, HISTORY_TURNS)
         request = ModelRequest(
             system=self.system, messages=messages(history, view), tools=self.registry.offers(session)
         )

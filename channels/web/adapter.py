@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -29,6 +29,7 @@ from gateway.ports import Auth, ChannelContext, Desk, Endpoint, Sink
 COOKIE = "dragoman"
 FRAME_AT_MOST = 1_048_576
 PING_S = 15.0
+ASK_AGAIN_S = 2.0
 LIST_EVERY_S = 0.3
 SEND_WITHIN_S = 20.0
 OPEN_AT_MOST = 20
@@ -152,7 +153,13 @@ class WebChannel:
             raise web.HTTPForbidden(reason="Only Dragoman's own page opens this socket.")
         socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=FRAME_AT_MOST)
         await socket.prepare(request)
-        page = _Page(channel=self, socket=socket, owner=request["owner"], signed_in_by=_sha(request.cookies[COOKIE]))
+        page = _Page(
+            channel=self,
+            socket=socket,
+            owner=request["owner"],
+            signed_in_by=_sha(request.cookies[COOKIE]),
+            signed_in=request["signed_in"],
+        )
         self._pages.add(page)
         try:
             await page.serve()
@@ -204,6 +211,8 @@ class _Page:
     socket: web.WebSocketResponse
     owner: OwnerName
     signed_in_by: str
+    signed_in: Callable[[], Awaitable[OwnerName | None]]
+    """Says who the page's cookie means now: a sign-in ends while its page is open too."""
     _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
     _followed: dict[SessionId, asyncio.Task[None]] = field(default_factory=dict[SessionId, asyncio.Task[None]])
     _tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
@@ -212,7 +221,13 @@ class _Page:
         """Talk until the page goes away."""
         try:
             async with self._group as group:
-                for name, work in (("list", self._list()), ("visits", self._visits()), ("reader", self._read())):
+                works = {
+                    "list": self._list(),
+                    "visits": self._visits(),
+                    "sign-in": self._until_signed_out(),
+                    "reader": self._read(),
+                }
+                for name, work in works.items():
                     self._tasks.append(group.create_task(work, name=f"page {self.owner} {name}"))
         except* (ConnectionError, TimeoutError):
             pass  # the page went away; it comes back by itself
@@ -274,6 +289,13 @@ class _Page:
             await self.channel.desk.saw(self.owner)
             await asyncio.sleep(PING_S)
 
+    async def _until_signed_out(self) -> None:
+        """End the page within two seconds of its sign-in's end."""
+        while True:
+            if await self.signed_in() != self.owner:
+                return self.stop()
+            await asyncio.sleep(ASK_AGAIN_S)
+
     async def _show(self, session: SessionId, after: int | None) -> None:
         desk = self.channel.desk
         try:
@@ -323,11 +345,11 @@ def _refused(text: str, error: str) -> outbound.Json:
 
 async def _code(request: web.Request) -> str:
     try:
-        body = await request.json()
-    except ValueError:
+        body = json.loads(await request.read())
+    except (ValueError, RecursionError):
         return ""
     code = cast(dict[str, Any], body).get("code") if isinstance(body, dict) else None
-    return code if isinstance(code, str) and 0 < len(code) <= 200 else ""
+    return code if isinstance(code, str) and code.isascii() and len(code) <= 200 else ""
 
 
 def _file(request: web.Request, asset: Asset, cache: str) -> web.Response:
@@ -340,7 +362,7 @@ def _file(request: web.Request, asset: Asset, cache: str) -> web.Response:
 
 
 def _sha(cookie: str) -> str:
-    return hashlib.sha256(cookie.encode()).hexdigest()
+    return hashlib.sha256(cookie.encode(errors="surrogatepass")).hexdigest()
 
 
 def build(context: ChannelContext) -> WebChannel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, cast
@@ -14,6 +15,7 @@ from gateway.model.messages import Inbound, Press
 
 TEXT_AT_MOST = 200_000
 """Characters of one message."""
+_NOT_TEXT = re.compile(r"[\x00\ud800-\udfff]")  # JSON can name halves of characters; no store can keep them
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +107,13 @@ def _say(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Say:
 
 
 def _press(frame: dict[str, Any], owner: OwnerName) -> Pressing:
-    reason = frame.get("reason") or ""
+    reason = "" if frame.get("reason") is None else _text(frame, "reason")
     press = Press(
         event_key=_event_key(frame, owner),
         conversation=ids.conversation(owner),
         principal=ids.principal(owner),
         handle=Handle(_text(frame, "handle")[:128]),
-        reason=reason[:1000] if isinstance(reason, str) else "",
+        reason=reason[:1000],
     )
     return Pressing(_text(frame, "id"), press)
 
@@ -129,7 +131,7 @@ def _session(frame: dict[str, Any]) -> SessionId:
 
 def _text(frame: dict[str, Any], key: str) -> str:
     value = frame.get(key)
-    if not isinstance(value, str) or "\x00" in value:
+    if not isinstance(value, str) or _NOT_TEXT.search(value):
         raise BadRequest(f"{key}: text is wanted.")
     return value
 

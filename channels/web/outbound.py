@@ -16,6 +16,9 @@ from gateway.model.waits import Wait, WaitKind
 from gateway.ports import Welcome
 
 Json = dict[str, Any]
+ARGUMENTS_AT_MOST = 65_536
+TOOL_AT_MOST = 200
+"""Characters that a row shows of what a model calls; a model may write megabytes, and a page loads 200 rows at once."""
 SHOWN = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
 
 
@@ -138,7 +141,8 @@ def _step(step: Step) -> Json:
         "ended_at": time(step.ended_at),
     }
     if step.kind is StepKind.TOOL and step.call is not None:
-        body |= {"call": step.call.id, "tool": step.call.tool, "arguments": step.call.arguments}
+        tool, arguments = _cut(step.call.tool, TOOL_AT_MOST), _cut(step.call.arguments, ARGUMENTS_AT_MOST)
+        body |= {"call": step.call.id, "tool": tool, "arguments": arguments}
         body["result"] = _result(step, step.result) if step.result else None
     elif step.answer is not None:
         usage = step.answer.usage
@@ -149,6 +153,10 @@ def _step(step: Step) -> Json:
             "cached_tokens": usage.cached_tokens,
         }
     return body
+
+
+def _cut(text: str, at_most: int) -> str:
+    return text if len(text) <= at_most else f"{text[:at_most]}…"
 
 
 def _result(step: Step, result: ToolResult) -> Json:

@@ -153,11 +153,12 @@ def _shown(given: CallResult) -> str:
         parts.append(_status(result, given.tool))
     else:
         word, reason = _NOT_RUN[result.status]
-        parts.append(f"{word}: {result.text or reason}")
+        said = result.text or result.hint or reason
+        parts.append(said if said.lower().startswith(word) else f"{word}: {said}")
     if result.dropped_bytes:
         where = f"; all of it is in {_code(result.full_output)}" if result.full_output else ""
         parts.append(f"{result.dropped_bytes:,} bytes left out{where}")
-    if result.hint and result.hint not in result.text:
+    if result.hint and not any(result.hint in part for part in (result.text, parts[-1])):
         parts.append(result.hint)
     return "\n".join(parts)
 

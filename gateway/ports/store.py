@@ -61,9 +61,9 @@ class Intake(Protocol):
         """Store the message and its turn; create the session when absent.
 
         With `steer`, a MODEL message joins the session's model turn that was started and not ended, when principal
-        and conversation are the same (not one that is STOPPING); else a new turn is queued. A direct message becomes its principal's last
-        direct conversation. When the session's model turn is parked and `say_if_waiting` is not empty, a REPLY slot
-        with it is stored too. Only a MODEL message is told so, or reports `waiting`. The duplicate of an event that was
+        and conversation are the same (not one that is STOPPING); else a new turn is queued. A direct message becomes
+        its principal's last direct conversation. When the session's model turn is parked and `say_if_waiting` is not
+        empty, a REPLY slot with it is stored too. Only a MODEL message is told so, or reports `waiting`. The duplicate of an event that was
         dropped or was a press has empty ids.
         """
         ...
@@ -118,8 +118,8 @@ class Lanes(Protocol):
         """Give up the lease until a wait is decided.
 
         Return False, and change nothing, when no wait of the turn is open, or one was approved and not consumed, or a
-        step whose wait was decided otherwise has no result yet, or a step is PLANNED or STARTED, or the turn is STOPPING. Messages that wait to be
-        given do not matter: they are given after the results.
+        step whose wait was decided otherwise has no result yet, or a step is PLANNED or STARTED, or the turn is
+        STOPPING. Messages that wait to be given do not matter: they are given after the results.
         """
         ...
 

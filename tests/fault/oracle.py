@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from gateway.model.messages import Received
@@ -68,7 +69,7 @@ def order_is_kept(evidence: Evidence) -> None:
     received: list[Received] = evidence.of(Received)
     assert [one.message.text for one in received] == list(evidence.said)
     turns: list[Turn] = [turn for turn in evidence.of(Turn) if turn.kind.value == "model"]
-    for earlier, later in zip(turns, turns[1:], strict=False):
+    for earlier, later in pairwise(turns):
         assert earlier.ended_at is not None
         assert later.started_at is not None
         assert earlier.ended_at <= later.started_at
@@ -138,7 +139,8 @@ def the_model_was_asked_properly(evidence: Evidence) -> None:
                 assert message["tool_call_id"] == owed.pop(0)
                 continue
             assert owed == [], body["messages"]
-            owed = [call["id"] for call in message.get("tool_calls") or []]
+            calls: list[Json] = message.get("tool_calls") or []
+            owed = [call["id"] for call in calls]
         assert owed == []
 
 

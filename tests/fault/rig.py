@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,9 @@ BUSY = ("queued_turns", "running_turns", "parked_turns", "due_slots")
 
 
 @asynccontextmanager
-async def signed_in(daemon: Daemon, owner: str = "") -> AsyncGenerator[aiohttp.ClientSession]:
+async def signed_in(state: Path, owner: str) -> AsyncGenerator[aiohttp.ClientSession]:
     """An HTTP client with an owner's cookie, as `tests.support.daemon.signed_in`, without starting `dragoman link`."""
-    link = await asyncio.to_thread(call, socket_path(daemon.state), "link", {"owner": owner or None}, 10)
+    link = await asyncio.to_thread(call, socket_path(state), "link", {"owner": owner}, 10)
     base, _, code = str(link["url"]).partition("/#code=")
     jar = aiohttp.CookieJar(unsafe=True)
     async with aiohttp.ClientSession(headers={"Origin": base}, cookie_jar=jar) as client:
@@ -61,11 +60,13 @@ class Visitor:
         """Keep a socket open until cancelled."""
         while True:
             with suppress(aiohttp.ClientError, ConnectionError):
-                async with self.client.ws_connect(f"{self.daemon.url}/ws") as self._socket:
+                async with self.client.ws_connect(f"{self.daemon.url}/ws", max_msg_size=0) as self._socket:
                     await self._socket.send_json({"op": "open", "session": self.session, "after": self._rev})
                     for frame in list(self._unsaid.values()):
                         await self._socket.send_json(frame)
                     async for message in self._socket:
+                        if message.type is not aiohttp.WSMsgType.TEXT:
+                            raise ConnectionError(f"{message.type}: {message.data}")
                         await self._took(json.loads(message.data))
             self._socket = None
             await asyncio.sleep(0.05)
@@ -133,9 +134,9 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(daemon: Daemon, owner: str = "ann") -> AsyncGenerator[Visitor]:
-    """An owner's page that follows the owner's main session until the end."""
-    async with signed_in(daemon, owner) as client:
+async def visiting(daemon: Daemon, owner: str = "ann", state: Path | None = None) -> AsyncGenerator[Visitor]:
+    """An owner's page that follows the owner's main session until the end. `state`: as it can be seen from here."""
+    async with signed_in(state or daemon.state, owner) as client:
         visitor = Visitor(daemon, client, f"main:{owner}")
         staying = asyncio.create_task(visitor.stay(), name=f"page of {owner}")
         try:
@@ -144,6 +145,15 @@ async def visiting(daemon: Daemon, owner: str = "ann") -> AsyncGenerator[Visitor
             staying.cancel()
             with suppress(asyncio.CancelledError):
                 await staying
+
+
+async def until(condition: Callable[[], object], within_s: float = 10) -> None:
+    """Look every 20 ms until a condition of the file system or the processes holds. Raises `TimeoutError`."""
+    async with asyncio.timeout(within_s):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.02)
 
 
 async def figures(daemon: Daemon) -> dict[str, int]:
@@ -168,9 +178,9 @@ async def until_quiet(daemon: Daemon, within_s: float = 20) -> None:
         raise AssertionError(f"not quiet: {now}\n{daemon.log[-4000:]}") from None
 
 
-async def stored(daemon: Daemon, session: str) -> list[Item]:
+async def stored(state: Path, session: str) -> list[Item]:
     """Every row of a session in order, read from the store of a stopped daemon."""
-    store = open_store(f"sqlite://{daemon.state / 'dragoman.db'}", SystemClock())
+    store = open_store(f"sqlite://{state / 'dragoman.db'}", SystemClock())
     try:
         rows = await store.changes(SessionId(session), 0, 10_000)
         assert not rows.more
@@ -179,9 +189,9 @@ async def stored(daemon: Daemon, session: str) -> list[Item]:
     return [row.item for row in sorted(rows.rows, key=lambda row: row.ord)]
 
 
-def lines_of(daemon: Daemon, name: str) -> list[str]:
+def lines_of(state: Path, name: str) -> list[str]:
     """The lines of the files of that name in all workspaces: what really ran."""
-    found = sorted((daemon.state / "workspaces").rglob(name))
+    found = sorted(state.rglob(f"workspaces/*/{name}"))
     return [line for path in found for line in path.read_text().splitlines()]
 
 
@@ -210,13 +220,3 @@ def zombies_of(pid: int) -> list[int]:
             if state == "Z" and int(parent) == pid:
                 found.append(int(stat.parent.name))
     return found
-
-
-@contextmanager
-def timed() -> Iterator[Callable[[], float]]:
-    """Yield what says how many seconds have passed; it stands still after the block."""
-    began, ended = time.monotonic(), list[float]()
-    try:
-        yield lambda: (ended[0] if ended else time.monotonic()) - began
-    finally:
-        ended.append(time.monotonic())

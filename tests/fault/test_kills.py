@@ -139,13 +139,13 @@ async def test_killed_at(point: str, passage: int, tmp_path: Path) -> None:
         evidence = Evidence(
             said=[WORK, HURRY, COMMAND, HELLO],
             ran={
-                ALLOWED: len(lines_of(daemon, "allowed")),
-                DENIED: len(lines_of(daemon, "denied")),
-                COMMANDED: len(lines_of(daemon, "commanded")),
+                ALLOWED: len(lines_of(daemon.state, "allowed")),
+                DENIED: len(lines_of(daemon.state, "denied")),
+                COMMANDED: len(lines_of(daemon.state, "commanded")),
             },
             frames=platform.log,
             asked=[asked.body for asked in model.requests],
             page=list(people.page.rows.values()),
-            items=await stored(daemon, "main:ann"),
+            items=await stored(daemon.state, "main:ann"),
         )
         judge(evidence)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,10 +115,10 @@ async def outcome(one: Crowd) -> tuple[Wait, Step, int]:
     """How the approval and its call stand when all is quiet, and how often the command ran."""
     await until_quiet(one.daemon)
     assert await one.daemon.stop() == 0
-    items = await stored(one.daemon, ROOM)
+    items = await stored(one.daemon.state, ROOM)
     [wait] = [item for item in items if isinstance(item, Wait)]
     [step] = [item for item in items if isinstance(item, Step) and item.call is not None]
-    return wait, step, len(lines_of(one.daemon, "ran"))
+    return wait, step, len(lines_of(one.daemon.state, "ran"))
 
 
 def check(wait: Wait, step: Step, ran: int) -> None:
@@ -178,7 +178,7 @@ async def orderly_restart(one: Crowd) -> None:
 @pytest.mark.parametrize("event", [stop, restart, orderly_restart])
 @pytest.mark.parametrize("verbs", [["once"], ["once", "deny"]], ids=["once", "both"])
 async def test_something_in_between(
-    event: Callable[[Crowd], Awaitable[Any]], verbs: list[str], tmp_path: Path
+    event: Callable[[Crowd], Coroutine[Any, Any, None]], verbs: list[str], tmp_path: Path
 ) -> None:
     """Presses before, during and after it: at most one counts, and at most one execution."""
     async with crowd(tmp_path) as everybody, asyncio.TaskGroup() as group:
@@ -240,4 +240,4 @@ async def test_two_cards_do_not_mix(tmp_path: Path) -> None:
             key = await everybody.platform.press(ANN, handle, chat=earlier.chat)
             assert (await everybody.platform.acked(key))["result"] in ("already", "not_valid")
         assert later.rows[0]["state"] == "open"
-        assert lines_of(everybody.daemon, "ran") == []
+        assert lines_of(everybody.daemon.state, "ran") == []

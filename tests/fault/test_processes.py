@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from tests.fault.rig import Json, Visitor, marked, resident_kib, visiting, zombies_of
+from tests.fault.rig import Json, Visitor, marked, resident_kib, until, visiting, zombies_of
 from tests.support.daemon import Daemon
 
 MIB = 1024
@@ -29,7 +29,7 @@ def fresh() -> str:
 async def page(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Visitor]:
     """A page on a daemon whose shell runs in bubblewrap, or on the host as the owner configured."""
     sandbox = "off" if request.param == "host" else "basic"
-    daemon = Daemon(folder=tmp_path, config=f'[tools.shell]\nsandbox = "{sandbox}"\ntimeout = "4s"\n')
+    daemon = Daemon(folder=tmp_path, config=f'[tools.shell]\nsandbox = "{sandbox}"\ntimeout = "2s"\n')
     await daemon.start()
     try:
         async with visiting(daemon, "owner") as found:
@@ -89,9 +89,9 @@ class Health:
                 await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("command", ["yes", "yes >&2 & yes", "cat /dev/zero", "tr '\\0' '\\n' < /dev/zero"])
+@pytest.mark.parametrize("command", ["yes", "yes >&2 & cat /dev/zero"])
 async def test_a_flood_of_output(page: Visitor, command: str) -> None:
-    """Four seconds of it: bounded memory, a responsive daemon, head and tail kept, and told how much is not shown."""
+    """Two seconds of it: bounded memory, a responsive daemon, head and tail kept, and told how much is not shown."""
     health = Health(page)
     watching = asyncio.create_task(health.watch())
     turn = await allow(page, command)
@@ -102,18 +102,21 @@ async def test_a_flood_of_output(page: Visitor, command: str) -> None:
     assert told["status"] == "timeout"
     assert told["dropped_bytes"] > 1_000_000
     assert len(told["text"]) < 200_000
-    assert health.asked > 20
+    assert health.asked > 8
     assert health.slowest_s <= 1.0
     assert health.grown_kib <= 30 * MIB
     assert zombies_of(pid_of(page)) == []
 
 
 async def test_a_fork_bomb(page: Visitor) -> None:
-    """Stopped by its number; nothing of it is left, and the daemon answers meanwhile."""
+    """Stopped by its number; nothing of it is left, and the daemon answers meanwhile.
+
+    One that doubles, as `:(){ :|:& };:` does, is for the sandbox's own tests: it slows down the whole machine.
+    """
     marker = fresh()
     health = Health(page)
     watching = asyncio.create_task(health.watch())
-    turn = await allow(page, f": {marker}; b() {{ b | b & }}; b; sleep {marker}")
+    turn = await allow(page, f"while :; do sleep {marker} & done")
     told = await result(page, turn)
     watching.cancel()
     with suppress(asyncio.CancelledError):
@@ -138,8 +141,7 @@ async def test_nothing_escapes(page: Visitor, escape: str, by: str) -> None:
     """/stop within a second, and the timeout, end the whole tree whatever it did to get away."""
     marker = fresh()
     turn = await allow(page, f"echo begun; {escape.format(n=marker)}")
-    while not marked(f"sleep {marker}"):
-        await asyncio.sleep(0.02)
+    await until(lambda: marked(f"sleep {marker}"))
     if by == "stop":
         await asyncio.sleep(0.2)
         began = time.monotonic()
@@ -155,7 +157,9 @@ async def test_nothing_escapes(page: Visitor, escape: str, by: str) -> None:
     assert zombies_of(pid_of(page)) == []
 
 
-@pytest.mark.parametrize("escape", ["setsid sleep {n} &", "nohup setsid sleep {n} >/dev/null 2>&1 & disown", "sleep {n} & "])
+@pytest.mark.parametrize(
+    "escape", ["setsid sleep {n} &", "nohup setsid sleep {n} >/dev/null 2>&1 & disown;", "sleep {n} &"]
+)
 async def test_nothing_outlives_the_command(page: Visitor, escape: str) -> None:
     """What is left in the background ends with the command; the result does not wait for it."""
     marker = fresh()
@@ -180,13 +184,9 @@ async def test_it_dies_with_the_daemon(page: Visitor) -> None:
     """Killed by `kill -9`, the daemon takes every process with it, those with a session of their own too."""
     marker = fresh()
     await allow(page, f"setsid sleep {marker} & sleep {marker}")
-    while len(marked(f"sleep {marker}")) < 2:
-        await asyncio.sleep(0.02)
+    await until(lambda: len(marked(f"sleep {marker}")) >= 2)
     await page.daemon.kill()
-    until = time.monotonic() + 2
-    while marked(marker) and time.monotonic() < until:
-        await asyncio.sleep(0.02)
-    assert marked(marker) == {}
+    await until(lambda: not marked(marker), within_s=2)
 
 
 async def test_somebody_elses_process_is_left_alone(page: Visitor) -> None:
@@ -196,8 +196,7 @@ async def test_somebody_elses_process_is_left_alone(page: Visitor) -> None:
     try:
         turn = await allow(page, f"exec sleep {marker}")
         await page.row("step", turn=turn, kind="tool", state="started")
-        while len(marked(f"sleep {marker}")) < 2:
-            await asyncio.sleep(0.02)
+        await until(lambda: len(marked(f"sleep {marker}")) >= 2)
         await page.answered(await page.say("/stop"))
         assert (await result(page, turn))["status"] == "cancelled"
         assert list(marked(marker)) == [decoy.pid]

@@ -1,4 +1,4 @@
-"""F32: SIGTERM in the middle of something. The daemon ends by itself within ten seconds and nothing is lost or doubled."""
+"""F32: SIGTERM in the middle of something. The daemon ends within ten seconds; nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gateway.model.messages import Received
 from gateway.model.sessions import Turn, TurnState
 from gateway.model.slots import Slot, SlotKind
 from gateway.model.tools import Step
-from tests.fault.rig import lines_of, marked, stored, until_quiet, visiting
+from tests.fault.rig import lines_of, marked, stored, until, until_quiet, visiting
 from tests.support.daemon import Daemon
-from tests.support.model_server import Call, Reply, Rule, ScriptedModel
+from tests.support.model_server import Reply, Rule, ScriptedModel
 from tests.support.platform import FakePlatform
 
 CONFIG = """
@@ -89,18 +89,17 @@ async def test_while_a_command_runs(world: World) -> None:
     await world.platform.say(ANN, f"/shell trap '' TERM; echo x >> ran; sleep {marker}")
     card = await world.platform.see(CHAT, "card", marker)
     await world.platform.acked(await world.platform.press(ANN, card.handle("once")))
-    while not lines_of(world.daemon, "ran"):
-        await asyncio.sleep(0.02)
+    await until(lambda: lines_of(world.daemon.state, "ran"))
     assert await world.terminate() < AT_MOST_S
     assert marked(marker) == {}
     await world.daemon.start()
     await world.platform.see(CHAT, "answer", "shutdown")
     await until_quiet(world.daemon)
     assert await world.daemon.stop() == 0
-    [step] = [one for one in await stored(world.daemon, "main:ann") if isinstance(one, Step) and one.call]
+    [step] = [one for one in await stored(world.daemon.state, "main:ann") if isinstance(one, Step) and one.call]
     assert step.result is not None
     assert (step.result.status, step.result.code) == ("cancelled", "shutdown")
-    assert lines_of(world.daemon, "ran") == ["x"]
+    assert lines_of(world.daemon.state, "ran") == ["x"]
     assert len(world.creates("shutdown")) == 1
 
 
@@ -127,8 +126,7 @@ async def test_while_all_of_it_happens(world: World) -> None:
         await world.platform.say(ANN, "/shell echo x >> ran; sleep 1000")
         card = await world.platform.see(CHAT, "card", "sleep 1000")
         await world.platform.acked(await world.platform.press(ANN, card.handle("once")))
-        while not lines_of(world.daemon, "ran"):
-            await asyncio.sleep(0.02)
+        await until(lambda: lines_of(world.daemon.state, "ran"))
         for text in said:
             await page.answered(await page.say(text))
         world.platform.answer_send = lambda frame: None
@@ -141,14 +139,14 @@ async def test_while_all_of_it_happens(world: World) -> None:
         await until_quiet(world.daemon)
         await page.until(lambda: len(page.of("turn", state="done")) == len(page.of("turn")))
         assert await world.daemon.stop() == 0
-    items = await stored(world.daemon, "main:ann")
+    items = await stored(world.daemon.state, "main:ann")
     received = [one for one in items if isinstance(one, Received) and one.turn]
     assert sorted(one.message.text for one in received)[1:] == sorted(said)
     turns = [one for one in items if isinstance(one, Turn)]
     assert {turn.state for turn in turns} == {TurnState.DONE}
     answers = [one for one in items if isinstance(one, Slot) and one.kind is SlotKind.ANSWER]
     assert sorted(one.turn or "" for one in answers) == sorted(turn.id for turn in turns)
-    assert lines_of(world.daemon, "ran") == ["x"]
+    assert lines_of(world.daemon.state, "ran") == ["x"]
 
 
 async def test_while_a_card_waits(world: World) -> None:
@@ -161,7 +159,7 @@ async def test_while_a_card_waits(world: World) -> None:
     await world.daemon.start()
     assert (await world.platform.acked(key))["result"] == "approved"
     await until_quiet(world.daemon)
-    assert lines_of(world.daemon, "ran") == ["x"]
+    assert lines_of(world.daemon.state, "ran") == ["x"]
     assert world.creates("echo x >> ran")[0] is False
 
 

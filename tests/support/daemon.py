@@ -34,6 +34,8 @@ class Daemon:
     folder: Path
     config: str = ""
     """TOML besides `[http]`."""
+    prefix: tuple[str, ...] = ()
+    """What the command line begins with: a program that becomes the daemon in another place (`unshare …`)."""
     port: int = field(default_factory=free_port)
     process: asyncio.subprocess.Process | None = None
     lives: int = 0
@@ -57,7 +59,17 @@ class Daemon:
         """The command line of a `dragoman` command on this state."""
         config = self.folder / "config.toml"
         config.write_text(f'[http]\nport = {self.port}\n[log]\nlevel = "debug"\n{self.config}\n')
-        return [sys.executable, "-m", "gateway", "--config", str(config), "--state", str(self.state), *words]
+        return [
+            *self.prefix,
+            sys.executable,
+            "-m",
+            "gateway",
+            "--config",
+            str(config),
+            "--state",
+            str(self.state),
+            *words,
+        ]
 
     async def start(self, env: Mapping[str, str] | None = None, *, ready: bool = True) -> None:
         """Start a life; wait until it answers, unless it is expected to die before."""

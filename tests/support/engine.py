@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import aiohttp
+
+from channels.web.adapter import WebChannel
+from channels.web.settings import WebSettings
 from gateway.approvals import Approvals, Handles
 from gateway.delivery import Delivery
 from gateway.execution import Cut, Execution, PermitOffice, Workspaces
 from gateway.failpoints import FailPoints
+from gateway.http import COOKIE, Address, HttpServer
 from gateway.intake import Gate
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.model.messages import Conversation, Press
@@ -25,6 +32,7 @@ from gateway.model.tools import (
 from gateway.model.waits import Pressed, Verb, Wait
 from gateway.observe import Meters, Redactor
 from gateway.pages import Pages
+from gateway.ports import ChannelContext
 from gateway.registry import Registry, Tool
 from gateway.routing import People
 from gateway.sandbox import Containment
@@ -44,6 +52,7 @@ from tests.support.fakes import (
     FakeTool,
     ScriptedModel,
     calls,
+    in_background,
 )
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, inbound
 
@@ -256,3 +265,53 @@ class Engine:
     async def texts(self, owner: OwnerName = ANN, session: str = "") -> list[str]:
         """What was said in a session."""
         return [slot.text for slot in await self.slots(owner, session) if slot.text]
+
+
+@dataclass(slots=True, kw_only=True)
+class Served:
+    """The engine's page on a real port of loopback."""
+
+    engine: Engine
+    pages: Pages
+    web: WebChannel
+    http: HttpServer
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a slash."""
+        return f"http://127.0.0.1:{self.http.port}"
+
+    async def cookie(self, owner: OwnerName = ANN) -> str:
+        """Sign an owner in; return the cookie's value."""
+        found = await self.pages.sign_in(await self.pages.mint_code(owner), "here")
+        assert found is not None
+        return found[1]
+
+    def client(self, cookie: str = "", *, origin: str | None = None) -> aiohttp.ClientSession:
+        """A client that says where it comes from, with a cookie or without."""
+        headers = {"Origin": self.url if origin is None else origin}
+        cookies = {COOKIE: cookie} if cookie else {}
+        return aiohttp.ClientSession(headers=headers, cookies=cookies, cookie_jar=aiohttp.CookieJar(unsafe=True))
+
+
+@asynccontextmanager
+async def served(engine: Engine) -> AsyncGenerator[Served]:
+    """Serve the page of an engine for one test."""
+    pages = engine.pages()
+    web = WebChannel(
+        ChannelContext(name="web", settings=WebSettings(), desk=pages, clock=engine.clock, fail_point=engine.points.hit)
+    )
+    http = HttpServer(
+        address=Address(host="127.0.0.1", port=0),
+        endpoints=web.endpoints(),
+        desks=pages,
+        store=engine.store,
+        meters=engine.meters,
+        clock=engine.clock,
+    )
+    await http.start()
+    try:
+        async with in_background(web.run(engine.gate)):
+            yield Served(engine=engine, pages=pages, web=web, http=http)
+    finally:
+        await http.stop()

@@ -131,7 +131,7 @@ async def test_a_refusal_to_be_asked_again_is_tried_six_times(engine: Engine) ->
     assert now(engine, id).state is SlotState.DEAD
 
 
-async def test_who_asks_us_to_wait_is_waited_for_and_it_costs_no_try(engine: Engine) -> None:
+async def test_who_asks_us_to_wait_is_waited_for_until_then(engine: Engine) -> None:
     id = await slot(engine)
     until_then = engine.clock.now() + timedelta(seconds=30)
     channel = FakeChannel(outcomes=[SendFailed("429", outcome=SendOutcome.WAIT, until=until_then)])

@@ -171,7 +171,8 @@ class Bench:
     def __init__(self, folder: Path, body: Body, *, text: str = "hi", timeout_s: float = 30.0) -> None:
         self.engine = Engine(folder, secrets=[SECRET])
         self.tool = FakeTool(name="fake", body=body, timeout_s=timeout_s)
-        action = Action(tool="fake", arguments={"text": text}, cwd=str(folder), sandbox="")
+        cwd = str(self.engine.workspaces.workspace(LEASE.session))
+        action = Action(tool="fake", arguments={"text": text}, cwd=cwd, sandbox="")
         self.call = Prepared(
             step=STEP, tool=self.tool.tool(), arguments=Text(text=text), action=action, action_sha="sha"
         )
@@ -284,6 +285,19 @@ async def test_a_permit_for_something_else_runs_nothing(tmp_path: Path, made_for
         with pytest.raises(PermissionError):
             await bench.run(permit=permit)
     assert bench.tool.calls == []
+
+
+async def test_a_call_that_was_allowed_in_another_folder_runs_nothing(tmp_path: Path) -> None:
+    """c9: the folder is a part of what was shown; it became a link to another one meanwhile."""
+    bench = Bench(tmp_path, fine)
+    workspace = bench.engine.workspaces.workspace(LEASE.session)
+    (tmp_path / "elsewhere").mkdir()
+    workspace.rmdir()
+    workspace.symlink_to(tmp_path / "elsewhere")
+    found = await bench.result()
+
+    assert (found.status, bench.tool.calls) == (ResultStatus.ERROR, [])
+    assert "Nothing was run" in found.hint
 
 
 async def test_a_tool_that_was_not_planned_to_start_a_process_cannot(tmp_path: Path) -> None:

@@ -86,9 +86,7 @@ async def test_a_call_that_a_crash_cut_in_half(tmp_path: Path, effect: Effect, s
     assert ("Do not assume success or failure" in found.hint) == (status is UNKNOWN)
 
 
-async def test_an_approved_unsafe_call_that_was_cut_in_half_is_not_run_again(
-    engine: Engine, tools: ToolBox
-) -> None:
+async def test_an_approved_unsafe_call_that_was_cut_in_half_is_not_run_again(engine: Engine, tools: ToolBox) -> None:
     lease = await engine.planned("shell:rm")
     await engine.settle(lease)
     (wait,) = await engine.waits(lease.turn)

@@ -84,7 +84,7 @@ async def test_a_turn_that_waits_parks_and_goes_on_after_the_press_on_any_machin
     await engine.press(wait.id)
 
     shell = FakeTool(name="shell", risk=Risk.EXECUTE)
-    other = Engine(tmp_path / "other", [shell], store=engine.store)
+    other = Engine(tmp_path, [shell], store=engine.store)
     await other.run(await other.claim())
     assert shell.calls == ["ls"]
     assert (await turn_of(engine, lease)).state is TurnState.DONE

@@ -1,0 +1,69 @@
+"""One figure of the bench, whether its budget holds, and the table of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+HEAD = ("what", "figure", "floor", "ratio", "budget", "holds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """Something measured, beside what the bare thing took in the same run."""
+
+    what: str
+    value: float
+    unit: str = ""
+    floor: float | None = None
+    budget: float | None = None
+    """The most it may be; with `at_least`, the least."""
+    times: float | None = None
+    """The same budget as a multiple of the floor: it decides when the machine is slower than the budget's."""
+    at_least: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the floor it is."""
+        return self.value / self.floor if self.floor else None
+
+    @property
+    def holds(self) -> str:
+        """`yes`, `by ratio`, `NO`, or nothing where there is no budget."""
+        if self.budget is None:
+            return ""
+        within = self.value >= self.budget if self.at_least else self.value <= self.budget
+        if within:
+            return "yes"
+        return "by ratio" if self.times and self.ratio and self.ratio <= self.times else "NO"
+
+    def cells(self) -> tuple[str, ...]:
+        """The figure as a line of the table."""
+        sign = "≥" if self.at_least else "≤"
+        budget = "" if self.budget is None else f"{sign} {_short(self.budget)}"
+        budget += f" ({self.times:g} x)" if self.times else ""
+        ratio = "" if self.ratio is None else f"{self.ratio:.1f}"
+        floor = "" if self.floor is None else _short(self.floor)
+        return (self.what, f"{_short(self.value)} {self.unit}".strip(), floor, ratio, budget, self.holds)
+
+    def as_json(self) -> Mapping[str, Any]:
+        """The figure for `--json`."""
+        return {**asdict(self), "ratio": self.ratio, "holds": self.holds}
+
+
+def table(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Align lines of cells: the first to the left, the rest to the right."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEAD))]
+    return ["  ".join(_aligned(line, widths)).rstrip() for line in lines]
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int]) -> list[str]:
+    pairs = list(zip(line, widths, strict=True))
+    return [pairs[0][0].ljust(pairs[0][1]), *(cell.rjust(width) for cell, width in pairs[1:])]
+
+
+def _short(value: float) -> str:
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"

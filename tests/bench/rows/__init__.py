@@ -1,0 +1,30 @@
+"""The rows of the bench, by the names that `--only` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+from tests.bench.figures import Figure
+from tests.bench.rows import crash, crowd, idle, install, store, turns, waits
+from tests.bench.world import Bench
+
+Row: TypeAlias = Callable[[Bench], Awaitable[list[Figure]]]
+
+ROWS: Mapping[str, Row] = MappingProxyType(
+    {
+        "operator": turns.operator,
+        "model": turns.model,
+        "shell": turns.shell,
+        "long-chat": turns.long_chat,
+        "chats": crowd.chats,
+        "loop": crowd.loop,
+        "ready": idle.ready,
+        "kill": crash.kill,
+        "waits": waits.waits,
+        "commits": store.commits,
+        "install": install.install,
+    }
+)
+ONLY_WHEN_ASKED = frozenset({"install"})

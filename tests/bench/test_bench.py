@@ -1,0 +1,31 @@
+"""The bench itself runs, in a small way, so that it cannot rot."""
+
+from __future__ import annotations
+
+import json
+
+from tests.bench.__main__ import run_rows
+from tests.bench.figures import HEAD, Figure, table
+from tests.bench.world import TINY
+
+
+async def test_two_cheap_rows() -> None:
+    """Each figure is there, more than nothing, and printable."""
+    rows = [figures async for _, figures in run_rows(["operator", "commits"], TINY, None)]
+    figures = [figure for found in rows for figure in found]
+    assert [figure.what for figure in figures][3] == "commits of the leanest turn"
+    assert len(figures) == 6
+    assert all(figure.value > 0 for figure in figures)
+    assert all(figure.ratio for figure in figures if figure.floor is not None)
+    assert len(table([HEAD, *(figure.cells() for figure in figures)])) == 7
+    json.dumps([figure.as_json() for figure in figures])
+
+
+def test_a_missed_budget_is_named() -> None:
+    """Above the budget is NO, unless the floor says that the machine is slow; the least may not be passed below."""
+    assert Figure(what="a", value=11, budget=10).holds == "NO"
+    assert Figure(what="a", value=11, floor=2, budget=10, times=6).holds == "by ratio"
+    assert Figure(what="a", value=13, floor=2, budget=10, times=6).holds == "NO"
+    assert Figure(what="a", value=10, budget=10).holds == "yes"
+    assert Figure(what="a", value=49, budget=50, at_least=True).holds == "NO"
+    assert Figure(what="a", value=1).holds == ""

@@ -1,0 +1,212 @@
+"""What the rows measure: a daemon or a floor as a child process, on a chat platform of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.support.daemon import ROOT, Daemon
+from tests.support.model_server import Reply, Rule, ScriptedModel
+from tests.support.platform import FakePlatform
+
+OWNER = "1001"
+SLOW = "slow"
+"""What a question begins with that the model thinks about for `SLOW_S`."""
+SLOW_S = 0.5
+ANSWER = "Here is an answer of a usual length, in a few words that come one after the other. " * 3
+WITHIN_S = 60.0
+SETTLE_S = 0.005
+"""A pause after each exchange: what is still written down about it is not part of the next one."""
+
+CONFIG = """
+[owners]
+ann = ["test:1001"]
+[people]
+allow = ["test:*"]
+[store]
+url = "sqlite://{database}"
+[channels.test]
+module = "{module}"
+port = {port}
+{rest}
+"""
+WITH_MODEL = """
+[model]
+name = "openai:scripted"
+base_url = "{url}"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How often each thing is done."""
+
+    turns: int = 100
+    warm: int = 10
+    long_chat: int = 200
+    chats: int = 200
+    more_chats: int = 50
+    in_flight: int = 50
+    waits: int = 10_000
+    commits: int = 600
+    starts: int = 5
+
+
+TINY = Counts(
+    turns=5, warm=2, long_chat=10, chats=5, more_chats=2, in_flight=3, waits=20, commits=40, starts=1
+)  # enough to see that a row still runs
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Sees every answer that the platform is asked to show: the platform's `answer_send`."""
+
+    seen: list[tuple[str, float, bool]] = field(default_factory=list[tuple[str, float, bool]])
+    """Chat, moment, and whether it is marked as a repetition."""
+    waiting: dict[str, asyncio.Future[float]] = field(default_factory=dict[str, asyncio.Future[float]])
+
+    def __call__(self, frame: dict[str, Any]) -> dict[str, Any]:
+        """Note it; the answer is always that it was shown."""
+        if frame["op"] == "send" and frame["kind"] == "answer":
+            now = time.perf_counter()
+            self.seen.append((frame["chat"], now, frame["repeated"]))
+            waiter = self.waiting.pop(frame["chat"], None)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(now)
+        return {}
+
+    def expect(self, chat: str) -> asyncio.Future[float]:
+        """The moment of the chat's next answer."""
+        return self.waiting.setdefault(chat, asyncio.get_running_loop().create_future())
+
+
+@dataclass(slots=True, kw_only=True)
+class Life:
+    """A daemon or a floor that runs, and the people who write to it."""
+
+    platform: FakePlatform
+    watcher: Watcher
+    pid: int
+    daemon: Daemon | None = None
+    database: Path = Path()
+
+    async def exchange(self, text: str = "hello", user: str = OWNER) -> float:
+        """Say something; return the seconds from its hand-out to the answer."""
+        answered = self.watcher.expect(f"d{user}")
+        began = time.perf_counter()
+        await self.platform.say(user, text)
+        async with asyncio.timeout(WITHIN_S):
+            return await answered - began
+
+    async def exchanges(self, count: int, text: str = "hello", user: str = OWNER) -> list[float]:
+        """One after the other."""
+        return [seconds async for seconds in self._each(count, text, user)]
+
+    async def _each(self, count: int, text: str, user: str) -> AsyncGenerator[float]:
+        for _ in range(count):
+            yield await self.exchange(text, user)
+            await asyncio.sleep(SETTLE_S)
+
+    async def at_once(self, users: Sequence[str], text: str) -> float:
+        """All say the same at once; return the seconds until the last one is answered."""
+        answers = [self.watcher.expect(f"d{user}") for user in users]
+        began = time.perf_counter()
+        for user in users:
+            await self.platform.say(user, text)
+        async with asyncio.timeout(WITHIN_S):
+            return max([await answer for answer in answers]) - began
+
+
+async def interleaved(lives: Sequence[Life], count: int, text: str = "hello") -> list[list[float]]:
+    """Exchanges with each in turn, so that all meet the same machine; the seconds of each."""
+    took: list[list[float]] = [[] for _ in lives]
+    for _ in range(count):
+        for life, seconds in zip(lives, took, strict=True):
+            seconds.append(await life.exchange(text))
+            await asyncio.sleep(SETTLE_S)
+    return took
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """One run of the bench."""
+
+    folder: Path
+    counts: Counts
+    model: ScriptedModel
+    _folders: Iterator[int] = field(default_factory=lambda: iter(range(1_000_000)))
+
+    def new_folder(self) -> Path:
+        """A folder for one life, on the disk that is measured."""
+        path = self.folder / f"{next(self._folders):03}"
+        path.mkdir()
+        return path
+
+    @asynccontextmanager
+    async def run_daemon(
+        self,
+        config: str = "",
+        *,
+        model: bool = False,
+        folder: Path | None = None,
+        module: str = "tests.support.channel:factory",
+        channel: str = "",
+    ) -> AsyncGenerator[Life]:
+        """A daemon on the test channel; `config` is TOML besides, `channel` lines of the channel's table."""
+        folder, watcher = folder or self.new_folder(), Watcher()
+        database = folder / "state" / "dragoman.db"
+        async with FakePlatform(answer_send=watcher).serve() as platform:
+            rest = channel + (WITH_MODEL.format(url=self.model.base_url) if model else "") + config
+            text = CONFIG.format(database=database, module=module, port=platform.port, rest=rest)
+            daemon = Daemon(folder=folder, config=text)
+            await start(daemon)
+            try:
+                yield Life(platform=platform, watcher=watcher, pid=pid_of(daemon), daemon=daemon, database=database)
+            finally:
+                await daemon.kill()
+
+    @asynccontextmanager
+    async def run_floor(self, *, model: bool = False) -> AsyncGenerator[Life]:
+        """The bare loop on the same protocol."""
+        watcher = Watcher()
+        async with FakePlatform(answer_send=watcher).serve() as platform:
+            words = ["--port", str(platform.port)] + (["--model", self.model.base_url] if model else [])
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "tests.bench.floor", *words, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+            )
+            assert process.stdout is not None
+            try:
+                async with asyncio.timeout(WITHIN_S):
+                    await process.stdout.readline()
+                yield Life(platform=platform, watcher=watcher, pid=process.pid)
+            finally:
+                process.kill()
+                await process.wait()
+
+
+async def start(daemon: Daemon, env: Mapping[str, str] | None = None) -> None:
+    """Start a life as an owner would: without the tests' debug log."""
+    await daemon.start({"DRAGOMAN_LOG__LEVEL": "info", **(env or {})})
+
+
+def pid_of(daemon: Daemon) -> int:
+    """The process of the daemon's present life."""
+    assert daemon.process is not None
+    return daemon.process.pid
+
+
+@asynccontextmanager
+async def open_bench(counts: Counts, folder: Path | None = None) -> AsyncGenerator[Bench]:
+    """A folder on the disk that is measured, and a model that answers at once, or slowly when it is asked to."""
+    reply = Reply(text=ANSWER, chunks=8)
+    rules = [Rule(text=f"^{SLOW}", reply=reply.model_copy(update={"think_s": SLOW_S})), Rule(reply=reply)]
+    with TemporaryDirectory(prefix="dragoman-bench-", dir=folder) as made:
+        async with ScriptedModel(rules=rules) as model:
+            yield Bench(folder=Path(made), counts=counts, model=model)

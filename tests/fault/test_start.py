@@ -1,0 +1,315 @@
+"""Bad beginnings: whatever is wrong with the place or the configuration, the daemon says what to do and leaves."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.fault.places import read_only, small_disk, with_mounts, without_bubblewrap
+from tests.fault.rig import visiting
+from tests.support.daemon import Daemon, running
+from tests.support.platform import FakePlatform
+
+
+@pytest_asyncio.fixture
+async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
+    """One that was not started."""
+    found = Daemon(folder=tmp_path)
+    try:
+        yield found
+    finally:
+        await found.kill()
+
+
+async def refuses(daemon: Daemon, *wanted: str, env: dict[str, str] | None = None) -> str:
+    """Start it: it must leave by itself, not with 0, with words that contain the cure, and no traceback."""
+    await daemon.start(env, ready=False)
+    code = await daemon.died()
+    text = (daemon.folder / f"log-{daemon.lives:02}.txt").read_text()
+    assert code not in (0, None)
+    assert code > 0
+    assert "Traceback" not in text
+    assert "Exception" not in text
+    for one in wanted:
+        assert one in text, text
+    return text
+
+
+# --- somebody else is there ---------------------------------------------------------------------
+
+
+async def test_the_port_is_in_use(tmp_path: Path, daemon: Daemon) -> None:
+    """The other one goes on; this one names the key."""
+    (tmp_path / "first").mkdir()
+    async with running(tmp_path / "first") as first:
+        daemon.port = first.port
+        await refuses(daemon, f"127.0.0.1:{first.port}", "[http] port")
+        await first.until_ready(2)
+
+
+async def test_a_second_daemon_on_the_same_state(daemon: Daemon, tmp_path: Path) -> None:
+    """Refused while the first lives, welcome when it was killed."""
+    await daemon.start()
+    (tmp_path / "second").mkdir()
+    second = Daemon(folder=tmp_path / "second", config=f'[store]\nurl = "sqlite://{daemon.state}/dragoman.db"\n')
+    text = await refuses(second, "in use by process", "--state")
+    assert daemon.process is not None
+    assert f"process {daemon.process.pid}." in text
+    await daemon.kill()
+    await second.start()
+    await second.kill()
+
+
+async def test_the_very_same_command_again(daemon: Daemon) -> None:
+    """The same folder and the same configuration: the store is what tells."""
+    await daemon.start()
+    first = daemon.process
+    assert first is not None
+    try:
+        await refuses(daemon, "--state")
+        assert first.returncode is None
+    finally:
+        first.kill()
+        await first.wait()
+
+
+# --- a store that cannot be used ----------------------------------------------------------------
+
+
+async def test_a_newer_store(daemon: Daemon) -> None:
+    """Nothing is changed in it."""
+    await daemon.start()
+    assert await daemon.stop() == 0
+    path = daemon.state / "dragoman.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 999")
+    before = path.read_bytes()
+    await refuses(daemon, "schema 999", "Upgrade Dragoman")
+    assert path.read_bytes() == before
+
+
+async def test_another_programs_database(daemon: Daemon) -> None:
+    """Refused untouched."""
+    daemon.state.mkdir(mode=0o700)
+    path = daemon.state / "dragoman.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE songs (title)")
+    before = path.read_bytes()
+    await refuses(daemon, "another program", "store.url")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"hello", b"hello" * 10_000])
+async def test_no_database_at_all(daemon: Daemon, content: bytes) -> None:
+    """A file of something else, however short, is kept."""
+    daemon.state.mkdir(mode=0o700)
+    path = daemon.state / "dragoman.db"
+    path.write_bytes(content)
+    await refuses(daemon, "no SQLite database", "store.url")
+    assert path.read_bytes() == content
+
+
+async def test_a_damaged_store(daemon: Daemon) -> None:
+    """Flipped bytes in every page but the first: refused, and the file is kept."""
+    await daemon.start()
+    assert await daemon.stop() == 0
+    path = daemon.state / "dragoman.db"
+    content = bytearray(path.read_bytes())
+    for at in range(4096, len(content), 512):
+        content[at] ^= 0xFF
+    path.write_bytes(content)
+    await refuses(daemon, "damaged", "backup")
+
+
+# --- a folder that cannot be used ---------------------------------------------------------------
+
+
+async def test_the_state_folder_is_a_file(daemon: Daemon) -> None:
+    """Also below a file."""
+    daemon.state.write_text("in the way")
+    await refuses(daemon, str(daemon.state), "--state")
+    daemon.config = f'[store]\nurl = "sqlite://{daemon.state}/below/dragoman.db"\n'
+    await refuses(daemon, "--state")
+
+
+async def test_a_read_only_state_folder(daemon: Daemon) -> None:
+    """Not even root can write there."""
+    daemon.state.mkdir()
+    daemon.prefix = read_only(daemon.state)
+    await refuses(daemon, "Read-only file system", "--state")
+
+
+async def test_a_read_only_store(daemon: Daemon) -> None:
+    """The state folder can be written, the store's cannot."""
+    elsewhere = daemon.folder / "elsewhere"
+    elsewhere.mkdir()
+    daemon.config = f'[store]\nurl = "sqlite://{elsewhere}/dragoman.db"\n'
+    daemon.prefix = read_only(elsewhere)
+    await refuses(daemon, "Read-only file system", "may write")
+
+
+LOCK = "the lock file's note of the process id is not worth a start: gateway/store/sqlite/opening.py, FileLock"
+
+
+@pytest.mark.parametrize("left_kib", [64, pytest.param(4, marks=pytest.mark.xfail(strict=True, reason=LOCK)), 0])
+async def test_a_full_disk(daemon: Daemon, left_kib: int) -> None:
+    """Too little to begin with, or not one byte; with room again the same command works."""
+    async with small_disk(daemon.state) as disk:
+        daemon.prefix = disk.enter
+        disk.fill(left_kib)
+        await refuses(daemon, "ree space")
+        disk.free()
+        await daemon.start()
+        await daemon.kill()
+
+
+async def test_no_room_for_a_socket(daemon: Daemon) -> None:
+    """Something that is no socket stands where the control socket would be."""
+    daemon.state.mkdir(mode=0o700)
+    (daemon.state / "control.sock").write_text("in the way")
+    await refuses(daemon, "control.sock", "Move it away")
+
+
+# --- a configuration that cannot be used --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        ("[chat]\n", ["chat", "chats"]),
+        ("[model]\nnaem = 'x'\n", ["naem", "name"]),
+        ("[tools.shell]\ntimeout = 'soon'\n", ["timeout", '"90s"']),
+        ("[tools.shell]\nsandbox = 'none'\n", ["sandbox", "basic"]),
+        ("[tools.shel]\n", ["shel", "shell"]),
+        ("[tools.shell]\napproval = 7\n", ["tools.shell.approval"]),
+        ("[owners]\nann = 'telegram:1'\n", ["ann", "["]),
+        ("[owners]\nann = ['telegram:@ann']\n", ["@ann"]),
+        ("[model]\nname = 'openai:x'\napi_key = 'env:NO_SUCH_VARIABLE'\n", ["NO_SUCH_VARIABLE", "api_key"]),
+        ("[model]\nname = 'openai:x'\napi_key = 'file:/no/such/file'\n", ["/no/such/file", "api_key"]),
+        ("[model]\nname = 'openai:x'\napi_key = 'sk-verysecretverysecret'\n", ["api_key", "env:"]),
+        ("[store]\nurl = 'sqlite:dragoman.db'\n", ["url", "absolute"]),
+        ("[store]\nurl = 'postgres://x'\n", ["url", "sqlite"]),
+        ("[channels.test]\nmodule = 'no.such:factory'\n", ["no.such", "module"]),
+        ("[channels.test]\nmodule = 'tests.support.channel:nothing'\n", ["nothing", "module"]),
+        ("[channels.discord]\n", ["discord", "module"]),
+        ("[people]\nallow = 'everyone'\n", ["allow"]),
+        ("[log]\n", ["TOML", "line"]),
+        ("= 3\n", ["TOML", "line"]),
+        ("[sessions]\nx = \x00\n", ["TOML"]),
+    ],
+)
+async def test_a_mistake_in_the_configuration(daemon: Daemon, config: str, wanted: list[str]) -> None:
+    """The key, what is wrong with it, and what to write."""
+    daemon.config = config
+    text = await refuses(daemon, *wanted)
+    assert "sk-verysecret" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("DRAGOMAN_HTTP__PORT", "eighty", ["DRAGOMAN_HTTP__PORT", "port"]),
+        ("DRAGOMAN_HTPP__PORT", "80", ["DRAGOMAN_HTPP__PORT", "http"]),
+        ("DRAGOMAN_HTTP__PORT", "70000", ["DRAGOMAN_HTTP__PORT", "65535"]),
+    ],
+)
+async def test_a_mistake_in_the_environment(daemon: Daemon, name: str, value: str, wanted: list[str]) -> None:
+    """The variable is named."""
+    await refuses(daemon, *wanted, env={name: value})
+
+
+async def test_an_address_that_is_not_ours(daemon: Daemon) -> None:
+    """Nobody can listen there."""
+    env = {"DRAGOMAN_HTTP__HOST": "192.0.2.1", "DRAGOMAN_HTTP__PUBLIC_URL": "https://chat.example.org"}
+    await refuses(daemon, "Cannot listen on 192.0.2.1", "[http]", env=env)
+
+
+# --- no bubblewrap ------------------------------------------------------------------------------
+
+PEOPLE = """
+[owners]
+ann = ["test:1001"]
+[people]
+allow = ["test:2002"]
+[tools.shell]
+permission = "always"
+[channels.test]
+module = "tests.support.channel:factory"
+port = {port}
+"""
+
+
+async def test_without_bubblewrap_main_runs_on_the_host(daemon: Daemon) -> None:
+    """The card says so, in words, before anybody presses."""
+    daemon.prefix = without_bubblewrap()
+    await daemon.start()
+    async with visiting(daemon, "owner") as page:
+        await page.say("/shell echo on the host")
+        asked = await page.row("approval", state="open")
+        assert "No sandbox" in asked["note"]
+        assert "host" in dict(asked["facts"])["Sandbox"]
+        await page.press(page.handles[asked["id"], "once"])
+        step = await page.row("step", kind="tool", state="finished")
+        assert (step["result"]["status"], step["result"]["text"]) == ("ok", "on the host\n")
+
+
+async def test_without_bubblewrap_nobody_else_has_a_shell(daemon: Daemon) -> None:
+    """Another person's chat: the tool is not offered, and a call is refused with the cure; nothing runs."""
+    async with FakePlatform().serve() as platform:
+        daemon.prefix = without_bubblewrap()
+        daemon.config = PEOPLE.format(port=platform.port)
+        await daemon.start()
+        await platform.say("1001", "/status")
+        await platform.see("d1001", "reply")
+        await platform.say("2002", "/tools")
+        assert "shell" not in (await platform.see("d2002", "reply")).text
+        await platform.say("2002", "/shell echo x > ran")
+        answer = await platform.see("d2002", "answer")
+        assert "needs a sandbox" in answer.text
+        assert "dragoman check" in answer.text
+        assert "no reason given" not in answer.text
+        assert platform.in_chat("d1001", "card") == []
+        assert list(daemon.state.rglob("ran")) == []
+
+
+async def test_without_bubblewrap_basic_is_refused(daemon: Daemon) -> None:
+    """An owner who wants the sandbox never gets the host instead."""
+    daemon.prefix = without_bubblewrap()
+    daemon.config = '[tools.shell]\nsandbox = "basic"\n'
+    await daemon.start()
+    async with visiting(daemon, "owner") as page:
+        await page.say("/shell echo x > ran")
+        step = await page.row("step", kind="tool", state="finished")
+        assert (step["result"]["status"], step["result"]["code"]) == ("denied", "sandbox_missing")
+        assert "apt install bubblewrap" in json.dumps(step["result"])
+        assert page.of("approval") == []
+    assert list(daemon.state.rglob("ran")) == []
+
+
+async def test_check_says_so(daemon: Daemon) -> None:
+    """`dragoman check` tells what is missing before anybody needs it."""
+    daemon.prefix = without_bubblewrap()
+    daemon.config = '[tools.shell]\nsandbox = "basic"\n'
+    code, text = await daemon.run_command("check")
+    assert code == 1
+    assert "bubblewrap" in text
+    assert "Traceback" not in text
+
+
+async def test_without_any_namespace(daemon: Daemon) -> None:
+    """Neither bubblewrap nor `unshare`: the owner's commands still end with all that they started."""
+    unshare = "mount --bind /dev/null /usr/bin/unshare"
+    daemon.prefix = (*without_bubblewrap(), *with_mounts(unshare))
+    await daemon.start()
+    async with visiting(daemon, "owner") as page:
+        await page.say("/shell setsid sleep 98765 & echo done")
+        asked = await page.row("approval", state="open")
+        await page.press(page.handles[asked["id"], "once"])
+        step = await page.row("step", kind="tool", state="finished")
+        assert (step["result"]["status"], step["result"]["text"]) == ("ok", "done\n")

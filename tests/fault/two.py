@@ -1,0 +1,189 @@
+"""Two daemons in one process on one store: as two machines would be, with one that can be suspended."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import aiohttp
+
+from config.load import load
+from config.plugins import tool_specs
+from gateway.app import App, build, open_state, state_key
+from gateway.approvals import Handles, page_card
+from gateway.model.ids import OwnerName, SessionId, WaitId, main_session, mint, web_principal
+from gateway.model.messages import Conversation, Inbound, Press
+from gateway.model.views import Item
+from gateway.model.waits import PressResult, Verb
+from gateway.ports import Clock, Store
+from gateway.sandbox import Containment, probe
+from gateway.store.memory import MemoryStore
+
+
+@dataclass(slots=True)
+class Suspended:
+    """A store as one machine reaches it: while the machine is suspended, whatever it asks waits until it wakes."""
+
+    store: MemoryStore
+    awake: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: Counter[str] = field(default_factory=Counter[str])
+    """How often each method returned something that is not None."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the store's own method, behind the gate."""
+        found = getattr(self.store, name)
+        if not inspect.iscoroutinefunction(found):
+            return found
+
+        async def asked(*args: Any, **kwargs: Any) -> Any:
+            await self.awake.wait()
+            answer = await cast(Callable[..., Awaitable[Any]], found)(*args, **kwargs)
+            self.answered[name] += answer is not None
+            return answer
+
+        return asked
+
+
+@dataclass(slots=True)
+class Machine:
+    """One daemon and its way to the store."""
+
+    app: App
+    way: Suspended
+    running: asyncio.Task[None]
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it is."""
+        return not self.way.awake.is_set()
+
+    def suspend(self) -> None:
+        """From now on it gets no answer from the store; its tools go on, as processes do under SIGSTOP."""
+        self.way.awake.clear()
+
+    def wake(self) -> None:
+        """It goes on where it was."""
+        self.way.awake.set()
+
+
+@dataclass(slots=True)
+class Pair:
+    """Both machines, and what people do."""
+
+    store: MemoryStore
+    machines: tuple[Machine, Machine]
+    handles: Handles
+    state: Path
+    """Where both have their folders."""
+
+    async def say(self, at: int, text: str, owner: str = "owner", key: str = "") -> None:
+        """Say something on the page of one machine."""
+        name = OwnerName(owner)
+        message = Inbound(
+            event_key=key or mint("e"),
+            conversation=Conversation(channel="web", account="page", chat=owner),
+            principal=web_principal(name),
+            name=owner,
+            direct=True,
+            addressed=True,
+            text=text,
+            sent_at=self.store.clock.now(),
+        )
+        assert await self.machines[at].app.local.gate.message(message) is not None
+
+    async def press(self, at: int, wait: WaitId, verb: Verb = Verb.ONCE, owner: str = "owner") -> PressResult:
+        """Press a button on the page of one machine."""
+        name = OwnerName(owner)
+        press = Press(
+            event_key=mint("p"),
+            conversation=Conversation(channel="web", account="page", chat=owner),
+            principal=web_principal(name),
+            handle=self.handles.make(wait, page_card(name), verb),
+        )
+        return (await self.machines[at].app.local.gate.press(press)).result
+
+    async def asked(self) -> WaitId:
+        """Wait for an open approval."""
+        async with asyncio.timeout(10):
+            while True:
+                if found := await self.store.open_approvals():
+                    return found[0].id
+                await asyncio.sleep(0.01)
+
+    async def items(self, owner: str = "owner") -> list[Item]:
+        """Every row of an owner's main session."""
+        rows = await self.store.changes(main_session(OwnerName(owner)), 0, 100_000)
+        return [row.item for row in sorted(rows.rows, key=lambda row: row.ord)]
+
+    async def rev(self, session: SessionId) -> int:
+        """The session's last revision."""
+        return (await self.store.changes(session, 0, 100_000)).rev
+
+    def holder(self) -> Machine:
+        """Which of the two started a call."""
+        [found] = [one for one in self.machines if one.way.answered["start_step"]]
+        return found
+
+
+@asynccontextmanager
+async def pair(folder: Path, clock: Clock, config: str = "") -> AsyncGenerator[Pair]:
+    """Two daemons on one memory store, with one key for their buttons."""
+    store = MemoryStore(clock)
+    containment = await probe()
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(aiohttp.ClientSession())
+        machines: list[Machine] = []
+        for n in range(2):
+            state = folder / f"machine-{n}"
+            open_state(state)
+            if machines:
+                (state / "state.key").write_bytes((folder / "machine-0" / "state.key").read_bytes())
+            machines.append(await _start(stack, state, config, client, clock, store, containment))
+        try:
+            yield Pair(store, (machines[0], machines[1]), Handles(state_key(folder / "machine-0")), folder)
+        finally:
+            for one in machines:
+                one.wake()
+                one.app.daemon.stop()
+            for one in machines:
+                await one.running
+
+
+async def _start(
+    stack: AsyncExitStack,
+    state: Path,
+    config: str,
+    client: aiohttp.ClientSession,
+    clock: Clock,
+    store: MemoryStore,
+    containment: Containment,
+) -> Machine:
+    path = state.with_suffix(".toml")
+    path.write_text(f"[http]\nport = 0\n{config}")
+    way = Suspended(store)
+    way.awake.set()
+    app = build(
+        load(path, state, {"HOME": str(state)}, tool_specs()),
+        containment=containment,
+        environ={},
+        client=client,
+        clock=clock,
+        store=cast(Store, way),
+    )
+    app.daemon.closers = ()  # the client belongs to both
+    ready = asyncio.Event()
+
+    async def is_ready() -> None:
+        ready.set()
+
+    running = asyncio.create_task(app.daemon.run(is_ready), name=f"daemon {state.name}")
+    stack.callback(running.cancel)
+    async with asyncio.timeout(10):
+        await ready.wait()
+    return Machine(app, way, running)

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from channels.web import outbound
+from gateway.model.ids import SessionId, TurnId
+from gateway.model.live import OutputDelta, TextDelta
+from gateway.model.sessions import SessionKind
+from gateway.model.slots import CardRow, SlotKind
+from gateway.model.tools import Answer, Effect, ResultStatus, Risk, ToolResult
+from gateway.model.views import Row, Rows
+from gateway.model.waits import Wait
+from gateway.ports import ToolContext
+from tests.support.engine import Engine
+from tests.support.fakes import ANN_PAGE, BOB_CHAT, FakeTool, Text, calls
+from tests.support.makers import ANN, BOB, EPOCH, inbound
+
+NASTY = '<script>alert(1)</script> \u202e @everyone [x](javascript:alert(1)) "quotes"'
+
+
+async def fails(ctx: ToolContext, _args: Text) -> ToolResult:
+    ctx.output.write(b"line\n" * 50_000)
+    return ToolResult(status=ResultStatus.ERROR, text="", code="exit", exit_code=3)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    read = FakeTool(name="read", risk=Risk.READ, body=fails)
+    return Engine(tmp_path, [read, FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)])
+
+
+async def rows(engine: Engine) -> outbound.Json:
+    """Everything of Ann's main session as its page gets it."""
+    pages = engine.pages()
+    found = await pages.older(ANN, SessionId("main:ann"), None)
+    frame = outbound.rows(found, lambda wait: pages.card(ANN, wait), older=False)
+    return json.loads(json.dumps(frame))
+
+
+async def asked(engine: Engine) -> outbound.Json:
+    """A turn on the page that read something and waits for a decision."""
+    engine.model.script = [calls("read:a", f"shell:{NASTY}", text=NASTY)]
+    await engine.say(NASTY, where=ANN_PAGE)
+    await engine.run(await engine.claim())
+    return await rows(engine)
+
+
+def of(frame: outbound.Json, type: str) -> list[outbound.Json]:
+    return [row for row in frame["rows"] if row["type"] == type]
+
+
+async def test_a_session_is_shown_row_by_row(engine: Engine) -> None:
+    frame = await asked(engine)
+
+    assert (frame["op"], frame["session"], frame["more"], frame["older"]) == ("rows", "main:ann", False, False)
+    assert frame["rev"] == max(row["rev"] for row in frame["rows"])
+    (message,) = of(frame, "message")
+    assert (message["from"], message["principal"], message["channel"], message["given"]) == (
+        "Ann",
+        "telegram:1001",
+        "web",
+        True,
+    )
+    (turn,) = of(frame, "turn")
+    assert (turn["state"], turn["kind"], turn["ended_at"]) == ("parked", "model", None)
+    assert len({(row["type"], row["id"]) for row in frame["rows"]}) == len(frame["rows"])
+
+
+async def test_a_call_is_shown_with_its_result_and_a_way_to_all_of_it(engine: Engine) -> None:
+    frame = await asked(engine)
+    answer, read, shell = of(frame, "step")
+
+    assert (answer["kind"], answer["model"]) == ("model", "scripted")
+    assert "text" not in answer
+    result = read["result"]
+    assert (read["tool"], result["status"], result["exit_code"], result["code"]) == ("read", "error", 3, "exit")
+    assert result["full"] == f"/api/output/{read['turn']}/1"
+    assert result["dropped_bytes"] > 0
+    assert (shell["state"], shell["result"]) == ("asked", None)
+
+
+async def test_an_approval_is_shown_escaped_with_buttons_that_work_on_this_page(engine: Engine) -> None:
+    frame = await asked(engine)
+    (approval,) = of(frame, "approval")
+
+    assert approval["rendered"].isascii()
+    assert r"\u{202E}" in approval["rendered"]
+    assert (approval["escaped"], approval["state"], approval["outcome"]) == (True, "open", "")
+    assert [button["verb"] for button in approval["buttons"]] == ["once", "deny", "deny_reason"]
+    (wait,) = await engine.store.open_approvals()
+    for button in approval["buttons"]:
+        verb = engine.handles.verb(button["handle"], wait.id, ["page:ann"])
+        assert verb is not None
+        assert verb.value == button["verb"]
+
+    await engine.press(wait.id, where=ANN_PAGE)
+    (approval,) = of(await rows(engine), "approval")
+    assert (approval["state"], approval["buttons"]) == ("approved", [])
+    assert approval["outcome"].startswith("ann allowed once")
+
+
+async def test_words_are_shown_and_cards_are_not_because_approvals_are_rows(engine: Engine) -> None:
+    frame = await asked(engine)
+
+    assert {slot["kind"] for slot in of(frame, "slot")} == {"answer"}
+    stored = {slot.kind for slot in await engine.slots()}
+    assert stored == {SlotKind.ANSWER, SlotKind.CARD}
+
+
+@pytest.mark.parametrize("kind", list(SlotKind))
+async def test_which_kinds_of_slot_are_shown(engine: Engine, kind: SlotKind) -> None:
+    engine.model.script = [Answer(text="hi")]
+    await engine.say(where=ANN_PAGE)
+    await engine.run(await engine.claim())
+    (slot,) = await engine.slots()
+    found = outbound.row(Row(ord=1, rev=2, item=replace(slot, kind=kind)), _no_card)
+
+    assert (found is not None) == (kind in {SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
+
+
+def _no_card(wait: Wait) -> CardRow:
+    raise AssertionError(f"{wait.id} is no approval")
+
+
+async def test_a_timer_is_not_shown(engine: Engine) -> None:
+    await engine.say(where=ANN_PAGE)
+    lease = await engine.claim()
+    await engine.run(lease)
+    (timer,) = await engine.waits(lease.turn)
+
+    assert outbound.row(Row(ord=1, rev=1, item=timer), _no_card) is None
+
+
+async def test_a_control_command_counts_as_given(engine: Engine) -> None:
+    await engine.gate.message(inbound("/status", where=ANN_PAGE))
+    (message,) = of(await rows(engine), "message")
+
+    assert message["given"] is True
+    assert message["turn"] is None
+
+
+async def test_the_list_says_where_a_session_is(engine: Engine) -> None:
+    await engine.say(where=ANN_PAGE)
+    await engine.say(who=BOB, where=BOB_CHAT)
+    lines = {line.session.id: outbound.line(line) for line in await engine.pages().sessions(ANN)}
+
+    assert lines[SessionId("main:ann")]["channel"] == "web"
+    dm = lines[SessionId("dm:telegram/default/2002")]
+    assert (dm["channel"], dm["kind"], dm["queued"]) == ("telegram", SessionKind.DM.value, 1)
+    welcome = outbound.welcome(engine.pages().welcome(ANN), await engine.pages().sessions(ANN))
+    assert json.loads(json.dumps(welcome))["main"] == "main:ann"
+
+
+@pytest.mark.parametrize(
+    ("event", "op"),
+    [
+        (TextDelta(session=SessionId("s"), turn=TurnId("t"), n=1, start=5, text="x"), "delta"),
+        (OutputDelta(session=SessionId("s"), turn=TurnId("t"), n=1, start=5, text="x"), "output"),
+    ],
+)
+def test_streamed_text_says_where_it_belongs(event: TextDelta | OutputDelta, op: str) -> None:
+    assert outbound.delta(event) == {"op": op, "session": "s", "turn": "t", "n": 1, "start": 5, "text": "x"}
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (None, None),
+        (EPOCH, "2026-01-01T00:00:00.000Z"),
+        (EPOCH + timedelta(microseconds=1500), "2026-01-01T00:00:00.001Z"),
+        (datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), "2026-01-01T00:00:00.000Z"),
+    ],
+)
+def test_times_are_utc_with_milliseconds(at: datetime | None, text: str | None) -> None:
+    assert outbound.time(at) == text
+
+
+def test_no_rows_are_a_frame_too() -> None:
+    found = Rows(session=SessionId("s"), rows=(), rev=0, more=False)
+
+    assert outbound.rows(found, _no_card, older=True)["rows"] == []

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import stat
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import ModuleType
+
+import aiohttp
+import pytest
+
+from config.load import Loaded, load
+from config.plugins import tool_specs
+from gateway.app import App, build, load_tools, open_state, own_version, state_key
+from gateway.errors import ConfigError, StartError
+from gateway.sandbox import Containment
+from gateway.store.memory import MemoryStore
+from tests.support.clock import FakeClock
+
+NO_SANDBOX = Containment(can_bwrap=False, can_pid_namespace=False)
+
+
+def loaded(folder: Path, text: str = "") -> Loaded:
+    config = folder / "config.toml"
+    config.write_text(text)
+    return load(config, folder / "state", {"HOME": str(folder)}, tool_specs())
+
+
+Build = Callable[[str], App]
+
+
+@pytest.fixture
+async def made(tmp_path: Path) -> AsyncIterator[Build]:
+    clock = FakeClock()
+    async with aiohttp.ClientSession() as client:
+
+        def make(text: str) -> App:
+            return build(
+                loaded(tmp_path, text),
+                containment=NO_SANDBOX,
+                environ={},
+                client=client,
+                clock=clock,
+                store=MemoryStore(clock),
+            )
+
+        yield make
+
+
+# --- the state folder ---------------------------------------------------------------------------
+
+
+def test_the_state_folder_is_for_this_user_alone(tmp_path: Path) -> None:
+    state = tmp_path / "a" / "state"
+    open_state(state)
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+    state.chmod(0o755)
+    open_state(state)
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    assert list(state.iterdir()) == []
+
+
+def test_a_state_folder_that_is_a_file_is_said_with_the_cure(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+
+    with pytest.raises(StartError, match="Make it writable for this user, or name another one with --state"):
+        open_state(tmp_path / "state")
+
+
+def test_the_key_is_made_once_and_private(tmp_path: Path) -> None:
+    key = state_key(tmp_path)
+
+    assert len(key) == 32
+    assert state_key(tmp_path) == key
+    assert [path.name for path in tmp_path.iterdir()] == ["state.key"]
+    assert stat.S_IMODE((tmp_path / "state.key").stat().st_mode) == 0o600
+    other = tmp_path / "other"
+    other.mkdir()
+    assert state_key(other) != key
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"x" * 33])
+def test_a_damaged_key_stops_the_start(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "state.key").write_bytes(content)
+
+    with pytest.raises(StartError, match="damaged"):
+        state_key(tmp_path)
+
+
+def test_a_key_that_somebody_prepared_as_a_link_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    (tmp_path / "state.new").symlink_to(target)
+
+    with pytest.raises(StartError, match="symbolic link"):
+        state_key(tmp_path)
+    assert not target.exists()
+
+
+# --- wiring -------------------------------------------------------------------------------------
+
+
+def test_without_a_configuration_there_is_one_owner_on_the_page_and_the_operator(made: Build) -> None:
+    app = made("")
+
+    assert list(app.daemon.channels) == ["web"]
+    assert app.local.owners == ["owner"]
+    assert app.daemon.http.address.host == "127.0.0.1"
+    assert app.daemon.sessions.turns.model.name == "operator"
+
+
+def test_every_owner_has_a_principal_on_the_page(made: Build) -> None:
+    app = made('[owners]\nann = ["telegram:1001"]\ncleo = []\n')
+
+    people = app.daemon.gate._people  # pyright: ignore[reportPrivateUsage]
+    assert people.owners == {"ann": {"web:ann", "telegram:1001"}, "cleo": {"web:cleo"}}
+
+
+def test_the_page_can_be_switched_off(made: Build) -> None:
+    app = made("[channels.web]\nenabled = false\n")
+
+    assert dict(app.daemon.channels) == {}
+    assert list(app.daemon.http.endpoints) == []
+
+
+def test_a_channel_is_loaded_by_its_import_path(made: Build) -> None:
+    app = made('[channels.test]\nmodule = "tests.support.channel:factory"\nport = 1\n')
+
+    assert sorted(app.daemon.channels) == ["test", "web"]
+    assert app.daemon.channels["test"].name == "test"
+
+
+@pytest.mark.parametrize("module", ["tests.support.nosuch:factory", "tests.support.channel:nosuch"])
+def test_a_channel_that_cannot_be_loaded_is_named(made: Build, module: str) -> None:
+    with pytest.raises(ConfigError, match="test"):
+        made(f'[channels.test]\nmodule = "{module}"\nport = 1\n')
+
+
+def test_every_part_writes_to_the_same_store_and_counts_in_one_place(made: Build) -> None:
+    daemon = made("").daemon
+
+    assert daemon.sessions.lanes is daemon.delivery.outbox is daemon.sweeper.sweeps is daemon.store
+    assert daemon.sessions.meters is daemon.delivery.meters is daemon.http.meters
+    assert daemon.sessions.node == daemon.delivery.node == daemon.sweeper.node_id
+    assert daemon.sessions.node.startswith(f"{daemon.machine}#")
+
+
+def test_every_life_of_a_daemon_is_another_node_of_the_same_machine(made: Build) -> None:
+    one, other = made("").daemon, made("").daemon
+
+    assert one.machine == other.machine
+    assert one.sessions.node != other.sessions.node
+
+
+def test_the_tools_are_those_of_the_configuration(tmp_path: Path) -> None:
+    tools = load_tools(loaded(tmp_path, '[tools.shell]\npermission = "always"\ntimeout = "7s"\n'))
+
+    (shell,) = [tool for tool in tools if tool.spec.name == "shell"]
+    assert (shell.policy.permission.value, shell.policy.timeout_s) == ("always", 7)
+
+
+def test_a_tool_that_is_not_complete_is_named(tmp_path: Path) -> None:
+    from agent_tools import shell
+
+    half = ModuleType("half_a_tool")
+    half.SPEC = shell.SPEC  # pyright: ignore[reportAttributeAccessIssue]
+    sys.modules["agent_tools.half"] = half
+    good = loaded(tmp_path)
+    try:
+        with pytest.raises(ConfigError, match=r"The tool half is not complete: .*Give it SPEC, Args and run"):
+            load_tools(with_tool(good, "half"))
+    finally:
+        del sys.modules["agent_tools.half"]
+
+
+def with_tool(good: Loaded, name: str) -> Loaded:
+    from dataclasses import replace
+
+    return replace(good, tools={**good.tools, name: good.tools["shell"]})
+
+
+def test_a_fail_point_that_does_not_exist_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no such fail point"):
+        build(
+            loaded(tmp_path),
+            containment=NO_SANDBOX,
+            environ={"DRAGOMAN_FAILPOINT": "J99:kill"},
+            client=None,  # pyright: ignore[reportArgumentType]
+            store=MemoryStore(FakeClock()),
+        )
+
+
+def test_it_knows_its_version() -> None:
+    assert own_version()[0].isdigit()
