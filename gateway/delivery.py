@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from gateway.approvals import Approvals
 from gateway.errors import SendFailed, SendOutcome, StoreError
 from gateway.failpoints import FailPoints
-from gateway.model.ids import NodeId
+from gateway.model.ids import NodeId, SlotId
 from gateway.model.live import SLOTS, SlotsDue
 from gateway.model.slots import CardRow, Showing, Slot, SlotKind
 from gateway.observe import Meters, Redactor, log
@@ -20,8 +20,12 @@ from gateway.ports import Channel, Clock, Live, Outbox, Views
 from gateway.retry import Failure, GiveUp, RetryLimits, next_try
 
 AT_ONCE = 64
+"""Sends of one channel side by side, about: from there on it is given no more."""
 LOOK_EVERY_S = 1.0
-SEND_WITHIN_S = 60.0
+SEND_WITHIN_S = 45.0
+"""Well below the 60 s after which a sweep takes a slot back: it must not be sent twice because a send hangs."""
+STORE_AGAIN_S = 1.0
+STORE_AGAIN_TIMES = 30
 LIMITS = RetryLimits(attempts=6)
 
 
@@ -41,7 +45,8 @@ class Delivery:
     redactor: Redactor
     _draining: bool = False
     _flushing: bool = False
-    _busy: set[str] = field(default_factory=set[str])
+    _busy: dict[SlotId, str] = field(default_factory=dict[SlotId, str])
+    """What is being sent, and by which channel."""
     _log: Any = field(default_factory=lambda: log("delivery"))
 
     async def run(self) -> None:
@@ -49,12 +54,11 @@ class Delivery:
         names = sorted(self.channels)
         async with self.live.subscribe(SLOTS) as wakes, asyncio.TaskGroup() as group:
             while not self._draining:
-                room = AT_ONCE - len(self._busy)
-                slots = await self._claim(names, room)
+                slots = await self._claim([name for name in names if not self._full(name)])
                 for slot in slots:
-                    self._busy.add(slot.id)
+                    self._busy[slot.id] = slot.conversation.channel
                     group.create_task(self._show(slot), name=f"slot {slot.id}")
-                if len(slots) < max(room, 1):  # what comes next is announced
+                if len(slots) < AT_ONCE:  # what comes next is announced
                     try:
                         async with asyncio.timeout(LOOK_EVERY_S):
                             await anext(wakes)
@@ -73,11 +77,15 @@ class Delivery:
             while self._busy or (await self.views.counts()).due_slots:
                 await anext(wakes)
 
-    async def _claim(self, channels: list[str], room: int) -> list[Slot]:
-        if room <= 0:
+    def _full(self, channel: str) -> bool:
+        """Whether a channel sends as much as it may: one that hangs leaves the others their room."""
+        return len(self._busy) >= AT_ONCE and sum(name == channel for name in self._busy.values()) >= AT_ONCE
+
+    async def _claim(self, channels: list[str]) -> list[Slot]:
+        if not channels:
             return []
         try:
-            return list(await self.outbox.claim_slots(self.node, channels, room))
+            return list(await self.outbox.claim_slots(self.node, channels, AT_ONCE))
         except StoreError as error:
             self._log.error("slots not claimed", error=str(error))
             return []
@@ -85,22 +93,40 @@ class Delivery:
     async def _show(self, slot: Slot) -> None:
         """Show one version of one slot and record what came of it."""
         try:
+            await self._try(slot)
+        except StoreError as error:
+            # The sweep makes a slot that stayed SENDING due again.
+            self._log.error("outcome of a send not stored", slot=slot.id, error=str(error))
+        finally:
+            full = self._full(slot.conversation.channel)
+            self._busy.pop(slot.id, None)
+            # The store announces the conversation's next slot; only here it is known that there is room again.
+            if full or self._flushing:
+                self.live.publish(SLOTS, SlotsDue())
+
+    async def _try(self, slot: Slot) -> None:
+        try:
             await self.points.hit("J16")
             await self._send(slot)
         except SendFailed as failed:
             await self._failed(slot, failed)
-        except StoreError as error:
-            # The sweep makes a slot that stayed SENDING due again.
-            self._log.error("outcome of a send not stored", slot=slot.id, error=str(error))
+        except StoreError:
+            raise
         except Exception:  # the loop of delivery: a failure becomes a row (house rule 9)
             self._log.exception("a channel broke while sending", slot=slot.id)
             await self._failed(slot, SendFailed("The channel failed.", outcome=SendOutcome.UNCERTAIN))
-        finally:
-            full = len(self._busy) >= AT_ONCE
-            self._busy.discard(slot.id)
-            # The store announces the conversation's next slot; only here it is known that there is room again.
-            if full or self._flushing:
-                self.live.publish(SLOTS, SlotsDue())
+
+    async def _record(self, slot: Slot, write: Callable[[], Awaitable[None]]) -> None:
+        """Store what came of a send. It cannot be unsent, so a store that fails is asked again for a while."""
+        for _ in range(STORE_AGAIN_TIMES):
+            try:
+                await write()
+            except StoreError as error:
+                self._log.error("outcome of a send not stored yet", slot=slot.id, error=str(error))
+                await asyncio.sleep(STORE_AGAIN_S)
+            else:
+                return
+        await write()
 
     async def _send(self, slot: Slot) -> None:
         channel = self.channels[slot.conversation.channel]
@@ -113,9 +139,9 @@ class Delivery:
                 else:
                     platform_id = await channel.send(showing)
         except TimeoutError as error:
-            raise SendFailed("No answer within 60 s.", outcome=SendOutcome.UNCERTAIN) from error
+            raise SendFailed(f"No answer within {SEND_WITHIN_S:g} s.", outcome=SendOutcome.UNCERTAIN) from error
         await self.points.hit("J18")
-        await self.outbox.slot_sent(slot.id, slot.version, platform_id)
+        await self._record(slot, lambda: self.outbox.slot_sent(slot.id, slot.version, platform_id))
         await self.points.hit("J19")
         if slot.kind is SlotKind.CARD:
             await self.points.hit("J9")
@@ -138,15 +164,18 @@ class Delivery:
         uncertain = outcome is SendOutcome.UNCERTAIN and create
         if outcome is SendOutcome.DEAD or (uncertain and slot.uncertain and slot.kind is not SlotKind.CARD):
             # An uncertain create is repeated once, marked; a second doubt is not worth a third copy.
-            await self.outbox.slot_dead(slot.id, slot.version, failed.message)
+            await self._record(slot, lambda: self.outbox.slot_dead(slot.id, slot.version, failed.message))
             return
         waited = (failed.until - self.clock.now()).total_seconds() if failed.until else None
         if outcome is SendOutcome.WAIT and waited is not None:
-            await self.outbox.slot_retry(slot.id, slot.version, timedelta(seconds=max(waited, 0)), uncertain=False)
+            await self._again(slot, max(waited, 0), uncertain=False)
             return
         decision = next_try(slot.attempts, Failure(retryable=True), secrets.randbelow(1000) / 1000, LIMITS)
         if isinstance(decision, GiveUp):
-            await self.outbox.slot_dead(slot.id, slot.version, failed.message)
+            await self._record(slot, lambda: self.outbox.slot_dead(slot.id, slot.version, failed.message))
         else:
-            delay = timedelta(seconds=decision.delay_s)
-            await self.outbox.slot_retry(slot.id, slot.version, delay, uncertain=uncertain)
+            await self._again(slot, decision.delay_s, uncertain=uncertain)
+
+    async def _again(self, slot: Slot, delay_s: float, *, uncertain: bool) -> None:
+        delay = timedelta(seconds=delay_s)
+        await self._record(slot, lambda: self.outbox.slot_retry(slot.id, slot.version, delay, uncertain=uncertain))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
@@ -89,8 +89,13 @@ class Sessions:
             except (StoreError, LeaseLost) as error:
                 # The lease runs out by itself and a sweep takes the turn back.
                 self._log.error("turn left to the sweeps", error=str(error))
+            except Exception:  # the loop of sessions: one turn does not end the others (house rule 9)
+                self._log.exception("turn left to the sweeps")
             finally:
+                full = len(self._held) >= AT_ONCE
                 self._held.discard(held)
+                if full:  # the store announced who may run when there was no room yet
+                    self.live.publish(TURNS, TurnsDue())
 
     async def _work(self, lease: Lease, held: _Held) -> None:
         """Run the turn beside the keeper of its lease."""
@@ -101,17 +106,22 @@ class Sessions:
                 held.work.add_done_callback(lambda _: keeper.cancel())
                 if self._draining:
                     _cut(held, Interrupt.SHUTDOWN)
-        except* LeaseLost:
-            held.cut.why = held.cut.why or await self._why_refused(lease)
-        except* StoreError as failed:
-            self._log.error("the store failed during a turn", error=str(failed.exceptions[0]))
-            await asyncio.sleep(RETRY_AFTER_S)
-            held.cut.why = Interrupt.SHUTDOWN
-        except* Exception:  # the loop of sessions: a failure becomes a row (house rule 9)
-            self._log.exception("turn failed")
+        except ExceptionGroup as failed:  # the loop of sessions: a failure becomes a row (house rule 9)
+            await self._went_wrong(lease, held, failed)
+
+    async def _went_wrong(self, lease: Lease, held: _Held, failed: ExceptionGroup[Exception]) -> None:
+        """Decide what becomes of a turn that raised; calls that run side by side may raise several things at once."""
+        if failed.split((LeaseLost, StoreError))[1] is not None:
+            self._log.error("turn failed", exc_info=failed)
             text = f"Something went wrong inside Dragoman; its log tells more (turn `{lease.turn}`)."
             await self._end(lease, TurnState.FAILED, text)
             held.cut.why = Interrupt.LOST
+        elif (store := failed.subgroup(StoreError)) is not None:
+            self._log.error("the store failed during a turn", error=str(_first(store)))
+            await asyncio.sleep(RETRY_AFTER_S)
+            held.cut.why = Interrupt.SHUTDOWN
+        else:
+            held.cut.why = held.cut.why or await self._why_refused(lease)
 
     async def _keep(self, lease: Lease, held: _Held) -> None:
         """Renew the lease every 5 s, and look at once when somebody stopped the turn."""
@@ -159,10 +169,19 @@ class Sessions:
                 return
 
     async def _end(self, lease: Lease, state: TurnState, text: str) -> None:
-        turn = (await self.views.turn(lease.turn)).turn
-        slot = NewSlot(conversation=turn.conversation, kind=SlotKind.ANSWER, text=text, id=SlotId(mint("o")))
-        await self.lanes.finish_turn(lease, state, answer=None, given=(), slots=[slot], timers=())
-        self.meters.turns.labels(state.value).inc()
+        slots = await self._last_words(lease, text)
+        if await self.lanes.finish_turn(lease, state, answer=None, given=(), slots=slots, timers=()):
+            self.meters.turns.labels(state.value).inc()
+
+    async def _last_words(self, lease: Lease, text: str) -> list[NewSlot]:
+        try:
+            turn = (await self.views.turn(lease.turn)).turn
+        except StoreError:
+            raise
+        except Exception:  # what cannot be read may be why it failed: it ends unanswered, and not for ever
+            self._log.exception("the turn cannot be read")
+            return []
+        return [NewSlot(conversation=turn.conversation, kind=SlotKind.ANSWER, text=text, id=SlotId(mint("o")))]
 
 
 def _cut(held: _Held, why: Interrupt) -> None:
@@ -170,6 +189,12 @@ def _cut(held: _Held, why: Interrupt) -> None:
     if held.cut.why is None and held.work is not None and not held.work.done():
         held.cut.why = why
         held.work.cancel()
+
+
+def _first(failed: BaseExceptionGroup[Any]) -> BaseException:
+    """The first thing that was raised, however deep it stands."""
+    found = failed.exceptions[0]
+    return _first(cast("BaseExceptionGroup[Any]", found)) if isinstance(found, BaseExceptionGroup) else found
 
 
 async def _look_again(wakes: AsyncIterator[LiveEvent], seconds: float = LOOK_EVERY_S) -> None:

@@ -36,7 +36,8 @@ class Sweeper:
     async def start(self, machine: str, now: datetime) -> None:
         """Before anything runs: end this machine's earlier leases; after a downtime, offer open cards again."""
         last = await self.node.last_alive()
-        self._count("void_leases", await self.sweeps.void_leases(machine))
+        while count := await self.sweeps.void_leases(machine):
+            self._count("void_leases", count)
         if was_down(last, now):
             self._count("offer_again", await self.sweeps.offer_again())
         await self.node.alive(self.node_id)
@@ -66,6 +67,8 @@ class Sweeper:
                 self._count(name, count)
         except StoreError as error:
             self._log.error("sweep failed", sweep=name, error=str(error))
+        except Exception:  # noqa: BLE001 - the loop of sweeps: the others go on (house rule 9)
+            self._log.exception("sweep failed", sweep=name)
 
     async def _say_alive(self) -> None:
         try:

@@ -102,9 +102,16 @@ class ToolCalls:
             running: dict[int, Risk] = {}
             while True:
                 changed.clear()
-                view = await self.views.turn(lease.turn)
-                unfinished = [step for step in view.steps if step.state is not StepState.FINISHED]
-                for one in await self._decide(view, unfinished, lease, running):
+                try:
+                    view = await self.views.turn(lease.turn)
+                    unfinished = [step for step in view.steps if step.state is not StepState.FINISHED]
+                    runnable = await self._decide(view, unfinished, lease, running)
+                except StoreError as error:
+                    if not running:
+                        raise
+                    await self._a_moment(lease, error)  # what runs is not ended for that
+                    continue
+                for one in runnable:
                     if _fits(one.call.tool.spec.risk, running):
                         running[one.call.step.n] = one.call.tool.spec.risk
                         work = self._run(one, lease, cut, running, changed)
@@ -176,10 +183,12 @@ class ToolCalls:
             return None
         if wait is not None and wait.state in _NOT_RUN:
             status, code, hint = _NOT_RUN[wait.state]
+            if wait.state is WaitState.EXPIRED and wait.decided_at is not None:
+                hint = "It was allowed, but could not start within 5 minutes of that; nothing was run."
             reason = f"The person who denied it says: {wait.reason} " if wait.reason else ""
             return ToolResult(status=status, text="", code=code, hint=f"{reason}{hint}")
         if step.state is StepState.STARTED:
-            return self._cut_in_half(view, step)
+            return self._cut_in_half(view, step, wait)
         if wait is None or wait.approval is None:
             return None
         return self._approved(view, step, wait, wait.approval)
@@ -201,11 +210,11 @@ class ToolCalls:
         call = Prepared(step=step, tool=tool, arguments=arguments, action=request.action, action_sha=request.action_sha)
         return _Runnable(call=call, wait=wait.id)
 
-    def _cut_in_half(self, view: TurnView, step: Step) -> _Runnable | ToolResult:
+    def _cut_in_half(self, view: TurnView, step: Step, wait: Wait | None) -> _Runnable | ToolResult:
         """A call that an earlier holder started and never finished."""
-        prepared = self._prepare(view, step)
-        if isinstance(prepared, Prepared) and prepared.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
-            return _Runnable(call=prepared, wait=None)
+        call = self._as_allowed(view, step, wait)
+        if call is not None and call.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
+            return _Runnable(call=call, wait=None)
         began = f"{step.started_at:%H:%M:%S} UTC" if step.started_at else "an unknown time"
         return ToolResult(
             status=ResultStatus.UNKNOWN,
@@ -214,6 +223,17 @@ class ToolCalls:
             hint=f"Outcome unknown: the process ended after the start at {began}. Do not assume success or failure; "
             "it is not run again unless it is asked for and allowed anew.",
         )
+
+    def _as_allowed(self, view: TurnView, step: Step, wait: Wait | None) -> Prepared | None:
+        """The action that was allowed before; None when it would not be allowed now: settings change over a restart."""
+        if wait is not None and wait.approval is not None:
+            found = self._approved(view, step, wait, wait.approval)
+            return found.call if isinstance(found, _Runnable) else None
+        call = self._prepare(view, step)
+        if isinstance(call, Deny):
+            return None
+        decision = decide(call.tool.spec, call.tool.policy, view.session, askable=True)
+        return call if isinstance(decision, Allow) else None
 
     def _refuse(self, deny: Deny) -> ToolResult:
         self.meters.decisions.labels("deny", deny.reason.value).inc()
@@ -297,7 +317,7 @@ class ToolCalls:
     ) -> None:
         n = one.call.step.n
         try:
-            started = await self.steps.start_step(lease, n, one.wait, one.call.action_sha)
+            started = await self._start(one, lease)
             if started is Start.STARTED:
                 await self.points.hit("J11")
                 await self._execute(one.call, lease, cut)
@@ -306,6 +326,18 @@ class ToolCalls:
         finally:
             del running[n]
             changed.set()
+
+    async def _start(self, one: _Runnable, lease: Lease) -> Start | None:
+        """Store that a call begins; None when the store failed: nothing was begun, and it is looked at again."""
+        try:
+            return await self.steps.start_step(lease, one.call.step.n, one.wait, one.call.action_sha)
+        except StoreError as error:
+            await self._a_moment(lease, error)
+            return None
+
+    async def _a_moment(self, lease: Lease, error: StoreError) -> None:
+        self._log.error("the store failed beside a call", turn=lease.turn, error=str(error))
+        await asyncio.sleep(STORE_AGAIN_S)
 
     async def _execute(self, call: Prepared, lease: Lease, cut: Cut) -> None:
         n = call.step.n

@@ -31,6 +31,8 @@ from gateway.transcript import HISTORY_TURNS, messages, ungiven
 ACTIVE_AT_MOST = timedelta(minutes=15)
 ANSWERS_AT_MOST = 50
 PAGE_CLOSED_AFTER = timedelta(seconds=30)
+BEGUN_AT_MOST = 10
+"""Times that a turn is begun without a decision to go on with: one that ends the process each time ends itself."""
 EMPTY = "The model gave an empty answer. Ask again, or in other words."
 
 
@@ -61,7 +63,12 @@ class Turns:
 
         Raises `LeaseLost` when a write is refused, or the turn was stopped: nothing more may be begun.
         """
+        began = self.clock.monotonic()
         view = await self.views.turn(lease.turn)
+        if lease.fence - len(view.waits) > BEGUN_AT_MOST:
+            text = f"Stopped: this was begun {BEGUN_AT_MOST} times and never came to its end. Write again to try anew."
+            await self._fail(view, lease, text)
+            return
         if view.steps:
             await self.points.hit("WOKEN")
         while True:
@@ -69,24 +76,24 @@ class Turns:
                 if not await self.calls.settle(lease, cut) and await self.lanes.park(lease):
                     await self.points.hit("PARKED")
                     return
-            elif await self._ask(view, lease):
+            elif await self._ask(view, lease, self.clock.monotonic() - began):
                 await self.points.hit("J20")
                 return
             view = await self.views.turn(lease.turn)
             if view.turn.state is TurnState.STOPPING:
                 raise LeaseLost("The turn was stopped.")  # asking the model again would be for nothing
 
-    async def _ask(self, view: TurnView, lease: Lease) -> bool:
+    async def _ask(self, view: TurnView, lease: Lease, held_s: float) -> bool:
         """Ask the model once and store what it said. Return True when the turn ended."""
-        beyond = self._beyond(view)
+        beyond = self._beyond(view, held_s)
         if beyond:
-            return await self._fail(view.turn, lease, beyond)
+            return await self._fail(view, lease, beyond)
         model = self.operator if view.turn.kind is TurnKind.COMMAND else self.model
         try:
             answer = await self._stream(model, view)
         except ModelError as error:
             self._log.warning("model failed", model=model.name, error=str(error))
-            return await self._fail(view.turn, lease, f"The model could not answer: {error}")
+            return await self._fail(view, lease, f"The model could not answer: {error}")
         await self.points.hit("J6")
         given = ungiven(view)
         if answer.calls:
@@ -143,17 +150,18 @@ class Turns:
         )
         return [timer]
 
-    def _beyond(self, view: TurnView) -> str:
-        """Say which limit the turn has passed, if any."""
+    def _beyond(self, view: TurnView, held_s: float) -> str:
+        """Say which limit the turn has passed, if any. `held_s`: seconds of this holding, which the row has not yet."""
         if sum(1 for step in view.steps if step.kind is StepKind.MODEL) >= ANSWERS_AT_MOST:
             return f"Stopped: the model was asked {ANSWERS_AT_MOST} times in this turn. Write again to go on."
-        if timedelta(milliseconds=view.turn.active_ms) > ACTIVE_AT_MOST:
+        if timedelta(milliseconds=view.turn.active_ms, seconds=held_s) > ACTIVE_AT_MOST:
             return "Stopped: this turn worked for 15 minutes. Write again to go on."
         return ""
 
-    async def _fail(self, turn: Turn, lease: Lease, text: str) -> bool:
-        slot = _text(turn, self.redactor.text(text))
-        return await self.lanes.finish_turn(lease, TurnState.FAILED, answer=None, given=(), slots=[slot], timers=())
+    async def _fail(self, view: TurnView, lease: Lease, text: str) -> bool:
+        slot = _text(view.turn, self.redactor.text(text))
+        timers = self._timers(view, slot)
+        return await self.lanes.finish_turn(lease, TurnState.FAILED, answer=None, given=(), slots=[slot], timers=timers)
 
 
 def _text(turn: Turn, text: str, n: int | None = None) -> NewSlot:

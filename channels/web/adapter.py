@@ -22,7 +22,7 @@ from gateway.errors import BadRequest, DragomanError, Forbidden, SendFailed, Sen
 from gateway.model.ids import OwnerName, SessionId, TurnId
 from gateway.model.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
 from gateway.model.slots import Showing
-from gateway.model.views import Rows
+from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import PressResult
 from gateway.ports import Auth, ChannelContext, Desk, Endpoint, Sink
 
@@ -165,11 +165,12 @@ class WebChannel:
             await page.serve()
         finally:
             self._pages.discard(page)
-            await self._saw(page.owner)
+            await self.saw(page.owner)
         return socket
 
-    async def _saw(self, owner: OwnerName) -> None:
-        with suppress(StoreError):  # it only dates the last visit
+    async def saw(self, owner: OwnerName) -> None:
+        """Date the last visit. A full disk does not close the page."""
+        with suppress(StoreError):
             await self._desk.saw(owner)
 
     async def take(self, page: _Page, text: str) -> None:
@@ -231,6 +232,8 @@ class _Page:
                     self._tasks.append(group.create_task(work, name=f"page {self.owner} {name}"))
         except* (ConnectionError, TimeoutError):
             pass  # the page went away; it comes back by itself
+        except* StoreError:
+            pass  # nothing can be read: it comes back, and goes on from the revision that it has
 
     def stop(self) -> None:
         """End this page's tasks; the socket closes behind them."""
@@ -273,20 +276,23 @@ class _Page:
     async def _list(self) -> None:
         """Keep the list of sessions right; a burst of changes is one frame."""
         desk = self.channel.desk
-        async with desk.watch(SESSIONS) as events:
-            shown = await desk.sessions(self.owner)
-            await self.send(outbound.welcome(desk.welcome(self.owner), shown))
-            async for _ in events:
-                await asyncio.sleep(LIST_EVERY_S)
+        shown: Sequence[SessionLine] | None = None
+        while True:
+            # Watched anew each time, and before it is read: what piled up meanwhile is one change.
+            async with desk.watch(SESSIONS) as events:
                 lines = await desk.sessions(self.owner)
-                if lines != shown:
-                    shown = lines
+                if shown is None:
+                    await self.send(outbound.welcome(desk.welcome(self.owner), lines))
+                elif lines != shown:
                     await self.send({"op": "sessions", "sessions": [outbound.line(one) for one in lines]})
+                shown = lines
+                await anext(events)
+            await asyncio.sleep(LIST_EVERY_S)
 
     async def _visits(self) -> None:
         """Say that the page is open, now and every 15 s."""
         while True:
-            await self.channel.desk.saw(self.owner)
+            await self.channel.saw(self.owner)
             await asyncio.sleep(PING_S)
 
     async def _until_signed_out(self) -> None:
@@ -306,6 +312,8 @@ class _Page:
                         rev = await self._catch_up(session, rev)
                     elif isinstance(event, TextDelta | OutputDelta):
                         await self.send(outbound.delta(event))
+        except StoreError:
+            raise
         except DragomanError as error:
             await self.send({"op": "error", "text": str(error)})
 

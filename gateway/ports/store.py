@@ -63,8 +63,8 @@ class Intake(Protocol):
         With `steer`, a MODEL message joins the session's model turn that was started and not ended, when principal
         and conversation are the same (not one that is STOPPING); else a new turn is queued. A direct message becomes
         its principal's last direct conversation. When the session's model turn is parked and `say_if_waiting` is not
-        empty, a REPLY slot with it is stored too. Only a MODEL message is told so, or reports `waiting`. The duplicate of an event that was
-        dropped or was a press has empty ids.
+        empty, a REPLY slot with it is stored too. Only a MODEL message is told so, or reports `waiting`. The duplicate
+        of an event that was dropped or was a press has empty ids.
         """
         ...
 

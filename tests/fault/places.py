@@ -53,17 +53,13 @@ class Disk:
         """The folder as it can be read and written from outside."""
         return Path(f"/proc/{self.holder}/root{self.folder}")
 
-    def free_kib(self) -> int:
-        """How much can still be written."""
-        disk = os.statvfs(self.seen)
-        return disk.f_bavail * disk.f_frsize // 1024
-
     def fill(self, leave_kib: int = 0) -> None:
-        """Write a file until only so much is left."""
-        with (self.seen / "filler").open("ab") as file, suppress(OSError):
-            while (room := self.free_kib() - leave_kib) > 0:
-                file.write(b"\0" * min(room, 64) * 1024)
-                file.flush()
+        """Write a file until nothing more goes in, then give so much back."""
+        with (self.seen / "filler").open("ab", buffering=0) as file:
+            with suppress(OSError):
+                while file.write(b"\0" * 4096) == 4096:
+                    pass
+            file.truncate(file.tell() // 4096 * 4096 - leave_kib * 1024)
 
     def free(self) -> None:
         """Remove that file."""

@@ -36,8 +36,10 @@ class FileLock:
             holder = os.read(self._fd, 32).decode("ascii", "replace").strip() or "unknown"
             os.close(self._fd)
             raise StoreInUse(f"The store {path} is in use by process {holder}.") from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        # The process id only helps whoever is refused; a full disk has no room for it.
+        with suppress(OSError):
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let another daemon have it. Twice is safe. The file stays: removing it would race with the next holder."""

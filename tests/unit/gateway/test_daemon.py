@@ -13,13 +13,16 @@ import pytest
 
 from gateway.control import ControlServer
 from gateway.daemon import Daemon
+from gateway.errors import StoreError
 from gateway.http import Address, HttpServer
 from gateway.model.sessions import TurnState
 from gateway.model.tools import Answer, ResultStatus, Risk
+from gateway.model.views import Counts
 from gateway.ports import Channel
 from gateway.sweeps import Sweeper
+from tests.support.clock import FakeClock
 from tests.support.engine import Engine
-from tests.support.fakes import NODE, FakeChannel, FakeTool, calls, until
+from tests.support.fakes import NODE, FailingStore, FakeChannel, FakeTool, calls, until
 
 
 def daemon(engine: Engine, folder: Path, channels: Mapping[str, Channel]) -> Daemon:
@@ -143,6 +146,29 @@ async def test_a_send_that_hangs_does_not_hold_it_up(engine: Engine, tmp_path: P
 
     assert time.monotonic() - began < 9
     assert (await engine.store.counts()).due_slots == 0  # it stays SENDING, and is found again at the start
+
+
+class Sick(FailingStore):
+    """A store that cannot count."""
+
+    async def counts(self) -> Counts:
+        raise StoreError("The store failed: counts.")
+
+
+async def test_a_store_that_fails_at_the_end_changes_nothing_about_the_end(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, store=Sick(FakeClock()))
+    closed = asyncio.Event()
+    made = daemon(engine, tmp_path, {"telegram": FakeChannel()})
+
+    async def breaks() -> None:
+        closed.set()
+        raise OSError("already gone")
+
+    made.closers = [breaks]
+    async with running(made):
+        pass
+
+    assert closed.is_set()
 
 
 async def test_a_channel_that_breaks_begins_again_and_the_others_go_on(engine: Engine, tmp_path: Path) -> None:
