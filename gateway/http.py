@@ -25,6 +25,7 @@ from gateway.observe import Meters, log
 from gateway.ports import Auth, Clock, Desks, Endpoint, Store
 
 COOKIE = "dragoman"
+KEY_HEADER = "X-Dragoman-Key"
 BODY_AT_MOST = 1_048_576
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 QUEUED_TOO_LONG = timedelta(seconds=60)
@@ -190,11 +191,11 @@ class HttpServer:
     def _checked(self, endpoint: Endpoint) -> Handler:
         async def handler(request: web.Request) -> web.StreamResponse:
             if endpoint.auth is Auth.COOKIE:
-                ask = partial(self.desks.owner_of, request.cookies.get(COOKIE, ""))
+                ask = partial(self.desks.owner_of, credential(request))
                 owner = await ask()
                 if owner is None:
                     return _error(401, "You are not signed in. Run `dragoman link` and open the link it prints.")
-                _note(request, owner=owner, signed_in=ask)
+                _note(request, owner=owner, signed_in=ask, credential=credential(request))
             return await endpoint.handler(request)
 
         return handler
@@ -237,6 +238,17 @@ class HttpServer:
         ]
         body = generate_latest(self.meters.registry) + "".join(lines).encode()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def credential(request: web.Request) -> str:
+    """What shows who is signed in: the cookie and the key that the page keeps, `<cookie>.<key>`.
+
+    A cookie goes to every port of the host, so to whatever a tool serves there; the key stays with the page's origin.
+    It comes as a header, or from a browser's WebSocket, which can set none, as a sub-protocol after `dragoman`.
+    """
+    offered = [part.strip() for part in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
+    spoken = offered[1] if len(offered) == 2 and offered[0] == COOKIE else ""
+    return f"{request.cookies.get(COOKIE, '')}.{request.headers.get(KEY_HEADER, spoken)}"
 
 
 def _note(request: web.Request, **found: Any) -> None:

@@ -68,8 +68,8 @@ class Pages:
         return code
 
     async def sign_in(self, code: str, source: str) -> tuple[OwnerName, str] | None:
-        """Redeem a code for a cookie."""
-        cookie = secrets.token_urlsafe(32)
+        """Redeem a code for a cookie and a key, joined by a dot; neither is worth anything alone."""
+        cookie = f"{secrets.token_urlsafe(32)}.{secrets.token_urlsafe(32)}"
         owner = self._known(await self._accounts.redeem_code(sha(code), sha(cookie), self._signed_in_for, source))
         return None if owner is None else (owner, cookie)
 

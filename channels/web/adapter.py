@@ -115,8 +115,9 @@ class WebChannel:
         if found is None:
             text = "This link was used or has expired. Run `dragoman link` for a new one."
             return web.json_response({"error": text}, status=401)
-        owner, cookie = found
-        response = web.json_response({"owner": owner})
+        owner, both = found
+        cookie, _, key = both.partition(".")
+        response = web.json_response({"owner": owner, "key": key})
         secure = request.headers.get("Origin", "").startswith("https://")
         response.set_cookie(
             COOKIE, cookie, max_age=self._lasts_s, httponly=True, samesite="Strict", secure=secure, path="/"
@@ -124,9 +125,8 @@ class WebChannel:
         return response
 
     async def _sign_out(self, request: web.Request) -> web.Response:
-        cookie = request.cookies.get(COOKIE, "")
-        await self._desk.sign_out(cookie)
-        for page in [page for page in self._pages if page.signed_in_by == _sha(cookie)]:
+        await self._desk.sign_out(request["credential"])
+        for page in [page for page in self._pages if page.signed_in_by == _sha(request["credential"])]:
             page.stop()
         response = web.Response(status=204)
         response.del_cookie(COOKIE, path="/")
@@ -151,13 +151,13 @@ class WebChannel:
     async def _socket(self, request: web.Request) -> web.StreamResponse:
         if "Origin" not in request.headers:
             raise web.HTTPForbidden(reason="Only Dragoman's own page opens this socket.")
-        socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=FRAME_AT_MOST)
+        socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=FRAME_AT_MOST, protocols=[COOKIE])
         await socket.prepare(request)
         page = _Page(
             channel=self,
             socket=socket,
             owner=request["owner"],
-            signed_in_by=_sha(request.cookies[COOKIE]),
+            signed_in_by=_sha(request["credential"]),
             signed_in=request["signed_in"],
         )
         self._pages.add(page)

@@ -105,7 +105,11 @@ class Desk(Protocol):
     """What the web page may see and ask, by owner. Raises `Forbidden` for another owner's main session."""
 
     async def sign_in(self, code: str, source: str) -> tuple[OwnerName, str] | None:
-        """Redeem a link's code: the owner and a new cookie value, or None. `Forbidden` after too many failures."""
+        """Redeem a link's code: the owner and `<cookie>.<key>`, or None.
+
+        Browsers send a cookie to every port of a host; so a page also shows a key that only its own origin can read.
+        `Forbidden` after too many failures.
+        """
         ...
 
     async def sign_out(self, cookie: str) -> None:

@@ -19,7 +19,7 @@ from gateway.control.wire import socket_path
 from gateway.model.ids import SessionId
 from gateway.model.views import Item
 from gateway.store import open_store
-from tests.support.daemon import Daemon
+from tests.support.daemon import KEY_HEADER, Daemon
 
 Json = dict[str, Any]
 BUSY = ("queued_turns", "running_turns", "parked_turns", "due_slots")
@@ -34,6 +34,7 @@ async def signed_in(state: Path, owner: str) -> AsyncGenerator[aiohttp.ClientSes
     async with aiohttp.ClientSession(headers={"Origin": base}, cookie_jar=jar) as client:
         async with client.post(f"{base}/api/signin", json={"code": code}) as response:
             assert response.status == 200, await response.text()
+            client.headers[KEY_HEADER] = (await response.json())["key"]
         yield client
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 
 ROOT = Path(__file__).parents[2]
+KEY_HEADER = "X-Dragoman-Key"
 Wanted = Callable[[dict[str, Any]], Any]
 
 
@@ -232,6 +233,7 @@ async def signed_in(daemon: Daemon, *owner: str) -> AsyncGenerator[aiohttp.Clien
     async with aiohttp.ClientSession(headers=headers, cookie_jar=aiohttp.CookieJar(unsafe=True)) as client:
         async with client.post(f"{base}/api/signin", json={"code": code}) as response:
             assert response.status == 200, await response.text()
+            client.headers[KEY_HEADER] = (await response.json())["key"]
         yield client
 
 

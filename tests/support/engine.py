@@ -17,7 +17,7 @@ from gateway.approvals import Approvals, Handles
 from gateway.delivery import Delivery
 from gateway.execution import Cut, Execution, PermitOffice, Workspaces
 from gateway.failpoints import FailPoints
-from gateway.http import COOKIE, Address, HttpServer
+from gateway.http import COOKIE, KEY_HEADER, Address, HttpServer
 from gateway.intake import Gate
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.model.messages import Conversation, Press
@@ -282,14 +282,15 @@ class Served:
         return f"http://127.0.0.1:{self.http.port}"
 
     async def cookie(self, owner: OwnerName = ANN) -> str:
-        """Sign an owner in; return the cookie's value."""
+        """Sign an owner in; return `<cookie>.<key>`."""
         found = await self.pages.sign_in(await self.pages.mint_code(owner), "here")
         assert found is not None
         return found[1]
 
     def client(self, cookie: str = "", *, origin: str | None = None) -> aiohttp.ClientSession:
-        """A client that says where it comes from, with a cookie or without."""
-        headers = {"Origin": self.url if origin is None else origin}
+        """A client that says where it comes from, with `<cookie>.<key>` or without."""
+        cookie, _, key = cookie.partition(".")
+        headers = {"Origin": self.url if origin is None else origin} | ({KEY_HEADER: key} if key else {})
         cookies = {COOKIE: cookie} if cookie else {}
         return aiohttp.ClientSession(headers=headers, cookies=cookies, cookie_jar=aiohttp.CookieJar(unsafe=True))
 

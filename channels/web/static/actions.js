@@ -33,7 +33,7 @@ const wire = new Wire(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
     connection.value = { state, retryAt };
   },
   mayConnect: async () => {
-    const answer = await fetch("/api/me").catch(() => null);
+    const answer = await fetch("/api/me", { headers: keep.keyHeader() }).catch(() => null);
     if (answer?.status !== 401) return true;
     signedOut("Your sign-in has ended.");
     return false;
@@ -44,7 +44,7 @@ const wire = new Wire(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
 export async function boot() {
   const code = takeCode();
   if (code) return redeem(code);
-  const answer = await fetch("/api/me").catch(() => null);
+  const answer = await fetch("/api/me", { headers: keep.keyHeader() }).catch(() => null);
   if (!answer) return void (auth.value = "unreachable");
   if (answer.status === 401) return void (auth.value = "out");
   if (!answer.ok) return void (auth.value = "unreachable");
@@ -71,6 +71,7 @@ export async function redeem(code) {
     body: JSON.stringify({ code }),
   }).catch(() => null);
   if (answer?.ok) {
+    keep.saveKey((await answer.json()).key);
     signIn.value = { busy: false, error: "" };
     return signedIn();
   }
@@ -109,9 +110,10 @@ function signedOut(error) {
 
 /** Ends the sign-in here, and what was kept in this browser for it. */
 export async function signOut() {
-  const answer = await fetch("/api/signout", { method: "POST" }).catch(() => null);
+  const answer = await fetch("/api/signout", { method: "POST", headers: keep.keyHeader() }).catch(() => null);
   if (!answer?.ok && answer?.status !== 401) return tell("Not signed out: the server did not answer. Try again.");
   keep.clear(me.value.owner);
+  keep.saveKey("");
   outbox.value = [];
   signedOut("");
 }

@@ -19,6 +19,12 @@ function write(key, value) {
   }
 }
 
+/** The key of this sign-in: what the cookie is worth nothing without. Kept here because other ports of this host get the cookie too. */
+export const loadKey = () => read("dragoman.key", "");
+/** @param {string} key  empty forgets it */
+export const saveKey = (key) => write("dragoman.key", key || null);
+/** What every request that needs a sign-in carries. */
+export const keyHeader = () => ({ "X-Dragoman-Key": loadKey() });
 /** @param {string} owner @returns {any[]} */
 export const loadOutbox = (owner) => read(`dragoman.outbox.${owner}`, []);
 /** Only what is still on its way is kept. @param {string} owner @param {any[]} items */

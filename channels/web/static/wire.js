@@ -1,5 +1,7 @@
 /** The one WebSocket: connects, comes back with growing pauses, hands frames on. Knows nothing of what they mean. */
 
+import { loadKey } from "./keep.js";
+
 const PAUSES = [400, 1000, 2000, 4000, 8000, 15000];
 
 /**
@@ -80,7 +82,7 @@ export class Wire {
 
   connect() {
     clearTimeout(this.timer);
-    const socket = new WebSocket(this.url);
+    const socket = new WebSocket(this.url, ["dragoman", loadKey()]);
     this.socket = socket;
     this.timer = setTimeout(() => this.drop(), 10_000);
     socket.onopen = () => {

@@ -2,6 +2,7 @@
 import { bytes, channelName, exactTime, plural, relativeTime } from "../format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { renderMarkdown, writer } from "../markdown.js";
+import { keyHeader } from "../keep.js";
 import { now } from "../state.js";
 
 /** Relative, exact on hover. @param {{at: string|null}} props */
@@ -70,10 +71,28 @@ export function Output({ text, full, dropped }) {
       </button>`
       }
       <span class="muted">${plural(lines.length, "line")}${dropped > 0 ? " of head and tail" : ""}, ${size}</span>
-      ${full && html`<a href=${full} download>Download all of it</a>`}
+      ${full && html`<${Download} from=${full} />`}
     </div>`
     }
   </div>`;
+}
+
+/** Fetches a file with this page's key, which a plain link could not carry. @param {{from: string}} props */
+function Download({ from }) {
+  const [failed, setFailed] = useState(false);
+  const fetchIt = async () => {
+    const answer = await fetch(from, { headers: keyHeader() }).catch(() => null);
+    setFailed(!answer?.ok);
+    if (!answer?.ok) return;
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(await answer.blob());
+    link.download = `${from.split("/").slice(-2).join("-")}.txt`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  };
+  return html`<button type="button" class="link" data-testid="download" onClick=${fetchIt}>
+    ${failed ? "Not downloaded; try again" : "Download all of it"}
+  </button>`;
 }
 
 /** Output while it comes: its end is in view unless the person scrolled in it. @param {{source: any}} props  signal of {text} */

@@ -15,7 +15,7 @@ from yarl import URL
 
 from channels.web.adapter import PRESSED, WebChannel
 from gateway.approvals import PRESSED_TEXT
-from gateway.http import COOKIE, HEADERS, Address
+from gateway.http import COOKIE, HEADERS, KEY_HEADER, Address
 from gateway.model.ids import OwnerName
 from gateway.model.tools import Effect, Risk, ToolResult
 from gateway.model.waits import PressResult
@@ -87,9 +87,11 @@ async def test_a_link_signs_in_once_with_a_cookie_that_no_script_and_no_other_si
     code = await page.pages.mint_code(ANN)
     async with page.client() as client:
         async with client.post(f"{page.url}/api/signin", json={"code": code}) as response:
-            assert (response.status, await response.json()) == (200, {"owner": "ann"})
+            answer = await response.json()
+            assert (response.status, answer["owner"]) == (200, "ann")
             cookie = response.headers["Set-Cookie"]
-        async with client.get(f"{page.url}/api/me") as response:
+            assert answer["key"] not in cookie
+        async with client.get(f"{page.url}/api/me", headers={KEY_HEADER: answer["key"]}) as response:
             assert (response.status, await response.json()) == (200, {"owner": "ann"})
         async with client.post(f"{page.url}/api/signin", json={"code": code}) as response:
             assert response.status == 401
@@ -165,12 +167,11 @@ async def test_guessing_is_stopped_after_ten_tries(page: Served) -> None:
 async def test_signing_out_ends_the_cookie_and_closes_its_socket_and_no_other(page: Served) -> None:
     cookie = await page.cookie()
     async with opened(page, cookie=cookie) as here, opened(page) as elsewhere:
-        async with page.client(cookie) as client:
-            async with client.post(f"{page.url}/api/signout") as response:
-                assert response.status == 204
-                assert f'{COOKIE}=""' in response.headers["Set-Cookie"]
-            async with client.get(f"{page.url}/api/me", headers={"Cookie": f"{COOKIE}={cookie}"}) as response:
-                assert response.status == 401
+        async with page.client(cookie) as client, client.post(f"{page.url}/api/signout") as response:
+            assert response.status == 204
+            assert f'{COOKIE}=""' in response.headers["Set-Cookie"]
+        async with page.client(cookie) as client, client.get(f"{page.url}/api/me") as response:
+            assert response.status == 401
         await here.closed()
         await elsewhere.send(SAY)
         assert (await elsewhere.op("said"))["ok"] is True
@@ -403,12 +404,34 @@ async def test_twenty_sessions_are_open_at_once_and_no_more(page: Served) -> Non
 
 @pytest.mark.parametrize("origin", ["", None, "null", "https://evil.example"])
 async def test_only_the_page_itself_opens_the_socket(page: Served, origin: str | None) -> None:
-    headers = {"Cookie": f"{COOKIE}={await page.cookie()}"} | ({"Origin": origin} if origin is not None else {})
+    cookie, _, key = (await page.cookie()).partition(".")
+    headers = {"Cookie": f"{COOKIE}={cookie}", KEY_HEADER: key} | ({"Origin": origin} if origin is not None else {})
     async with aiohttp.ClientSession(headers=headers) as client:
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await client.ws_connect(f"{page.url}/ws")
 
     assert refused.value.status == 403
+
+
+async def test_a_cookie_that_another_port_got_is_worth_nothing(page: Served) -> None:
+    """Browsers send a host's cookies to all its ports, so to a server that a tool was allowed to start there."""
+    stolen = (await page.cookie()).partition(".")[0]
+    async with page.client(stolen) as thief:
+        async with thief.get(f"{page.url}/api/me") as response:
+            assert response.status == 401
+        for guess in ((), ("dragoman",), ("dragoman", "guess"), ("dragoman", stolen)):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await thief.ws_connect(f"{page.url}/ws", protocols=guess)
+            assert refused.value.status == 401
+
+
+async def test_a_browsers_socket_shows_the_key_as_a_sub_protocol(page: Served) -> None:
+    cookie, _, key = (await page.cookie()).partition(".")
+    async with (
+        page.client(cookie) as client,
+        client.ws_connect(f"{page.url}/ws", protocols=("dragoman", key)) as socket,
+    ):
+        assert socket.protocol == "dragoman"
 
 
 async def test_without_a_cookie_there_is_no_socket(page: Served) -> None:
