@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from config.reading import Path, Reader
 from config.values import EnvText, Flaw
@@ -80,7 +80,7 @@ def _texts(listed: Any, path: Path, reader: Reader) -> Iterator[tuple[Path, str]
     if not isinstance(read, list):
         reader.wrong(path, "it is not a list", 'Write a list: ["telegram:1001"], or [] for the web page alone')
         return
-    for n, one in enumerate(read):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    for n, one in enumerate(cast("list[object]", read)):
         if isinstance(one, str):
             yield (*path, n), str(one) if isinstance(one, EnvText) else one
         else:

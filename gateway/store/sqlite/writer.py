@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class Job:
             self.future.set_result(self.result)
 
 
-class Worker:
+class Worker(ABC):
     """A queue and the threads that serve it. `None` in the queue ends one thread."""
 
     def __init__(self, name: str, path: str, sql: Mapping[str, str], clock: Clock) -> None:
@@ -93,8 +94,8 @@ class Worker:
         for thread in self._threads:
             await asyncio.get_running_loop().run_in_executor(None, thread.join)
 
-    def _serve(self, db: sqlite3.Connection) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _serve(self, db: sqlite3.Connection) -> None: ...
 
 
 class ReaderPool(Worker):
