@@ -116,8 +116,21 @@ class SendOutcome(StrEnum):
 class SendFailed(DragomanError):
     """A channel could not show a slot."""
 
-    def __init__(self, message: str = "", *, outcome: SendOutcome, until: datetime | None = None) -> None:
-        """Carry the outcome class and, for `WAIT`, when the scope opens again."""
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        outcome: SendOutcome,
+        until: datetime | None = None,
+        scope: str = "",
+        creating: bool = True,
+    ) -> None:
+        """Carry the outcome class; for `WAIT`, when which scope (`Pace.scope`) opens again.
+
+        `creating`: whether a new message was about to appear, so that an `UNCERTAIN` one may stand there twice.
+        """
         super().__init__(message)
         self.outcome = outcome
         self.until = until
+        self.scope = scope
+        self.creating = creating

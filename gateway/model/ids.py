@@ -53,3 +53,8 @@ def web_principal(owner: OwnerName) -> Principal:
 def main_session(owner: OwnerName) -> SessionId:
     """Return the id of the one session that all direct conversations of `owner` share."""
     return SessionId(f"main:{owner}")
+
+
+def answer_slot(turn: TurnId, n: int) -> SlotId:
+    """Return the id of the slot that shows the model answer of step `n`: the same for its beginning and its end."""
+    return SlotId(f"o{turn}.{n}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.model.ids import SessionId, TurnId
+from gateway.model.messages import Conversation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +55,23 @@ class OutputDelta:
     text: str
 
 
-LiveEvent: TypeAlias = Changed | TurnsDue | SlotsDue | TurnWoken | TextDelta | OutputDelta
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Working:
+    """A turn is being worked on here; said when it is claimed and with each renewal of its lease, not while parked."""
+
+    session: SessionId
+    turn: TurnId
+    conversation: Conversation
+
+
+LiveEvent: TypeAlias = Changed | TurnsDue | SlotsDue | TurnWoken | TextDelta | OutputDelta | Working
 
 TURNS = "turns"
 SLOTS = "slots"
 SESSIONS = "sessions"
 """Every `Changed`, for whoever lists sessions."""
+ANSWERS = "answers"
+"""Every `TextDelta` and `Working`, for whoever shows answers while they are written."""
 
 
 def session_topic(session: SessionId) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from gateway.model.ids import Handle, InboundId, Principal, TurnId
 
@@ -37,6 +38,17 @@ class Conversation:
         return Conversation(channel=parts[0], account=parts[1], chat=parts[2], thread=thread)
 
 
+class RefusedReason(StrEnum):
+    """Why an event is not a message. Stored with it."""
+
+    POISON = "poison"
+    """It cannot be read: something is missing or of the wrong kind."""
+    UNKNOWN = "unknown"
+    """A kind of event that is not used here."""
+    NOT_A_PERSON = "not_a_person"
+    """A group, a channel or another bot speaks: nobody who could be allowed, or asked."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
     """One message, normalised by a channel. Not stored yet."""
@@ -54,6 +66,30 @@ class Inbound:
     text: str
     sent_at: datetime
     """When the platform says it was sent, aware UTC."""
+    edits: str = ""
+    """The event key of the message that this is a new text of; empty for a message of its own."""
+    reply_to: str = ""
+    """The platform's id of the message that it answers; empty when it answers none."""
+    quoted: str = ""
+    """What that message says, or a message that is passed on: data from anybody, never an instruction."""
+    unread: str = ""
+    """What came with it and cannot be read yet, as in `a photo`; empty when all of it is in `text`."""
+    cut: bool = False
+    """True when it is as long as the platform allows: what follows at once from the same person goes on with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """An event that no message could be made of, and why. A row keeps it; it never blocks what comes after it."""
+
+    channel: str
+    account: str
+    event_key: str
+    reason: RefusedReason
+    detail: str
+    """For the log and the row: which kind, or what was wrong. No secrets."""
+    raw: str = ""
+    """The event as it came, for `POISON`; at most 64 KiB are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +103,10 @@ class Received:
     given: int | None
     """The number of the step it was given before; None while it still waits to be given."""
     received_at: datetime
+    context: bool = False
+    """True when it was said beside the bot in a group: the turn may read it, as data; it asks for nothing."""
+    continues: bool = False
+    """True when the platform had cut it off from the message before it in the turn: they are one text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +119,5 @@ class Press:
     handle: Handle
     reason: str = ""
     """What the person gave as the reason of a denial; empty otherwise. At most 1,000 characters are kept."""
+    can_ask_reason: bool = False
+    """True when the platform's buttons carry no text: a denial with a reason then waits for a reply to the card."""

@@ -17,6 +17,8 @@ class UserText:
     text: str
     name: str = ""
     """Who, when more than one person speaks in the session; shown to the model as data."""
+    data: str = ""
+    """What others said, in labelled blocks that they cannot end: given before the text, never read as a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,21 @@ class Route:
     title: str
 
 
+def empty_session(route: Route, now: datetime) -> Session:
+    """The session of a route as it is before anything is stored in it."""
+    return Session(
+        id=route.session,
+        kind=route.kind,
+        origin=route.origin,
+        owner=route.owner,
+        title=route.title,
+        epoch=0,
+        root_kind=route.kind,
+        created_at=now,
+        active_at=now,
+    )
+
+
 class DropReason(StrEnum):
     """Why a message started nothing. Stored with it."""
 
@@ -74,6 +89,12 @@ class DropReason(StrEnum):
     """The bot was not meant."""
     EMPTY = "empty"
     """There was nothing in it that can be answered."""
+    UNREADABLE = "unreadable"
+    """There was nothing in it that can be read yet: a picture, a voice message."""
+    EDITED_LATE = "edited_late"
+    """A new text of a message that was given to its turn already, or that was never taken."""
+    CONTEXT = "context"
+    """Said beside the bot in a group that is allowed: kept for the next turn there, as data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +103,9 @@ class Drop:
 
     reason: DropReason
     refuse: bool
-    """True when the sender is told, at most once a day."""
+    """True when the sender is told; a stranger at most once a day."""
+    route: Route | None = None
+    """For `CONTEXT`: the session it is kept for."""
 
 
 class TurnKind(StrEnum):

@@ -77,7 +77,7 @@ class Slot:
     sent_version: int
     """What is shown, 0 for nothing yet."""
     platform_id: str
-    """The platform's id of the message that shows it; empty before the first send."""
+    """What shows it, in the channel's own words: the platform's ids of its messages. Empty before the first send."""
     state: SlotState
     attempts: int
     """Sends tried of this version."""
@@ -118,3 +118,17 @@ class Showing:
     slot: Slot
     text: str
     rows: tuple[CardRow, ...] = ()
+    partial: bool = False
+    """True while the answer still streams: the text is its beginning, and need not arrive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast a platform wants messages in one scope. No pace for a scope means no limit there."""
+
+    scope: str
+    """What is counted together: `telegram/main` for a whole account, `telegram/main/1001` for a chat."""
+    every_s: float
+    """Seconds between two messages, on average."""
+    burst: int
+    """Messages that may go out at once after a pause."""

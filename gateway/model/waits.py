@@ -100,6 +100,8 @@ class PressResult(StrEnum):
     ALREADY = "already"
     """Somebody decided before, or it was cancelled."""
     EXPIRED = "expired"
+    ASK_REASON = "ask_reason"
+    """Not decided yet: the person's next reply to the card is the reason, and denies it."""
     NOT_ALLOWED = "not_allowed"
     NOT_VALID = "not_valid"
     """Unknown, forged or from another place."""
@@ -131,7 +133,7 @@ class Verdict:
     """What the press would do, decided before the transition: a new state, or a refusal that is only recorded."""
 
     refusal: PressResult | None
-    """`NOT_ALLOWED`, `NOT_VALID`, or None when the press may decide."""
+    """`ASK_REASON`, `NOT_ALLOWED`, `NOT_VALID`, or None when the press may decide."""
     state: WaitState = WaitState.DENIED
     """`APPROVED` or `DENIED`, when it may."""
     withdraw_siblings: bool = False

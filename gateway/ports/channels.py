@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.model.ids import OwnerName, SessionId, TurnId
 from gateway.model.live import LiveEvent
-from gateway.model.messages import Inbound, Press
-from gateway.model.sessions import Accepted
-from gateway.model.slots import CardRow, Showing
+from gateway.model.messages import Conversation, Inbound, Press, Refused
+from gateway.model.sessions import Accepted, SessionKind
+from gateway.model.slots import CardRow, Pace, Showing
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import Pressed, Wait
 from gateway.ports.clock import Clock
+
+if TYPE_CHECKING:  # the type alone: whoever builds a channel has it loaded
+    from aiohttp import ClientSession
 
 
 class Sink(Protocol):
@@ -28,6 +32,18 @@ class Sink(Protocol):
 
     async def press(self, press: Press) -> Pressed:
         """Take a press and say what came of it, in time to answer the platform."""
+        ...
+
+    async def refuse(self, refused: Refused) -> None:
+        """Keep an event that no message can be made of. Returns after the commit: acknowledge then."""
+        ...
+
+
+class Progress(Protocol):
+    """Stores what is shown of a slot so far; called after each message of one that needs several."""
+
+    async def __call__(self, platform_id: str) -> None:
+        """Keep this as the slot's `platform_id`, so that a repetition goes on behind it."""
         ...
 
 
@@ -43,12 +59,33 @@ class Channel(Protocol):
         """Serve until cancelled. Called once, as one task of the daemon."""
         ...
 
-    async def send(self, showing: Showing) -> str:
-        """Show a new message and return the platform's id of it."""
+    async def send(self, showing: Showing, progress: Progress) -> str:
+        """Show a new slot and return what shows it: the `platform_id` that `edit` is given later."""
         ...
 
-    async def edit(self, showing: Showing) -> None:
-        """Change the message `showing.slot.platform_id` to this content. Twice is safe."""
+    async def edit(self, showing: Showing, progress: Progress) -> str:
+        """Make what `showing.slot.platform_id` names show this content, and return what shows it now.
+
+        Messages that are there are changed, missing ones added, surplus ones taken away. Twice is safe, but for an
+        added message (`SendFailed.creating`).
+        """
+        ...
+
+    async def typing(self, conversation: Conversation) -> None:
+        """Show for some seconds that an answer is being written, where the platform can. Never fails."""
+        ...
+
+    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+        """The limits of a message there, widest scope first; the bans of a scope hold for all that lies in it."""
+        ...
+
+    @property
+    def streams(self) -> bool:
+        """Whether an answer is shown while it is written: its slot is made early, and edited."""
+        ...
+
+    def trouble(self) -> str:
+        """Why the channel does not work now, for health checks; empty when it does."""
         ...
 
 
@@ -157,6 +194,34 @@ class Desks(Protocol):
         ...
 
 
+class Memory(Protocol):
+    """Small facts of one channel that outlive a restart."""
+
+    async def read(self) -> Mapping[str, str]:
+        """All of them."""
+        ...
+
+    async def keep(self, key: str, value: str) -> None:
+        """Store one; durable when it returns."""
+        ...
+
+
+class Helm(Protocol):
+    """What a channel may do beside pushing messages."""
+
+    async def hold(self, name: str, ttl: timedelta) -> bool:
+        """Take or renew a named lease, such as that of the one poller of a token; False: another node has it."""
+        ...
+
+    async def alert(self, key: str, text: str) -> None:
+        """Tell every owner that something needs a person; at most once an hour for the same key."""
+        ...
+
+    def commands(self, kind: SessionKind) -> Sequence[CommandInfo]:
+        """The commands of a kind of session, to be registered with the platform."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelContext:
     """What a channel is built with. A channel sees nothing else of the gateway."""
@@ -165,6 +230,12 @@ class ChannelContext:
     settings: Any
     """Its own settings model, or the table as it stands for a channel loaded by import path."""
     desk: Desk
+    helm: Helm
+    memory: Memory
+    client: ClientSession
+    """The daemon's one HTTP client session: no total timeout, no redirect rules of its own."""
+    public_url: str
+    """Where the platform reaches the daemon's server, without a final slash; empty when nobody said."""
     clock: Clock
     fail_point: Callable[[str], Awaitable[None]]
     """Pass a named fail point; a no-op outside of fault tests."""

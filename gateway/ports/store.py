@@ -7,7 +7,7 @@ to `Live` as they apply.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from typing import Protocol
 
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.model.live import LiveEvent
-from gateway.model.messages import Inbound, Press
+from gateway.model.messages import Inbound, Press, Refused
 from gateway.model.sessions import Accepted, Drop, Lease, Route, Session, TurnKind, TurnState
 from gateway.model.slots import NewSlot, Slot
 from gateway.model.tools import Answer, ToolResult
@@ -60,6 +60,9 @@ class Intake(Protocol):
     ) -> Accepted:
         """Store the message and its turn; create the session when absent.
 
+        With `message.cut`, the turn cannot be claimed for 1.5 s: the next message of the same principal in the same
+        conversation joins it (`Received.continues`), whatever `kind` says, and ends the wait unless it is cut too.
+
         With `steer`, a MODEL message joins the session's model turn that was started and not ended, when principal
         and conversation are the same (not one that is STOPPING); else a new turn is queued. A direct message becomes
         its principal's last direct conversation. When the session's model turn is parked and `say_if_waiting` is not
@@ -69,10 +72,23 @@ class Intake(Protocol):
         ...
 
     async def drop(self, message: Inbound, drop: Drop, refusal: str) -> bool:
-        """Store the event with its reason. With `drop.refuse`, a REPLY slot with `refusal`, once in 24 h a principal.
+        """Store the event with its reason. With `drop.refuse`, a REPLY slot with `refusal`; to strangers once in 24 h.
 
-        Return False for a duplicate.
+        `UNREADABLE` is told by a REPLY slot each time. `CONTEXT` (with its route) is kept for the session's next
+        model turn: `accept` gives it the last 50 that no turn was given, as `Received.context`. Return False for a
+        duplicate.
         """
+        ...
+
+    async def amend(self, message: Inbound) -> bool:
+        """Store an edit: the new text of the message `edits`, when that is still ungiven, of the same principal and
+        conversation and of a MODEL turn. Return False when it was not: the event is then stored as `EDITED_LATE`.
+        The duplicate of an edit returns True.
+        """
+        ...
+
+    async def refuse(self, refused: Refused) -> bool:
+        """Store an event that is no message, with why and, for `POISON`, what came. Return False for a duplicate."""
         ...
 
     async def control(self, route: Route, message: Inbound, control: Control) -> int | None:
@@ -172,6 +188,15 @@ class Steps(Protocol):
         """
         ...
 
+    async def open_slot(self, lease: Lease, slot: NewSlot) -> bool:
+        """Store the slot of an answer that is still being written, so that its beginning can be shown.
+
+        The answer's `plan` or `finish_turn` names the same slot id: its text replaces this one and raises the version.
+        A slot that no answer took over when the turn ends (or asks the model again) gets the turn's last word, or is
+        taken away with an empty text. Return False, and change nothing, when the turn is STOPPING.
+        """
+        ...
+
     async def finish_step(self, lease: Lease, n: int, result: ToolResult) -> bool:
         """Store the step's one result; allowed in a STOPPING turn. Return False when it had one already.
 
@@ -213,8 +238,8 @@ class Sweeps(Protocol):
         ...
 
     async def void_leases(self, machine: str) -> int:
-        """At start: leases of earlier lives of this machine end as in `reclaim`, and its SENDING slots are DUE again,
-        marked uncertain when they were creates. A node id is `<machine>#<life>`.
+        """At start: leases of earlier lives of this machine end as in `reclaim`, what they held by name is free, and
+        its SENDING slots are DUE again, marked uncertain when they were creates. A node id is `<machine>#<life>`.
         """
         ...
 
@@ -236,12 +261,27 @@ class Outbox(Protocol):
         """The platform shows this version under this id."""
         ...
 
-    async def slot_retry(self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool) -> None:
-        """It was not shown, or that is not known (`uncertain`, of a create): try again after `delay`."""
+    async def slot_part(self, slot: SlotId, platform_id: str) -> None:
+        """So much of it is shown, under this id; the rest follows. Its state stays."""
+        ...
+
+    async def slot_retry(
+        self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool, counted: bool = True
+    ) -> None:
+        """It was not shown, or that is not known (`uncertain`: a message of it may have appeared): again after `delay`.
+
+        Not `counted`: it was not even tried (a limit, a ban), or the platform said when; it does not use up a try.
+        """
         ...
 
     async def slot_dead(self, slot: SlotId, version: int, why: str) -> None:
         """It will not be shown."""
+        ...
+
+    async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
+        """Store a REPLY slot with `text` for each owner: on the page, in the main session, and in the last direct
+        conversation of one of the principals. Once an hour for the same key; return False when it was said already.
+        """
         ...
 
 
@@ -289,6 +329,18 @@ class Node(Protocol):
 
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:
         """Take or renew a named lease (a poller of one token); False while another node holds it."""
+        ...
+
+
+class Notes(Protocol):
+    """Small facts that outlive a restart, by room: bans, chats that moved, reasons that were asked for."""
+
+    async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
+        """Store one, in place of an older one of the key; forgotten after `ttl`."""
+        ...
+
+    async def notes(self, room: str) -> Mapping[str, str]:
+        """All of a room that have not expired."""
         ...
 
 
@@ -349,7 +401,7 @@ class Live(Protocol):
 
 
 class Store(
-    Intake, Lanes, Steps, Sweeps, Outbox, Accounts, Node, Views, Protocol
+    Intake, Lanes, Steps, Sweeps, Outbox, Accounts, Node, Notes, Views, Protocol
 ):  # the bundle that `open_store` returns; callers take the part they need
     """Everything behind one URL."""
 

@@ -87,3 +87,8 @@ def storable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def head(text: str, most: int = 64 << 10) -> str:
+    """Return the beginning of `text`, at most `most` bytes of UTF-8."""
+    return storable(text).encode()[:most].decode(errors="ignore")

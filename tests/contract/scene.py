@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from gateway.model.ids import NodeId, Principal, SessionId, SlotId, TurnId, WaitId, main_session
-from gateway.model.messages import Conversation, Received
-from gateway.model.sessions import Accepted, Lease, Route, TurnKind, TurnState
+from gateway.model.ids import NodeId, Principal, SessionId, SlotId, TurnId, WaitId, main_session, mint
+from gateway.model.messages import Conversation, Inbound, Received
+from gateway.model.sessions import Accepted, Drop, DropReason, Lease, Route, TurnKind, TurnState
 from gateway.model.slots import Slot, SlotKind
 from gateway.model.tools import Step
 from gateway.model.views import Item, Row, TurnView
@@ -18,6 +18,7 @@ from tests.support.clock import FakeClock
 from tests.support.makers import (
     ANN,
     ANN_TELEGRAM,
+    BOB,
     CHAT,
     answer,
     approve,
@@ -75,10 +76,24 @@ class Scene:
         kind: TurnKind = TurnKind.MODEL,
         steer: bool = False,
         say_if_waiting: str = "",
+        cut: bool = False,
     ) -> Accepted:
         """A message arrives."""
-        message = inbound(text, who=who, where=where)
+        message = replace(inbound(text, who=who, where=where), cut=cut)
         return await self.store.accept(to or route(), message, kind, steer=steer, say_if_waiting=say_if_waiting)
+
+    async def overhear(self, text: str, *, to: Route) -> None:
+        """Something is said beside the bot."""
+        message = replace(inbound(text, direct=False, who=BOB), addressed=False)
+        assert await self.store.drop(message, Drop(reason=DropReason.CONTEXT, refuse=False, route=to), "")
+
+    async def edit(self, message: Inbound, text: str, *, who: Principal | None = None) -> bool:
+        """Somebody changes what was said."""
+        return await self.store.amend(
+            replace(
+                message, event_key=mint("e"), edits=message.event_key, text=text, principal=who or message.principal
+            )
+        )
 
     async def claim(self, node: NodeId = NODE) -> Lease:
         """Claim a turn that must be there."""

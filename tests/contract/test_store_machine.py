@@ -6,33 +6,25 @@ how many steps are made in all: without it 1,500, the same ones each time; with 
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
-from itertools import count
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
-from gateway.errors import LeaseLost
 from gateway.model.ids import NodeId, Principal, SlotId, WaitId
-from gateway.model.sessions import Lease, TurnKind, TurnState
+from gateway.model.sessions import Drop, DropReason, Lease, TurnKind, TurnState
 from gateway.model.tools import StepState
 from gateway.model.waits import Verdict, WaitState
-from gateway.ports import ControlEffect, Store
-from gateway.store import open_store
-from tests.contract.promises import Seen
-from tests.contract.world import NOTHING, SESSIONS, Snapshot, World
-from tests.support.clock import FakeClock
+from gateway.ports import ControlEffect
+from tests.contract.machine import NODES, TIMES, WayOut, back, nodes
+from tests.contract.world import NOTHING, SESSIONS, World
 from tests.support.makers import (
-    ANN,
     ANN_TELEGRAM,
     BOB,
     CHAT,
@@ -59,15 +51,16 @@ STEPS = int(os.environ.get("DRAGOMAN_STATE_MACHINE_STEPS", "1500"))
 RULES_A_RUN = 8
 STEPS_A_RUN = 50
 """About: a rule is one move, or ten."""
-NODES = (NodeId("here#1"), NodeId("here#2"), NodeId("there#1"))
 VERDICTS = (approve(), approve(), deny(), deny(withdraw_siblings=True), refuse())
 EFFECTS = (ControlEffect.STOP, ControlEffect.STOP, ControlEffect.RESET, ControlEffect.NONE)
-TIMES = ("nothing", "expire_waits", "reclaim", "fire_timers", "page seen")
 ENDS = (TurnState.DONE, TurnState.DONE, TurnState.STOPPED, TurnState.FAILED)
 
-back = st.integers(0, 4)
-nodes = st.sampled_from(NODES)
 places = st.sampled_from((CHAT, OTHER_CHAT, PAGE))
+
+
+def early_id(lease: Lease) -> SlotId:
+    """The slot in which a turn's answer is shown while it is written."""
+    return SlotId(f"early-{lease.turn}")
 
 
 def has_leases(machine: StoreMachine) -> bool:
@@ -91,77 +84,8 @@ def has_open_waits(machine: StoreMachine) -> bool:
     return any(wait.state is WaitState.OPEN and wait.expires_at > machine.clock.now() for wait in waits)
 
 
-def has_claimed_slots(machine: StoreMachine) -> bool:
-    """Whether anything was ever sent."""
-    return bool(machine.worlds[0].claimed)
-
-
-class StoreMachine(RuleBasedStateMachine):
+class StoreMachine(WayOut):
     """Two stores, one clock, one trace."""
-
-    def __init__(self) -> None:
-        """Open both."""
-        super().__init__()
-        self.runner = asyncio.Runner()
-        self.folder = TemporaryDirectory()
-        self.clock = FakeClock()
-        self.numbers = count()
-        urls = ("memory://", f"sqlite://{Path(self.folder.name) / 'dragoman.db'}")
-        self.worlds = [self._world(url) for url in urls]
-        self.seen = Seen()
-
-    def _world(self, url: str) -> World:
-        async def begin() -> World:
-            def again() -> Store:
-                return open_store(url, self.clock)
-
-            return World(again, again())
-
-        return self.runner.run(begin())
-
-    def teardown(self) -> None:
-        """Close both."""
-
-        async def end() -> None:
-            for world in self.worlds:
-                await world.store.close()
-
-        self.runner.run(end())
-        self.runner.close()
-        self.folder.cleanup()
-
-    def both(self, doing: Callable[[World], Awaitable[object]]) -> None:
-        """Do the same to both, compare what came of it and all that can be read, check the promises."""
-
-        async def do() -> None:
-            outcomes: list[str] = []
-            snapshots: list[Snapshot] = []
-            for world in self.worlds:
-                try:
-                    outcome = await doing(world)
-                except LeaseLost:
-                    outcome = "lease lost"
-                outcomes.append(world.said(outcome))
-                if outcome is not NOTHING:
-                    snapshots.append(await world.snapshot())
-            assert outcomes[0] == outcomes[1]
-            if snapshots:
-                assert snapshots[0].text == snapshots[1].text
-                self.seen.look(snapshots[1])
-
-        self.runner.run(do())
-
-    def leased(self, which: int, doing: Callable[[World, Lease], Awaitable[object]]) -> None:
-        """Do something under one of the last leases."""
-
-        async def do(world: World) -> object:
-            lease = world.lease(which)
-            return await doing(world, lease) if lease is not None else NOTHING
-
-        self.both(do)
-
-    def _key(self) -> str:
-        return f"e{next(self.numbers)}"
 
     # --- ingress ----------------------------------------------------------------------------
 
@@ -171,10 +95,11 @@ class StoreMachine(RuleBasedStateMachine):
         where=places,
         kind=st.sampled_from((TurnKind.MODEL, TurnKind.MODEL, TurnKind.COMMAND)),
         steer=st.booleans(),
+        cut=st.sampled_from((False, False, True)),
     )
-    def deliver(self, way: Any, who: Principal, where: Any, kind: TurnKind, steer: bool) -> None:
-        """A new message."""
-        message = inbound(who=who, where=where, key=self._key())
+    def deliver(self, way: Any, who: Principal, where: Any, kind: TurnKind, steer: bool, cut: bool = False) -> None:
+        """A new message, now and then the beginning of one."""
+        message = replace(inbound(who=who, where=where, key=self.fresh_key()), cut=cut)
         self.seen.accepted.add(message.event_key)
 
         async def do(world: World) -> object:
@@ -182,6 +107,28 @@ class StoreMachine(RuleBasedStateMachine):
             return await world.store.accept(way, message, kind, steer=steer, say_if_waiting="Wait.")
 
         self.both(do)
+
+    @rule(way=st.sampled_from(SESSIONS))
+    def overhear(self, way: Any) -> None:
+        """Something is said beside the bot."""
+        message = inbound("beside", who=BOB, direct=False, key=self.fresh_key())
+        self.seen.accepted.add(message.event_key)
+        said_beside = Drop(reason=DropReason.CONTEXT, refuse=False, route=way)
+        self.both(lambda world: world.store.drop(message, said_beside, ""))
+
+    @rule(which=back, again=st.booleans())
+    def edit(self, which: int, again: bool) -> None:
+        """One of the last messages is changed, in time or too late, sometimes delivered twice."""
+        key = self.fresh_key()
+
+        async def do(world: World) -> object:
+            message = world.message(which)
+            if message is None:
+                return NOTHING
+            return await world.store.amend(replace(message, event_key=key, edits=message.event_key, text=f"new {key}"))
+
+        for _ in range(1 + again):
+            self.both(do)
 
     @rule(which=back, way=st.sampled_from(SESSIONS))
     def duplicate(self, which: int, way: Any) -> None:
@@ -203,7 +150,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(way=st.sampled_from(SESSIONS), effect=st.sampled_from(EFFECTS))
     def command(self, way: Any, effect: ControlEffect) -> None:
         """/stop, /new, /status."""
-        message = inbound("/cmd", key=self._key())
+        message = inbound("/cmd", key=self.fresh_key())
         self.seen.accepted.add(message.event_key)
         self.both(lambda world: world.store.control(way, message, control(effect)))
 
@@ -212,7 +159,7 @@ class StoreMachine(RuleBasedStateMachine):
     def button(self, which: int, verdict: Verdict, again: bool) -> None:
         """A press on one of the latest approvals, sometimes delivered twice."""
         wait = self.worlds[0].approval(which)
-        one = press(key=self._key())
+        one = press(key=self.fresh_key())
         for _ in range(1 + again):
             self.both(lambda world: world.store.press(one, wait, verdict))
 
@@ -257,16 +204,25 @@ class StoreMachine(RuleBasedStateMachine):
         moves: list[tuple[Callable[[], None], Callable[[StoreMachine], bool] | None]] = [
             (lambda: self.deliver(pick(SESSIONS), ANN_TELEGRAM, CHAT, pick(list(TurnKind)), die.random() < 0.5), None),
             (lambda: self.claim(pick(NODES)), None),
+            (lambda: self.deliver(SESSIONS[0], ANN_TELEGRAM, CHAT, pick(list(TurnKind)), False, cut=True), None),
+            (lambda: self.overhear(pick(SESSIONS)), None),
+            (lambda: self.edit(which, die.random() < 0.2), None),
+            (lambda: self.begin_answer(which, pick(("Once", "Once upon"))), has_leases),
+            (lambda: self.begin_answer(0, "Once upon a time"), has_leases),
+            (lambda: self.tell(pick(("a", "b"))), None),
             (lambda: self.claim(pick(NODES)), None),
-            (lambda: self.plan(0, die.randrange(1, 4), give=True), has_leases),
+            (lambda: self.plan(0, die.randrange(1, 4), give=True, over=die.random() < 0.5), has_leases),
             (lambda: self.open_waits(which, die.random() < 0.9, pick((60, 3600))), has_calls),
             (lambda: self.go_on(which, pick(VERDICTS), pick((0, 0, 3, 5))), has_open_waits),
             (lambda: self.start_step(which, die.random() < 0.8, die.random() < 0.8), has_calls),
             (lambda: self.start_step(0, asked=True, right=True), has_calls),
             (lambda: self.finish_step(which), has_calls),
             (lambda: self.hold(which, pick(("park", "park", "release", "renew"))), has_leases),
-            (lambda: self.finish_turn(which, pick(ENDS), die.random() < 0.8, pick((CHAT, PAGE))), has_leases),
-            (lambda: self.time(pick((0.5, 6, 16, 61, 301)), pick(TIMES)), None),
+            (
+                lambda: self.finish_turn(which, pick(ENDS), die.random() < 0.8, pick((CHAT, PAGE)), die.random() < 0.3),
+                has_leases,
+            ),
+            (lambda: self.time(pick((0.5, 1.5, 6, 16, 61, 301)), pick(TIMES)), None),
             (lambda: self.command(pick(SESSIONS), pick(EFFECTS)), None),
             (lambda: self.restart(die.random() < 0.5), None),
             (lambda: self.work(pick(SESSIONS), pick(list(TurnKind)), die.randrange(1, 4), die.random() < 0.5), None),
@@ -305,15 +261,15 @@ class StoreMachine(RuleBasedStateMachine):
         self.leased(which, do)
 
     @precondition(has_leases)
-    @rule(which=back, state=st.sampled_from(ENDS), give=st.booleans(), where=places)
-    def finish_turn(self, which: int, state: TurnState, give: bool, where: Any) -> None:
+    @rule(which=back, state=st.sampled_from(ENDS), give=st.booleans(), where=places, over=st.booleans())
+    def finish_turn(self, which: int, state: TurnState, give: bool, where: Any, over: bool = False) -> None:
         """A holder ends its turn; what was said on the page has a timer."""
         slot = SlotId(f"said-{next(self.numbers)}")
         timers = [copy_timer(slot, expires_at=self.clock.now() + seconds(30))] if where == PAGE else []
 
         async def do(world: World, lease: Lease) -> object:
             given = [received.id for received in (await world.store.turn(lease.turn)).inputs] if give else []
-            slots = [said(where=where, slot=slot)]
+            slots = [said(where=where, slot=early_id(lease) if over else slot)]
             return await world.store.finish_turn(lease, state, answer=last, given=given, slots=slots, timers=timers)
 
         last = answer()
@@ -322,15 +278,26 @@ class StoreMachine(RuleBasedStateMachine):
     # --- steps ------------------------------------------------------------------------------
 
     @precondition(has_leases)
-    @rule(which=back, calls=st.integers(0, 3), give=st.booleans())
-    def plan(self, which: int, calls: int, give: bool) -> None:
-        """The model answered."""
+    @rule(which=back, text=st.sampled_from(("Once", "Once upon")))
+    def begin_answer(self, which: int, text: str) -> None:
+        """The model writes."""
+
+        async def do(world: World, lease: Lease) -> object:
+            return await world.store.open_slot(lease, replace(said(text, slot=early_id(lease)), n=7))
+
+        self.leased(which, do)
+
+    @precondition(has_leases)
+    @rule(which=back, calls=st.integers(0, 3), give=st.booleans(), over=st.booleans())
+    def plan(self, which: int, calls: int, give: bool, over: bool = False) -> None:
+        """The model answered, now and then with the text that was seen before."""
         planned = answer(calls=calls)
 
         async def do(world: World, lease: Lease) -> object:
             inputs = (await world.store.turn(lease.turn)).inputs
             given = [received.id for received in inputs if received.given is None] if give else []
-            return await world.store.plan(lease, planned, given=given, slots=[])
+            slots = [said("Once upon a time.", slot=early_id(lease))] if over else []
+            return await world.store.plan(lease, planned, given=given, slots=slots)
 
         self.leased(which, do)
 
@@ -384,97 +351,6 @@ class StoreMachine(RuleBasedStateMachine):
             return await world.store.finish_step(found[0], found[1].n, done) if found else NOTHING
 
         done = result()
-        self.both(do)
-
-    # --- time and machines ------------------------------------------------------------------
-
-    @rule(
-        by=st.sampled_from((0.5, 6, 16, 61, 301, 3600)),
-        what=st.sampled_from(TIMES),
-    )
-    def time(self, by: float, what: str) -> None:
-        """Time passes, and what it does; or somebody looks at the page."""
-        self.clock.advance(by)
-
-        async def do(world: World) -> object:
-            if what == "page seen":
-                return await world.store.saw_page(ANN)
-            sweeps = {
-                "expire_waits": world.store.expire_waits,
-                "reclaim": world.store.reclaim,
-                "fire_timers": world.store.fire_timers,
-            }
-            return await sweeps[what]() if what in sweeps else None
-
-        self.both(do)
-
-    @rule(offer=st.booleans())
-    def restart(self, offer: bool) -> None:
-        """The daemon of this machine died: what was on disk is all there is; memory plays along."""
-
-        async def do(world: World) -> object:
-            if world is self.worlds[1]:
-                await world.store.close()
-                world.store = world.open()
-            voided = await world.store.void_leases("here")
-            return voided, await world.store.offer_again() if offer else 0
-
-        self.both(do)
-
-    # --- outbox -----------------------------------------------------------------------------
-
-    @rule(node=nodes, limit=st.integers(1, 5))
-    def claim_slots(self, node: NodeId, limit: int) -> None:
-        """A sender looks for work."""
-
-        async def do(world: World) -> object:
-            slots = await world.store.claim_slots(node, ["telegram", "slack"], limit)
-            world.claimed += slots
-            return list(slots)
-
-        self.both(do)
-
-    @precondition(has_claimed_slots)
-    @rule(which=back, how=st.sampled_from(("sent", "sent", "sent", "retry", "uncertain", "dead")))
-    def report(self, which: int, how: str) -> None:
-        """What came of sending one of the last slots; sometimes said late, or twice."""
-
-        async def do(world: World) -> object:
-            slot = world.slot(which)
-            if slot is None:
-                return NOTHING
-            if how == "sent":
-                return await world.store.slot_sent(slot.id, slot.version, slot.platform_id or f"m{slot.attempts}")
-            if how == "dead":
-                return await world.store.slot_dead(slot.id, slot.version, "gone")
-            return await world.store.slot_retry(slot.id, slot.version, timedelta(), uncertain=how == "uncertain")
-
-        self.both(do)
-
-    @rule()
-    def send(self) -> None:
-        """A sender does its work."""
-        self.claim_slots(NODES[0], 5)
-        for _ in range(3):
-            if has_claimed_slots(self):
-                self.report(0, "sent")
-
-    # --- reading ----------------------------------------------------------------------------
-
-    @rule(size=st.sampled_from((1, 3, 20)), way=st.sampled_from(SESSIONS))
-    def follow(self, size: int, way: Any) -> None:
-        """Replaying all changes gives what reading back gives, in each store."""
-
-        async def do(world: World) -> None:
-            found: dict[int, Any] = {}
-            after, more = 0, True
-            while more:
-                page = await world.store.changes(way.session, after, size)
-                found |= {row.ord: row for row in page.rows}
-                after, more = page.rev, page.more
-            rows = (await world.store.older(way.session, None, 1_000_000)).rows
-            assert [found[place] for place in sorted(found)] == list(rows)
-
         self.both(do)
 
 

@@ -154,13 +154,40 @@ async def test_an_uncertain_create_stays_marked_until_it_is_shown(scene: Scene) 
     assert not (await scene.slot(slot.id)).uncertain
 
 
-async def test_an_edit_is_never_uncertain(scene: Scene) -> None:
-    """The same edit twice is harmless."""
+async def test_a_try_that_was_none_is_not_counted(scene: Scene) -> None:
+    """A limit or a ban kept it back, or the platform said when."""
+    await _say(scene, "a")
+    slot = await _one(scene)
+    await scene.store.slot_retry(slot.id, slot.version, seconds(0), uncertain=False)
+    slot = await _one(scene)
+    await scene.store.slot_retry(slot.id, slot.version, seconds(0), uncertain=False, counted=False)
+    assert (await scene.slot(slot.id)).attempts == 1
+    assert (await _one(scene)).attempts == 2
+
+
+async def test_a_part_is_remembered_while_the_rest_is_sent(scene: Scene) -> None:
+    """A repetition goes on behind it; what is not whole was not sent."""
+    await _say(scene, "a", "b")
+    slot = await _one(scene)
+    await scene.store.slot_part(slot.id, "1")
+    part = await scene.slot(slot.id)
+    assert (part.state, part.platform_id, part.sent_version) == (SlotState.SENDING, "1", 0)
+    await scene.store.slot_retry(slot.id, slot.version, seconds(0), uncertain=True)
+    again = await _one(scene)
+    assert (again.text, again.platform_id, again.uncertain) == ("a", "1", True)
+    await scene.store.slot_part(slot.id, "1 2")
+    await scene.store.slot_sent(slot.id, slot.version, "1 2")
+    assert (await scene.slot(slot.id)).state is SlotState.SENT
+
+
+@pytest.mark.parametrize("uncertain", [True, False])
+async def test_the_sender_knows_whether_an_edit_may_have_added_a_message(scene: Scene, uncertain: bool) -> None:
+    """The same edit twice is harmless; a part that it adds is marked when it is sent again."""
     asked, _ = await _sent_card(scene)
     await scene.press(asked.wait)
     edit = await _one(scene)
-    await scene.store.slot_retry(edit.id, edit.version, seconds(0), uncertain=True)
-    assert not (await _one(scene)).uncertain
+    await scene.store.slot_retry(edit.id, edit.version, seconds(0), uncertain=uncertain)
+    assert (await _one(scene)).uncertain is uncertain
 
 
 async def test_a_dead_slot_is_not_tried_again(scene: Scene, clock: FakeClock) -> None:

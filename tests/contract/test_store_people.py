@@ -189,6 +189,10 @@ async def test_a_name_is_held_by_one(store: Store, clock: FakeClock) -> None:
 
 
 async def test_an_earlier_life_of_a_node_is_another_holder(store: Store) -> None:
-    """A node id names one life."""
+    """A node id names one life; at its start, the next one takes what the dead one held."""
     assert await store.hold("poller", NodeId("here#1"), seconds(30))
+    assert await store.hold("elsewhere", NodeId("there#1"), seconds(30))
     assert not await store.hold("poller", NodeId("here#2"), seconds(30))
+    await store.void_leases("here")
+    assert await store.hold("poller", NodeId("here#2"), seconds(30))
+    assert not await store.hold("elsewhere", NodeId("here#2"), seconds(30))

@@ -15,7 +15,7 @@ from gateway.model.ids import CallId, NodeId, OwnerName, Principal, SlotId, Turn
 from gateway.model.messages import Conversation
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.model.sessions import Lease
-from gateway.model.slots import Showing, Slot
+from gateway.model.slots import Pace, Showing, Slot
 from gateway.model.tools import (
     Answer,
     Approval,
@@ -31,7 +31,7 @@ from gateway.model.tools import (
     ToolSpec,
 )
 from gateway.model.views import TurnView
-from gateway.ports import Sink, ToolContext
+from gateway.ports import Progress, Sink, ToolContext
 from gateway.registry import Tool
 from gateway.routing import People
 from gateway.sandbox import Containment
@@ -260,6 +260,9 @@ class FakeChannel:
     """Chats whose sends wait."""
     breaks: int = 0
     runs: int = 0
+    streams: bool = False
+    pace: tuple[Pace, ...] = ()
+    typed: list[Conversation] = field(default_factory=list[Conversation])
 
     async def run(self, sink: Sink) -> None:
         """Break so often, then serve until cancelled."""
@@ -268,7 +271,7 @@ class FakeChannel:
             raise RuntimeError("the platform said something strange")
         await asyncio.Event().wait()
 
-    async def send(self, showing: Showing) -> str:
+    async def send(self, showing: Showing, progress: Progress) -> str:
         """Show."""
         gate = self.slow.get(showing.slot.conversation.chat)
         if gate is not None:
@@ -277,10 +280,23 @@ class FakeChannel:
         self.sent.append(showing)
         return f"m{len(self.sent)}"
 
-    async def edit(self, showing: Showing) -> None:
+    async def edit(self, showing: Showing, progress: Progress) -> str:
         """Change."""
         self._fail()
         self.edited.append(showing)
+        return showing.slot.platform_id
+
+    async def typing(self, conversation: Conversation) -> None:
+        """Keep where."""
+        self.typed.append(conversation)
+
+    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+        """As told."""
+        return self.pace
+
+    def trouble(self) -> str:
+        """None."""
+        return ""
 
     def _fail(self) -> None:
         outcome = self.outcomes.pop(0) if self.outcomes else None

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from gateway.ports import Clock
 from gateway.store.live import LocalLive
+from gateway.store.memory.drops import MemoryDrops
 from gateway.store.memory.engine import MemoryEngine
 from gateway.store.memory.ingress import MemoryIntake
 from gateway.store.memory.outbox import MemoryOutbox
-from gateway.store.memory.people import MemoryPeople, MemoryViews
+from gateway.store.memory.people import MemoryNotes, MemoryPeople, MemoryViews
 from gateway.store.memory.sweeps import MemorySweeps
 
 
-class MemoryStore(MemoryIntake, MemoryEngine, MemorySweeps, MemoryOutbox, MemoryPeople, MemoryViews):
+class MemoryStore(
+    MemoryIntake, MemoryDrops, MemoryEngine, MemorySweeps, MemoryOutbox, MemoryPeople, MemoryNotes, MemoryViews
+):
     """`ports.Store`, in dicts. Every method runs without awaiting, so that it is atomic."""
 
     def __init__(self, clock: Clock) -> None:

@@ -27,6 +27,7 @@ class MemoryEngine(Turns):
                 return None
             row.node, row.fence = node, row.fence + 1
             row.lease_until, row.held_since = now + LEASE, now
+            self.hold_back(row, None)
             turn = replace(row.turn, state=TurnState.RUNNING, started_at=row.turn.started_at or now)
             self.put_turn(row, turn)
             return Lease(turn=turn.id, session=turn.session, node=node, fence=row.fence, expires_at=row.lease_until)
@@ -71,8 +72,7 @@ class MemoryEngine(Turns):
                 return False
             if answer is not None:
                 self._answer(row, answer, given)
-            for new in slots:
-                self.add_slot(new, row.turn.session, row.turn.id)
+            self.say(row, self.last_word(row, slots))
             self.end_turn(row, state)
             # Opened after the end, which withdraws every wait: these outlive the turn.
             for timer in timers:
@@ -108,8 +108,23 @@ class MemoryEngine(Turns):
                         answer_n=n,
                     ),
                 )
-            for new in slots:
-                self.add_slot(new, row.turn.session, row.turn.id)
+            self.say(row, slots)
+
+    async def open_slot(self, lease: Lease, slot: NewSlot) -> bool:
+        """Store the slot of an answer that is being written, or what it says by now."""
+        with self.transition():
+            row = self.held(lease)
+            if row.turn.state is TurnState.STOPPING:
+                return False
+            known = None if slot.id is None else self.slots.get(slot.id)
+            if known is None:
+                id_ = self.add_slot(slot, row.turn.session, row.turn.id)
+                row.early[id_] = self.slots[id_]
+            elif known.slot.id not in row.early:
+                return False  # the whole answer is there: its beginning must not come back
+            elif known.slot.text != slot.text:
+                self.rewrite(known, slot.text, slot.n)
+            return True
 
     async def open_waits(self, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot]) -> bool:
         """Open waits on planned steps, with their cards."""

@@ -1,71 +1,80 @@
-"""Intake transitions in memory: messages, refusals, control commands, presses."""
+"""Intake transitions in memory of what does something: messages, control commands, presses."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from gateway.model.ids import InboundId, Principal, TurnId, WaitId, mint
-from gateway.model.messages import Inbound, Press, Received
-from gateway.model.sessions import Accepted, Drop, Route, Session, Turn, TurnKind, TurnState
-from gateway.model.slots import NewSlot, SlotKind, shown_when_stored
+from gateway.model.messages import Inbound, Press
+from gateway.model.sessions import Accepted, Route, Session, Turn, TurnKind, TurnState
+from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect
-from gateway.store.memory.rows import HELD, SessionRow, TurnRow
-from gateway.store.memory.turns import Turns
-
-REFUSAL_EVERY = timedelta(hours=24)
+from gateway.store.memory.arrivals import Arrivals, event_of
+from gateway.store.memory.rows import CUT_HOLD, HELD, TurnRow
 
 
-class MemoryIntake(Turns):
-    """`ports.Intake`."""
+class MemoryIntake(Arrivals):
+    """`ports.Intake`: `accept`, `control` and `press`."""
 
     async def accept(
         self, route: Route, message: Inbound, kind: TurnKind, *, steer: bool, say_if_waiting: str
     ) -> Accepted:
         """Store the message and its turn."""
         with self.transition() as now:
-            known = self.events.get(_key(message))
+            known = self.events.get(event_of(message))
             if known is not None:
                 received = self.inbounds.get(InboundId(known))
                 turn = received.turn if received and received.turn else TurnId("")
                 return Accepted(inbound=received.id if received else InboundId(""), turn=turn, duplicate=True)
-            session = self._session(route, now)
-            self._saw(route, message, now)
+            session = self.begin(route, message)
+            continued = self._continued(session, message, now)
+            kind = kind if continued is None else continued.turn.kind
             active = self._active(session) if kind is TurnKind.MODEL else None
             parked = active is not None and active.turn.state is TurnState.PARKED
             joined = active if steer and active is not None and _may_steer(active.turn, message) else None
-            row = joined or self.add_turn(_new_turn(session, message, kind, now))
-            received = self._receive(session, message, row.turn.id, now)
+            row = continued or joined or self._begin_turn(session, message, kind, now)
+            received = self.receive(session, message, row.turn.id, continues=continued is not None)
+            self.events[event_of(message)] = received.id
             row.inputs.append(received.id)
-            self.offer(row)
-            if joined is not None:
+            if row is not joined:
+                self.hold_back(row, now + CUT_HOLD if message.cut else None)
+            else:
                 self.touched.turns.add(row.turn.id)
-            if parked and say_if_waiting:
+            self.offer(row)
+            if parked and say_if_waiting and continued is None:
                 reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=say_if_waiting)
                 self.add_slot(reply, session.id, None)
-            return Accepted(inbound=received.id, turn=row.turn.id, steered=joined is not None, waiting=parked)
+            return Accepted(inbound=received.id, turn=row.turn.id, steered=row is joined, waiting=parked)
 
-    async def drop(self, message: Inbound, drop: Drop, refusal: str) -> bool:
-        """Store why a message starts nothing."""
-        with self.transition() as now:
-            if _key(message) in self.events:
-                return False
-            self.events[_key(message)] = f"drop:{drop.reason}"
-            last = self.refused_at.get(message.principal)
-            if drop.refuse and refusal and (last is None or now - last >= REFUSAL_EVERY):
-                self.refused_at[message.principal] = now
-                self.add_slot(NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=refusal), None, None)
-            return True
+    def _continued(self, session: Session, message: Inbound, now: datetime) -> TurnRow | None:
+        """The turn that waits for the rest of what this person said here."""
+        for row in reversed(self.holding.values()):
+            turn, waits = row.turn, row.held_until is not None and row.held_until > now
+            theirs = (turn.principal, turn.conversation) == (message.principal, message.conversation)
+            if waits and theirs and turn.session == session.id:
+                return row
+        return None
+
+    def _begin_turn(self, session: Session, message: Inbound, kind: TurnKind, now: datetime) -> TurnRow:
+        row = self.add_turn(_new_turn(session, message, kind, now))
+        if kind is TurnKind.MODEL:
+            heard = self.all_sessions[session.id].context
+            for received in [self.inbounds[one] for one in heard]:
+                # Given before the first step, whatever that says it was given: nothing waits for it.
+                self.put_received(session.id, replace(received, turn=row.turn.id, given=0))
+                row.inputs.append(received.id)
+            heard.clear()
+        return row
 
     async def control(self, route: Route, message: Inbound, control: Control) -> int | None:
         """Store a control command with its effect and reply."""
-        with self.transition() as now:
-            if _key(message) in self.events:
+        with self.transition():
+            if event_of(message) in self.events:
                 return None
-            session = self._session(route, now)
-            self._saw(route, message, now)
-            self._receive(session, message, None, now)
+            session = self.begin(route, message)
+            self.events[event_of(message)] = self.receive(session, message, None).id
             stopped = 0 if control.effect is ControlEffect.NONE else self._stop(session, control)
             if control.effect is ControlEffect.RESET:
                 self._reset(session)
@@ -78,10 +87,10 @@ class MemoryIntake(Turns):
         """Store a press and decide its wait, once."""
         with self.transition() as now:
             found = self.waits.get(wait) if wait is not None else None
-            if _key(press) in self.events:
+            if event_of(press) in self.events:
                 return Pressed(result=PressResult.DUPLICATE, wait=found)
             result = self._decide(press, found, verdict, now)
-            self.events[_key(press)] = f"press:{result}"
+            self.events[event_of(press)] = f"press:{result}"
             return Pressed(result=result, wait=self.waits.get(wait) if wait is not None else None)
 
     def _decide(self, press: Press, wait: Wait | None, verdict: Verdict, now: datetime) -> PressResult:
@@ -105,41 +114,10 @@ class MemoryIntake(Turns):
         self.wake(row)
         return PressResult.APPROVED if verdict.state is WaitState.APPROVED else PressResult.DENIED
 
-    def _session(self, route: Route, now: datetime) -> Session:
-        row = self.all_sessions.get(route.session)
-        if row is None:
-            session = Session(
-                id=route.session,
-                kind=route.kind,
-                origin=route.origin,
-                owner=route.owner,
-                title=route.title,
-                epoch=0,
-                root_kind=route.kind,
-                created_at=now,
-                active_at=now,
-            )
-            row = self.all_sessions[route.session] = SessionRow(session, 0)
-        row.session = replace(row.session, active_at=now, title=route.title)
-        return row.session
-
-    def _saw(self, route: Route, message: Inbound, now: datetime) -> None:
-        if not message.direct:
-            return
-        self.people[message.principal] = (message.conversation, now)
-        if route.owner is not None and not shown_when_stored(message.conversation):
-            self.owner_chats[route.owner] = message.conversation
-
     def _active(self, session: Session) -> TurnRow | None:
         """The session's model turn that was started and not ended: only the oldest can be it."""
         row = next(iter(self.lane(session.id, TurnKind.MODEL).turns.values()), None)
         return row if row is not None and row.turn.started_at is not None else None
-
-    def _receive(self, session: Session, message: Inbound, turn: TurnId | None, now: datetime) -> Received:
-        received = Received(id=InboundId(mint("i")), turn=turn, message=message, given=None, received_at=now)
-        self.events[_key(message)] = received.id
-        self.put_received(session.id, received)
-        return received
 
     def _stop(self, session: Session, control: Control) -> int:
         stopped = [row for row in self._unended(session) if _is_under_way(row.turn, control.only)]
@@ -150,16 +128,13 @@ class MemoryIntake(Turns):
     def _reset(self, session: Session) -> None:
         row = self.all_sessions[session.id]
         row.session = replace(row.session, epoch=row.session.epoch + 1)
+        row.context.clear()
         for turn_row in self._unended(session):
             if turn_row.turn.state not in HELD:
                 self.put_turn(turn_row, replace(turn_row.turn, epoch=row.session.epoch))
 
     def _unended(self, session: Session) -> list[TurnRow]:
         return [row for kind in TurnKind for row in self.lane(session.id, kind).turns.values()]
-
-
-def _key(event: Inbound | Press) -> tuple[str, str, str]:
-    return (event.conversation.channel, event.conversation.account, event.event_key)
 
 
 def _may_steer(turn: Turn, message: Inbound) -> bool:

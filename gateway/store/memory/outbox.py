@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from gateway.model.ids import NodeId, SlotId
-from gateway.model.slots import Slot, SlotState
+from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
+from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
 from gateway.store.memory.rows import SlotRow
 from gateway.store.memory.turns import Turns
+from gateway.store.owners import TOLD_EVERY, latest_chat, main_route, owner_page
 
 
 class MemoryOutbox(Turns):
@@ -43,12 +44,26 @@ class MemoryOutbox(Turns):
             )
             self.put_slot(row, sent)
 
-    async def slot_retry(self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool) -> None:
+    async def slot_part(self, slot: SlotId, platform_id: str) -> None:
+        """Record what is shown of it so far."""
+        with self.transition():
+            row = self.slots[slot]
+            self.put_slot(row, replace(row.slot, platform_id=platform_id))
+
+    async def slot_retry(
+        self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool, counted: bool = True
+    ) -> None:
         """Send it again later."""
         with self.transition() as now:
             row = self._release(slot)
-            uncertain = row.slot.uncertain or (uncertain and not row.slot.platform_id)
-            self.put_slot(row, replace(row.slot, state=SlotState.DUE, uncertain=uncertain, due_at=now + delay))
+            again = replace(
+                row.slot,
+                state=SlotState.DUE,
+                attempts=row.slot.attempts if counted else max(0, row.slot.attempts - 1),
+                uncertain=row.slot.uncertain or uncertain,
+                due_at=now + delay,
+            )
+            self.put_slot(row, again)
 
     async def slot_dead(self, slot: SlotId, version: int, why: str) -> None:
         """Give it up, unless it changed meanwhile."""
@@ -58,6 +73,24 @@ class MemoryOutbox(Turns):
             newer = row.slot.version > version
             state = SlotState.DUE if newer else SlotState.DEAD
             self.put_slot(row, replace(row.slot, state=state, attempts=0, due_at=now))
+
+    async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
+        """Say something to every owner, once an hour."""
+        with self.transition() as now:
+            last = self.told_at.get(key)
+            if last is not None and now - last < TOLD_EVERY:
+                return False
+            self.told_at[key] = now
+            for owner, principals in owners.items():
+                way = main_route(owner)
+                self.use_session(way)
+                page = NewSlot(conversation=owner_page(owner), kind=SlotKind.REPLY, text=text)
+                self.add_slot(page, way.session, None)
+                chat = latest_chat(self.people[who] for who in principals if who in self.people)
+                if chat is not None:
+                    # Of no session: its page has the other one.
+                    self.add_slot(NewSlot(conversation=chat, kind=SlotKind.REPLY, text=text), None, None)
+            return True
 
     def _release(self, slot: SlotId) -> SlotRow:
         row = self.slots[slot]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -78,6 +78,24 @@ class MemoryPeople(Turns):
                 return False
             self.holds[name] = (node, now + ttl)
             return True
+
+
+class MemoryNotes(Turns):
+    """`ports.Notes`."""
+
+    async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
+        """Store a small fact; forget the room's expired ones."""
+        with self.transition() as now:
+            self.rooms[room] = self._lasting(room, now) | {key: (value, None if ttl is None else now + ttl)}
+
+    async def notes(self, room: str) -> Mapping[str, str]:
+        """The facts of a room."""
+        found = self._lasting(room, self.clock.now())
+        return {key: found[key][0] for key in sorted(found)}
+
+    def _lasting(self, room: str, now: datetime) -> dict[str, tuple[str, datetime | None]]:
+        facts = self.rooms.get(room, {}).items()
+        return {key: (value, until) for key, (value, until) in facts if until is None or until > now}
 
 
 class MemoryViews(Turns):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from gateway.model.ids import InboundId, NodeId, SessionId, TurnId, WaitId
+from gateway.model.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
 from gateway.model.sessions import Session, Turn, TurnState
 from gateway.model.slots import Slot
 from gateway.model.tools import ResultStatus, Step, ToolResult
@@ -13,6 +14,10 @@ from gateway.model.waits import WaitState
 
 LEASE = timedelta(seconds=15)
 COMMANDS_AT_ONCE = 4
+CONTEXT_KEPT = 50
+"""Messages said beside the bot that a new turn is given."""
+CUT_HOLD = timedelta(seconds=1.5)
+"""How long a turn waits for the rest of a message that its platform cut off."""
 AT_ONCE = 500
 """Rows that one call of a sweep takes."""
 HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})
@@ -35,6 +40,8 @@ class SessionRow:
 
     session: Session
     rev: int
+    context: deque[InboundId] = field(default_factory=lambda: deque[InboundId](maxlen=CONTEXT_KEPT))
+    """What was said beside the bot since the last model turn of this epoch was made."""
 
 
 @dataclass(slots=True)
@@ -48,6 +55,10 @@ class TurnRow:
     fence: int = 0
     lease_until: datetime | None = None
     held_since: datetime | None = None
+    held_until: datetime | None = None
+    """Not claimed before: its last message was cut off, and what follows joins it."""
+    early: dict[SlotId, SlotRow] = field(default_factory=lambda: dict[SlotId, SlotRow]())
+    """Slots of an answer that is still being written, which no answer took over yet."""
     stopped_text: str = STOPPED_TEXT
     """What is said when nobody is left to end it after a stop."""
     inputs: list[InboundId] = field(default_factory=list[InboundId])

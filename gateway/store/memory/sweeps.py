@@ -49,6 +49,7 @@ class MemorySweeps(Turns):
     async def void_leases(self, machine: str) -> int:
         """End the leases of earlier lives of this machine."""
         with self.transition():
+            self.holds = {name: held for name, held in self.holds.items() if not _of(held[0], machine)}
             turns = [row for row in self._held() if _of(row.node, machine)]
             return self._take_back(turns, [row for row in self._sending() if _of(row.node, machine)])
 
@@ -73,7 +74,7 @@ class MemorySweeps(Turns):
         return len(turns) + len(slots)
 
     def _unsend(self, row: SlotRow) -> None:
-        slot, create = row.slot, not row.slot.platform_id
+        slot, create = row.slot, row.slot.sent_version == 0
         row.node, row.sending_since = None, None
         self.put_slot(
             row, replace(slot, state=SlotState.DUE, uncertain=slot.uncertain or create, due_at=self.clock.now())
@@ -93,10 +94,10 @@ class MemorySweeps(Turns):
     def _copy(self, wait: Wait) -> bool:
         owner = OwnerName(str(wait.payload["owner"]))
         seen, place = self.page_seen.get(owner), self.owner_chats.get(owner)
-        if place is None or (seen is not None and seen >= wait.opened_at):
+        original = self.slots.get(SlotId(str(wait.payload["copy_of"])))
+        if place is None or original is None or (seen is not None and seen >= wait.opened_at):
             return False
-        original = self.slots[SlotId(str(wait.payload["copy_of"]))].slot
-        copy = NewSlot(conversation=place, kind=SlotKind.COPY, text=original.text, n=original.n)
+        copy = NewSlot(conversation=place, kind=SlotKind.COPY, text=original.slot.text, n=original.slot.n)
         self.add_slot(copy, wait.session, wait.turn)
         return True
 

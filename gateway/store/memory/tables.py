@@ -20,7 +20,7 @@ from gateway.model.live import (
     turn_topic,
 )
 from gateway.model.messages import Conversation, Received
-from gateway.model.sessions import ENDED, Turn, TurnKind
+from gateway.model.sessions import ENDED, Route, Session, Turn, TurnKind
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.model.tools import Step
 from gateway.model.views import Item, Row
@@ -47,6 +47,7 @@ class Tables:
         self.slots: dict[SlotId, SlotRow] = {}
         self.rows: dict[SessionId, dict[tuple[str, str], Row]] = {}
         self.events: dict[tuple[str, str, str], str] = {}
+        self.poison: dict[tuple[str, str, str], tuple[str, str, datetime]] = {}
         self.refused_at: dict[Principal, datetime] = {}
         self.people: dict[Principal, tuple[Conversation, datetime]] = {}
         self.owner_chats: dict[OwnerName, Conversation] = {}
@@ -54,6 +55,8 @@ class Tables:
         self.cookies: dict[str, tuple[OwnerName, datetime]] = {}
         self.failures: dict[str, list[datetime]] = {}
         self.page_seen: dict[OwnerName, datetime] = {}
+        self.rooms: dict[str, dict[str, tuple[str, datetime | None]]] = {}
+        self.told_at: dict[str, datetime] = {}
         self.holds: dict[str, tuple[NodeId, datetime]] = {}
         self.alive_at: datetime | None = None
         self.touched = Touched()
@@ -62,6 +65,8 @@ class Tables:
         self.unended: dict[TurnId, TurnRow] = {}
         self.ended: dict[SessionId, list[TurnRow]] = {}
         self.held_turns: dict[TurnId, TurnRow] = {}
+        # Of never claimed turns, those that wait for the rest of a cut message.
+        self.holding: dict[TurnId, TurnRow] = {}
         self.ready: list[tuple[int, TurnId]] = []
         self.undecided: dict[WaitId, Wait] = {}
         self.cards: dict[WaitId, list[SlotId]] = {}
@@ -83,7 +88,7 @@ class Tables:
         if touched.slots_due:
             bus.publish(SLOTS, SlotsDue())
 
-    def note(self, session: SessionId | None, key: tuple[str, str], item: Item) -> None:
+    def stamp(self, session: SessionId | None, key: tuple[str, str], item: Item) -> None:
         """Give the changed row its next revision."""
         if session is None:
             return
@@ -93,6 +98,25 @@ class Tables:
         rows[key] = Row(ord=known.ord if known else self.rev, rev=self.rev, item=item)
         self.all_sessions[session].rev = self.rev
         self.touched.sessions.add(session)
+
+    def use_session(self, route: Route) -> SessionRow:
+        """Return the session, made when absent."""
+        row = self.all_sessions.get(route.session)
+        if row is None:
+            now = self.clock.now()
+            session = Session(
+                id=route.session,
+                kind=route.kind,
+                origin=route.origin,
+                owner=route.owner,
+                title=route.title,
+                epoch=0,
+                root_kind=route.kind,
+                created_at=now,
+                active_at=now,
+            )
+            row = self.all_sessions[route.session] = SessionRow(session, 0)
+        return row
 
     # --- turns, messages, steps -------------------------------------------------------------
 
@@ -106,7 +130,7 @@ class Tables:
         row = TurnRow(turn, queued_at=turn.created_at, queued_rev=self.rev)
         self.turns[turn.id] = self.unended[turn.id] = row
         self.lane(turn.session, turn.kind).turns[turn.id] = row
-        self.note(turn.session, ("turn", turn.id), turn)
+        self.stamp(turn.session, ("turn", turn.id), turn)
         return row
 
     def put_turn(self, row: TurnRow, turn: Turn) -> None:
@@ -121,12 +145,12 @@ class Tables:
         if turn.state in ENDED and before not in ENDED:
             del lane.turns[turn.id], self.unended[turn.id]
             self.ended.setdefault(turn.session, []).append(row)
-        self.note(turn.session, ("turn", turn.id), turn)
+        self.stamp(turn.session, ("turn", turn.id), turn)
 
     def put_received(self, session: SessionId, received: Received) -> None:
         """Store a message, new or changed."""
         self.inbounds[received.id] = received
-        self.note(session, ("message", received.id), received)
+        self.stamp(session, ("message", received.id), received)
 
     def put_step(self, row: TurnRow, step: Step) -> None:
         """Store a step, new (the next number) or changed."""
@@ -134,7 +158,7 @@ class Tables:
             row.steps.append(step)
         else:
             row.steps[step.n] = step
-        self.note(row.turn.session, ("step", f"{step.turn}/{step.n}"), step)
+        self.stamp(row.turn.session, ("step", f"{step.turn}/{step.n}"), step)
 
     # --- waits and slots --------------------------------------------------------------------
 
@@ -145,7 +169,7 @@ class Tables:
             self.undecided[wait.id] = wait
         else:
             self.undecided.pop(wait.id, None)
-        self.note(wait.session, ("wait", wait.id), wait)
+        self.stamp(wait.session, ("wait", wait.id), wait)
         for card in self.cards.get(wait.id, ()):
             self._show_anew(self.slots[card])
 
@@ -160,7 +184,7 @@ class Tables:
             here.pop(slot.id, None)
         if not here:
             del self.unsent[slot.conversation]
-        self.note(slot.session, ("slot", slot.id), slot)
+        self.stamp(slot.session, ("slot", slot.id), slot)
         # A slot that is through makes room for the next one of its conversation.
         self.touched.slots_due |= slot.state is not SlotState.SENDING and bool(here)
 
@@ -190,6 +214,12 @@ class Tables:
             for wait in new.waits:
                 self.cards.setdefault(wait, []).append(slot.id)
         return slot.id
+
+    def rewrite(self, row: SlotRow, text: str, n: int | None) -> None:
+        """Let a slot say something else. One that was given up is tried again: what it says is new."""
+        state = SlotState.SENT if row.slot.state is SlotState.DEAD else row.slot.state
+        row.slot = replace(row.slot, text=text, n=n, state=state)
+        self._show_anew(row)
 
     def _show_anew(self, row: SlotRow) -> None:
         slot = replace(row.slot, version=row.slot.version + 1, attempts=0)

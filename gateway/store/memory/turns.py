@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from heapq import heappop, heappush
 
 from gateway.errors import LeaseLost, NotFound
@@ -12,6 +13,7 @@ from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.tools import Step, StepState, ToolResult
 from gateway.model.waits import Wait, WaitState
+from gateway.store.early import last_word
 from gateway.store.memory.rows import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED, UNKNOWN, TurnRow
 from gateway.store.memory.tables import Tables
 
@@ -46,17 +48,35 @@ class Turns(Tables):
         """Put a turn before `claim` when it is queued and may run now. Twice is harmless: `next_ready` looks again."""
         if row.turn.state is TurnState.QUEUED and self.may_run(row):
             heappush(self.ready, (row.queued_rev, row.turn.id))
-            self.touched.turns_due = True
+            self.touched.turns_due |= not self._is_held_back(row)
 
     def next_ready(self) -> TurnRow | None:
         """Take the turn that was queued first of those that may run."""
-        while self.ready:
+        held_back: list[tuple[int, TurnId]] = []
+        found: TurnRow | None = None
+        while self.ready and found is None:
             rev, turn = heappop(self.ready)
             row = self.turns[turn]
             # A command whose lane filled up meanwhile is left out here; the next place in its lane offers it again.
             if row.turn.state is TurnState.QUEUED and row.queued_rev == rev and self.may_run(row):
-                return row
-        return None
+                if self._is_held_back(row):
+                    held_back.append((rev, turn))
+                else:
+                    found = row
+        for entry in held_back:
+            heappush(self.ready, entry)
+        return found
+
+    def hold_back(self, row: TurnRow, until: datetime | None) -> None:
+        """Let nobody claim this new turn before `until`; None: from now on."""
+        row.held_until = until
+        if until is None:
+            self.holding.pop(row.turn.id, None)
+        else:
+            self.holding[row.turn.id] = row
+
+    def _is_held_back(self, row: TurnRow) -> bool:
+        return row.held_until is not None and row.held_until > self.clock.now()
 
     def _lane_moved(self, row: TurnRow) -> None:
         lane = self.lane(row.turn.session, row.turn.kind)
@@ -118,7 +138,29 @@ class Turns(Tables):
         turn = row.turn
         self.end_turn(row, TurnState.STOPPED)
         said = NewSlot(conversation=turn.conversation, kind=SlotKind.ANSWER, text=row.stopped_text)
-        self.add_slot(said, turn.session, turn.id)
+        self.say(row, self.last_word(row, [said]))
+
+    # --- what it says -----------------------------------------------------------------------
+
+    def say(self, row: TurnRow, slots: Sequence[NewSlot]) -> None:
+        """Store what a turn says; a slot of its own that is there already takes the new text.
+
+        What was shown of an answer that never came is taken away.
+        """
+        for new in slots:
+            known = None if new.id is None else self.slots.get(new.id)
+            if known is not None and known.slot.turn == row.turn.id:
+                row.early.pop(known.slot.id, None)
+                self.rewrite(known, new.text, new.n)
+            else:
+                self.add_slot(new, row.turn.session, row.turn.id)
+        for left in row.early.values():
+            self.rewrite(left, "", left.slot.n)
+        row.early.clear()
+
+    def last_word(self, row: TurnRow, slots: Sequence[NewSlot]) -> list[NewSlot]:
+        """The last slots of a turn, in the place of an answer that never came."""
+        return last_word(slots, [(id_, early.slot.conversation) for id_, early in row.early.items()])
 
     def _cancel_calls(self, row: TurnRow, *, started_too: bool) -> None:
         self.cancel_waits(self.waits[wait] for wait in row.waits)

@@ -9,14 +9,20 @@ ON CONFLICT DO NOTHING;
 SELECT outcome FROM events WHERE channel = ? AND account = ? AND event_key = ?;
 
 -- name: use_session
--- Makes the session, or marks it active and takes its title. Gives its epoch.
+-- Makes the session, or marks it active and takes its title. Gives its epoch and from where on it has context.
 INSERT INTO sessions (id, kind, origin, owner, title, epoch, root_kind, created_at, active_at)
 VALUES (?1, ?2, ?3, ?4, ?5, 0, ?2, ?6, ?6)
 ON CONFLICT (id) DO UPDATE SET active_at = excluded.active_at, title = excluded.title
-RETURNING epoch;
+RETURNING epoch, context_from;
+
+-- name: make_session
+-- Makes the session when it is absent.
+INSERT INTO sessions (id, kind, origin, owner, title, epoch, root_kind, created_at, active_at)
+VALUES (?1, ?2, ?3, ?4, ?5, 0, ?2, ?6, ?6)
+ON CONFLICT (id) DO NOTHING;
 
 -- name: raise_epoch
-UPDATE sessions SET epoch = epoch + 1 WHERE id = ? RETURNING epoch;
+UPDATE sessions SET epoch = epoch + 1, context_from = 0 WHERE id = ? RETURNING epoch;
 
 -- name: saw_person
 INSERT INTO people (principal, conversation, used_at) VALUES (?, ?, ?)
@@ -29,8 +35,37 @@ WHERE conversation <> excluded.conversation;
 
 -- name: add_message
 INSERT INTO messages (
-    ord, rev, id, session, turn, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at
-) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13);
+    ord, rev, id, session, turn, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at,
+    quoted, reply_to, unread, cut, context, continues
+) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19);
+
+-- name: heard
+-- A message was said beside the bot: the next model turn is given all from the first one on.
+UPDATE sessions SET context_from = ? WHERE id = ? AND context_from = 0;
+
+-- name: context
+-- The last messages said beside the bot that no turn was given, the newest first.
+SELECT ord FROM messages INDEXED BY messages_context
+WHERE session = ? AND context = 1 AND turn IS NULL AND ord >= ? ORDER BY ord DESC LIMIT ?;
+
+-- name: give_context
+-- Given before the first step, whatever that says it was given: nothing waits for it.
+UPDATE messages SET turn = ?, given = 0, rev = ? WHERE ord = ?;
+
+-- name: forget_context
+UPDATE sessions SET context_from = 0 WHERE id = ?;
+
+-- name: amendable
+-- A message that was not given to its model turn yet, by its id.
+SELECT m.ord, m.session, m.principal, m.conversation FROM turns AS t JOIN messages AS m INDEXED BY messages_turn
+ON m.turn = t.id
+WHERE t.id = ? AND m.id = ? AND m.given IS NULL AND t.kind = 'model';
+
+-- name: amend
+UPDATE messages SET text = ?, rev = ? WHERE ord = ?;
+
+-- name: add_poison
+INSERT INTO poison (channel, account, event_key, raw, why, at) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: ungiven
 -- The messages of a turn that its model was not given yet, in the order they came.

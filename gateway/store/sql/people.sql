@@ -50,3 +50,25 @@ INSERT INTO holds (name, node, until) VALUES (?1, ?2, ?3)
 ON CONFLICT (name) DO UPDATE SET node = excluded.node, until = excluded.until
 WHERE holds.node = ?2 OR holds.until <= ?4
 RETURNING 1;
+
+-- name: all_holds
+SELECT name, node FROM holds;
+
+-- name: let_go
+DELETE FROM holds WHERE name = ?;
+
+-- name: tell
+-- A row when it is time to say this. ?1 key, ?2 now, ?3 said before.
+INSERT INTO told (key, at) VALUES (?1, ?2)
+ON CONFLICT (key) DO UPDATE SET at = excluded.at WHERE told.at <= ?3
+RETURNING 1;
+
+-- name: note
+INSERT INTO notes (room, key, value, until) VALUES (?, ?, ?, ?)
+ON CONFLICT (room, key) DO UPDATE SET value = excluded.value, until = excluded.until;
+
+-- name: forget_notes
+DELETE FROM notes WHERE room = ? AND until <= ?;
+
+-- name: notes
+SELECT key, value FROM notes WHERE room = ? AND (until IS NULL OR until > ?) ORDER BY key;

@@ -3,8 +3,25 @@
 -- name: add_slot
 INSERT INTO slots (
     ord, rev, id, conversation, channel, kept, session, turn, n, kind, text, waits, version, sent_version, platform_id,
-    state, attempts, uncertain, due_at, created_at
-) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1, ?5, '', ?12, 0, 0, ?13, ?13);
+    state, attempts, uncertain, due_at, created_at, early
+) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1, ?5, '', ?12, 0, 0, ?13, ?13, ?14);
+
+-- name: slot_of_turn
+SELECT seq, early, text FROM slots WHERE id = ? AND turn = ?;
+
+-- name: early_slots
+-- Slots of a turn that no answer took over yet, oldest first.
+SELECT seq, id, conversation, n FROM slots INDEXED BY slots_early WHERE turn = ? AND early = 1 ORDER BY seq;
+
+-- name: rewrite
+-- ?1 slot, ?2 revision, ?3 now, ?4 text, ?5 step, ?6 whether it is still early. One more version, as in `show_anew`; one
+-- that was given up is tried again, since what it says is new.
+UPDATE slots
+SET text = ?4, n = ?5, early = ?6, version = version + 1, attempts = 0, rev = ?2,
+    sent_version = CASE WHEN kept THEN version + 1 ELSE sent_version END,
+    due_at = CASE WHEN state IN ('sent', 'dead') AND NOT kept THEN ?3 ELSE due_at END,
+    state = CASE WHEN state IN ('sent', 'dead') AND NOT kept THEN 'due' ELSE state END
+WHERE seq = ?1 RETURNING state, kept;
 
 -- name: add_card
 INSERT INTO cards (wait, slot) VALUES (?, ?) ON CONFLICT DO NOTHING;
@@ -50,12 +67,15 @@ SET state = CASE WHEN version > ?3 THEN 'due' ELSE 'sent' END, sent_version = ma
     attempts = 0, uncertain = 0, due_at = ?5, node = NULL, sending_since = NULL, rev = ?2
 WHERE seq = ?1 RETURNING state, conversation;
 
+-- name: slot_part
+UPDATE slots SET platform_id = ?3, rev = ?2 WHERE seq = ?1;
+
 -- name: slot_retry
--- ?1 slot, ?2 revision or NULL, ?3 whether it may have been shown, ?4 when to try again. Only a create is uncertain:
--- an edit may be repeated.
+-- ?1 slot, ?2 revision or NULL, ?3 whether a message of it may have appeared, ?4 when to try again, ?5 tries to be taken
+-- back.
 UPDATE slots
-SET state = 'due', uncertain = uncertain OR (?3 AND platform_id = ''), due_at = ?4, node = NULL, sending_since = NULL,
-    rev = ?2
+SET state = 'due', attempts = max(0, attempts - ?5), uncertain = uncertain OR ?3, due_at = ?4, node = NULL,
+    sending_since = NULL, rev = ?2
 WHERE seq = ?1;
 
 -- name: slot_dead
@@ -72,11 +92,11 @@ SELECT EXISTS (
 );
 
 -- name: sending_too_long
-SELECT seq, session FROM slots INDEXED BY slots_unsent
+SELECT seq, session, sent_version = 0 FROM slots INDEXED BY slots_unsent
 WHERE state IN ('due', 'sending') AND state = 'sending' AND sending_since < ? ORDER BY seq LIMIT ?;
 
 -- name: sending
-SELECT seq, session, node FROM slots INDEXED BY slots_unsent
+SELECT seq, session, sent_version = 0, node FROM slots INDEXED BY slots_unsent
 WHERE state IN ('due', 'sending') AND state = 'sending' ORDER BY seq;
 
 -- name: text_of_slot

@@ -2,8 +2,8 @@
 
 -- name: add_turn
 INSERT INTO turns (
-    ord, rev, id, session, epoch, kind, state, conversation, principal, created_at, head, queued_at, queued_rev
-) VALUES (?1, ?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?8, ?10);
+    ord, rev, id, session, epoch, kind, state, conversation, principal, created_at, head, queued_at, queued_rev, held_until
+) VALUES (?1, ?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?8, ?10, ?11);
 
 -- name: turn_row
 SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, fence, head,
@@ -35,10 +35,11 @@ WHERE session = ? AND kind = ? AND ended_rev IS NULL;
 -- ?4 end of the lease, ?5 command turns at once.
 UPDATE turns
 SET state = 'running', node = ?2, fence = fence + 1, lease_until = ?4, held_since = ?3,
-    started_at = coalesce(started_at, ?3), rev = ?1
+    started_at = coalesce(started_at, ?3), held_until = NULL, rev = ?1
 WHERE ord = (
     SELECT t.ord FROM turns AS t INDEXED BY turns_active
     WHERE t.state IN ('queued', 'running', 'stopping') AND t.state = 'queued' AND t.head = 1
+      AND (t.held_until IS NULL OR t.held_until <= ?3)
       AND (t.kind = 'model' OR ?5 > (
           SELECT count(*) FROM turns AS o INDEXED BY turns_lane
           WHERE o.session = t.session AND o.kind = 'command' AND o.ended_rev IS NULL
@@ -47,6 +48,16 @@ WHERE ord = (
     ORDER BY t.queued_rev LIMIT 1
 )
 RETURNING id, session, fence;
+
+-- name: held_turn
+-- The new turn that waits for the rest of what somebody said somewhere. In order: session, now, who, where.
+SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, fence, head,
+       stopped_text
+FROM turns INDEXED BY turns_held
+WHERE session = ? AND held_until > ? AND principal = ? AND conversation = ? ORDER BY ord DESC LIMIT 1;
+
+-- name: hold_turn
+UPDATE turns SET held_until = ? WHERE ord = ?;
 
 -- name: renew
 UPDATE turns SET lease_until = ? WHERE id = ? AND fence = ? AND state IN ('running', 'stopping') RETURNING state;
@@ -75,13 +86,14 @@ SET state = ?2, active_ms = ?3, ended_at = ?4, ended_rev = ?5, rev = ?5, head = 
 WHERE ord = ?1;
 
 -- name: move_head
--- After the end of a model turn: the oldest that is left of its lane is the head now. Gives that one's state.
+-- After the end of a model turn: the oldest that is left of its lane is the head now. Gives that one's state and how long it is held
+-- back.
 UPDATE turns SET head = 1
 WHERE ord = (
     SELECT ord FROM turns INDEXED BY turns_lane
     WHERE session = ? AND kind = 'model' AND ended_rev IS NULL ORDER BY ord LIMIT 1
 )
-RETURNING state;
+RETURNING state, held_until;
 
 -- name: lease_ran_out
 SELECT id FROM turns INDEXED BY turns_active

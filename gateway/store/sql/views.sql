@@ -57,7 +57,8 @@ WHERE session = ? AND epoch = ? AND ended_rev IS NOT NULL ORDER BY ended_rev DES
 
 -- name: messages_of_turns
 -- ? is a JSON array of turns.
-SELECT id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at
+SELECT id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at,
+    quoted, reply_to, unread, cut, context, continues
 FROM messages INDEXED BY messages_turn WHERE turn IN (SELECT value FROM json_each(?)) ORDER BY ord;
 
 -- name: steps_of_turns
@@ -128,7 +129,8 @@ SELECT ord, id, session, epoch, kind, state, conversation, principal, created_at
 FROM turns WHERE ord IN (SELECT value FROM json_each(?));
 
 -- name: messages_at
-SELECT ord, id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at
+SELECT ord, id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at,
+    quoted, reply_to, unread, cut, context, continues
 FROM messages WHERE ord IN (SELECT value FROM json_each(?));
 
 -- name: steps_at

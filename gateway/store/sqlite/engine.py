@@ -12,7 +12,7 @@ from gateway.model.slots import NewSlot
 from gateway.model.tools import Answer, StepState, ToolResult
 from gateway.model.waits import DECISION_GOOD_FOR_S, NewWait, Start, WaitState
 from gateway.store.codec import ANSWER, CALL, from_us
-from gateway.store.sqlite import moves
+from gateway.store.sqlite import moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.moves import COMMANDS_AT_ONCE, LEASE_US
 from gateway.store.sqlite.rows import TurnRow, wait_of
@@ -56,6 +56,10 @@ class SqliteEngine(SqliteBase):
     async def plan(self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> None:
         """Store an answer with its calls planned."""
         await self.write(lambda tx: _plan(tx, lease, answer, given, slots))
+
+    async def open_slot(self, lease: Lease, slot: NewSlot) -> bool:
+        """Store the slot of an answer that is being written, or what it says by now."""
+        return await self.write(lambda tx: _open_slot(tx, lease, slot))
 
     async def open_waits(self, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot]) -> bool:
         """Open waits on planned steps, with their cards."""
@@ -121,8 +125,7 @@ def _finish_turn(
             return False
     if answer is not None:
         _add_answer(tx, row, answer, given)
-    for new in slots:
-        moves.add_slot(tx, new, row.session, row.id)
+    outgoing.say(tx, row, slots, ends=True)
     moves.end_turn(tx, row, state)
     # Opened after the end, which withdraws every wait: these outlive the turn.
     for timer in timers:
@@ -151,8 +154,12 @@ def _plan(tx: Tx, lease: Lease, answer: Answer, given: Sequence[InboundId], slot
     answer_n = _add_answer(tx, row, answer, given)
     for n, call in enumerate(answer.calls, answer_n + 1):
         tx.run("add_call", tx.next_rev(row.session), row.id, n, row.session, CALL.dump(call), answer_n)
-    for new in slots:
-        moves.add_slot(tx, new, row.session, row.id)
+    outgoing.say(tx, row, slots)
+
+
+def _open_slot(tx: Tx, lease: Lease, slot: NewSlot) -> bool:
+    row = moves.held(tx, lease)
+    return row.state != TurnState.STOPPING and outgoing.say_early(tx, row, slot)
 
 
 def _add_answer(tx: Tx, row: TurnRow, answer: Answer, given: Sequence[InboundId]) -> int:
@@ -175,7 +182,7 @@ def _open_waits(tx: Tx, lease: Lease, waits: Sequence[NewWait], slots: Sequence[
         tx.run("ask_step", tx.next_rev(row.session), row.id, new.n)
         moves.open_wait(tx, row, new)
     for slot in slots:
-        moves.add_slot(tx, slot, row.session, row.id)
+        outgoing.add_slot(tx, slot, row.session, row.id)
     return True
 
 

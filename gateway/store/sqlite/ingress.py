@@ -1,36 +1,33 @@
-"""Intake transitions in SQLite: messages, refusals, control commands, presses."""
+"""Intake transitions in SQLite of what does something: messages, control commands, presses."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from gateway.model.ids import InboundId, SessionId, TurnId, WaitId, mint
 from gateway.model.messages import Inbound, Press
-from gateway.model.sessions import Accepted, Drop, Route, TurnKind, TurnState
-from gateway.model.slots import NewSlot, SlotKind, shown_when_stored
+from gateway.model.sessions import Accepted, Route, TurnKind, TurnState
+from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect
-from gateway.store.codec import MICROSECOND, dump_conversation, to_us
-from gateway.store.sqlite import moves
+from gateway.store.codec import dump_conversation
+from gateway.store.sqlite import arrivals, moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import HELD, TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
 
-REFUSAL_EVERY_US = timedelta(hours=24) // MICROSECOND
+CUT_HOLD_US = 1_500_000
+"""How long a turn waits for the rest of a message that its platform cut off."""
+CONTEXT_KEPT = 50
+"""Messages said beside the bot that a new turn is given."""
 
 
 class SqliteIntake(SqliteBase):
-    """`ports.Intake`."""
+    """`ports.Intake`: `accept`, `control` and `press`."""
 
     async def accept(
         self, route: Route, message: Inbound, kind: TurnKind, *, steer: bool, say_if_waiting: str
     ) -> Accepted:
         """Store the message and its turn."""
         return await self.write(lambda tx: _accept(tx, route, message, kind, steer=steer, say=say_if_waiting))
-
-    async def drop(self, message: Inbound, drop: Drop, refusal: str) -> bool:
-        """Store why a message starts nothing."""
-        return await self.write(lambda tx: _drop(tx, message, drop, refusal))
 
     async def control(self, route: Route, message: Inbound, control: Control) -> int | None:
         """Store a control command with its effect and reply."""
@@ -42,68 +39,87 @@ class SqliteIntake(SqliteBase):
 
 
 def _accept(tx: Tx, route: Route, message: Inbound, kind: TurnKind, *, steer: bool, say: str) -> Accepted:
-    known = _known(tx, message)
+    known = arrivals.known(tx, message)
     if known is not None:
         return known
-    inbound = InboundId(mint("i"))
-    place, epoch = dump_conversation(message.conversation), _use_session(tx, route)
-    _saw(tx, route, message, place)
+    place, (epoch, context_from) = dump_conversation(message.conversation), arrivals.begin(tx, route, message)
+    continued = _continued(tx, route.session, message, place)
+    kind = kind if continued is None else TurnKind(continued.kind)
     head = _lane_head(tx, route.session) if kind is TurnKind.MODEL else None
     active = head if head is not None and head.started_at is not None else None
     parked = active is not None and active.state == TurnState.PARKED
     joined = active if steer and active is not None and _may_steer(active, message, place) else None
-    if joined is None:
-        turn = _add_turn(tx, route.session, epoch, message, place, kind, first=head is None)
-    else:
+    if continued is not None:
+        turn = continued.id
+        _go_on(tx, continued, message)
+    elif joined is not None:
         turn = joined.id
         moves.offer(tx, joined)
         tx.touched.turns.add(turn)
-    _is_new(tx, message, f"{inbound} {turn}")
-    _add_message(tx, route.session, turn, inbound, message, place)
-    if parked and say:
+    else:
+        turn = _add_turn(tx, route.session, epoch, message, place, kind, first=head is None)
+        if context_from and kind is TurnKind.MODEL:
+            _give_context(tx, route.session, turn, context_from)
+    inbound = InboundId(mint("i"))
+    arrivals.is_new(tx, message, f"{inbound} {turn}")
+    arrivals.add_message(tx, route.session, turn, inbound, message, continues=continued is not None)
+    if parked and say and continued is None:
         reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=say)
-        moves.add_slot(tx, reply, route.session, None)
-    return Accepted(inbound=inbound, turn=turn, steered=joined is not None, waiting=parked)
+        outgoing.add_slot(tx, reply, route.session, None)
+    steered = continued is None and joined is not None
+    return Accepted(inbound=inbound, turn=turn, steered=steered, waiting=parked)
 
 
-def _drop(tx: Tx, message: Inbound, drop: Drop, refusal: str) -> bool:
-    if not _is_new(tx, message, f"drop:{drop.reason}"):
-        return False
-    last = tx.one("refused_at", message.principal)
-    if drop.refuse and refusal and (last is None or tx.now - last[0] >= REFUSAL_EVERY_US):
-        tx.run("refuse", message.principal, tx.now)
-        moves.add_slot(tx, NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=refusal), None, None)
-    return True
+def _continued(tx: Tx, session: SessionId, message: Inbound, place: str) -> TurnRow | None:
+    """The turn that waits for the rest of what this person said here."""
+    columns = tx.one("held_turn", session, tx.now, message.principal, place)
+    return None if columns is None else TurnRow(*columns)
+
+
+def _go_on(tx: Tx, row: TurnRow, message: Inbound) -> None:
+    """The rest came, or more of it: the turn may run, or waits again."""
+    tx.run("hold_turn", _held_until(tx, message), row.ord)
+    if not message.cut:
+        moves.offer(tx, row)
+
+
+def _held_until(tx: Tx, message: Inbound) -> int | None:
+    return tx.now + CUT_HOLD_US if message.cut else None
+
+
+def _give_context(tx: Tx, session: SessionId, turn: TurnId, since: int) -> None:
+    """Give a new turn what was said beside the bot; what is older than that is never given."""
+    for (ord_,) in reversed(tx.run("context", session, since, CONTEXT_KEPT)):
+        tx.run("give_context", turn, tx.next_rev(session), ord_)
+    tx.run("forget_context", session)
 
 
 def _control(tx: Tx, route: Route, message: Inbound, control: Control) -> int | None:
     inbound = InboundId(mint("i"))
-    if not _is_new(tx, message, inbound):
+    if not arrivals.is_new(tx, message, inbound):
         return None
-    place = dump_conversation(message.conversation)
-    _use_session(tx, route)
-    _saw(tx, route, message, place)
-    _add_message(tx, route.session, None, inbound, message, place)
+    arrivals.begin(tx, route, message)
+    arrivals.add_message(tx, route.session, None, inbound, message)
     stopped = 0 if control.effect is ControlEffect.NONE else _stop(tx, route.session, control)
     if control.effect is ControlEffect.RESET:
         _reset(tx, route.session)
     idle = control.effect is ControlEffect.STOP and stopped == 0
     text = (control.idle if idle else control.reply).replace("{n}", str(stopped))
     reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=text)
-    moves.add_slot(tx, reply, route.session, None)
+    outgoing.add_slot(tx, reply, route.session, None)
     return stopped
 
 
 def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: Verdict) -> Pressed:
     found = _find_wait(tx, wait)
     result = _verdict(found, verdict, tx)
-    if not _is_new(tx, press, f"press:{result}"):
+    if not arrivals.is_new(tx, press, f"press:{result}"):
         return Pressed(result=PressResult.DUPLICATE, wait=found)
     if found is None or result not in (PressResult.APPROVED, PressResult.DENIED):
         return Pressed(result=result, wait=found)
     rev = tx.next_rev(found.session)
     tx.run("decide_wait", verdict.state, press.principal, tx.now, press.reason[:1000], rev, found.id)
-    moves.show_anew(tx, found.id)
+    outgoing.show_anew(tx, found.id)
     row = moves.stored_turn(tx, found.turn)
     if verdict.withdraw_siblings:
         step = tx.one("step", found.turn, found.n)
@@ -130,37 +146,6 @@ def _verdict(wait: Wait | None, verdict: Verdict, tx: Tx) -> PressResult:
 # --- what these share -----------------------------------------------------------------------
 
 
-def _is_new(tx: Tx, event: Inbound | Press, outcome: str) -> bool:
-    """Store the event; False when it was stored before, and then nothing is written."""
-    place = event.conversation
-    return tx.count("add_event", place.channel, place.account, event.event_key, outcome) > 0
-
-
-def _known(tx: Tx, message: Inbound) -> Accepted | None:
-    """What to say to a message that was stored before, or to one whose event was something else."""
-    place = message.conversation
-    found = tx.one("event_outcome", place.channel, place.account, message.event_key)
-    if found is None:
-        return None
-    inbound, _, turn = found[0].partition(" ")
-    is_message = ":" not in inbound
-    return Accepted(inbound=InboundId(inbound if is_message else ""), turn=TurnId(turn), duplicate=True)
-
-
-def _use_session(tx: Tx, route: Route) -> int:
-    """Make the session, or mark it active. Return its epoch."""
-    ((epoch,),) = tx.run("use_session", route.session, route.kind, route.origin, route.owner, route.title, tx.now)
-    return int(epoch)
-
-
-def _saw(tx: Tx, route: Route, message: Inbound, place: str) -> None:
-    if not message.direct:
-        return
-    tx.run("saw_person", message.principal, place, tx.now)
-    if route.owner is not None and not shown_when_stored(message.conversation):
-        tx.run("saw_owner_chat", route.owner, place)
-
-
 def _lane_head(tx: Tx, session: SessionId) -> TurnRow | None:
     columns = tx.one("lane_head", session, TurnKind.MODEL)
     return None if columns is None else TurnRow(*columns)
@@ -173,21 +158,16 @@ def _add_turn(
     tx.rev += 1
     queued_rev, rev = tx.rev, tx.next_rev(session)
     head = first or kind is TurnKind.COMMAND
-    tx.run("add_turn", rev, turn, session, epoch, kind, place, message.principal, tx.now, head, queued_rev)
+    held_until = _held_until(tx, message)
+    tx.run("add_turn", rev, turn, session, epoch, kind, place, message.principal, tx.now, head, queued_rev, held_until)
+    if held_until is not None:
+        return turn
     if kind is TurnKind.COMMAND:
         row = moves.stored_turn(tx, turn)
         moves.offer(tx, row)
     else:
         tx.touched.turns_due |= first
     return turn
-
-
-def _add_message(
-    tx: Tx, session: SessionId, turn: TurnId | None, inbound: InboundId, message: Inbound, place: str
-) -> None:
-    who = (message.principal, message.name, message.direct, message.addressed)
-    stored = (inbound, session, turn, tx.now, message.event_key, place)
-    tx.run("add_message", tx.next_rev(session), *stored, *who, message.text, to_us(message.sent_at))
 
 
 def _may_steer(turn: TurnRow, message: Inbound, place: str) -> bool:

@@ -1,16 +1,18 @@
-"""What several transitions of the SQLite store do to turns, waits and slots. The same moves as the memory store's."""
+"""What several transitions of the SQLite store do to turns and waits. The same moves as the memory store's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from gateway.errors import LeaseLost
-from gateway.model.ids import SessionId, SlotId, TurnId, WaitId, mint
+from gateway.model.ids import SessionId, WaitId
 from gateway.model.sessions import Lease, TurnKind, TurnState
-from gateway.model.slots import NewSlot, SlotKind, SlotState, shown_when_stored
+from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.tools import StepState, ToolResult
 from gateway.model.waits import NewWait, WaitState
-from gateway.store.codec import APPROVAL, RESULT, dump_conversation, dump_json, load_conversation, to_us
+from gateway.store.codec import APPROVAL, RESULT, dump_json, load_conversation, to_us
+from gateway.store.sqlite import outgoing
+from gateway.store.sqlite.outgoing import show_anew
 from gateway.store.sqlite.rows import CANCELLED, HELD, STOPPED_TEXT, UNKNOWN, TurnRow
 from gateway.store.sqlite.tx import Tx
 
@@ -84,8 +86,8 @@ def end_turn(tx: Tx, row: TurnRow, state: TurnState) -> None:
             tx.run("give", n, tx.next_rev(row.session), ord_)
     tx.run("end_turn", row.ord, state, _active_ms(tx, row), tx.now, tx.next_rev(row.session))
     if row.kind == TurnKind.MODEL:
-        if tx.run("move_head", row.session) == [(TurnState.QUEUED,)]:
-            tx.touched.turns_due = True
+        for next_state, held_until in tx.run("move_head", row.session):
+            tx.touched.turns_due |= next_state == TurnState.QUEUED and (held_until or 0) <= tx.now
     else:
         _offer_commands(tx, row)
     tx.touched.turns.add(row.id)
@@ -107,7 +109,7 @@ def end_stopped(tx: Tx, row: TurnRow) -> None:
     end_turn(tx, row, TurnState.STOPPED)
     text = STOPPED_TEXT if row.stopped_text is None else row.stopped_text
     said = NewSlot(conversation=load_conversation(row.conversation), kind=SlotKind.ANSWER, text=text)
-    add_slot(tx, said, row.session, row.id)
+    outgoing.say(tx, row, [said], ends=True)
 
 
 def step_count(tx: Tx, row: TurnRow) -> int:
@@ -178,34 +180,3 @@ def cancel_waits(tx: Tx, row: TurnRow, waits: Iterable[WaitId]) -> None:
     """Withdraw these waits of a turn."""
     for wait in list(waits):
         set_wait(tx, row.session, wait, WaitState.CANCELLED)
-
-
-# --- slots ----------------------------------------------------------------------------------
-
-
-def add_slot(tx: Tx, new: NewSlot, session: SessionId | None, turn: TurnId | None) -> None:
-    """Store a new slot, due now; on the page it is sent by being stored."""
-    kept = shown_when_stored(new.conversation)
-    rev = rev_of_slot(tx, session)
-    place = dump_conversation(new.conversation)
-    text = (session, turn, new.n, new.kind, new.text, dump_json(list(new.waits)))
-    state = SlotState.SENT if kept else SlotState.DUE
-    id_ = new.id or SlotId(mint("o"))
-    tx.run("add_slot", rev, id_, place, new.conversation.channel, kept, *text, state, tx.now)
-    if new.kind is SlotKind.CARD:
-        ((seq, _),) = tx.run("slot_brief", id_)
-        for wait in new.waits:
-            tx.run("add_card", wait, seq)
-    tx.touched.slots_due |= not kept
-
-
-def show_anew(tx: Tx, wait: WaitId) -> None:
-    """Give the cards that show this wait a new version."""
-    for seq, session, state, kept in tx.run("cards_of_wait", wait):
-        tx.run("show_anew", seq, rev_of_slot(tx, session), tx.now)
-        tx.touched.slots_due |= not kept and state != SlotState.SENDING
-
-
-def rev_of_slot(tx: Tx, session: SessionId | None) -> int | None:
-    """Return the revision of a changed slot: None for one of no session."""
-    return None if session is None else tx.next_rev(session)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from gateway.errors import NotFound
-from gateway.model.ids import NodeId, SlotId
-from gateway.model.slots import Slot, SlotState
-from gateway.store.codec import MICROSECOND, dump_json
+from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
+from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.store.codec import MICROSECOND, dump_json, from_us, load_conversation
+from gateway.store.owners import TOLD_EVERY, latest_chat, main_route, owner_page
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.moves import rev_of_slot
+from gateway.store.sqlite.outgoing import add_slot, rev_of_slot
 from gateway.store.sqlite.rows import slot_of
 from gateway.store.sqlite.tx import Tx
 
@@ -26,13 +27,23 @@ class SqliteOutbox(SqliteBase):
         """Record what is shown."""
         await self.write(lambda tx: _slot_sent(tx, slot, version, platform_id))
 
-    async def slot_retry(self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool) -> None:
+    async def slot_part(self, slot: SlotId, platform_id: str) -> None:
+        """Record what is shown of it so far."""
+        await self.write(lambda tx: tx.run("slot_part", *_find(tx, slot), platform_id))
+
+    async def slot_retry(
+        self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool, counted: bool = True
+    ) -> None:
         """Send it again later."""
-        await self.write(lambda tx: _slot_retry(tx, slot, delay, uncertain=uncertain))
+        await self.write(lambda tx: _slot_retry(tx, slot, delay, uncertain=uncertain, counted=counted))
 
     async def slot_dead(self, slot: SlotId, version: int, why: str) -> None:
         """Give it up, unless it changed meanwhile."""
         await self.write(lambda tx: _slot_dead(tx, slot, version, why))
+
+    async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
+        """Say something to every owner, once an hour."""
+        return await self.write(lambda tx: _tell_owners(tx, key, text, owners))
 
 
 def _claim_slots(tx: Tx, node: NodeId, channels: Sequence[str], limit: int) -> list[Slot]:
@@ -49,9 +60,9 @@ def _slot_sent(tx: Tx, slot: SlotId, version: int, platform_id: str) -> None:
     _make_room(tx, state, place)
 
 
-def _slot_retry(tx: Tx, slot: SlotId, delay: timedelta, *, uncertain: bool) -> None:
+def _slot_retry(tx: Tx, slot: SlotId, delay: timedelta, *, uncertain: bool, counted: bool) -> None:
     seq, rev = _find(tx, slot)
-    tx.run("slot_retry", seq, rev, uncertain, tx.now + delay // MICROSECOND)
+    tx.run("slot_retry", seq, rev, uncertain, tx.now + delay // MICROSECOND, 0 if counted else 1)
     tx.touched.slots_due = True
 
 
@@ -59,6 +70,21 @@ def _slot_dead(tx: Tx, slot: SlotId, version: int, why: str) -> None:
     seq, rev = _find(tx, slot)
     ((state, place),) = tx.run("slot_dead", seq, rev, version, why, tx.now)
     _make_room(tx, state, place)
+
+
+def _tell_owners(tx: Tx, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
+    if not tx.run("tell", key, tx.now, tx.now - TOLD_EVERY // MICROSECOND):
+        return False
+    for owner, principals in owners.items():
+        way = main_route(owner)
+        tx.run("make_session", way.session, way.kind, way.origin, way.owner, way.title, tx.now)
+        add_slot(tx, NewSlot(conversation=owner_page(owner), kind=SlotKind.REPLY, text=text), way.session, None)
+        used = [found for who in principals if (found := tx.one("person", who)) is not None]
+        chat = latest_chat((load_conversation(place), from_us(at)) for place, at in used)
+        if chat is not None:
+            # Of no session: its page has the other one.
+            add_slot(tx, NewSlot(conversation=chat, kind=SlotKind.REPLY, text=text), None, None)
+    return True
 
 
 def _find(tx: Tx, slot: SlotId) -> tuple[int, int | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from gateway.errors import Forbidden
@@ -58,6 +58,23 @@ class SqlitePeople(SqliteBase):
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:
         """Take or renew a named lease."""
         return await self.write(lambda tx: bool(tx.run("hold", name, node, tx.now + ttl // MICROSECOND, tx.now)))
+
+
+class SqliteNotes(SqliteBase):
+    """`ports.Notes`."""
+
+    async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
+        """Store a small fact; forget the room's expired ones."""
+        await self.write(lambda tx: _note(tx, room, key, value, ttl))
+
+    async def notes(self, room: str) -> Mapping[str, str]:
+        """The facts of a room."""
+        return dict(await self.read(lambda reader: reader.run("notes", room, reader.now)))
+
+
+def _note(tx: Tx, room: str, key: str, value: str, ttl: timedelta | None) -> None:
+    tx.run("forget_notes", room, tx.now)
+    tx.run("note", room, key, value, None if ttl is None else tx.now + ttl // MICROSECOND)
 
 
 def _redeem_code(tx: Tx, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:

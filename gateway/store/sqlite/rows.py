@@ -90,7 +90,8 @@ def turn_of(columns: Columns) -> Turn:
 
 def received_of(columns: Columns) -> Received:
     """Make a stored message."""
-    id_, turn, given, received_at, event_key, place, principal, name, direct, addressed, text, sent_at = columns
+    id_, turn, given, received_at, event_key, place, principal, name, direct, addressed, text, sent_at, *rest = columns
+    quoted, reply_to, unread, cut, context, continues = rest
     message = Inbound(
         event_key=event_key,
         conversation=load_conversation(place),
@@ -100,6 +101,10 @@ def received_of(columns: Columns) -> Received:
         addressed=bool(addressed),
         text=text,
         sent_at=from_us(sent_at),
+        quoted=quoted,
+        reply_to=reply_to,
+        unread=unread,
+        cut=bool(cut),
     )
     return Received(
         id=InboundId(id_),
@@ -107,6 +112,8 @@ def received_of(columns: Columns) -> Received:
         message=message,
         given=given,
         received_at=from_us(received_at),
+        context=bool(context),
+        continues=bool(continues),
     )
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from gateway.errors import StoreError
 from gateway.ports import Clock
 from gateway.store.live import LocalLive
+from gateway.store.sqlite.drops import SqliteDrops
 from gateway.store.sqlite.engine import SqliteEngine
 from gateway.store.sqlite.ingress import SqliteIntake
 from gateway.store.sqlite.opening import FileLock, check_library, make_file, open_reader, open_writer
 from gateway.store.sqlite.outbox import SqliteOutbox
-from gateway.store.sqlite.people import SqlitePeople
+from gateway.store.sqlite.people import SqliteNotes, SqlitePeople
 from gateway.store.sqlite.statements import load_migrations, load_statements
 from gateway.store.sqlite.sweeps import SqliteSweeps
 from gateway.store.sqlite.views import SqliteViews
@@ -21,7 +22,9 @@ from gateway.store.sqlite.writer import ReaderPool, Writer
 READERS = 2
 
 
-class SqliteStore(SqliteIntake, SqliteEngine, SqliteSweeps, SqliteOutbox, SqlitePeople, SqliteViews):
+class SqliteStore(
+    SqliteIntake, SqliteDrops, SqliteEngine, SqliteSweeps, SqliteOutbox, SqlitePeople, SqliteNotes, SqliteViews
+):
     """`ports.Store`. Made by `open_sqlite`."""
 
     def __init__(self, writer: Writer, readers: ReaderPool, live: LocalLive, lock: FileLock) -> None:

@@ -10,7 +10,7 @@ from gateway.model.sessions import TurnState
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.waits import DECISION_GOOD_FOR_S, WaitState
 from gateway.store.codec import MICROSECOND, load_conversation, load_json
-from gateway.store.sqlite import moves
+from gateway.store.sqlite import moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.tx import Tx
 
@@ -60,6 +60,9 @@ def _reclaim(tx: Tx) -> int:
 
 
 def _void_leases(tx: Tx, machine: str) -> int:
+    for name, node in tx.run("all_holds"):
+        if _is_of(node, machine):
+            tx.run("let_go", name)
     turns = [row for row in tx.run("leased") if _is_of(row[-1], machine)][:AT_ONCE]
     slots = [row for row in tx.run("sending") if _is_of(row[-1], machine)][: AT_ONCE - len(turns)]
     return _take_back(tx, turns, slots)
@@ -76,9 +79,9 @@ def _take_back(tx: Tx, turns: list[tuple[Any, ...]], slots: list[tuple[Any, ...]
             moves.end_stopped(tx, row)
         else:
             moves.queue(tx, row)
-    for seq, session, *_ in slots:
+    for seq, session, create, *_ in slots:
         # The sender is gone and may have shown it: a create is uncertain now.
-        tx.run("slot_retry", seq, moves.rev_of_slot(tx, session), True, tx.now)
+        tx.run("slot_retry", seq, outgoing.rev_of_slot(tx, session), create, tx.now, 0)
         tx.touched.slots_due = True
     return len(turns) + len(slots)
 
@@ -103,7 +106,7 @@ def _fire(tx: Tx, session: SessionId, turn: TurnId, payload: dict[str, Any], ope
         return False
     text, n = original
     copy = NewSlot(conversation=load_conversation(place[0]), kind=SlotKind.COPY, text=text, n=n)
-    moves.add_slot(tx, copy, session, turn)
+    outgoing.add_slot(tx, copy, session, turn)
     return True
 
 
@@ -122,7 +125,7 @@ def _offer_again(tx: Tx) -> int:
         card = NewSlot(
             conversation=load_conversation(place), kind=SlotKind.CARD, waits=tuple(map(WaitId, load_json(waits)))
         )
-        moves.add_slot(tx, card, session, turn)
+        outgoing.add_slot(tx, card, session, turn)
     return len(expired) + len(again)
 
 

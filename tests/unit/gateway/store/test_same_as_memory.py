@@ -14,8 +14,8 @@ import pytest
 
 from gateway.errors import DragomanError
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, WaitId
-from gateway.model.messages import Conversation, Inbound
-from gateway.model.sessions import Lease, Route, TurnKind, TurnState
+from gateway.model.messages import Conversation, Inbound, Refused, RefusedReason
+from gateway.model.sessions import Drop, DropReason, Lease, Route, TurnKind, TurnState
 from gateway.model.slots import NewSlot, Slot, SlotKind
 from gateway.model.tools import StepState
 from gateway.model.views import TurnView
@@ -48,9 +48,10 @@ from tests.support.makers import (
     sha,
 )
 
-MINTED = re.compile(r"'([ito])[0-9a-f]{16}'")
+MINTED = re.compile(r"\b([ito])[0-9a-f]{16}\b")
 NODES = [NodeId("here#1"), NodeId("here#2"), NodeId("there#1")]
 PLACES = [CHAT, OTHER_CHAT, PAGE]
+ROOMS = ["bans", "chats"]
 GROUP = SessionId("chat:telegram/default/-100")
 
 
@@ -125,6 +126,7 @@ async def everything(life: Life) -> list[str]:
     sessions = await store.sessions()
     said: list[Any] = [sessions, await store.counts(), await store.open_approvals()]
     said.append(await store.reach(ANN, [ANN_TELEGRAM, BOB]))
+    said += [await store.notes(room) for room in ROOMS]
     for line in sessions:
         session = line.session.id
         rows = await store.changes(session, 0, 10_000)
@@ -148,7 +150,7 @@ def choose(random: Random, number: int, clock: FakeClock) -> tuple[str, Step]:
     """Make one step that each life can take; every random choice is made here, once for both."""
     makers = (
         [accept] * 5 + [claim] * 4 + [work] * 12 + [decide] * 4 + [outbox] * 4 + [sweep] * 3 + [people, stop, drops]
-    )
+    ) + [overhear, amend, refuse_event, tell, note]
     make = random.choice(makers)
     if random.random() < 0.25:
         clock.advance(random.choice([0.0015, 1, 6, 16, 61, 301, 901]))
@@ -173,12 +175,44 @@ def accept(random: Random, number: int, _clock: FakeClock) -> Step:
         random.choice(["", "wait"]),
         message(random, number, who, place, direct=direct),
     )
+    arrived = replace(arrived, cut=random.random() < 0.2, quoted="q", reply_to=f"{number}", unread="a photo")
     return lambda life: life.store.accept(to, arrived, kind, steer=steer, say_if_waiting=say)
+
+
+def overhear(random: Random, number: int, _clock: FakeClock) -> Step:
+    to = route(random.choice([None, GROUP, GROUP]))
+    arrived = message(random, number, BOB, CHAT, direct=False)
+    return lambda life: life.store.drop(arrived, Drop(reason=DropReason.CONTEXT, refuse=False, route=to), "")
+
+
+def amend(random: Random, number: int, _clock: FakeClock) -> Step:
+    _, who, place, direct = where(random)
+    arrived = message(random, number, who, place, direct=direct)
+    edit = replace(arrived, edits=f"e{number - random.randrange(6)}", text=f"edited {number}")
+    return lambda life: life.store.amend(edit)
+
+
+def refuse_event(random: Random, number: int, _clock: FakeClock) -> Step:
+    key, reason = f"e{random.choice([number, number // 2])}", random.choice(list(RefusedReason))
+    refused = Refused(channel="telegram", account="default", event_key=key, reason=reason, detail="d", raw="{}")
+    return lambda life: life.store.refuse(refused)
+
+
+def tell(random: Random, number: int, _clock: FakeClock) -> Step:
+    key, owners = random.choice(["a", "b"]), {ANN: [ANN_TELEGRAM, BOB], OwnerName("cleo"): []}
+    return lambda life: life.store.tell_owners(key, f"told {number}", owners)
+
+
+def note(random: Random, number: int, _clock: FakeClock) -> Step:
+    room, key, ttl = random.choice(ROOMS), f"k{number % 3}", random.choice([None, timedelta(seconds=20)])
+    return lambda life: life.store.note(room, key, f"v{number}", ttl)
 
 
 def drops(random: Random, number: int, _clock: FakeClock) -> Step:
     arrived = message(random, number, BOB, CHAT, direct=True)
     refused, text = drop(refuse=random.random() < 0.7), random.choice(["", "No."])
+    if random.random() < 0.3:
+        refused = replace(refused, reason=DropReason.UNREADABLE)
     return lambda life: life.store.drop(arrived, refused, text)
 
 
@@ -204,7 +238,10 @@ def claim(random: Random, number: int, _clock: FakeClock) -> Step:
 
 def work(random: Random, number: int, clock: FakeClock) -> Step:
     """Something a holder does; leases that were lost are tried too."""
-    pick, act = random.random(), random.choice([plan, ask, ask, run, run, run, lane, end])(random, number, clock)
+    pick, act = (
+        random.random(),
+        random.choice([plan, begin, begin, ask, ask, run, run, run, lane, end])(random, number, clock),
+    )
 
     async def step(life: Life) -> object:
         found = await life.view(pick)
@@ -213,11 +250,26 @@ def work(random: Random, number: int, clock: FakeClock) -> Step:
     return step
 
 
+def begin(random: Random, number: int, _clock: FakeClock) -> Act:
+    """Show what an answer says so far."""
+    place, text = random.choice([CHAT, CHAT, PAGE]), random.choice(["Once", "Once upon"])
+
+    async def act(store: Store, lease: Lease, _view: TurnView) -> object:
+        return await store.open_slot(lease, replace(said(text, where=place, slot=early_id(lease)), n=number))
+
+    return act
+
+
+def early_id(lease: Lease) -> SlotId:
+    return SlotId(f"early-{lease.turn}")
+
+
 def plan(random: Random, number: int, _clock: FakeClock) -> Act:
     place, answered = random.choice(PLACES), answer(f"answer {number}", calls=random.randrange(1, 4))
+    over = random.random() < 0.5
 
     async def act(store: Store, lease: Lease, view: TurnView) -> object:
-        slots = [said(f"text {number}", where=place)]
+        slots = [said(f"text {number}", where=place, slot=early_id(lease) if over else None)]
         return await store.plan(lease, answered, given=ungiven(view), slots=slots)
 
     return act
@@ -278,11 +330,12 @@ def end(random: Random, number: int, clock: FakeClock) -> Act:
     state = random.choice([TurnState.DONE, TurnState.DONE, TurnState.FAILED, TurnState.STOPPED])
     slot = said("end", where=random.choice(PLACES), slot=SlotId(f"s{number}"))
     timer = copy_timer(SlotId(f"s{number}"), expires_at=clock.now() + timedelta(seconds=30))
-    last, knows_all = answer(f"last {number}"), random.random() < 0.8
+    last, knows_all, over = answer(f"last {number}"), random.random() < 0.8, random.random() < 0.3
 
     async def act(store: Store, lease: Lease, view: TurnView) -> object:
         given = ungiven(view) if knows_all else []
-        return await store.finish_turn(lease, state, answer=last, given=given, slots=[slot], timers=[timer])
+        slots = [slot, said("over", slot=early_id(lease))] if over else [slot]
+        return await store.finish_turn(lease, state, answer=last, given=given, slots=slots, timers=[timer])
 
     return act
 
@@ -314,10 +367,14 @@ def outbox(random: Random, number: int, _clock: FakeClock) -> Step:
             life.sending = [*life.sending, *taken]
             return list(taken)
         slot = life.sending[int(pick * len(life.sending))]
-        if what < 0.75:
+        if what < 0.7:
             return await life.store.slot_sent(slot.id, slot.version, f"m{number}")
+        if what < 0.78:
+            return await life.store.slot_part(slot.id, f"p{number}")
         if what < 0.9:
-            return await life.store.slot_retry(slot.id, slot.version, timedelta(seconds=5), uncertain=pick < 0.5)
+            return await life.store.slot_retry(
+                slot.id, slot.version, timedelta(seconds=5), uncertain=pick < 0.5, counted=what < 0.85
+            )
         return await life.store.slot_dead(slot.id, slot.version, "gone")
 
     return step

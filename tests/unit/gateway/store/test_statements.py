@@ -22,7 +22,7 @@ from tests.support.makers import answer, inbound, route, said
 
 SQL = load_statements()
 NODE = NodeId("here#1")
-GROWING = "turns|messages|steps|waits|slots|events|cards|people|failures"
+GROWING = "turns|messages|steps|waits|slots|events|cards|people|failures|notes|poison"
 PARTIAL = "turns_(lane|active)|waits_(asked|due|timers|approved|open)|slots_(due|unsent|dead)"
 
 
@@ -60,6 +60,13 @@ def test_a_statement_reads_only_what_it_is_about(db: sqlite3.Connection, name: s
     # One letter is a table's alias; a longer name that is no table is a subquery with a plan of its own.
     scans = [line for line in plan if re.match(rf"SCAN ({GROWING}|[a-z])\b", line)]
     assert not [line for line in scans if not re.search(PARTIAL, line)], plan
+
+
+def test_a_claim_goes_by_the_index_of_the_queue(db: sqlite3.Connection) -> None:
+    """It is asked for with every turn: in the order of the queue, without sorting, whatever is held back."""
+    plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {SQL['claim_next']}", (None,) * 5)]
+    assert "SEARCH t USING INDEX turns_active (state=? AND head=?)" in plan
+    assert not [line for line in plan if "TEMP B-TREE" in line]
 
 
 def test_a_script_is_split_into_its_statements() -> None:

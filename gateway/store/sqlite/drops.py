@@ -1,0 +1,97 @@
+"""Intake transitions in SQLite of what starts nothing: refusals, talk beside the bot, edits, what cannot be read."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from gateway.model.ids import InboundId, SessionId, mint
+from gateway.model.messages import Inbound, Refused, RefusedReason
+from gateway.model.sessions import Drop, DropReason, Route
+from gateway.model.slots import NewSlot, SlotKind
+from gateway.store.codec import MICROSECOND, dump_conversation, head
+from gateway.store.sqlite import arrivals, outgoing
+from gateway.store.sqlite.base import SqliteBase
+from gateway.store.sqlite.tx import Tx
+
+REFUSAL_EVERY_US = timedelta(hours=24) // MICROSECOND
+
+
+class SqliteDrops(SqliteBase):
+    """`ports.Intake`: `drop`, `amend` and `refuse`."""
+
+    async def drop(self, message: Inbound, drop: Drop, refusal: str) -> bool:
+        """Store why a message starts nothing."""
+        return await self.write(lambda tx: _drop(tx, message, drop, refusal))
+
+    async def amend(self, message: Inbound) -> bool:
+        """Store the new text of a message that was not given yet."""
+        return await self.write(lambda tx: _amend(tx, message))
+
+    async def refuse(self, refused: Refused) -> bool:
+        """Store an event that is no message."""
+        return await self.write(lambda tx: _refuse(tx, refused))
+
+
+def _drop(tx: Tx, message: Inbound, drop: Drop, refusal: str) -> bool:
+    if not arrivals.is_new(tx, message, f"drop:{drop.reason}"):
+        return False
+    if drop.reason is DropReason.CONTEXT and drop.route is not None:
+        _hear(tx, drop.route, message)
+    if refusal and _is_told(tx, message, drop):
+        reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=refusal)
+        outgoing.add_slot(tx, reply, None, None)
+    return True
+
+
+def _hear(tx: Tx, route: Route, message: Inbound) -> None:
+    """Keep what was said beside the bot for the session's next model turn."""
+    arrivals.begin(tx, route, message)
+    ord_ = arrivals.add_message(tx, route.session, None, InboundId(mint("i")), message, context=True)
+    tx.run("heard", ord_, route.session)
+
+
+def _is_told(tx: Tx, message: Inbound, drop: Drop) -> bool:
+    """Whether the sender is told now: of what cannot be read each time, of everything else once a day."""
+    if drop.reason is DropReason.UNREADABLE:
+        return True
+    last = tx.one("refused_at", message.principal) if drop.refuse else None
+    if not drop.refuse or (last is not None and tx.now - last[0] < REFUSAL_EVERY_US):
+        return False
+    tx.run("refuse", message.principal, tx.now)
+    return True
+
+
+def _amend(tx: Tx, message: Inbound) -> bool:
+    place = message.conversation
+    if tx.one("event_outcome", place.channel, place.account, message.event_key) is not None:
+        return True
+    found = _amendable(tx, message)
+    if found is None:
+        arrivals.is_new(tx, message, f"drop:{DropReason.EDITED_LATE}")
+        return False
+    inbound, ord_, session = found
+    arrivals.is_new(tx, message, f"edit:{inbound}")
+    tx.run("amend", message.text, tx.next_rev(session), ord_)
+    return True
+
+
+def _amendable(tx: Tx, message: Inbound) -> tuple[InboundId, int, SessionId] | None:
+    """The message that this is a new text of, while its turn was not given it."""
+    place = message.conversation
+    outcome = tx.one("event_outcome", place.channel, place.account, message.edits)
+    inbound, turn = arrivals.message_of(outcome[0] if outcome is not None else "")
+    found = tx.one("amendable", turn, inbound)
+    if found is None:
+        return None
+    ord_, session, principal, conversation = found
+    theirs = (principal, conversation) == (message.principal, dump_conversation(place))
+    return (inbound, ord_, session) if theirs else None
+
+
+def _refuse(tx: Tx, refused: Refused) -> bool:
+    event = (refused.channel, refused.account, refused.event_key)
+    if not tx.count("add_event", *event, f"drop:{refused.reason}"):
+        return False
+    if refused.reason is RefusedReason.POISON:
+        tx.run("add_poison", *event, head(refused.raw), refused.detail, tx.now)
+    return True

@@ -1,0 +1,81 @@
+"""What several transitions of the SQLite store do to slots. The same moves as the memory store's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.model.ids import SessionId, SlotId, TurnId, WaitId, mint
+from gateway.model.slots import NewSlot, SlotKind, SlotState, shown_when_stored
+from gateway.store.codec import dump_conversation, dump_json, load_conversation
+from gateway.store.early import last_word
+from gateway.store.sqlite.rows import TurnRow
+from gateway.store.sqlite.tx import Tx
+
+
+def add_slot(tx: Tx, new: NewSlot, session: SessionId | None, turn: TurnId | None, *, early: bool = False) -> None:
+    """Store a new slot, due now; on the page it is sent by being stored."""
+    kept = shown_when_stored(new.conversation)
+    rev = rev_of_slot(tx, session)
+    place = dump_conversation(new.conversation)
+    text = (session, turn, new.n, new.kind, new.text, dump_json(list(new.waits)))
+    state = SlotState.SENT if kept else SlotState.DUE
+    id_ = new.id or SlotId(mint("o"))
+    tx.run("add_slot", rev, id_, place, new.conversation.channel, kept, *text, state, tx.now, early)
+    if new.kind is SlotKind.CARD:
+        ((seq, _),) = tx.run("slot_brief", id_)
+        for wait in new.waits:
+            tx.run("add_card", wait, seq)
+    tx.touched.slots_due |= not kept
+
+
+def show_anew(tx: Tx, wait: WaitId) -> None:
+    """Give the cards that show this wait a new version."""
+    for seq, session, state, kept in tx.run("cards_of_wait", wait):
+        tx.run("show_anew", seq, rev_of_slot(tx, session), tx.now)
+        tx.touched.slots_due |= not kept and state != SlotState.SENDING
+
+
+def rev_of_slot(tx: Tx, session: SessionId | None) -> int | None:
+    """Return the revision of a changed slot: None for one of no session."""
+    return None if session is None else tx.next_rev(session)
+
+
+# --- what a turn says -----------------------------------------------------------------------
+
+
+def say(tx: Tx, row: TurnRow, slots: Sequence[NewSlot], *, ends: bool = False) -> None:
+    """Store what a turn says; a slot of its own that is there already takes the new text.
+
+    What was shown of an answer that never came is taken away; the last word of a turn that `ends` stands in its place.
+    """
+    early = tx.run("early_slots", row.id)
+    if early and ends:
+        slots = last_word(slots, [(SlotId(id_), load_conversation(place)) for _, id_, place, _ in early])
+    left = {id_: (seq, n) for seq, id_, _, n in early}
+    for new in slots:
+        known = None if new.id is None else tx.one("slot_of_turn", new.id, row.id)
+        if known is None:
+            add_slot(tx, new, row.session, row.id)
+        else:
+            left.pop(new.id, None)
+            rewrite(tx, row, known[0], new.text, new.n, early=False)
+    for seq, n in left.values():
+        rewrite(tx, row, seq, "", n, early=False)
+
+
+def say_early(tx: Tx, row: TurnRow, new: NewSlot) -> bool:
+    """Store what an answer says so far. False when the whole answer is there: its beginning must not come back."""
+    known = None if new.id is None else tx.one("slot_of_turn", new.id, row.id)
+    if known is None:
+        add_slot(tx, new, row.session, row.id, early=True)
+        return True
+    seq, early, text = known
+    if early and text != new.text:
+        rewrite(tx, row, seq, new.text, new.n, early=True)
+    return bool(early)
+
+
+def rewrite(tx: Tx, row: TurnRow, seq: int, text: str, n: int | None, *, early: bool) -> None:
+    """Let a slot of a turn say something else."""
+    ((state, kept),) = tx.run("rewrite", seq, tx.next_rev(row.session), tx.now, text, n, early)
+    tx.touched.slots_due |= not kept and state != SlotState.SENDING

@@ -1,0 +1,217 @@
+"""Two stores under one clock, and the moves of the store machine that come after a turn: time, sending, reading."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from gateway.errors import LeaseLost
+from gateway.model.ids import NodeId
+from gateway.model.sessions import Lease
+from gateway.ports import Store
+from gateway.store import open_store
+from tests.contract.promises import Seen
+from tests.contract.world import NOTHING, SESSIONS, Snapshot, World
+from tests.support.clock import FakeClock
+from tests.support.makers import ANN, ANN_TELEGRAM, BOB
+
+NODES = (NodeId("here#1"), NodeId("here#2"), NodeId("there#1"))
+TIMES = ("nothing", "expire_waits", "reclaim", "fire_timers", "page seen")
+
+back = st.integers(0, 4)
+nodes = st.sampled_from(NODES)
+
+
+class Pair(RuleBasedStateMachine):
+    """Two stores, one clock, one trace."""
+
+    def __init__(self) -> None:
+        """Open both."""
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.folder = TemporaryDirectory()
+        self.clock = FakeClock()
+        self.numbers = count()
+        urls = ("memory://", f"sqlite://{Path(self.folder.name) / 'dragoman.db'}")
+        self.worlds = [self._world(url) for url in urls]
+        self.seen = Seen()
+
+    def _world(self, url: str) -> World:
+        async def begin() -> World:
+            def again() -> Store:
+                return open_store(url, self.clock)
+
+            return World(again, again())
+
+        return self.runner.run(begin())
+
+    def teardown(self) -> None:
+        """Close both."""
+
+        async def end() -> None:
+            for world in self.worlds:
+                await world.store.close()
+
+        self.runner.run(end())
+        self.runner.close()
+        self.folder.cleanup()
+
+    def both(self, doing: Callable[[World], Awaitable[object]]) -> None:
+        """Do the same to both, compare what came of it and all that can be read, check the promises."""
+
+        async def do() -> None:
+            outcomes: list[str] = []
+            snapshots: list[Snapshot] = []
+            for world in self.worlds:
+                try:
+                    outcome = await doing(world)
+                except LeaseLost:
+                    outcome = "lease lost"
+                outcomes.append(world.said(outcome))
+                if outcome is not NOTHING:
+                    snapshots.append(await world.snapshot())
+            assert outcomes[0] == outcomes[1]
+            if snapshots:
+                assert snapshots[0].text == snapshots[1].text
+                self.seen.look(snapshots[1])
+
+        self.runner.run(do())
+
+    def leased(self, which: int, doing: Callable[[World, Lease], Awaitable[object]]) -> None:
+        """Do something under one of the last leases."""
+
+        async def do(world: World) -> object:
+            lease = world.lease(which)
+            return await doing(world, lease) if lease is not None else NOTHING
+
+        self.both(do)
+
+    def fresh_key(self) -> str:
+        """A key that no event had."""
+        return f"e{next(self.numbers)}"
+
+
+def has_claimed_slots(machine: Pair) -> bool:
+    """Whether anything was ever sent."""
+    return bool(machine.worlds[0].claimed)
+
+
+class WayOut(Pair):
+    """What time does, and what is sent and read."""
+
+    # --- time and machines ------------------------------------------------------------------
+
+    @rule(
+        by=st.sampled_from((0.5, 1.5, 6, 16, 61, 301, 3600)),
+        what=st.sampled_from(TIMES),
+    )
+    def time(self, by: float, what: str) -> None:
+        """Time passes, and what it does; or somebody looks at the page."""
+        self.clock.advance(by)
+
+        async def do(world: World) -> object:
+            if what == "page seen":
+                return await world.store.saw_page(ANN)
+            sweeps = {
+                "expire_waits": world.store.expire_waits,
+                "reclaim": world.store.reclaim,
+                "fire_timers": world.store.fire_timers,
+            }
+            return await sweeps[what]() if what in sweeps else None
+
+        self.both(do)
+
+    @rule(offer=st.booleans())
+    def restart(self, offer: bool) -> None:
+        """The daemon of this machine died: what was on disk is all there is; memory plays along."""
+
+        async def do(world: World) -> object:
+            if world is self.worlds[1]:
+                await world.store.close()
+                world.store = world.open()
+            voided = await world.store.void_leases("here")
+            return voided, await world.store.offer_again() if offer else 0
+
+        self.both(do)
+
+    # --- outbox -----------------------------------------------------------------------------
+
+    @rule(node=nodes, limit=st.integers(1, 5))
+    def claim_slots(self, node: NodeId, limit: int) -> None:
+        """A sender looks for work."""
+
+        async def do(world: World) -> object:
+            slots = await world.store.claim_slots(node, ["telegram", "slack"], limit)
+            for slot in slots:
+                if slot.session is None:  # an alert, which is no row of a session
+                    await world.store.slot_sent(slot.id, slot.version, "m")
+            world.claimed += [slot for slot in slots if slot.session is not None]
+            return list(slots)
+
+        self.both(do)
+
+    @precondition(has_claimed_slots)
+    @rule(which=back, how=st.sampled_from(("sent", "sent", "part", "retry", "later", "uncertain", "dead")))
+    def report(self, which: int, how: str) -> None:
+        """What came of sending one of the last slots; sometimes said late, or twice."""
+
+        async def do(world: World) -> object:
+            slot = world.slot(which)
+            if slot is None:
+                return NOTHING
+            if how == "sent":
+                return await world.store.slot_sent(slot.id, slot.version, slot.platform_id or f"m{slot.attempts}")
+            if how == "part":
+                return await world.store.slot_part(slot.id, f"m{slot.attempts}")
+            if how == "dead":
+                return await world.store.slot_dead(slot.id, slot.version, "gone")
+            return await world.store.slot_retry(
+                slot.id, slot.version, timedelta(), uncertain=how == "uncertain", counted=how != "later"
+            )
+
+        self.both(do)
+
+    @rule(key=st.sampled_from(("a", "b")))
+    def tell(self, key: str) -> None:
+        """The owners must know something; and a small fact is kept."""
+
+        async def do(world: World) -> object:
+            told = await world.store.tell_owners(key, "Look.", {ANN: [ANN_TELEGRAM, BOB]})
+            await world.store.note("room", key, str(told), timedelta(seconds=30) if key == "a" else None)
+            return told, await world.store.notes("room")
+
+        self.both(do)
+
+    @rule()
+    def send(self) -> None:
+        """A sender does its work."""
+        self.claim_slots(NODES[0], 5)
+        for _ in range(3):
+            if has_claimed_slots(self):
+                self.report(0, "sent")
+
+    # --- reading ----------------------------------------------------------------------------
+
+    @rule(size=st.sampled_from((1, 3, 20)), way=st.sampled_from(SESSIONS))
+    def follow(self, size: int, way: Any) -> None:
+        """Replaying all changes gives what reading back gives, in each store."""
+
+        async def do(world: World) -> None:
+            found: dict[int, Any] = {}
+            after, more = 0, True
+            while more:
+                page = await world.store.changes(way.session, after, size)
+                found |= {row.ord: row for row in page.rows}
+                after, more = page.rev, page.more
+            rows = (await world.store.older(way.session, None, 1_000_000)).rows
+            assert [found[place] for place in sorted(found)] == list(rows)
+
+        self.both(do)

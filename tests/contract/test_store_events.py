@@ -1,0 +1,183 @@
+"""`Intake` of events that are no new message: edits, what cannot be read, what is not for us."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.model.live import SESSIONS, Changed
+from gateway.model.messages import Inbound, Refused, RefusedReason
+from gateway.model.sessions import Drop, DropReason, TurnKind
+from gateway.model.slots import SlotKind
+from gateway.ports import Store
+from tests.contract.scene import MAIN, NODE, Scene
+from tests.support.makers import BOB, CHAT, OTHER_CHAT, inbound, route
+
+UNREADABLE = Drop(reason=DropReason.UNREADABLE, refuse=True)
+CHANNELS = ["telegram", "slack"]
+
+
+async def _told(store: Store) -> list[str]:
+    found: list[str] = []
+    while slots := await store.claim_slots(NODE, CHANNELS, 10):
+        for slot in slots:
+            assert (slot.kind, slot.conversation, slot.session) == (SlotKind.REPLY, CHAT, None)
+            found.append(slot.text)
+            await store.slot_sent(slot.id, slot.version, "m")
+    return found
+
+
+async def _accept(store: Store, message: Inbound, kind: TurnKind = TurnKind.MODEL, *, steer: bool = False) -> None:
+    await store.accept(route(), message, kind, steer=steer, say_if_waiting="")
+
+
+# --- what a message came with ---------------------------------------------------------------
+
+
+async def test_what_came_with_a_message_is_stored(store: Store, scene: Scene) -> None:
+    """The quotation, what it answers, what cannot be read, and that it was cut."""
+    message = replace(inbound("look"), quoted="said before", reply_to="17", unread="a photo", cut=True)
+    await _accept(store, message)
+    assert (await scene.received("look")).message == message
+
+
+# --- drop: unreadable -----------------------------------------------------------------------
+
+
+async def test_what_cannot_be_read_is_told_each_time(store: Store) -> None:
+    """A person who sends two pictures hears twice, also right after a refusal."""
+    stranger = Drop(reason=DropReason.STRANGER, refuse=True)
+    assert await store.drop(inbound(), stranger, "No.")
+    for _ in range(2):
+        assert await store.drop(inbound(), UNREADABLE, "Write it.")
+    assert await store.drop(inbound(), stranger, "No.")
+    assert await _told(store) == ["No.", "Write it.", "Write it."]
+
+
+async def test_the_same_picture_twice_is_told_once(store: Store) -> None:
+    """A duplicate writes nothing."""
+    message = inbound()
+    assert [await store.drop(message, UNREADABLE, "Write it.") for _ in range(2)] == [True, False]
+    assert await _told(store) == ["Write it."]
+
+
+# --- amend ----------------------------------------------------------------------------------
+
+
+async def test_an_edit_replaces_a_message_that_waits(store: Store, scene: Scene) -> None:
+    """The text alone changes, and readers hear of it."""
+    message = replace(inbound("old"), quoted="q")
+    await _accept(store, message)
+    async with store.live.subscribe(SESSIONS) as heard:
+        assert await scene.edit(message, "new")
+        assert await anext(heard) == Changed(session=MAIN)
+    assert (await scene.received("new")).message == replace(message, text="new")
+
+
+async def test_an_edit_may_be_edited(store: Store, scene: Scene) -> None:
+    """The last one counts."""
+    message = inbound("old")
+    await _accept(store, message)
+    assert await scene.edit(message, "new")
+    assert await scene.edit(message, "newest")
+    assert (await scene.received("newest")).given is None
+
+
+async def test_an_edit_of_a_message_that_steered_counts_while_it_waits(store: Store, scene: Scene) -> None:
+    """It is given at the turn's next step."""
+    await scene.planned()
+    message = inbound("old")
+    await _accept(store, message, steer=True)
+    assert await scene.edit(message, "new")
+
+
+async def test_an_edit_of_what_was_given_is_late(store: Store, scene: Scene) -> None:
+    """The model has read it."""
+    message = inbound("old")
+    await _accept(store, message)
+    await scene.plan(await scene.claim())
+    assert not await scene.edit(message, "new")
+    assert (await scene.received("old")).given == 0
+
+
+async def test_an_edit_of_a_command_is_late(store: Store, scene: Scene) -> None:
+    """What would run is what was sent."""
+    message = inbound("/shell date")
+    await _accept(store, message, TurnKind.COMMAND)
+    assert not await scene.edit(message, "/shell ls")
+    assert (await scene.received("/shell date")).given is None
+
+
+@pytest.mark.parametrize("change", [{"principal": BOB}, {"conversation": replace(CHAT, chat="2")}, {"edits": "none"}])
+async def test_an_edit_of_something_else_is_late(store: Store, scene: Scene, change: dict[str, Any]) -> None:
+    """Another person's, another chat's, an unknown message: nothing changes."""
+    message = inbound("old")
+    await _accept(store, message)
+    edit = replace(message, event_key="edit", edits=message.event_key, text="new")
+    assert not await store.amend(replace(edit, **change))
+    assert (await scene.received("old")).message == message
+
+
+async def test_an_edit_of_what_is_no_message_is_late(store: Store, scene: Scene) -> None:
+    """Dropped messages and control commands have no turn."""
+    dropped = inbound("dropped")
+    assert await store.drop(dropped, Drop(reason=DropReason.EMPTY, refuse=False), "")
+    await scene.stop()
+    command = (await scene.received("/stop")).message
+    assert not await scene.edit(dropped, "new")
+    assert not await scene.edit(command, "new")
+
+
+async def test_the_duplicate_of_an_edit_changes_nothing(store: Store, scene: Scene) -> None:
+    """It was stored; and its event is no message."""
+    message = inbound("old")
+    await _accept(store, message)
+    edit = replace(message, event_key="edit", edits=message.event_key, text="new")
+    assert await store.amend(edit)
+    assert await store.amend(replace(edit, text="other"))
+    assert (await scene.received("new")).given is None
+    accepted = await store.accept(route(), edit, TurnKind.MODEL, steer=False, say_if_waiting="")
+    assert (accepted.duplicate, accepted.inbound, accepted.turn) == (True, "", "")
+
+
+async def test_a_late_edit_is_taken_once(store: Store) -> None:
+    """Its event is known then."""
+    edit = replace(inbound("new"), edits="none")
+    assert not await store.amend(edit)
+    assert await store.amend(edit)
+    assert not await store.drop(edit, UNREADABLE, "")
+
+
+# --- refuse ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", list(RefusedReason))
+async def test_an_event_that_is_no_message_is_taken_once(store: Store, reason: RefusedReason) -> None:
+    """Whatever is said of it later."""
+    refused = Refused(
+        channel="telegram", account="default", event_key="7", reason=reason, detail="no text", raw='{"a": "\ud83d"}'
+    )
+    assert [await store.refuse(refused) for _ in range(2)] == [True, False]
+    assert not await store.drop(inbound(key="7"), UNREADABLE, "No.")
+    accepted = await store.accept(route(), inbound(key="7"), TurnKind.MODEL, steer=False, say_if_waiting="")
+    assert (accepted.duplicate, accepted.inbound) == (True, "")
+    other = replace(refused, account="other")
+    assert await store.refuse(other)
+    assert await store.sessions() == []
+
+
+async def test_a_known_message_is_not_refused(store: Store) -> None:
+    """Its event was taken."""
+    message = inbound("a", where=OTHER_CHAT)
+    await _accept(store, message)
+    place = message.conversation
+    refused = Refused(
+        channel=place.channel,
+        account=place.account,
+        event_key=message.event_key,
+        reason=RefusedReason.POISON,
+        detail="",
+    )
+    assert not await store.refuse(refused)

@@ -1,0 +1,139 @@
+"""A store of an earlier version opens, with all that it held; a kill on the way leaves the earlier version."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import StoreTooNew
+from gateway.model.ids import InboundId, NodeId, TurnId
+from gateway.model.messages import Received, Refused, RefusedReason
+from gateway.model.sessions import TurnKind, TurnState
+from gateway.model.slots import Slot
+from gateway.store.sqlite import open_sqlite
+from gateway.store.sqlite.opening import connect, migrate
+from gateway.store.sqlite.statements import load_migrations, load_statements, split
+from tests.support.clock import FakeClock
+from tests.support.makers import EPOCH, answer, inbound, route
+
+SQL = load_statements()
+NODE = NodeId("here#1")
+VERSION_1 = """
+INSERT INTO sessions (id, kind, origin, owner, title, epoch, root_kind, created_at, active_at)
+VALUES ('main:ann', 'main', 'direct', 'ann', 'Ann', 0, 'main', 0, 0);
+
+INSERT INTO events (channel, account, event_key, outcome) VALUES ('telegram', 'default', 'e1', 'i1 t1');
+
+INSERT INTO turns (
+    ord, rev, id, session, epoch, kind, state, conversation, principal, created_at, head, queued_at, queued_rev
+) VALUES (2, 2, 't1', 'main:ann', 0, 'model', 'queued', '["telegram","default","1001",""]', 'telegram:1001', 0, 1, 0,
+    1);
+
+INSERT INTO messages (
+    ord, rev, id, session, turn, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at
+) VALUES (3, 3, 'i1', 'main:ann', 't1', 0, 'e1', '["telegram","default","1001",""]', 'telegram:1001', 'Ann', 1, 1,
+    'hello', 0);
+
+INSERT INTO slots (
+    ord, rev, id, conversation, channel, kept, session, turn, n, kind, text, waits, version, sent_version, platform_id,
+    state, attempts, uncertain, due_at, created_at
+) VALUES (4, 4, 'o1', '["telegram","default","1001",""]', 'telegram', 0, 'main:ann', NULL, NULL, 'reply', 'Wait.', '[]',
+    1, 0, '', 'due', 0, 0, 0, 0);
+
+UPDATE meta SET rev = 4;
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "dragoman.db")
+
+
+@pytest.fixture
+def old(path: str) -> Iterator[sqlite3.Connection]:
+    """A file of the first version with a message that waits."""
+    with closing(connect(path)) as db:
+        migrate(db, SQL, load_migrations()[:1])
+        for statement in split(VERSION_1):
+            db.execute(statement)
+        yield db
+
+
+async def test_a_store_of_version_1_goes_on(path: str, old: sqlite3.Connection) -> None:
+    old.close()
+    store = open_sqlite(path, FakeClock())
+    rows = (await store.older(route().session, None, 10)).rows
+    slot = next(row.item for row in rows if isinstance(row.item, Slot))
+    received = next(row.item for row in rows if isinstance(row.item, Received))
+    assert (slot.text, slot.version) == ("Wait.", 1)
+    message = received.message
+    assert (message.text, message.quoted, message.reply_to, message.unread, message.cut) == ("hello", "", "", "", False)
+    assert (received.context, received.continues, received.given) == (False, False, None)
+    known = await store.accept(route(), inbound(key="e1"), TurnKind.MODEL, steer=False, say_if_waiting="")
+    assert (known.duplicate, known.turn) == (True, TurnId("t1"))
+    lease = await store.claim(NODE)
+    assert lease is not None
+    given = [InboundId("i1")]
+    assert await store.finish_turn(lease, TurnState.DONE, answer=answer(), given=given, slots=[], timers=[])
+    await store.close()
+    with closing(connect(path)) as db:
+        assert db.execute(SQL["read_user_version"]).fetchone() == (2,)
+
+
+def test_a_failure_at_any_statement_leaves_the_earlier_version(path: str, old: sqlite3.Connection) -> None:
+    schema = old.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
+    statements = [*load_migrations()[1].statements, SQL["commit"]]
+    assert len(statements) > 10
+    for last in range(len(statements)):
+        left = iter(range(last))
+
+        def before(_: str, left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            migrate(old, SQL, load_migrations(), before)
+        assert old.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall() == schema
+        assert old.execute(SQL["read_user_version"]).fetchone() == (1,)
+    migrate(old, SQL, load_migrations())
+    assert old.execute(SQL["read_user_version"]).fetchone() == (2,)
+    assert old.execute("SELECT text FROM messages").fetchall() == [("hello",)]
+
+
+def test_an_older_daemon_refuses_it(path: str, old: sqlite3.Connection) -> None:
+    old.execute(f"PRAGMA user_version = {len(load_migrations()) + 1}")
+    old.close()
+    with pytest.raises(StoreTooNew):
+        open_sqlite(path, FakeClock())
+
+
+async def test_what_could_not_be_read_is_kept_as_it_came_up_to_64_kib(path: str) -> None:
+    store = open_sqlite(path, FakeClock())
+    for key, reason, raw in [
+        ("1", RefusedReason.POISON, "é" * 40_000),
+        ("2", RefusedReason.POISON, "\ud83d"),
+        ("3", RefusedReason.UNKNOWN, "not kept"),
+    ]:
+        refused = Refused(channel="telegram", account="main", event_key=key, reason=reason, detail="no chat", raw=raw)
+        assert await store.refuse(refused)
+    await store.close()
+    with closing(connect(path)) as db:
+        kept = db.execute("SELECT event_key, raw, why, at FROM poison ORDER BY event_key").fetchall()
+        outcomes = db.execute("SELECT outcome FROM events ORDER BY event_key").fetchall()
+    at = int(EPOCH.timestamp()) * 1_000_000
+    assert kept == [("1", "é" * 32_768, "no chat", at), ("2", "\ufffd", "no chat", at)]
+    assert outcomes == [("drop:poison",), ("drop:poison",), ("drop:unknown",)]
+
+
+async def test_notes_that_expired_leave_the_file(path: str) -> None:
+    clock = FakeClock()
+    store = open_sqlite(path, clock)
+    await store.note("bans", "a", "1", EPOCH - EPOCH)
+    await store.note("bans", "b", "2")
+    await store.close()
+    with closing(connect(path)) as db:
+        assert db.execute("SELECT key FROM notes").fetchall() == [("b",)]
