@@ -21,6 +21,7 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         *([("reached as", settings.http.public_url)] if settings.http.public_url else []),
         *_model(settings.model),
         ("channel web", _web(loaded)),
+        *_telegram(loaded),
         *((f"channel {name}", channel.module) for name, channel in settings.channels.imported.items()),
         ("other people", ", ".join(settings.people.allow) or "nobody"),
         ("groups", ", ".join(settings.chats.allow) or "none"),
@@ -41,3 +42,11 @@ def _model(model: ModelSettings) -> list[tuple[str, str]]:
 def _web(loaded: Loaded) -> str:
     web = loaded.settings.channels.web
     return f"on, a sign-in lasts {spoken(web.cookie_lifetime)}" if web.enabled else "off"
+
+
+def _telegram(loaded: Loaded) -> list[tuple[str, str]]:
+    telegram = loaded.settings.channels.telegram
+    return [
+        (f"channel telegram/{name}", f"bot {account.bot_id}, {account.mode} at {account.api_root}")
+        for name, account in (telegram.accounts.items() if telegram else ())
+    ]

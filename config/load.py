@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from pydantic import SecretStr
 
+from channels.telegram.settings import TelegramSettings
 from channels.web.settings import WebSettings
 from config.people import check_chats, check_people, read_owners
 from config.places import find_config, find_state
@@ -28,6 +29,7 @@ from config.settings import (
     Settings,
     StoreSettings,
 )
+from config.telegram import read_telegram, telegram_warnings
 from config.tools import read_own_tools, read_tools
 from config.values import EnvText
 from gateway.errors import ConfigError
@@ -150,11 +152,11 @@ def _read(
             reader.wrong((key,), f"[[rules]] {COMES_LATER}", "Remove it, and set [tools.<name>] approval until then")
         elif key not in SECTIONS:
             reader.wrong((key,), "unknown table", suggest(key, SECTIONS))
-    channels = _read_channels(raw.get("channels", {}), reader)
+    http = reader.model(HttpSettings, raw.get("http", {}), ("http",))
+    channels = _read_channels(raw.get("channels", {}), http, reader)
     imported = _imported_names(raw.get("channels", {}))
     owners = read_owners(raw.get("owners", {}), imported, reader)
     store = reader.model(StoreSettings, raw.get("store", {}), ("store",))
-    http = reader.model(HttpSettings, raw.get("http", {}), ("http",))
     model = reader.model(ModelSettings, raw.get("model", {}), ("model",))
     people = reader.model(PeopleSettings, raw.get("people", {}), ("people",))
     chats = reader.model(ChatsSettings, raw.get("chats", {}), ("chats",))
@@ -171,7 +173,8 @@ def _read(
         owners=owners, store=store, http=http, model=model, channels=channels, people=people, chats=chats,
         sessions=sessions, log=log,
     )  # fmt: skip
-    return settings, tools, [*_without_effect(settings, imported), *warnings]
+    warnings = [*_without_effect(settings, imported), *telegram_warnings(channels.telegram), *warnings]
+    return settings, tools, warnings
 
 
 def _imported_names(raw: object) -> Collection[str]:
@@ -180,8 +183,9 @@ def _imported_names(raw: object) -> Collection[str]:
     return {name for name, table in tables.items() if isinstance(table, dict) and "module" in table and name != "web"}
 
 
-def _read_channels(raw: object, reader: Reader) -> ChannelsSettings | None:
+def _read_channels(raw: object, http: HttpSettings | None, reader: Reader) -> ChannelsSettings | None:
     web: WebSettings | None = WebSettings()
+    telegram: TelegramSettings | None = None
     imported: dict[str, ImportedSettings] = {}
     complete = True
     names = _imported_names(raw)
@@ -189,18 +193,21 @@ def _read_channels(raw: object, reader: Reader) -> ChannelsSettings | None:
         path = ("channels", name)
         if name in names:
             read = reader.model(ImportedSettings, table, path)
-            complete = complete and read is not None and _is_channel_name(name, reader)
+            complete = _is_channel_name(name, reader) and read is not None and complete
             if read is not None:
                 imported[name] = read
         elif name == "web":
             web = reader.model(WebSettings, table, path)
+        elif name == "telegram":
+            telegram = read_telegram(table, http, reader)
+            complete = complete and telegram is not None
         elif name in COMING_CHANNELS:
             reader.wrong(path, f"the channel {name} is not part of this version yet", "Remove its table until it is")
         else:
-            cure = suggest(name, ["web"])
+            cure = suggest(name, ["telegram", "web"])
             own = 'a channel of your own needs module = "package.module:factory"'
             reader.wrong(path, f"there is no channel {name!r}", f"{cure}; {own}")
-    return ChannelsSettings(web=web, imported=imported) if web and complete else None
+    return ChannelsSettings(web=web, telegram=telegram, imported=imported) if web and complete else None
 
 
 def _is_channel_name(name: str, reader: Reader) -> bool:
@@ -216,9 +223,10 @@ def _without_effect(settings: Settings, imported: Collection[str]) -> list[str]:
     if model.name == "operator" and (model.base_url or model.api_key):
         lines.append("model: base_url and api_key have no effect with the operator; set model.name.")
     named = [*(who for listed in settings.owners.values() for who in listed), *settings.people.allow]
-    missing = sorted({channel_of(Principal(who)) for who in named} - set(imported))
+    there = {*imported, *(["telegram"] if settings.channels.telegram else [])}
+    missing = sorted({channel_of(Principal(who)) for who in named} - there)
     lines += [f"{channel}: the channel is not configured, so its people cannot write yet." for channel in missing]
-    if not settings.channels.web.enabled and not settings.channels.imported:
+    if not settings.channels.web.enabled and not there:
         lines.append("channels: the web page is off and no other channel is configured, so nobody can write.")
     for provider in (model, *model.fallback):
         if provider.sends_key_in_clear():

@@ -10,7 +10,7 @@ import agent_tools
 from gateway.errors import ConfigError
 from gateway.model.tools import ToolSpec
 
-COMING_CHANNELS = frozenset({"telegram", "slack"})
+COMING_CHANNELS = frozenset({"slack"})
 """Tables that people may already have, for channels that are not here yet."""
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from config.values import EnvText, Flaw, boolean, compound, duration, integer, secret
+from config.values import EnvText, Flaw, boolean, compound, duration, integer, number, secret
 from gateway.errors import ConfigError
 
 M = TypeVar("M", bound=BaseModel)
@@ -21,6 +21,7 @@ _PLAIN: Mapping[str, tuple[str, str]] = types.MappingProxyType(
     {
         "missing": ("it is missing", "Add it"),
         "int_type": ("it is not a whole number", "Write the number without quotes"),
+        "float_type": ("it is not a number", "Write the number without quotes"),
         "bool_type": ("it is neither true nor false", "Write true or false, without quotes"),
         "string_type": ("it is not text", "Write it in quotes"),
         "tuple_type": ("it is not a list", 'Write a list: ["one", "two"]'),
@@ -115,10 +116,14 @@ class Reader:
         try:
             read = model.model_validate(data)
         except ValidationError as error:
-            for one in error.errors(include_url=False):
-                self._explain(one["type"], one["msg"], (*path, *one["loc"]), one.get("ctx", {}))
+            self.explain(error, path)
             return None
         return read if len(self.problems) == before else None
+
+    def explain(self, error: ValidationError, path: Path) -> None:
+        """Remember every problem of a table at `path` that its model found."""
+        for one in error.errors(include_url=False):
+            self._explain(one["type"], one["msg"], (*path, *one["loc"]), one.get("ctx", {}))
 
     def value(self, kind: Any, value: object, path: Path) -> Any:
         """Read one value for a key of type `kind`: durations, secrets and environment text. Raises `Flaw`."""
@@ -168,18 +173,22 @@ class Reader:
 
     def _explain(self, kind: str, message: str, path: Path, context: Mapping[str, Any]) -> None:
         path = tuple(part for part in path if part != "[key]")
+        if kind == "missing" and dotted(path) in {problem.key for problem in self.problems}:
+            return  # it is there, and was left out because of what is wrong with it
         error = context.get("error")
         if isinstance(error, Flaw):
             self.flaw(path, error)
+        elif kind == "flaw":  # of a channel's settings, which know nothing of this package
+            self.flaw(path, Flaw(context["what"], context["cure"], key=context["key"]))
         elif kind in _PLAIN:
             self.wrong(path, *_PLAIN[kind])
         elif kind in {"enum", "literal_error"}:
             choices = str(context["expected"]).replace("'", '"')
             self.wrong(path, "it is none of the choices", f"Write one of {choices}")
         elif kind in {"greater_than_equal", "less_than_equal"}:
-            limit = context.get("ge", context.get("le"))
+            limit: float = context.get("ge", context.get("le", 0))
             what = "small" if "ge" in context else "large"
-            self.wrong(path, f"it is too {what}", f"Write {limit} or {'more' if 'ge' in context else 'less'}")
+            self.wrong(path, f"it is too {what}", f"Write {int(limit)} or {'more' if 'ge' in context else 'less'}")
         else:
             self.wrong(path, message[:1].lower() + message[1:], "Correct it")
 
@@ -199,6 +208,8 @@ def _typed(kind: Any, text: EnvText) -> Any:
     plain = str(text)
     if kind is int:
         return integer(plain)
+    if kind is float:
+        return number(plain)
     if kind is bool:
         return boolean(plain)
     if get_origin(kind) is tuple:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from channels.telegram.settings import TelegramAccount
 from channels.web.settings import WebSettings
 from config.settings import (
     ChatsSettings,
@@ -57,7 +58,7 @@ def schema() -> dict[str, Any]:
     }
     properties["channels"] = {
         "type": "object",
-        "properties": {"web": _table(WebSettings, definitions)},
+        "properties": {"web": _table(WebSettings, definitions), "telegram": _telegram(definitions)},
         "additionalProperties": _table(ImportedSettings, definitions),
     }
     properties["tools"] = {
@@ -84,6 +85,24 @@ def schema() -> dict[str, Any]:
 def text() -> str:
     """Return the schema as the file `config/schema.json` holds it."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _telegram(definitions: dict[str, Any]) -> dict[str, Any]:
+    """One account, or several by name: nothing is required of the table, because either may be what it holds."""
+    account = _table(TelegramAccount, definitions)
+    definitions["TelegramAccount"] = account
+    accounts = {
+        "type": "object",
+        "description": "Several bots, by names of your own; then nothing else stands in [channels.telegram].",
+        "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,32}$"},
+        "additionalProperties": {"$ref": "#/$defs/TelegramAccount"},
+    }
+    either = {key: one for key, one in account.items() if key != "required"}
+    return {
+        **either,
+        "description": "`[channels.telegram]`: one bot, or several in its table `accounts`.",
+        "properties": {**account["properties"], "accounts": accounts},
+    }
 
 
 def _table(model: type[BaseModel], definitions: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 
+from channels.telegram.settings import TelegramSettings
 from channels.web.settings import WebSettings
 from config.values import Flaw
 from gateway.model.ids import OwnerName, Principal
@@ -365,6 +366,8 @@ class ChannelsSettings:
     """`[channels]`, by name."""
 
     web: WebSettings
+    telegram: TelegramSettings | None
+    """None: there is no such table, and no such channel."""
     imported: Mapping[str, ImportedSettings]
 
 

@@ -100,6 +100,11 @@ def integer(text: str) -> int | str:
     return int(text) if re.fullmatch(r"[+-]?\d{1,18}", text.strip()) else text
 
 
+def number(text: str) -> float | str:
+    """Return the number that the text is, else the text."""
+    return float(text) if re.fullmatch(r"[+-]?\d{1,18}(\.\d{1,18})?", text.strip()) else text
+
+
 def boolean(text: str) -> bool | str:
     """Return what `true` or `false` mean, else the text."""
     return {"true": True, "false": False}.get(text.strip().lower(), text)

@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from gateway.model.ids import Handle, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, web_principal
-from gateway.model.messages import Conversation
+from gateway.model.messages import Conversation, Press
 from gateway.model.sessions import Session, SessionKind, Turn
-from gateway.model.slots import Button, CardRow, NewSlot, SlotKind
+from gateway.model.slots import Button, CardRow, NewSlot, Slot, SlotKind
 from gateway.model.tools import Action, Risk
 from gateway.model.views import Reach
 from gateway.model.waits import ApprovalRequest, PressResult, Verb, Verdict, Wait, WaitState
@@ -213,6 +213,21 @@ def may_resolve(verb: Verb, who: Principal, requester: Principal, allowed: froze
     return Verdict(refusal=PressResult.NOT_ALLOWED)
 
 
+def asks_reason(verdict: Verdict, press: Press, wait: Wait, now: datetime) -> bool:
+    """Whether a denial waits for its reason: the platform's buttons carry no text, and it can still be decided.
+
+    A verdict that withdraws the siblings is that of "Deny with reason".
+    """
+    without = press.can_ask_reason and not press.reason.strip()
+    undecided = wait.state is WaitState.OPEN and wait.expires_at > now
+    return verdict.refusal is None and verdict.withdraw_siblings and without and undecided
+
+
+def is_shown_by(slot: Slot, conversation: Conversation, message: str) -> bool:
+    """Whether this message of this conversation shows the slot, or a part of it."""
+    return slot.conversation == conversation and bool(message) and message in slot.platform_id.split(",")
+
+
 PRESSED_TEXT: Mapping[PressResult, str] = MappingProxyType(
     {
         PressResult.APPROVED: "Allowed once.",
@@ -220,6 +235,7 @@ PRESSED_TEXT: Mapping[PressResult, str] = MappingProxyType(
         PressResult.DUPLICATE: "This press was handled before.",
         PressResult.ALREADY: "Already decided.",
         PressResult.EXPIRED: "Expired; nothing was run.",
+        PressResult.ASK_REASON: "Reply to this card with the reason.",
         PressResult.NOT_ALLOWED: "You may not decide this.",
         PressResult.NOT_VALID: "This button is not valid here.",
     }
@@ -293,6 +309,12 @@ class Approvals:
         if verb is None or wait.approval is None:
             return Verdict(refusal=PressResult.NOT_VALID)
         return may_resolve(verb, who, wait.approval.requester, approvers(session, self._people))
+
+    def denial(self, wait: Wait, who: Principal, session: Session) -> Verdict:
+        """What a reason that is given later may do: deny, when this person may do that now as well."""
+        if wait.approval is None:
+            return Verdict(refusal=PressResult.NOT_VALID)
+        return may_resolve(Verb.DENY_REASON, who, wait.approval.requester, approvers(session, self._people))
 
     def row(self, wait: Wait, card: str) -> CardRow:
         """One row of a card, with its buttons while the approval is open."""

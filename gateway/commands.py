@@ -15,6 +15,7 @@ from gateway.model.sessions import Session, SessionKind
 from gateway.model.views import Counts, SessionLine
 from gateway.model.waits import Wait
 from gateway.permission import describe_permission
+from gateway.ports import CommandInfo
 from gateway.registry import Registry, Tool, usage
 from gateway.routing import may_see
 
@@ -30,6 +31,10 @@ CONTROL: Mapping[str, str] = MappingProxyType(
     }
 )
 
+START = "start"
+"""Sent by platforms when a chat is opened for the first time: /help with a greeting, and not listed."""
+GREETING = "Welcome. I am an agent with tools; what could do harm waits until somebody allows it with a button."
+
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)(?:@[A-Za-z0-9_]+)?(?:\s+(.*))?", re.DOTALL)
 
 
@@ -40,7 +45,7 @@ class PlainText:
 
 @dataclass(frozen=True, slots=True)
 class ControlCommand:
-    """One of `CONTROL`; handled at ingress."""
+    """One of `CONTROL`, or `START`; handled at ingress."""
 
     name: str
 
@@ -68,7 +73,7 @@ def parse(text: str, tools: Collection[str]) -> Parsed:
     if match is None:
         return PlainText()
     name = match.group(1).lower()
-    if name in CONTROL:
+    if name in CONTROL or name == START:
         return ControlCommand(name)
     return ToolCommand(name) if name in tools else UnknownCommand(name)
 
@@ -87,6 +92,11 @@ def help_text(registry: Registry, session: Session) -> str:
         f"- `{usage(tool.spec).removeprefix('Usage: ')}`: {tool.spec.description}" for tool in registry.seen_by(session)
     ]
     return "\n".join(["Write to talk to the agent, or use a command:", "", *lines])
+
+
+def start_text(registry: Registry, session: Session) -> str:
+    """Answer /start."""
+    return f"{GREETING}\n\n{help_text(registry, session)}"
 
 
 def tools_text(registry: Registry, session: Session) -> str:
@@ -151,3 +161,13 @@ def _visible(session: Session, owner: OwnerName | None, here: Session) -> bool:
     if owner is not None and here.kind is SessionKind.MAIN:
         return may_see(owner, session.owner, session.root_kind)
     return session.id == here.id
+
+
+def command_list(registry: Registry, session: Session) -> list[CommandInfo]:
+    """The commands of a session as a channel offers them, the gateway's own first."""
+    control = [CommandInfo(name=name, usage=f"/{name}", about=about) for name, about in CONTROL.items()]
+    tools = [
+        CommandInfo(name=t.spec.name, usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)
+        for t in registry.seen_by(session)
+    ]
+    return [*control, *tools]

@@ -17,9 +17,11 @@ from gateway.intake import Gate
 from gateway.observe import log
 from gateway.ports import Channel, Clock, Store
 from gateway.sessions import Sessions
+from gateway.streams import Streams
 from gateway.sweeps import Sweeper
 
-TURNS_WITHIN_S = 4.0
+STREAMS_WITHIN_S = 0.5
+TURNS_WITHIN_S = 3.5
 SENDS_WITHIN_S = 2.0
 SENDERS_WITHIN_S = 1.0
 CLOSED_WITHIN_S = 2.0
@@ -40,6 +42,7 @@ class Daemon:
     control: ControlServer
     sessions: Sessions
     delivery: Delivery
+    streams: Streams
     sweeper: Sweeper
     closers: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     """What is closed last, in order: HTTP sessions."""
@@ -77,6 +80,7 @@ class Daemon:
             ]
             inward.append(group.create_task(self.control.run(), name="control"))
             sweeps = group.create_task(self.sweeper.run(), name="sweeps")
+            streams = group.create_task(self.streams.run(), name="streams")
             turns = group.create_task(self.sessions.run(), name="sessions")
             sends = group.create_task(self.delivery.run(), name="delivery")
             await ready()
@@ -85,6 +89,8 @@ class Daemon:
             self._log.info("draining")
             for task in [*inward, sweeps]:
                 task.cancel()
+            self.streams.drain()
+            await _within(streams, STREAMS_WITHIN_S)
             await self._drain(turns, sends)
 
     async def _drain(self, turns: asyncio.Task[None], sends: asyncio.Task[None]) -> None:

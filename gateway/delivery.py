@@ -1,10 +1,13 @@
-"""The way out: claim due slots, render them, let the channel show them, record what happened. Nothing else sends."""
+"""The way out: claim due slots, wait for a turn, let the channel show them, record what happened.
+
+Nothing else sends what must arrive; `streams` shows beginnings of answers on the messages that were made here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -12,21 +15,27 @@ from typing import Any
 from gateway.approvals import Approvals
 from gateway.errors import SendFailed, SendOutcome, StoreError
 from gateway.failpoints import FailPoints
-from gateway.model.ids import NodeId, SlotId
+from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
 from gateway.model.live import SLOTS, SlotsDue
 from gateway.model.slots import CardRow, Showing, Slot, SlotKind
 from gateway.observe import Meters, Redactor, log
-from gateway.ports import Channel, Clock, Live, Outbox, Views
+from gateway.pace import PATIENCE_S, Pacer, Rank, Way, read_bans, write_bans
+from gateway.ports import Channel, Clock, Live, Notes, Outbox, Views
 from gateway.retry import Failure, GiveUp, RetryLimits, next_try
+from gateway.streams import Streams
 
 AT_ONCE = 64
 """Sends of one channel side by side, about: from there on it is given no more."""
 LOOK_EVERY_S = 1.0
 SEND_WITHIN_S = 45.0
-"""Well below the 60 s after which a sweep takes a slot back: it must not be sent twice because a send hangs."""
+"""With the waiting before it (4 s for a turn, 5 s for an edit that streams) below the 60 s after which a sweep takes a
+slot back: it must not be sent twice because a send hangs."""
+PARTS_WITHIN_S = 25.0
+"""How long the parts of one slot wait for their turns; what is left then goes on with the next try."""
 STORE_AGAIN_S = 1.0
 STORE_AGAIN_TIMES = 30
 LIMITS = RetryLimits(attempts=6)
+_NAMES = {SlotKind.CARD: "a question about a tool call", SlotKind.NOTE: "a note", SlotKind.REPLY: "a reply"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +44,7 @@ class Delivery:
 
     node: NodeId
     outbox: Outbox
+    notes: Notes
     views: Views
     live: Live
     channels: Mapping[str, Channel]
@@ -43,6 +53,11 @@ class Delivery:
     meters: Meters
     points: FailPoints
     redactor: Redactor
+    owners: Mapping[OwnerName, Sequence[Principal]]
+    """Who is told what could not be shown, and who they are in chats."""
+    pacer: Pacer
+    streams: Streams
+    _knows_bans: bool = False
     _draining: bool = False
     _flushing: bool = False
     _busy: dict[SlotId, str] = field(default_factory=dict[SlotId, str])
@@ -66,16 +81,21 @@ class Delivery:
                         pass
 
     def drain(self) -> None:
-        """Claim nothing more. Twice is safe."""
+        """Claim nothing more; what waits for its turn goes back into the store. Twice is safe."""
         self._draining = True
+        self.pacer.close()
         self.live.publish(SLOTS, SlotsDue())
 
     async def flush(self) -> None:
-        """Wait until nothing is due or being sent. The caller sets the time limit."""
+        """Wait until nothing is due now or being sent: bans are not waited for. The caller sets the time limit."""
         self._flushing = True
         async with self.live.subscribe(SLOTS) as wakes:
-            while self._busy or (await self.views.counts()).due_slots:
+            while self._busy or await self._something_due():
                 await anext(wakes)
+
+    async def _something_due(self) -> bool:
+        oldest = (await self.views.counts()).oldest_due_at
+        return oldest is not None and oldest <= self.clock.now()
 
     def _full(self, channel: str) -> bool:
         """Whether a channel sends as much as it may: one that hangs leaves the others their room."""
@@ -85,6 +105,9 @@ class Delivery:
         if not channels:
             return []
         try:
+            if not self._knows_bans:
+                await read_bans(self.notes, self.pacer)
+                self._knows_bans = True
             return list(await self.outbox.claim_slots(self.node, channels, AT_ONCE))
         except StoreError as error:
             self._log.error("slots not claimed", error=str(error))
@@ -105,18 +128,26 @@ class Delivery:
                 self.live.publish(SLOTS, SlotsDue())
 
     async def _try(self, slot: Slot) -> None:
+        channel = self.channels[slot.conversation.channel]
+        sending = _Sending(delivery=self, slot=slot, way=Way.to(slot.conversation, ()))
         try:
+            sending.way = Way.to(slot.conversation, channel.paces(slot.conversation))
+            await self.streams.finish(slot.id)
+            await sending.turn(PATIENCE_S)
             await self.points.hit("J16")
-            await self._send(slot)
+            await self._send(channel, sending)
+        except _Later as later:
+            # Taken a little early, it comes just in time: due slots are looked for every second.
+            await self._again(slot, max(later.delay_s - LOOK_EVERY_S, 0), counted=False)
         except SendFailed as failed:
-            await self._failed(slot, failed)
+            await self._failed(sending, failed)
         except StoreError:
             raise
         except Exception:  # the loop of delivery: a failure becomes a row (house rule 9)
             self._log.exception("a channel broke while sending", slot=slot.id)
-            await self._failed(slot, SendFailed("The channel failed.", outcome=SendOutcome.UNCERTAIN))
+            await self._failed(sending, sending.doubt("The channel failed."))
 
-    async def _record(self, slot: Slot, write: Callable[[], Awaitable[None]]) -> None:
+    async def record(self, slot: Slot, write: Callable[[], Awaitable[object]]) -> None:
         """Store what came of a send. It cannot be unsent, so a store that fails is asked again for a while."""
         for _ in range(STORE_AGAIN_TIMES):
             try:
@@ -128,20 +159,18 @@ class Delivery:
                 return
         await write()
 
-    async def _send(self, slot: Slot) -> None:
-        channel = self.channels[slot.conversation.channel]
+    async def _send(self, channel: Channel, sending: _Sending) -> None:
+        slot = sending.slot
         showing = await self._render(slot)
+        show = channel.edit if slot.platform_id else channel.send
         try:
             async with asyncio.timeout(SEND_WITHIN_S):
-                if slot.platform_id:
-                    await channel.edit(showing)
-                    platform_id = slot.platform_id
-                else:
-                    platform_id = await channel.send(showing)
+                platform_id = await show(showing, sending)
         except TimeoutError as error:
-            raise SendFailed(f"No answer within {SEND_WITHIN_S:g} s.", outcome=SendOutcome.UNCERTAIN) from error
+            raise sending.doubt(f"No answer within {SEND_WITHIN_S:g} s.") from error
+        self.streams.shown(slot, platform_id)
         await self.points.hit("J18")
-        await self._record(slot, lambda: self.outbox.slot_sent(slot.id, slot.version, platform_id))
+        await self.record(slot, lambda: self.outbox.slot_sent(slot.id, slot.version, platform_id))
         await self.points.hit("J19")
         if slot.kind is SlotKind.CARD:
             await self.points.hit("J9")
@@ -155,27 +184,91 @@ class Delivery:
                 rows.append(self.approvals.row(wait, slot.id))
         return Showing(slot=slot, text=self.redactor.text(slot.text), rows=tuple(rows))
 
-    async def _failed(self, slot: Slot, failed: SendFailed) -> None:
+    async def _failed(self, sending: _Sending, failed: SendFailed) -> None:
         """Record a failure by its class: retry, wait, uncertain or dead."""
-        outcome = failed.outcome
+        slot, outcome = sending.slot, failed.outcome
         self.meters.sends.labels(slot.conversation.channel, outcome.value).inc()
         self._log.warning("not sent", slot=slot.id, outcome=outcome.value, error=str(failed), attempt=slot.attempts)
-        create = not slot.platform_id
-        uncertain = outcome is SendOutcome.UNCERTAIN and create
+        if outcome is SendOutcome.WAIT:
+            await self._wait(sending, failed)
+            return
+        uncertain = outcome is SendOutcome.UNCERTAIN and failed.creating
         if outcome is SendOutcome.DEAD or (uncertain and slot.uncertain and slot.kind is not SlotKind.CARD):
             # An uncertain create is repeated once, marked; a second doubt is not worth a third copy.
-            await self._record(slot, lambda: self.outbox.slot_dead(slot.id, slot.version, failed.message))
-            return
-        waited = (failed.until - self.clock.now()).total_seconds() if failed.until else None
-        if outcome is SendOutcome.WAIT and waited is not None:
-            await self._again(slot, max(waited, 0), uncertain=False)
+            await self._give_up(slot, failed.message)
             return
         decision = next_try(slot.attempts, Failure(retryable=True), secrets.randbelow(1000) / 1000, LIMITS)
         if isinstance(decision, GiveUp):
-            await self._record(slot, lambda: self.outbox.slot_dead(slot.id, slot.version, failed.message))
+            await self._give_up(slot, failed.message)
         else:
             await self._again(slot, decision.delay_s, uncertain=uncertain)
 
-    async def _again(self, slot: Slot, delay_s: float, *, uncertain: bool) -> None:
+    async def _wait(self, sending: _Sending, refused: SendFailed) -> None:
+        """Ban what was refused, in the store too, then try again when it opens; that is no try used up."""
+        slot, now = sending.slot, self.clock.now()
+        bans = self.pacer.obey(sending.way, refused)
+        await self.record(slot, lambda: write_bans(self.notes, bans, now))
+        await self._again(slot, (max(bans.values()) - now).total_seconds(), counted=False)
+
+    async def _again(self, slot: Slot, delay_s: float, *, uncertain: bool = False, counted: bool = True) -> None:
         delay = timedelta(seconds=delay_s)
-        await self._record(slot, lambda: self.outbox.slot_retry(slot.id, slot.version, delay, uncertain=uncertain))
+        await self.record(
+            slot,
+            lambda: self.outbox.slot_retry(slot.id, slot.version, delay, uncertain=uncertain, counted=counted),
+        )
+
+    async def _give_up(self, slot: Slot, why: str) -> None:
+        """Record that it will not be shown, and tell the owners: once an hour for a conversation."""
+        await self.record(slot, lambda: self.outbox.slot_dead(slot.id, slot.version, why))
+        if slot.session is None:
+            return  # a stranger's refusal, or such a notice itself: telling of it could go on for ever
+        text = self.redactor.text(_not_shown(slot, why))
+        await self.record(slot, lambda: self.outbox.tell_owners(f"dead/{slot.conversation.key}", text, self.owners))
+
+
+class _Later(SendFailed):
+    """There is no room for a message now. Not what the platform said: nothing was sent."""
+
+    def __init__(self, delay_s: float) -> None:
+        super().__init__(outcome=SendOutcome.WAIT, creating=False)
+        self.delay_s = delay_s
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sending:
+    """One try to show a slot; the channel's `Progress`. Each part waits for a turn of its own."""
+
+    delivery: Delivery
+    slot: Slot
+    way: Way
+    _waited_s: float = 0.0
+    _parts: int = 0
+
+    async def __call__(self, platform_id: str) -> None:
+        """Store what is shown so far, then wait until the next part may go. Raises `SendFailed` when that is long."""
+        self._parts += 1
+        delivery, slot = self.delivery, self.slot
+        await delivery.record(slot, lambda: delivery.outbox.slot_part(slot.id, platform_id))
+        await self.turn(PARTS_WITHIN_S - self._waited_s)
+
+    async def turn(self, patience_s: float) -> None:
+        """Wait for a turn to send one message. Raises `SendFailed` when it would take too long."""
+        began = self.delivery.clock.monotonic()
+        delay_s = await self.delivery.pacer.turn(self.way, Rank.of(self.slot.kind), patience_s=patience_s)
+        self._waited_s += self.delivery.clock.monotonic() - began
+        if delay_s:
+            raise _Later(delay_s)
+
+    def doubt(self, why: str) -> SendFailed:
+        """Nobody knows what was shown: a new message, unless this was an edit that had not added one."""
+        creating = not self.slot.platform_id or self._parts > 0
+        return SendFailed(why, outcome=SendOutcome.UNCERTAIN, creating=creating)
+
+
+def _not_shown(slot: Slot, why: str) -> str:
+    what = _NAMES.get(slot.kind, "an answer")
+    cure = "It can be decided" if slot.kind is SlotKind.CARD else "It can be read"
+    return (
+        f"In {slot.conversation.key} {what} could not be shown: {why.rstrip(' .')}. {cure} on the web page. "
+        "If that chat is to go on, see that the bot is still there and may write."
+    )

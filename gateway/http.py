@@ -28,6 +28,7 @@ COOKIE = "dragoman"
 KEY_HEADER = "X-Dragoman-Key"
 BODY_AT_MOST = 1_048_576
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+SIGN_IN = "You are not signed in. Run `dragoman link` (in a clone `./run link`) and open the link it prints."
 QUEUED_TOO_LONG = timedelta(seconds=60)
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
@@ -125,6 +126,8 @@ class HttpServer:
     store: Store
     meters: Meters
     clock: Clock
+    troubles: Callable[[], Sequence[str]] = tuple
+    """What the channels say of themselves now; empty when all of them work."""
     port: int = 0
     """The port in use, once it listens."""
     listening: asyncio.Event = field(default_factory=asyncio.Event)
@@ -194,7 +197,7 @@ class HttpServer:
                 ask = partial(self.desks.owner_of, credential(request))
                 owner = await ask()
                 if owner is None:
-                    return _error(401, "You are not signed in. Run `dragoman link` and open the link it prints.")
+                    return _error(401, SIGN_IN)
                 _note(request, owner=owner, signed_in=ask, credential=credential(request))
             return await endpoint.handler(request)
 
@@ -207,7 +210,7 @@ class HttpServer:
         return web.json_response({"ok": True})
 
     async def _readyz(self, _request: web.Request) -> web.Response:
-        """Say whether work can be taken: the store writes, and nothing waits too long for a runner."""
+        """Say whether work can be taken: the store writes, the channels hear, nothing waits too long for a runner."""
         problems: list[str] = []
         try:
             async with asyncio.timeout(5):
@@ -219,6 +222,7 @@ class HttpServer:
         waited = (now - counts.oldest_queued_at).total_seconds() if counts.oldest_queued_at else 0.0
         if waited > QUEUED_TOO_LONG.total_seconds():
             problems.append(f"a turn has been queued for {waited:.0f} s")
+        problems += self.troubles()
         body = {"ready": not problems, "problems": problems, "oldest_queued_s": round(waited, 1)}
         return web.json_response(body, status=503 if problems else 200)
 

@@ -5,20 +5,26 @@ Control commands and presses are handled at once; everything else becomes a turn
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from gateway import commands
-from gateway.approvals import Approvals, cards_at, wait_of
+from gateway.approvals import Approvals, asks_reason, cards_at, is_shown_by, wait_of
 from gateway.failpoints import FailPoints
-from gateway.model.messages import Inbound, Press
-from gateway.model.sessions import Accepted, Drop, Route, Session, TurnKind
-from gateway.model.waits import Pressed, PressResult, Verdict, Wait
+from gateway.model.ids import Handle, WaitId
+from gateway.model.messages import Conversation, Inbound, Press, Refused
+from gateway.model.sessions import Accepted, Drop, DropReason, Route, TurnKind, empty_session
+from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitState
 from gateway.observe import Meters, log
-from gateway.ports import Clock, Control, ControlEffect, Intake, Views
+from gateway.ports import Clock, Control, ControlEffect, Intake, Notes, Views
 from gateway.registry import Registry
 from gateway.routing import People, may_stop_all, route
 
 REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
 WAITING = "Noted. This conversation waits for a decision on the card above; your message is read after it."
 STOPPED = "Stopped."
+UNREADABLE = "I cannot read {unread} yet. Write it as text, please."
+REASON_WITHIN = timedelta(hours=1)
+"""How long a person who pressed "Deny with reason" may take to reply to the card."""
 
 
 class Gate:
@@ -32,6 +38,7 @@ class Gate:
         people: People,
         registry: Registry,
         approvals: Approvals,
+        notes: Notes,
         clock: Clock,
         meters: Meters,
         points: FailPoints,
@@ -44,6 +51,7 @@ class Gate:
         self._people = people
         self._registry = registry
         self._approvals = approvals
+        self._notes = notes
         self._clock = clock
         self._meters = meters
         self._points = points
@@ -55,14 +63,43 @@ class Gate:
         """Route and store a message; return after the commit."""
         await self._points.hit("J1")
         found = route(message, self._people)
-        if isinstance(found, Drop):
-            new = await self._store.drop(message, found, REFUSAL)
-            self._count(found.reason.value if new else "duplicate", message)
-            accepted = None
-        else:
-            accepted = await self._take(message, found)
+        accepted: Accepted | None = None
+        match found:
+            case Route() if not message.edits:
+                accepted = await self._take(message, found)
+            case Drop(reason=reason) if not (message.edits and reason is DropReason.CONTEXT):
+                await self._drop(message, found)
+            case _:
+                await self._amend(message)
         await self._points.hit("J2")
         return accepted
+
+    async def refuse(self, refused: Refused) -> None:
+        """Store an event that is no message; return after the commit."""
+        new = await self._store.refuse(refused)
+        outcome = refused.reason.value if new else "duplicate"
+        self._meters.messages.labels(outcome).inc()
+        self._log.info(
+            "refused",
+            outcome=outcome,
+            channel=refused.channel,
+            account=refused.account,
+            key=refused.event_key,
+            detail=refused.detail,
+        )
+
+    async def _drop(self, message: Inbound, drop: Drop) -> None:
+        text = REFUSAL
+        if drop.reason is DropReason.UNREADABLE:
+            # A place that is shared live comes as an edit every few seconds, and was answered when it began.
+            text = "" if message.edits else UNREADABLE.format(unread=message.unread)
+        new = await self._store.drop(message, drop, text)
+        self._count(drop.reason.value if new else "duplicate", message)
+
+    async def _amend(self, message: Inbound) -> None:
+        """Take a new text while the old one is unread. Nobody is answered: the message stands there corrected."""
+        amended = await self._store.amend(message)
+        self._count("amended" if amended else DropReason.EDITED_LATE.value, message)
 
     async def _take(self, message: Inbound, found: Route) -> Accepted | None:
         asked = commands.parse(message.text, self._registry.specs)
@@ -75,6 +112,9 @@ class Gate:
             case commands.ToolCommand():
                 kind = TurnKind.COMMAND
             case commands.PlainText():
+                if message.reply_to and (wait := await self._asked_why(message)):
+                    await self._deny(message, wait)
+                    return None
                 kind = TurnKind.MODEL
         accepted = await self._store.accept(found, message, kind, steer=self._steer, say_if_waiting=WAITING)
         self._count("duplicate" if accepted.duplicate else "steered" if accepted.steered else "queued", message)
@@ -104,11 +144,13 @@ class Gate:
                 return Control(effect=ControlEffect.NONE, only=None, reply=reply, idle="", stopped_text="")
 
     async def _reply(self, name: str, message: Inbound, found: Route) -> str:
-        session = await self._views.session(found.session) or self._not_yet(found)
+        session = await self._views.session(found.session) or empty_session(found, self._clock.now())
         owner = self._people.owner_of(message.principal)
         match name:
             case "help":
                 return commands.help_text(self._registry, session)
+            case commands.START:
+                return commands.start_text(self._registry, session)
             case "tools":
                 return commands.tools_text(self._registry, session)
             case "new":
@@ -124,25 +166,19 @@ class Gate:
             case _:
                 return commands.unknown_text(name, [tool.spec.name for tool in self._registry.seen_by(session)])
 
-    def _not_yet(self, found: Route) -> Session:
-        now = self._clock.now()
-        return Session(
-            id=found.session,
-            kind=found.kind,
-            origin=found.origin,
-            owner=found.owner,
-            title=found.title,
-            epoch=0,
-            root_kind=found.kind,
-            created_at=now,
-            active_at=now,
-        )
+    # --- presses ------------------------------------------------------------------------------
 
     async def press(self, press: Press) -> Pressed:
         """Judge who pressed, then decide by compare-and-set; the press is stored either way."""
         wait_id = wait_of(press.handle)
         wait = await self._views.wait(wait_id) if wait_id else None
         verdict = await self._verdict(press, wait)
+        if wait is not None and verdict.refusal is PressResult.ASK_REASON:
+            # Before the press is stored: a press that is told again after a crash is only a duplicate.
+            await self._notes.note(_reasons(press.conversation), press.principal, wait.id, REASON_WITHIN)
+        return await self._decide(press, wait, verdict)
+
+    async def _decide(self, press: Press, wait: Wait | None, verdict: Verdict) -> Pressed:
         pressed = await self._store.press(press, wait.id if wait else None, verdict)
         await self._points.hit("J10")
         self._meters.presses.labels(pressed.result.value).inc()
@@ -161,8 +197,45 @@ class Gate:
             return Verdict(refusal=PressResult.NOT_VALID)
         shown = [(slot.id, slot.conversation) for slot in await self._views.card_slots(wait.id)]
         cards = cards_at(press.conversation, shown)
-        return self._approvals.verdict(press.handle, wait, cards, press.principal, session)
+        verdict = self._approvals.verdict(press.handle, wait, cards, press.principal, session)
+        if asks_reason(verdict, press, wait, self._clock.now()):
+            return Verdict(refusal=PressResult.ASK_REASON)
+        return verdict
+
+    # --- reasons that are given later ---------------------------------------------------------
+
+    async def _asked_why(self, message: Inbound) -> Wait | None:
+        """The wait that this reply denies, if any: who wrote it pressed "Deny with reason" on the very card."""
+        asked = await self._notes.notes(_reasons(message.conversation))
+        wait = WaitId(asked.get(message.principal, ""))
+        if not wait:
+            return None
+        cards = await self._views.card_slots(wait)
+        here = any(is_shown_by(card, message.conversation, message.reply_to) for card in cards)
+        return await self._views.wait(wait) if here else None
+
+    async def _deny(self, message: Inbound, wait: Wait) -> None:
+        """Deny with this text as the reason. It can do nothing else, whatever it says: text is never consent."""
+        session = await self._views.session(wait.session)
+        nobody = Verdict(refusal=PressResult.NOT_VALID)
+        verdict = self._approvals.denial(wait, message.principal, session) if session else nobody
+        press = Press(
+            event_key=message.event_key,
+            conversation=message.conversation,
+            principal=message.principal,
+            handle=Handle(""),
+            reason=message.text.strip(),
+        )
+        pressed = await self._decide(press, wait, verdict)
+        if pressed.wait is None or pressed.wait.state is not WaitState.OPEN:
+            # What the person replies from now on is a message again.
+            await self._notes.note(_reasons(message.conversation), message.principal, "", REASON_WITHIN)
 
     def _count(self, outcome: str, message: Inbound) -> None:
         self._meters.messages.labels(outcome).inc()
         self._log.info("message", outcome=outcome, conversation=message.conversation.key, key=message.event_key)
+
+
+def _reasons(conversation: Conversation) -> str:
+    """The room of those who were asked for a reason here."""
+    return f"reasons/{conversation.key}"

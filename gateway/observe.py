@@ -53,15 +53,16 @@ class Redactor:
 
 
 def set_up_logs(level: str, redactor: Redactor) -> None:
-    """Send every log of the process to standard error as JSON lines, redacted."""
+    """Send every log of the process to standard error, redacted: as JSON lines, at a terminal as plain ones."""
     number = logging.getLevelNamesMapping()[level.upper()]
+    last: Any = _for_people if sys.stderr.isatty() else structlog.processors.JSONRenderer(ensure_ascii=False)
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
         redactor,
-        structlog.processors.JSONRenderer(ensure_ascii=False),
+        last,
     ]
     structlog.configure(
         processors=shared,
@@ -72,6 +73,19 @@ def set_up_logs(level: str, redactor: Redactor) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_from_library, *shared[1:]]))
     logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
+
+
+def _for_people(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> str:
+    """One line for a terminal: time, level, what happened, then the rest by name."""
+    at, level = str(event.pop("timestamp", ""))[11:19], event.pop("level", "")
+    what, trace = event.pop("event", ""), str(event.pop("exception", ""))
+    line = f"{at} {level:8}{what}  {' '.join(f'{key}={value}' for key, value in sorted(event.items()))}"
+    return "\n".join(_harmless(one).rstrip() for one in [line, *trace.splitlines()])
+
+
+def _harmless(line: str) -> str:
+    """A line that cannot steer a terminal: what people wrote stands in it."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
 
 
 def _from_library(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -10,16 +10,16 @@ from datetime import timedelta
 from pathlib import Path
 
 from gateway.approvals import Approvals, page_card
-from gateway.commands import CONTROL
+from gateway.commands import command_list
 from gateway.errors import Forbidden, NotFound
 from gateway.model.ids import OwnerName, SessionId, TurnId, main_session
 from gateway.model.live import LiveEvent
-from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.sessions import Origin, Route, Session, SessionKind, empty_session
 from gateway.model.slots import CardRow
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import Wait
-from gateway.ports import Accounts, Clock, CommandInfo, Live, Views, Welcome
-from gateway.registry import Registry, usage
+from gateway.ports import Accounts, Clock, Live, Views, Welcome
+from gateway.registry import Registry
 from gateway.routing import may_see
 
 CODE_GOOD_FOR = timedelta(minutes=10)
@@ -87,29 +87,17 @@ class Pages:
 
     def welcome(self, owner: OwnerName) -> Welcome:
         """What the page begins with: the commands are those of the owner's main session."""
-        session = self._main(owner)
-        tools = [
-            CommandInfo(name=t.spec.name, usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)
-            for t in self._registry.seen_by(session)
-        ]
-        control = [CommandInfo(name=name, usage=f"/{name}", about=about) for name, about in CONTROL.items()]
+        commands = command_list(self._registry, self._main(owner))
         return Welcome(
-            owner=owner, main=session.id, commands=[*control, *tools], model=self._model_name, version=self._version
+            owner=owner, main=main_session(owner), commands=commands, model=self._model_name, version=self._version
         )
 
     def _main(self, owner: OwnerName) -> Session:
-        now = self._clock.now()
-        return Session(
-            id=main_session(owner),
-            kind=SessionKind.MAIN,
-            origin=Origin.DIRECT,
-            owner=owner,
-            title=owner,
-            epoch=0,
-            root_kind=SessionKind.MAIN,
-            created_at=now,
-            active_at=now,
+        """The owner's main session as it is before its first message."""
+        place = Route(
+            session=main_session(owner), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=owner, title=owner
         )
+        return empty_session(place, self._clock.now())
 
     async def sessions(self, owner: OwnerName) -> Sequence[SessionLine]:
         """The sessions that this owner may see; the own main one first, also before it has anything in it."""

@@ -68,17 +68,18 @@ def decide(spec: ToolSpec, policy: ToolPolicy, session: Session, *, askable: boo
 
     `askable` is whether an approver of this session can be reached at all.
     """
-    wanted = default_approval(spec, policy, session)
-    if wanted is Approval.ALLOW:
-        return Allow(because=f"{spec.risk} is allowed here")
-    if wanted is Approval.DENY:
-        return Deny(reason=DenyReason.CONFIGURED, hint=f"The configuration denies {spec.name} here.")
-    if not askable:
-        return Deny(
-            reason=DenyReason.NOBODY_TO_ASK,
-            hint=f"{spec.name} needs an approval and nobody can be asked: let an owner open the page or a direct chat.",
-        )
-    return Ask(because=f"{spec.risk} needs an approval")
+    match default_approval(spec, policy, session):
+        case Approval.ALLOW:
+            return Allow(because=f"{spec.risk} is allowed here")
+        case Approval.DENY:
+            return Deny(reason=DenyReason.CONFIGURED, hint=f"The configuration denies {spec.name} here.")
+        case Approval.ASK if askable:
+            return Ask(because=f"{spec.risk} needs an approval")
+        case Approval.ASK:
+            who = "nobody can be asked: let an owner open the page or a direct chat."
+            return Deny(reason=DenyReason.NOBODY_TO_ASK, hint=f"{spec.name} needs an approval and {who}")
+        case _:  # closed by default: what is none of these is no approval
+            return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not one; correct it.")
 
 
 def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session) -> Approval:

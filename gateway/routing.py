@@ -46,14 +46,14 @@ def route(message: Inbound, people: People) -> Route | Drop:
         return _route_in_chat(message, people)
     owner = people.owner_of(message.principal)
     if owner is not None:
-        return _or_empty(
+        return _if_readable(
             message,
             Route(session=main_session(owner), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=owner, title=owner),
         )
     if not people.may_write_directly(message.principal):
         return Drop(reason=DropReason.STRANGER, refuse=True)
     session = SessionId(f"dm:{message.conversation.key}")
-    return _or_empty(
+    return _if_readable(
         message, Route(session=session, kind=SessionKind.DM, origin=Origin.DIRECT, owner=None, title=message.name)
     )
 
@@ -61,23 +61,28 @@ def route(message: Inbound, people: People) -> Route | Drop:
 def _route_in_chat(message: Inbound, people: People) -> Route | Drop:
     if not people.may_be_used(message.conversation):
         return Drop(reason=DropReason.CHAT_NOT_ALLOWED, refuse=False)
-    if not message.addressed:
-        return Drop(reason=DropReason.NOT_ADDRESSED, refuse=False)
     place = message.conversation
-    return _or_empty(
-        message,
-        Route(
-            session=SessionId(f"chat:{place.key}"),
-            kind=SessionKind.NON_MAIN,
-            origin=Origin.THREAD if place.thread else Origin.GROUP,
-            owner=None,
-            title=f"{place.channel} {place.chat}",
-        ),
+    found = Route(
+        session=SessionId(f"chat:{place.key}"),
+        kind=SessionKind.NON_MAIN,
+        origin=Origin.THREAD if place.thread else Origin.GROUP,
+        owner=None,
+        title=f"{place.channel} {place.chat}",
     )
+    if message.addressed:
+        return _if_readable(message, found)
+    if message.text.strip() or message.unread:
+        return Drop(reason=DropReason.CONTEXT, refuse=False, route=found)
+    return Drop(reason=DropReason.EMPTY, refuse=False)
 
 
-def _or_empty(message: Inbound, found: Route) -> Route | Drop:
-    return found if message.text.strip() else Drop(reason=DropReason.EMPTY, refuse=False)
+def _if_readable(message: Inbound, found: Route) -> Route | Drop:
+    """A text is read, whatever came with it. Without one, the person is told what cannot be read yet."""
+    if message.text.strip():
+        return found
+    if message.unread:
+        return Drop(reason=DropReason.UNREADABLE, refuse=True)
+    return Drop(reason=DropReason.EMPTY, refuse=False)
 
 
 def may_see(owner: OwnerName, session_owner: OwnerName | None, root_kind: SessionKind) -> bool:

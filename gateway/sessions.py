@@ -12,13 +12,13 @@ import structlog
 from gateway.errors import DragomanError, LeaseLost, StoreError
 from gateway.execution import Cut, Interrupt
 from gateway.failpoints import FailPoints
-from gateway.model.ids import NodeId, SlotId, mint
+from gateway.model.ids import NodeId
 from gateway.model.live import TURNS, LiveEvent, TurnsDue, turn_topic
 from gateway.model.sessions import Lease, TurnState
-from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.slots import NewSlot
 from gateway.observe import Meters, log
 from gateway.ports import Lanes, Live, Views
-from gateway.turn import Turns
+from gateway.turn import Turns, last_words
 
 AT_ONCE = 256
 RENEW_EVERY_S = 5.0
@@ -138,6 +138,8 @@ class Sessions:
                     return
                 except StoreError as error:
                     self._log.error("lease not renewed", error=str(error))
+                else:
+                    self.turns.say_working(lease)
                 await _look_again(wakes, RENEW_EVERY_S)
 
     async def _why_refused(self, lease: Lease) -> Interrupt:
@@ -175,13 +177,13 @@ class Sessions:
 
     async def _last_words(self, lease: Lease, text: str) -> list[NewSlot]:
         try:
-            turn = (await self.views.turn(lease.turn)).turn
+            view = await self.views.turn(lease.turn)
         except StoreError:
             raise
         except Exception:  # what cannot be read may be why it failed: it ends unanswered, and not for ever
             self._log.exception("the turn cannot be read")
             return []
-        return [NewSlot(conversation=turn.conversation, kind=SlotKind.ANSWER, text=text, id=SlotId(mint("o")))]
+        return [last_words(view, text)]
 
 
 def _cut(held: _Held, why: Interrupt) -> None:

@@ -5,7 +5,8 @@ Everything is read from and written to rows, so a turn goes on wherever and when
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,10 +15,10 @@ from typing import Any
 from gateway.errors import LeaseLost, ModelError
 from gateway.execution import Cut
 from gateway.failpoints import FailPoints
-from gateway.model.ids import OwnerName, Principal, SlotId, WaitId, mint
-from gateway.model.live import TextDelta, session_topic
+from gateway.model.ids import OwnerName, Principal, WaitId, answer_slot, mint
+from gateway.model.live import ANSWERS, TextDelta, Working, session_topic
 from gateway.model.prompts import Complete, ModelRequest, TextPart
-from gateway.model.sessions import Lease, Turn, TurnKind, TurnState
+from gateway.model.sessions import Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind, shown_when_stored
 from gateway.model.tools import Answer, StepKind, StepState
 from gateway.model.views import TurnView
@@ -33,7 +34,13 @@ ANSWERS_AT_MOST = 50
 PAGE_CLOSED_AFTER = timedelta(seconds=30)
 BEGUN_AT_MOST = 10
 """Times that a turn is begun without a decision to go on with: one that ends the process each time ends itself."""
+SHOWN_AFTER_S = 1.0
+"""Seconds after which the beginning of an answer is worth a message of its own; a quicker one is sent whole."""
+HELD_BACK_AT_MOST = 4_096
+"""Characters without a break that are held back; no secret is longer."""
 EMPTY = "The model gave an empty answer. Ask again, or in other words."
+
+_LAST_WORDS = re.compile(r"(?:[!-~]+\s+)?[!-~]*\Z")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,6 +63,10 @@ class Turns:
     redactor: Redactor
     elsewhere: Mapping[OwnerName, tuple[Principal, ...]]
     """Each owner's principals besides the page, for answers that nobody saw there."""
+    streams: Collection[str] = frozenset()
+    """The channels that show an answer while it is written."""
+    _working: dict[Lease, Working] = field(default_factory=dict[Lease, Working])
+    """What is said of the turns that are held here now and whose conversation shows it."""
     _log: Any = field(default_factory=lambda: log("turn"))
 
     async def run(self, lease: Lease, cut: Cut) -> None:
@@ -65,6 +76,22 @@ class Turns:
         """
         began = self.clock.monotonic()
         view = await self.views.turn(lease.turn)
+        where = view.turn.conversation
+        if where.channel in self.streams:
+            self._working[lease] = Working(session=lease.session, turn=lease.turn, conversation=where)
+            self.say_working(lease)
+        try:
+            await self._run(view, lease, cut, began)
+        finally:
+            self._working.pop(lease, None)
+
+    def say_working(self, lease: Lease) -> None:
+        """Say that the turn is worked on here, if its conversation shows that. Cheap; never fails."""
+        working = self._working.get(lease)
+        if working is not None:
+            self.live.publish(ANSWERS, working)
+
+    async def _run(self, view: TurnView, lease: Lease, cut: Cut, began: float) -> None:
         if lease.fence - len(view.waits) > BEGUN_AT_MOST:
             text = f"Stopped: this was begun {BEGUN_AT_MOST} times and never came to its end. Write again to try anew."
             await self._fail(view, lease, text)
@@ -90,17 +117,17 @@ class Turns:
             return await self._fail(view, lease, beyond)
         model = self.operator if view.turn.kind is TurnKind.COMMAND else self.model
         try:
-            answer = await self._stream(model, view)
+            answer = await self._stream(model, view, lease)
         except ModelError as error:
             self._log.warning("model failed", model=model.name, error=str(error))
             return await self._fail(view, lease, f"The model could not answer: {error}")
         await self.points.hit("J6")
         given = ungiven(view)
         if answer.calls:
-            await self.steps.plan(lease, answer, given=given, slots=self._said(view.turn, answer, len(view.steps)))
+            await self.steps.plan(lease, answer, given=given, slots=self._said(view, answer))
             await self.points.hit("J7")
             return False
-        slots = self._said(view.turn, answer, len(view.steps)) or [_text(view.turn, EMPTY)]
+        slots = self._said(view, answer) or [last_words(view, EMPTY)]
         timers = self._timers(view, slots[0])
         ended = await self.lanes.finish_turn(
             lease, TurnState.DONE, answer=answer, given=given, slots=slots, timers=timers
@@ -110,33 +137,30 @@ class Turns:
             self.meters.turns.labels(TurnState.DONE.value).inc()
         return ended
 
-    async def _stream(self, model: Model, view: TurnView) -> Answer:
+    async def _stream(self, model: Model, view: TurnView, lease: Lease) -> Answer:
         """Ask, show the text as it comes, return the whole answer."""
-        session, n, start = view.session, len(view.steps), 0
+        session = view.session
         # Who answers commands reads nothing but them.
         alone = model.name == self.operator.name
         history = () if alone else await self.views.history(session.id, view.turn.epoch, HISTORY_TURNS)
         request = ModelRequest(
             system=self.system, messages=messages(history, view), tools=self.registry.offers(session)
         )
-        began = self.clock.monotonic()
+        writing = _Writing(turns=self, view=view, lease=lease, began=self.clock.monotonic())
         await self.points.hit("J5")
         async with aclosing(model.stream(request)) as events:
             async for event in events:
                 match event:
                     case TextPart(text=text):
-                        text = self.redactor.text(text)
-                        delta = TextDelta(session=session.id, turn=view.turn.id, n=n, start=start, text=text)
-                        start += len(text)
-                        self.live.publish(session_topic(session.id), delta)
+                        await writing.add(text)
                     case Complete(answer=answer):
-                        self.meters.model_seconds.labels(model.name).observe(self.clock.monotonic() - began)
+                        self.meters.model_seconds.labels(model.name).observe(self.clock.monotonic() - writing.began)
                         return answer
         raise ModelError("The model's stream ended before its answer did.")
 
-    def _said(self, turn: Turn, answer: Answer, n: int) -> list[NewSlot]:
+    def _said(self, view: TurnView, answer: Answer) -> list[NewSlot]:
         text = self.redactor.text(answer.text).strip()
-        return [_text(turn, text, n)] if text else []
+        return [_answer(view, text, len(view.steps))] if text else []
 
     def _timers(self, view: TurnView, slot: NewSlot) -> list[NewWait]:
         """An answer on a page that nobody has open is shown again in the owner's chat."""
@@ -159,10 +183,86 @@ class Turns:
         return ""
 
     async def _fail(self, view: TurnView, lease: Lease, text: str) -> bool:
-        slot = _text(view.turn, self.redactor.text(text))
+        slot = last_words(view, self.redactor.text(text))
         timers = self._timers(view, slot)
         return await self.lanes.finish_turn(lease, TurnState.FAILED, answer=None, given=(), slots=[slot], timers=timers)
 
 
-def _text(turn: Turn, text: str, n: int | None = None) -> NewSlot:
-    return NewSlot(conversation=turn.conversation, kind=SlotKind.ANSWER, text=text, n=n, id=SlotId(mint("o")))
+@dataclass(slots=True, kw_only=True)
+class _Writing:
+    """One answer while it comes: told to the page as it is, and to chats that stream with care."""
+
+    turns: Turns
+    view: TurnView
+    lease: Lease
+    began: float
+    _told: int = 0
+    """Characters that the page was told."""
+    _streams: bool = False
+    _held_back: str = ""
+    _shown: int = 0
+    """Characters that chats were told."""
+    _so_far: list[str] = field(default_factory=list[str])
+    """What they were told, until its slot is made."""
+    _slot_made: bool = False
+
+    def __post_init__(self) -> None:
+        """Find out who is told."""
+        turn = self.view.turn
+        self._streams = turn.kind is TurnKind.MODEL and turn.conversation.channel in self.turns.streams
+
+    async def add(self, text: str) -> None:
+        """Take more of the text."""
+        session = self.view.session.id
+        told = self.turns.redactor.text(text)
+        self.turns.live.publish(session_topic(session), self._delta(self._told, told))
+        self._told += len(told)
+        if self._streams:
+            await self._show(text)
+
+    async def _show(self, text: str) -> None:
+        """Tell chats what is safe to be told; make the answer's slot once that took long enough."""
+        self._held_back += text
+        cut = _safe_cut(self.turns.redactor, self._held_back)
+        safe = self.turns.redactor.text(self._held_back[:cut])
+        self._held_back = self._held_back[cut:]
+        if safe:
+            self.turns.live.publish(ANSWERS, self._delta(self._shown, safe))
+            self._shown += len(safe)
+        if not self._slot_made:
+            self._so_far.append(safe)
+            await self._make_slot()
+
+    async def _make_slot(self) -> None:
+        so_far = "".join(self._so_far).strip()
+        if so_far and self.turns.clock.monotonic() - self.began >= SHOWN_AFTER_S:
+            self._slot_made = True
+            await self.turns.steps.open_slot(self.lease, _answer(self.view, so_far, self._n))
+
+    @property
+    def _n(self) -> int:
+        return len(self.view.steps)
+
+    def _delta(self, start: int, text: str) -> TextDelta:
+        return TextDelta(session=self.view.session.id, turn=self.view.turn.id, n=self._n, start=start, text=text)
+
+
+def _safe_cut(redactor: Redactor, text: str) -> int:
+    """How much of a text that goes on may leave for a chat: models write a secret in pieces that betray none alone.
+
+    The last two words stay (a token, and what announces it), and whatever would be hidden only as a whole.
+    """
+    tail = _LAST_WORDS.search(text)
+    cut = tail.start() if tail and len(text) <= HELD_BACK_AT_MOST else len(text)
+    whole = redactor.text(text[:cut]) + redactor.text(text[cut:]) == redactor.text(text)
+    return cut if whole or cut == len(text) else 0
+
+
+def last_words(view: TurnView, text: str) -> NewSlot:
+    """What a turn says instead of an answer: in the place of the one that was being written, if that was shown."""
+    return _answer(view, text, None)
+
+
+def _answer(view: TurnView, text: str, n: int | None) -> NewSlot:
+    slot = answer_slot(view.turn.id, len(view.steps))
+    return NewSlot(conversation=view.turn.conversation, kind=SlotKind.ANSWER, text=text, n=n, id=slot)

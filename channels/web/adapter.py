@@ -21,10 +21,11 @@ from channels.web.settings import WebSettings
 from gateway.errors import BadRequest, DragomanError, Forbidden, SendFailed, SendOutcome, StoreError
 from gateway.model.ids import OwnerName, SessionId, TurnId
 from gateway.model.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
-from gateway.model.slots import Showing
+from gateway.model.messages import Conversation
+from gateway.model.slots import Pace, Showing
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import PressResult
-from gateway.ports import Auth, ChannelContext, Desk, Endpoint, Sink
+from gateway.ports import Auth, ChannelContext, Desk, Endpoint, Progress, Sink
 
 COOKIE = "dragoman"
 FRAME_AT_MOST = 1_048_576
@@ -40,6 +41,7 @@ PRESSED = {
     PressResult.DUPLICATE: "This press was handled before.",
     PressResult.ALREADY: "Already decided.",
     PressResult.EXPIRED: "Expired; nothing was run.",
+    PressResult.ASK_REASON: "Say why, and it is denied.",
     PressResult.NOT_ALLOWED: "You may not decide this.",
     PressResult.NOT_VALID: "This button is not valid here. Reload the page.",
 }
@@ -85,13 +87,29 @@ class WebChannel:
             for page in list(self._pages):
                 page.stop()
 
-    async def send(self, showing: Showing) -> str:
+    async def send(self, showing: Showing, progress: Progress) -> str:
         """Never called: a slot on the page is sent when it is stored."""
         raise SendFailed("The page shows rows, not sends.", outcome=SendOutcome.DEAD)
 
-    async def edit(self, showing: Showing) -> None:
+    async def edit(self, showing: Showing, progress: Progress) -> str:
         """Never called, like `send`."""
-        await self.send(showing)
+        return await self.send(showing, progress)
+
+    async def typing(self, conversation: Conversation) -> None:
+        """The page sees by itself that a turn runs."""
+
+    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+        """None: nothing is sent."""
+        return ()
+
+    @property
+    def streams(self) -> bool:
+        """False: the page reads the deltas themselves, and needs no slot before the answer's end."""
+        return False
+
+    def trouble(self) -> str:
+        """None of its own: it is as well as the server that serves it."""
+        return ""
 
     # --- files and sign-in --------------------------------------------------------------------
 
@@ -113,7 +131,7 @@ class WebChannel:
         except Forbidden as error:
             return web.json_response({"error": str(error)}, status=429)
         if found is None:
-            text = "This link was used or has expired. Run `dragoman link` for a new one."
+            text = "This link was used or has expired. Run `dragoman link` (in a clone `./run link`) for a new one."
             return web.json_response({"error": text}, status=401)
         owner, both = found
         cookie, _, key = both.partition(".")

@@ -156,7 +156,7 @@ def _load(options: _Options) -> Loaded:
 
 def _serve(options: _Options) -> int:
     loaded = _load(options)
-    from gateway.app import serve
+    from gateway.app.serving import serve
 
     return serve(loaded)
 

@@ -87,11 +87,12 @@ def _message(message: Message, answered_by: str) -> list[dict[str, Any]]:
 
 
 def _said(message: UserText) -> str:
-    """The speaker's name is data that strangers choose: one quoted line, and short."""
-    if not message.name:
-        return message.text
-    name = " ".join(message.name.split())[:_NAME_CHARS]
-    return f"[from {json.dumps(name, ensure_ascii=False)}]\n{message.text}"
+    """The data first. The speaker's name is data that strangers choose, too: one quoted line, and short."""
+    said = message.text
+    if message.name:
+        name = " ".join(message.name.split())[:_NAME_CHARS]
+        said = f"[from {json.dumps(name, ensure_ascii=False)}]\n{said}"
+    return f"{message.data}\n\n{said}" if message.data and said else message.data or said
 
 
 def _assistant(answer: Answer, answered_by: str) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from agent_tools import shell
 from config.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
+TOKEN = "1001:of-a-test-that-talks-to-nobody"
 GUIDES = [
     ROOT / "README.md",
     ROOT / "gateway" / "ARCHITECTURE.md",
@@ -106,7 +107,7 @@ def test_configuration_in_guides_is_read(guide: Path, tmp_path: Path) -> None:
         file = tmp_path / "config.toml"
         file.write_text(block)
         file.chmod(0o600)
-        environ = {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-of-a-test"}
+        environ = {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-of-a-test", "TELEGRAM_BOT_TOKEN": TOKEN}
         assert load(file, tmp_path / "state", environ, {"shell": shell.SPEC}).warnings == ()
 
 

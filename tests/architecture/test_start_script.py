@@ -75,6 +75,7 @@ def test_the_first_start_installs_and_starts(checkout: Checkout) -> None:
     assert done.stdout == "started -P -m gateway run\n"
     assert "Making the environment" in done.stderr
     assert [line.split()[0] for line in checkout.asked()] == ["venv", "pip"]
+    assert checkout.asked()[-1].endswith("-c requirements.lock -e .[telegram,slack]"), "with what the channels need"
 
 
 def test_the_next_start_installs_nothing(checkout: Checkout) -> None:

@@ -15,7 +15,8 @@ import aiohttp
 
 from config.load import load
 from config.plugins import tool_specs
-from gateway.app import App, build, open_state, state_key
+from gateway.app import App, build
+from gateway.app.state import open_state, state_key
 from gateway.approvals import Handles, page_card
 from gateway.model.ids import OwnerName, SessionId, WaitId, main_session, mint, web_principal
 from gateway.model.messages import Conversation, Inbound, Press

@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from gateway.errors import SendFailed, SendOutcome, StoreError
 from gateway.model.ids import Handle, principal
 from gateway.model.messages import Conversation, Inbound, Press
-from gateway.model.slots import Showing
-from gateway.ports import ChannelContext, Sink
+from gateway.model.slots import Pace, Showing
+from gateway.ports import ChannelContext, Progress, Sink
 
 RECONNECT_S = 0.05
 
@@ -92,14 +92,31 @@ class SocketChannel:
     def _conversation(self, chat: str) -> Conversation:
         return Conversation(channel=self._name, account="bot", chat=chat)
 
-    async def send(self, showing: Showing) -> str:
+    async def send(self, showing: Showing, progress: Progress) -> str:
         """Show a new message."""
         answer = await self._ask({"op": "send", **_content(showing)})
         return str(answer["id"])
 
-    async def edit(self, showing: Showing) -> None:
+    async def edit(self, showing: Showing, progress: Progress) -> str:
         """Change a message."""
         await self._ask({"op": "edit", "id": showing.slot.platform_id, **_content(showing)})
+        return showing.slot.platform_id
+
+    async def typing(self, conversation: Conversation) -> None:
+        """Not shown here."""
+
+    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+        """None."""
+        return ()
+
+    @property
+    def streams(self) -> bool:
+        """False: an answer is shown at its end."""
+        return False
+
+    def trouble(self) -> str:
+        """Whether the platform is there."""
+        return "" if self._writer is not None else "The platform is not connected."
 
     async def _ask(self, frame: dict[str, Any]) -> dict[str, Any]:
         if self._writer is None:

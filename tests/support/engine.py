@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import aiohttp
 
@@ -17,6 +18,7 @@ from gateway.approvals import Approvals, Handles
 from gateway.delivery import Delivery
 from gateway.execution import Cut, Execution, PermitOffice, Workspaces
 from gateway.failpoints import FailPoints
+from gateway.helm import Helmsman, Room
 from gateway.http import COOKIE, KEY_HEADER, Address, HttpServer
 from gateway.intake import Gate
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
@@ -31,12 +33,14 @@ from gateway.model.tools import (
 )
 from gateway.model.waits import Pressed, Verb, Wait
 from gateway.observe import Meters, Redactor
+from gateway.pace import Pacer
 from gateway.pages import Pages
 from gateway.ports import ChannelContext
 from gateway.registry import Registry, Tool
 from gateway.routing import People
 from gateway.sandbox import Containment
 from gateway.sessions import Sessions
+from gateway.streams import Streams
 from gateway.toolcalls import ToolCalls
 from gateway.turn import Turns
 from tests.support.clock import FakeClock
@@ -102,6 +106,7 @@ class Engine:
             people=people,
             registry=self.registry,
             approvals=self.approvals,
+            notes=self.store,
             clock=self.clock,
             meters=self.meters,
             points=self.points,
@@ -141,6 +146,7 @@ class Engine:
             points=self.points,
             redactor=self.redactor,
             elsewhere={ANN: (ANN_TELEGRAM, ANN_SLACK), CLEO: ()},
+            streams=frozenset({"telegram"}),
         )
 
     def sessions(self) -> Sessions:
@@ -156,18 +162,57 @@ class Engine:
         )
 
     def delivery(self, *channels: FakeChannel) -> Delivery:
-        """A sender on this engine."""
+        """A sender on this engine, in a life of its own: it remembers nothing of limits."""
+        by_name = {channel.name: channel for channel in channels}
+        pacer = Pacer(self.clock)
         return Delivery(
             node=NODE,
             outbox=self.store,
+            notes=self.store,
             views=self.store,
             live=self.store.live,
-            channels={channel.name: channel for channel in channels},
+            channels=by_name,
             approvals=self.approvals,
             clock=self.clock,
             meters=self.meters,
             points=self.points,
             redactor=self.redactor,
+            owners={ANN: (ANN_TELEGRAM, ANN_SLACK)},
+            pacer=pacer,
+            streams=Streams(
+                channels=by_name,
+                live=self.store.live,
+                notes=self.store,
+                pacer=pacer,
+                redactor=self.redactor,
+                clock=self.clock,
+                look_every_s=0.002,
+            ),
+        )
+
+    def helm(self) -> Helmsman:
+        """What channels may do beside pushing messages."""
+        return Helmsman(
+            node_id=NODE,
+            node=self.store,
+            outbox=self.store,
+            owners={ANN: (ANN_TELEGRAM, ANN_SLACK)},
+            registry=self.registry,
+            clock=self.clock,
+        )
+
+    def context(self, name: str, settings: Any, client: aiohttp.ClientSession) -> ChannelContext:
+        """What a channel on this engine is built with."""
+        return ChannelContext(
+            name=name,
+            settings=settings,
+            desk=self.pages(),
+            helm=self.helm(),
+            memory=Room(notes=self.store, name=f"channel/{name}"),
+            client=client,
+            public_url="",
+            clock=self.clock,
+            fail_point=self.points.hit,
         )
 
     def pages(self) -> Pages:
@@ -298,10 +343,9 @@ class Served:
 @asynccontextmanager
 async def served(engine: Engine) -> AsyncGenerator[Served]:
     """Serve the page of an engine for one test."""
-    pages = engine.pages()
-    web = WebChannel(
-        ChannelContext(name="web", settings=WebSettings(), desk=pages, clock=engine.clock, fail_point=engine.points.hit)
-    )
+    client = aiohttp.ClientSession()
+    context = engine.context("web", WebSettings(), client)
+    pages, web = cast(Pages, context.desk), WebChannel(context)
     http = HttpServer(
         address=Address(host="127.0.0.1", port=0),
         endpoints=web.endpoints(),
@@ -316,3 +360,4 @@ async def served(engine: Engine) -> AsyncGenerator[Served]:
             yield Served(engine=engine, pages=pages, web=web, http=http)
     finally:
         await http.stop()
+        await client.close()

@@ -193,6 +193,8 @@ api_key = "sk-very-secret"
 name = "gpt-5"
 [channels.telegram]
 token = "x"
+limits = { per_chat_per_s = -1, per_chat = 1 }
+[channels.slack]
 [channels.slak]
 [channels.web]
 cookie_lifetime = "soon"
@@ -238,7 +240,10 @@ EXPECTED = {
     "http.port": "it is not a whole number",
     "model.api_key": "env:NAME",
     "model.fallback[0].name": '"openai:gpt-5"',
-    "channels.telegram": "is not part of this version yet",
+    "channels.telegram.token": "a secret is not written here itself",
+    "channels.telegram.limits.per_chat_per_s": "Write 0 or more",
+    "channels.telegram.limits.per_chat": 'Did you mean "per_chat_per_s"?',
+    "channels.slack": "is not part of this version yet",
     "channels.slak": "there is no channel 'slak'",
     "channels.web.cookie_lifetime": "is not a duration",
     "channels.web.colour": "unknown key",

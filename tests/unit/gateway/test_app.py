@@ -11,7 +11,9 @@ import pytest
 
 from config.load import Loaded, load
 from config.plugins import tool_specs
-from gateway.app import App, build, load_tools, open_state, own_version, state_key
+from gateway.app import App, build, own_version
+from gateway.app.plugins import load_tools
+from gateway.app.state import open_state, state_key
 from gateway.errors import ConfigError, StartError
 from gateway.sandbox import Containment
 from gateway.store.memory import MemoryStore

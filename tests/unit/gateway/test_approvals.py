@@ -13,9 +13,11 @@ from gateway.approvals import (
     Audience,
     Handles,
     approvers,
+    asks_reason,
     audience,
     card_slots,
     cards_at,
+    is_shown_by,
     may_resolve,
     name_of,
     outcome_line,
@@ -26,19 +28,20 @@ from gateway.approvals import (
 from gateway.model.ids import OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, main_session
 from gateway.model.messages import Conversation
 from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind, TurnState
-from gateway.model.slots import SlotKind
+from gateway.model.slots import Slot, SlotKind, SlotState
 from gateway.model.tools import Risk
 from gateway.model.views import Reach
 from gateway.model.waits import PressResult, Verb, Verdict, Wait, WaitKind, WaitState
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, CLEO, CLEO_CHAT, CLEO_TELEGRAM, GROUP, KEY, PEOPLE
-from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, EPOCH, OTHER_CHAT, approval
+from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, EPOCH, OTHER_CHAT, approval, press
 
 WAIT = WaitId("w0123456789abcdef")
 ANN_WEB, CLEO_WEB = Principal("web:ann"), Principal("web:cleo")
 MEMBER = Principal("telegram:9009")
 DAY = timedelta(days=1)
+DENY_ALL = Verdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=True)
 
 
 def session(kind: SessionKind = SessionKind.MAIN, owner: OwnerName | None = ANN) -> Session:
@@ -319,6 +322,69 @@ def test_facts_are_escaped_like_the_command(asking: Approvals) -> None:
 )
 def test_the_outcome_is_said_in_one_line(state: WaitState, who: Principal | None, reason: str, line: str) -> None:
     assert outcome_line(wait(state, who=who, reason=reason), PEOPLE) == line
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state", "can_ask", "reason", "late", "asks"),
+    [
+        (DENY_ALL, WaitState.OPEN, True, "", False, True),
+        (DENY_ALL, WaitState.OPEN, True, "  ", False, True),
+        (DENY_ALL, WaitState.OPEN, False, "", False, False),  # the platform's buttons carry a text: none was given
+        (DENY_ALL, WaitState.OPEN, True, "no", False, False),
+        (DENY_ALL, WaitState.OPEN, True, "", True, False),
+        (DENY_ALL, WaitState.APPROVED, True, "", False, False),
+        (DENY_ALL, WaitState.DENIED, True, "", False, False),
+        (Verdict(refusal=None, state=WaitState.DENIED), WaitState.OPEN, True, "", False, False),
+        (Verdict(refusal=None, state=WaitState.APPROVED), WaitState.OPEN, True, "", False, False),
+        (Verdict(refusal=PressResult.NOT_ALLOWED), WaitState.OPEN, True, "", False, False),
+        (Verdict(refusal=PressResult.NOT_VALID), WaitState.OPEN, True, "", False, False),
+    ],
+)
+def test_a_reason_is_asked_for_by_who_may_deny_what_can_still_be_denied(
+    verdict: Verdict, state: WaitState, can_ask: bool, reason: str, late: bool, asks: bool
+) -> None:
+    one = wait(state)
+    pressed = replace(press(reason=reason), can_ask_reason=can_ask)
+    now = one.expires_at if late else one.opened_at
+
+    assert asks_reason(verdict, pressed, one, now) is asks
+
+
+@pytest.mark.parametrize(
+    ("platform_id", "where", "message", "shows"),
+    [
+        ("101", CHAT, "101", True),
+        ("101,102", CHAT, "102", True),
+        ("101,102", CHAT, "10", False),
+        ("101,102", CHAT, "101,102", False),
+        ("101", OTHER_CHAT, "101", False),
+        ("", CHAT, "", False),
+        ("101,", CHAT, "", False),
+    ],
+)
+def test_a_card_is_shown_by_each_of_its_messages_in_its_own_chat(
+    platform_id: str, where: Conversation, message: str, shows: bool
+) -> None:
+    slot = Slot(
+        id=SlotId("s1"),
+        conversation=CHAT,
+        session=None,
+        turn=None,
+        n=None,
+        kind=SlotKind.CARD,
+        text="",
+        waits=(WAIT,),
+        version=1,
+        sent_version=1,
+        platform_id=platform_id,
+        state=SlotState.SENT,
+        attempts=1,
+        uncertain=False,
+        due_at=EPOCH,
+        created_at=EPOCH,
+    )
+
+    assert is_shown_by(slot, where, message) is shows
 
 
 def test_every_outcome_of_a_press_and_every_risk_has_words() -> None:

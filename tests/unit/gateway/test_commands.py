@@ -9,15 +9,19 @@ from hypothesis import strategies as st
 
 from gateway.commands import (
     CONTROL,
+    GREETING,
+    START,
     ControlCommand,
     Parsed,
     PlainText,
     ToolCommand,
     UnknownCommand,
     approvals_text,
+    command_list,
     help_text,
     parse,
     sessions_text,
+    start_text,
     status_text,
     tools_text,
     unknown_text,
@@ -59,6 +63,8 @@ TOOLS = ("shell", "browser")
         ("/Shell uptime", ToolCommand("shell")),
         ("/shell", ToolCommand("shell")),
         ("/shell\nls\nls", ToolCommand("shell")),
+        ("/start", ControlCommand("start")),
+        ("/start@dragoman_bot some-payload", ControlCommand("start")),
         ("/nosuch", UnknownCommand("nosuch")),
         ("/shell-x", UnknownCommand("shell-x")),
     ],
@@ -75,7 +81,7 @@ def test_every_text_asks_for_something(text: str) -> None:
     if not text.strip().startswith("/"):
         assert found == PlainText()
     if isinstance(found, ControlCommand):
-        assert found.name in CONTROL
+        assert found.name in [*CONTROL, START]
 
 
 @given(st.from_regex(r"/[a-z]{1,8}(/[a-z]{1,8}){1,4}( [a-z ]*)?", fullmatch=True))
@@ -159,6 +165,13 @@ def test_help_and_tools_list_what_exists_here_and_nothing_else() -> None:
         assert "read" in text
         assert "shell" not in text
     assert all(f"`/{name}`" in help_text(REGISTRY, DM) for name in CONTROL)
+
+
+def test_start_greets_and_helps_and_is_not_listed() -> None:
+    assert start_text(REGISTRY, DM) == f"{GREETING}\n\n{help_text(REGISTRY, DM)}"
+    assert "/start" not in help_text(REGISTRY, DM)
+    assert START not in [one.name for one in command_list(REGISTRY, DM)]
+    assert "/start" not in unknown_text("strat", TOOLS)
     assert tools_text(Registry([], sandboxed=True), MAIN) == "This session may use no tools."
     assert "main sessions only, execute, stops after 30 s, sandbox auto" in tools_text(REGISTRY, MAIN)
 

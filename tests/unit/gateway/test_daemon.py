@@ -28,7 +28,7 @@ from tests.support.fakes import NODE, FailingStore, FakeChannel, FakeTool, calls
 def daemon(engine: Engine, folder: Path, channels: Mapping[str, Channel]) -> Daemon:
     address = Address(host="127.0.0.1", port=0)
     sender = engine.delivery()
-    sender.channels = channels
+    sender.channels = sender.streams.channels = channels
     return Daemon(
         machine="here",
         store=engine.store,
@@ -46,6 +46,7 @@ def daemon(engine: Engine, folder: Path, channels: Mapping[str, Channel]) -> Dae
         control=ControlServer(folder / "control.sock", {}),
         sessions=engine.sessions(),
         delivery=sender,
+        streams=sender.streams,
         sweeper=Sweeper(node_id=NODE, sweeps=engine.store, node=engine.store, meters=engine.meters),
     )
 

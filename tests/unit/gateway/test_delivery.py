@@ -1,26 +1,32 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.ids import SlotId
+from gateway.model.ids import TurnId, main_session
+from gateway.model.live import ANSWERS, TextDelta, Working
 from gateway.model.messages import Conversation
-from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.model.slots import NewSlot, Showing, SlotKind, SlotState
 from gateway.model.tools import Effect, Risk
 from gateway.model.waits import WaitState
+from gateway.ports import Progress
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
-from tests.support.makers import CHAT, chat
+from tests.support.makers import ANN, CHAT, chat
+from tests.support.sending import PartsChannel, asked, delivered, holds, now, slot
 
 SECRET = "correct horse battery"
 RETRY = SendFailed("no", outcome=SendOutcome.RETRY)
 UNCERTAIN = SendFailed("no", outcome=SendOutcome.UNCERTAIN)
 DEAD = SendFailed("no", outcome=SendOutcome.DEAD)
 WAIT = SendFailed("429", outcome=SendOutcome.WAIT)
+DOUBTFUL_EDIT = SendFailed("no", outcome=SendOutcome.UNCERTAIN, creating=False)
+OWN_SESSION = main_session(ANN)
 
 
 @pytest.fixture
@@ -28,35 +34,14 @@ def engine(tmp_path: Path) -> Engine:
     return Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)], secrets=[SECRET])
 
 
-async def slot(engine: Engine, text: str = "hello", *, where: Conversation = CHAT) -> SlotId:
-    """Something to be shown."""
-    with engine.store.transition():
-        return engine.store.add_slot(NewSlot(conversation=where, kind=SlotKind.ANSWER, text=text), None, None)
-
-
-def now(engine: Engine, id: SlotId) -> Slot:
-    """The slot as it stands."""
-    return engine.store.slots[id].slot
-
-
-async def delivered(engine: Engine, channel: FakeChannel, *, rounds: int = 1) -> None:
-    """Send what is due so often, two minutes apart."""
-    for _ in range(rounds):
-        delivery = engine.delivery(channel)
-        async with in_background(delivery.run()) as running:
-            await asyncio.sleep(0.03)
-            delivery.drain()
-            await running
-        engine.clock.advance(120)
-
-
 @pytest.mark.parametrize(
     ("failure", "state", "uncertain", "tries"),
     [
         (None, SlotState.SENT, False, 1),
         (RETRY, SlotState.DUE, False, 1),
-        (WAIT, SlotState.DUE, False, 1),
+        (WAIT, SlotState.DUE, False, 0),
         (UNCERTAIN, SlotState.DUE, True, 1),
+        (DOUBTFUL_EDIT, SlotState.DUE, False, 1),
         (DEAD, SlotState.DEAD, False, 1),
         (RuntimeError("the channel broke"), SlotState.DUE, True, 1),
     ],
@@ -73,7 +58,7 @@ async def test_what_becomes_of_a_create_by_what_is_known_of_it(
     assert found.attempts == (0 if state in (SlotState.SENT, SlotState.DEAD) else tries)
 
 
-@pytest.mark.parametrize("failure", [RETRY, UNCERTAIN, WAIT])
+@pytest.mark.parametrize("failure", [RETRY, DOUBTFUL_EDIT, WAIT])
 async def test_an_edit_is_repeated_whatever_is_known_and_never_marked(engine: Engine, failure: SendFailed) -> None:
     channel = FakeChannel()
     card = await asked(engine)
@@ -87,15 +72,6 @@ async def test_an_edit_is_repeated_whatever_is_known_and_never_marked(engine: En
     assert (edit.slot.uncertain, edit.slot.platform_id) == (False, "m1")
     assert len(channel.sent) == 1
     assert now(engine, card).state is SlotState.SENT
-
-
-async def asked(engine: Engine) -> SlotId:
-    """A card in Ann's chat."""
-    lease = await engine.planned("shell:ls")
-    await engine.settle(lease)
-    assert await engine.store.park(lease)
-    (card,) = [one for one in await engine.slots() if one.kind is SlotKind.CARD]
-    return card.id
 
 
 async def test_a_doubtful_create_is_repeated_once_and_marked_and_then_given_up(engine: Engine) -> None:
@@ -137,13 +113,9 @@ async def test_who_asks_us_to_wait_is_waited_for_until_then(engine: Engine) -> N
     channel = FakeChannel(outcomes=[SendFailed("429", outcome=SendOutcome.WAIT, until=until_then)])
     delivery = engine.delivery(channel)
     async with in_background(delivery.run()):
-        await until(lambda: _holds(now(engine, id).due_at == until_then))
+        await until(lambda: holds(now(engine, id).due_at == until_then))
 
     assert now(engine, id).state is SlotState.DUE
-
-
-async def _holds(found: bool) -> bool:
-    return found
 
 
 async def test_nothing_overtakes_in_one_conversation(engine: Engine) -> None:
@@ -165,7 +137,7 @@ async def test_one_slow_conversation_does_not_delay_another(engine: Engine) -> N
     await slot(engine, "quick", where=chat(2))
     delivery = engine.delivery(channel)
     async with in_background(delivery.run()) as running:
-        await until(lambda: _holds(bool(channel.sent)))
+        await until(lambda: holds(bool(channel.sent)))
         assert [showing.text for showing in channel.sent] == ["quick"]
         slow.set()
         async with asyncio.timeout(5):
@@ -219,7 +191,7 @@ async def test_a_store_that_fails_for_a_moment_sends_nothing_twice(
     channel = FakeChannel()
     delivery = engine.delivery(channel)
     async with in_background(delivery.run()) as running:
-        await until(lambda: _holds(len(channel.sent) == sent))
+        await until(lambda: holds(len(channel.sent) == sent))
         await asyncio.sleep(0.03)
         delivery.drain()
         await running
@@ -232,7 +204,7 @@ async def test_what_was_being_sent_when_the_process_died_is_sent_again_marked(en
     engine.store.failing = {"slot_sent": 1}
     channel = FakeChannel()
     async with in_background(engine.delivery(channel).run()):
-        await until(lambda: _holds(len(channel.sent) == 1))
+        await until(lambda: holds(len(channel.sent) == 1))
     assert now(engine, id).state is SlotState.SENDING
     engine.clock.advance(61)
     await engine.store.reclaim()
@@ -250,3 +222,127 @@ async def test_a_drained_sender_claims_nothing(engine: Engine) -> None:
         await delivery.run()
 
     assert (channel.sent, now(engine, id).state) == ([], SlotState.DUE)
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+async def test_what_is_shown_so_far_is_stored_and_a_repetition_goes_on_behind_it(engine: Engine) -> None:
+    id = await slot(engine, "one\ntwo\nthree")
+    channel = PartsChannel(outcomes=[None, RETRY], every_s=0)
+    await delivered(engine, channel)
+    assert (channel.parts, now(engine, id).platform_id) == (["one"], "m1")
+    await delivered(engine, channel)
+
+    assert channel.parts == ["one", "two", "three"]
+    assert (now(engine, id).state, now(engine, id).platform_id) == (SlotState.SENT, "m1,m2,m3")
+
+
+async def test_a_part_that_must_wait_long_goes_with_a_later_try_that_counts_as_none(engine: Engine) -> None:
+    id = await slot(engine, "one\ntwo\nthree")
+    channel = PartsChannel(every_s=100, burst=2)
+    delivery = engine.delivery(channel)
+    async with in_background(delivery.run()):
+        await until(lambda: holds(now(engine, id).state is SlotState.DUE))
+        assert (channel.parts, now(engine, id).attempts, now(engine, id).uncertain) == (["one", "two"], 0, False)
+        assert now(engine, id).due_at == engine.clock.now() + timedelta(seconds=99)
+        engine.clock.advance(100)
+        await until(lambda: holds(now(engine, id).state is SlotState.SENT))
+
+    assert channel.parts == ["one", "two", "three"]
+
+
+async def test_a_channel_that_breaks_behind_a_part_leaves_a_doubt(engine: Engine) -> None:
+    await slot(engine, "one\ntwo")
+    channel = PartsChannel(outcomes=[None, RuntimeError("broke"), None], every_s=0)
+    await delivered(engine, channel, rounds=2)
+
+    assert channel.parts == ["one", "two"]
+
+
+# --- given up -------------------------------------------------------------------------------------
+
+
+async def test_the_owners_are_told_what_could_not_be_shown_once_an_hour_for_each_place(engine: Engine) -> None:
+    await engine.say()
+    for number in (7, 7, 8):
+        await slot(engine, where=chat(number), session=OWN_SESSION)
+    await delivered(engine, FakeChannel(outcomes=[SendFailed(f"blocked {SECRET}", outcome=SendOutcome.DEAD)] * 3))
+
+    told = [text for text in await engine.texts() if "could not be shown" in text]
+    assert len(told) == 2
+    assert told[0] == (
+        "In telegram/default/7 an answer could not be shown: blocked [hidden]. It can be read on the web page. "
+        "If that chat is to go on, see that the bot is still there and may write."
+    )
+
+
+async def test_nobody_is_told_of_a_notice_or_a_refusal_that_could_not_be_shown(engine: Engine) -> None:
+    await engine.say()  # Ann's chat is known
+    await slot(engine, session=OWN_SESSION)
+    await slot(engine, "You may not talk to me.", kind=SlotKind.REPLY, where=chat(9))
+    channel = FakeChannel(outcomes=[DEAD] * 9)
+    await delivered(engine, channel, rounds=40)
+
+    assert len(channel.outcomes) == 9 - 3  # the answer, the refusal, and the notice of the answer in Ann's chat
+    assert len([text for text in await engine.texts() if "could not be shown" in text]) == 1
+
+
+# --- answers that grow ----------------------------------------------------------------------------
+
+
+async def test_what_shows_a_slot_after_an_edit_is_stored(engine: Engine) -> None:
+    id = await slot(engine, "one")
+    channel = PartsChannel(every_s=0)
+    await delivered(engine, channel)
+    with engine.store.transition():
+        engine.store.rewrite(engine.store.slots[id], "one\ntwo", None)
+    await delivered(engine, channel)
+
+    assert (channel.parts, now(engine, id).platform_id) == (["one", "two"], "m1,m2")
+
+
+async def test_the_last_words_come_after_every_edit_of_the_beginning(engine: Engine) -> None:
+    @dataclass(slots=True)
+    class Slow(FakeChannel):
+        partial_begun: asyncio.Event = field(default_factory=asyncio.Event)
+        partial_may_end: asyncio.Event = field(default_factory=asyncio.Event)
+
+        async def edit(self, showing: Showing, progress: Progress) -> str:
+            if showing.partial:
+                self.partial_begun.set()
+                await self.partial_may_end.wait()
+            return await FakeChannel.edit(self, showing, progress)
+
+    channel, turn = Slow(streams=True), TurnId("t1")
+    delivery = engine.delivery(channel)
+
+    def says(start: int, text: str) -> None:
+        engine.store.live.publish(ANSWERS, TextDelta(session=OWN_SESSION, turn=turn, n=0, start=start, text=text))
+
+    await engine.say()
+    async with in_background(delivery.streams.run()), in_background(delivery.run()):
+        await asyncio.sleep(0.01)
+        engine.store.live.publish(ANSWERS, Working(session=OWN_SESSION, turn=turn, conversation=CHAT))
+        says(0, "Once upon ")
+        with engine.store.transition():
+            early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text="Once upon", n=0)
+            id = engine.store.add_slot(early, OWN_SESSION, turn)
+        await until(lambda: holds(now(engine, id).state is SlotState.SENT))
+        says(10, "a time ")
+        engine.clock.advance(1.1)
+        await channel.partial_begun.wait()
+        with engine.store.transition():
+            engine.store.rewrite(engine.store.slots[id], "The end.", 0)
+        await until(lambda: holds(now(engine, id).state is SlotState.SENDING))
+        says(17, "and then ")
+        engine.clock.advance(1.1)
+        await asyncio.sleep(0.05)
+        assert channel.edited == []
+        channel.partial_may_end.set()
+        await until(lambda: holds(now(engine, id).state is SlotState.SENT))
+        engine.clock.advance(3)
+        await asyncio.sleep(0.05)
+
+    assert [one.text for one in channel.edited] == ["Once upon a time", "The end."]
+    assert len(channel.sent) == 1

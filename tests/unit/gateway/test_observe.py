@@ -109,6 +109,31 @@ def lines(sink: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in sink.getvalue().splitlines()]
 
 
+class Terminal(io.StringIO):
+    """A standard error that people look at."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
+def test_a_terminal_gets_plain_lines_that_cannot_steer_it(redactor: Redactor) -> None:
+    was = structlog.get_config()
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    with contextlib.redirect_stderr(Terminal()) as stderr:
+        set_up_logs("info", redactor)
+        log("x").warning("said\x1b[2J", text="a\nb", secret=f"token {CANARIES['telegram']}")
+    structlog.configure(**was)
+    root.handlers[:], root.level = before, level
+    (line,) = stderr.getvalue().splitlines()
+
+    assert "warning said\\x1b[2J" in line
+    assert "text=a\\nb" in line
+    assert "module=x" in line
+    assert HIDDEN in line
+
+
 @pytest.mark.parametrize("kind", CANARIES)
 def test_no_line_of_ours_carries_a_secret(sink: io.StringIO, kind: str) -> None:
     secret = CANARIES[kind]

@@ -145,7 +145,9 @@ def test_a_child_is_decided_like_its_root() -> None:
 def test_an_approval_that_is_none_never_allows(word: object) -> None:
     policy = replace(POLICY, approval={"main": cast(Approval, word)})
 
-    assert not isinstance(decide(SPEC, policy, session(), askable=True), Allow)
+    found = decide(SPEC, policy, session(), askable=True)
+
+    assert isinstance(found, Deny) and found.reason is DenyReason.POLICY_ERROR
 
 
 def test_every_permission_can_be_said() -> None:

@@ -52,14 +52,45 @@ def test_a_thread_has_a_session_of_its_own_and_its_chat_is_what_was_allowed() ->
         (inbound(who=STRANGER), DropReason.STRANGER, True),
         (inbound(where=replace(GROUP, chat="-666"), direct=False), DropReason.CHAT_NOT_ALLOWED, False),
         (inbound(where=replace(GROUP, channel="slack"), direct=False), DropReason.CHAT_NOT_ALLOWED, False),
-        (replace(in_group(), addressed=False), DropReason.NOT_ADDRESSED, False),
         (inbound(""), DropReason.EMPTY, False),
         (inbound(" \n\t"), DropReason.EMPTY, False),
         (in_group(text="  "), DropReason.EMPTY, False),
+        (replace(in_group(text=" "), addressed=False), DropReason.EMPTY, False),
+        (replace(inbound(" "), unread="a photo"), DropReason.UNREADABLE, True),
+        (replace(inbound("", who=BOB, where=BOB_CHAT), unread="a photo"), DropReason.UNREADABLE, True),
+        (replace(in_group(text=""), unread="a photo"), DropReason.UNREADABLE, True),
+        (replace(inbound("", who=STRANGER), unread="a photo"), DropReason.STRANGER, True),
+        (
+            replace(inbound("", where=replace(GROUP, chat="-666"), direct=False), unread="a photo"),
+            DropReason.CHAT_NOT_ALLOWED,
+            False,
+        ),
+        (
+            replace(inbound(where=replace(GROUP, chat="-666"), direct=False), addressed=False),
+            DropReason.CHAT_NOT_ALLOWED,
+            False,
+        ),
     ],
 )
 def test_what_starts_nothing_says_why(message: Inbound, reason: DropReason, refuse: bool) -> None:
     assert route(message, PEOPLE) == Drop(reason=reason, refuse=refuse)
+
+
+@pytest.mark.parametrize("thread", ["", "7"])
+@pytest.mark.parametrize(("text", "unread"), [("hello", ""), ("look", "a photo"), ("", "a photo")])
+def test_what_is_said_beside_the_bot_is_kept_for_the_session_it_would_go_to(
+    thread: str, text: str, unread: str
+) -> None:
+    said = replace(inbound(text, who=STRANGER, where=replace(GROUP, thread=thread), direct=False), unread=unread)
+    meant = route(replace(said, text="hello"), PEOPLE)
+
+    assert isinstance(meant, Route)
+    assert route(replace(said, addressed=False), PEOPLE) == Drop(reason=DropReason.CONTEXT, refuse=False, route=meant)
+
+
+@pytest.mark.parametrize("message", [inbound("what is it?"), in_group(text="what is it?")])
+def test_a_caption_is_read_whatever_it_came_with(message: Inbound) -> None:
+    assert route(replace(message, unread="a photo"), PEOPLE) == route(message, PEOPLE)
 
 
 @pytest.mark.parametrize(

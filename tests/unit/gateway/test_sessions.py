@@ -2,17 +2,22 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from gateway.errors import LeaseLost
-from gateway.model.ids import NodeId, TurnId
+from gateway.model.ids import NodeId, Principal, SessionId, TurnId, answer_slot
+from gateway.model.live import ANSWERS, LiveEvent, Working
+from gateway.model.messages import Conversation
+from gateway.model.prompts import ModelEvent, ModelRequest, TextPart
 from gateway.model.sessions import TurnState
 from gateway.model.tools import Answer, ResultStatus, Risk
+from gateway.sessions import FIRST_LOOK_S
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, CLEO_CHAT, CLEO_TELEGRAM, FakeTool, calls, in_background, until
-from tests.support.makers import ANN_TELEGRAM, inbound
+from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, CHAT, OTHER_CHAT, inbound
 
 OTHER = NodeId("there#1")
 
@@ -206,3 +211,67 @@ async def test_the_page_and_a_chat_share_one_session_in_commit_order(engine: Eng
 
     order = [request.messages[-1] for request in engine.model.requests]
     assert [getattr(message, "text", "") for message in order] == ["from the chat", "from the page"]
+
+
+# --- what chats see of it -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("who", "where", "said"), [(ANN_TELEGRAM, CHAT, True), (ANN_SLACK, OTHER_CHAT, False)])
+async def test_work_is_said_again_with_each_renewal_where_the_platform_shows_it_and_not_while_parked(
+    tmp_path: Path, read: FakeTool, who: Principal, where: Conversation, said: bool
+) -> None:
+    read.hold = True
+    engine = Engine(tmp_path, [read, FakeTool(name="shell", risk=Risk.EXECUTE)])
+    engine.model.script = [calls("read"), calls("shell:ls")]
+    async with engine.store.live.subscribe(ANSWERS) as events, in_background(engine.sessions().run()):
+        turn = await engine.say(who=who, where=where)
+        await read.until_begun()
+        await asyncio.sleep(FIRST_LOOK_S + 0.2)
+        read.release.set()
+        await ends(engine, turn, TurnState.PARKED)
+        engine.store.live.publish(ANSWERS, END)
+        seen = [event async for event in taken_until(events, END) if isinstance(event, Working)]
+
+    working = Working(session=engine.store.turns[turn].turn.session, turn=turn, conversation=where)
+    assert seen == ([working, working] if said else [])
+
+
+END = Working(session=SessionId("end"), turn=TurnId("end"), conversation=CHAT)
+
+
+async def taken_until(events: AsyncIterator[LiveEvent], end: LiveEvent) -> AsyncGenerator[LiveEvent]:
+    async for event in events:
+        if event == end:
+            return
+        yield event
+
+
+async def test_a_stopped_answer_is_replaced_by_the_word_that_it_was_stopped(engine: Engine) -> None:
+    """Its beginning stands in the chat already."""
+    model = engine.turns.model = HalfSaid(engine)
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await model.said.wait()
+        assert await engine.texts() == ["It began well and"]
+        await engine.gate.message(inbound("/stop"))
+        await ends(engine, turn, TurnState.STOPPED)
+
+    slots = [slot for slot in await engine.slots() if slot.turn == turn]
+    assert [(slot.id, slot.text, slot.version) for slot in slots] == [(answer_slot(turn, 0), "Stopped.", 2)]
+
+
+class HalfSaid:
+    """A model that says the beginning of an answer and then nothing more."""
+
+    name = "half"
+
+    def __init__(self, engine: Engine) -> None:
+        """Take whose clock to move."""
+        self.engine, self.said = engine, asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        """Begin."""
+        self.engine.clock.advance(1.5)
+        yield TextPart(text="It began well and then ")
+        self.said.set()
+        await asyncio.Event().wait()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app import open_state
+from gateway.app.state import open_state
 from gateway.errors import StartError
 
 

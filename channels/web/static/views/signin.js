@@ -36,7 +36,7 @@ function Steps() {
   return html`<h1>Sign in to Dragoman</h1>
     ${error && html`<p class="problem" role="alert"><${Icon} name="warn" />${error}</p>`}
     <ol>
-      <li>On the machine that runs Dragoman, run <code>dragoman link</code></li>
+      <li>On the machine that runs Dragoman, run <code>dragoman link</code> (in a clone: <code>./run link</code>)</li>
       <li>Open the link it prints in this browser. It works once, and only for a short time.</li>
     </ol>
     <form onSubmit=${onSubmit}>

@@ -19,7 +19,7 @@ from gateway.http import COOKIE, HEADERS, KEY_HEADER, Address
 from gateway.model.ids import OwnerName
 from gateway.model.tools import Effect, Risk, ToolResult
 from gateway.model.waits import PressResult
-from gateway.ports import ChannelContext, ToolContext
+from gateway.ports import ToolContext
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls, done
 from tests.support.makers import ANN, inbound
@@ -454,9 +454,8 @@ def test_what_a_press_is_answered_has_words_for_every_outcome() -> None:
     assert set(PRESSED) == set(PRESSED_TEXT) == set(PressResult)
 
 
-def test_the_page_is_built_with_its_own_settings_only(page: Served) -> None:
-    context = ChannelContext(
-        name="web", settings={}, desk=page.pages, clock=page.engine.clock, fail_point=page.engine.points.hit
-    )
+async def test_the_page_is_built_with_its_own_settings_only(page: Served) -> None:
+    async with aiohttp.ClientSession() as client:
+        context = page.engine.context("web", {}, client)
     with pytest.raises(TypeError, match="its own settings"):
         WebChannel(context)

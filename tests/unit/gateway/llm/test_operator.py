@@ -111,6 +111,14 @@ async def test_an_unknown_command_names_the_known_ones() -> None:
     assert answer.text == "There is no command `/sell`. There are: `/shell`, `/browser`."
 
 
+async def test_what_others_said_is_no_command_and_no_argument() -> None:
+    said = UserText(text="/shell uptime", name="Ann", data="/shell reboot")
+    [call] = (await answer_to(said)).calls
+    assert json.loads(call.arguments) == {"command": "uptime"}
+
+    assert (await answer_to(UserText(text="", data="/shell reboot"))).calls == ()
+
+
 async def test_only_the_last_message_is_a_command() -> None:
     answer = await answer_to(UserText(text="/shell rm -r x"), UserText(text="thanks"))
 

@@ -1,0 +1,346 @@
+"""One bot of the configuration: it introduces itself to Telegram, hears updates by polling or webhook, answers presses.
+
+What goes wrong outside is waited out and said in `trouble`, never raised: a bot whose token was revoked must not take
+the daemon with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+from telegram import Bot, BotCommandScope, BotCommandScopeAllGroupChats, BotCommandScopeAllPrivateChats, User
+from telegram.error import TelegramError
+
+from channels.telegram import inbound
+from channels.telegram.failures import bad_token, token_trouble
+from channels.telegram.inbound import BotIdentity
+from channels.telegram.moves import Moves
+from channels.telegram.request import LONG_POLL_S, POLL_WITHIN_S, AiohttpRequest, Declined, Unanswered
+from channels.telegram.settings import TelegramAccount
+from channels.telegram.updates import Updates
+from channels.telegram.webhook import Webhook
+from gateway.errors import StoreError
+from gateway.model.sessions import SessionKind
+from gateway.model.waits import PressResult
+from gateway.ports import ChannelContext, Sink
+
+LEASE = timedelta(seconds=30)
+QUIET_AT_MOST_S = 90.0
+"""A poll ends within 60 s; a bot that heard nothing for longer does not hear."""
+BATCH = 100
+ANSWERS_AT_ONCE = 16
+COMMANDS_AT_MOST = 100
+WEBHOOK_CONNECTIONS = 40
+PRESSED: Mapping[PressResult, str] = MappingProxyType(
+    {
+        PressResult.APPROVED: "Allowed once.",
+        PressResult.DENIED: "Denied; nothing was run.",
+        PressResult.DUPLICATE: "This press was handled before.",
+        PressResult.ALREADY: "Already decided.",
+        PressResult.EXPIRED: "Expired; nothing was run.",
+        PressResult.ASK_REASON: "Reply to this card with the reason.",
+        PressResult.NOT_ALLOWED: "You may not decide this.",
+        PressResult.NOT_VALID: "This button is not valid here.",
+    }
+)
+"""What is said to whoever pressed; at most 200 characters are shown."""
+STARTING = "It is not connected yet."
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """Seconds between tries."""
+
+    first: float = 1.0
+    """After a failure; doubled with each further one, up to `longest`."""
+    longest: float = 60.0
+    conflict: float = 5.0
+    """The first one when somebody else polls with this token; doubled likewise."""
+    token: float = 60.0
+    store: float = 1.0
+    broken: float = 5.0
+    lease: float = 10.0
+    written: float = 0.05
+    """Within which a request is on its way."""
+
+
+class Account:
+    """Serves one bot. Its `repr` says nothing of the token."""
+
+    def __init__(
+        self, name: str, settings: TelegramAccount, context: ChannelContext, moves: Moves, pauses: Pauses
+    ) -> None:
+        """Take the bot's settings. Nothing is asked of Telegram before `run`."""
+        self.name = name
+        self.settings = settings
+        self._context = context
+        self._moves = moves
+        self._pauses = pauses
+        self._log = logging.getLogger(__name__)
+        self._polls = AiohttpRequest(context.client, context.fail_point, answer_within_s=POLL_WITHIN_S)
+        self.bot = _bot(settings, AiohttpRequest(context.client, context.fail_point), self._polls)
+        self._updates: Updates | None = None
+        self._answers = asyncio.Semaphore(ANSWERS_AT_ONCE)
+        self._trouble = STARTING
+        self._failures = 0
+        self._heard_at = context.clock.monotonic()
+        self._polling = False
+        secret = settings.webhook_secret
+        self.webhook = (
+            Webhook(secret.get_secret_value(), self._pushed, context.fail_point)
+            if settings.mode == "webhook" and secret is not None
+            else None
+        )
+
+    @property
+    def path(self) -> str:
+        """Where its webhook is."""
+        return f"/telegram/{self.name}"
+
+    async def run(self, sink: Sink) -> None:
+        """Serve until cancelled."""
+        self._trouble, self._failures = STARTING, 0
+        try:
+            async with asyncio.TaskGroup() as group:
+                me = await self._insist(self.bot.get_me)
+                group.create_task(self._name_commands(), name=f"telegram {self.name} commands")
+                self._updates = self._taker(me, sink, group)
+                if self.webhook is None:
+                    await self._lead(group)
+                else:
+                    await self._insist(self._set_webhook)
+                    await asyncio.Event().wait()
+        finally:
+            self._updates = None
+
+    def broke(self) -> None:
+        """Say that it stopped by a fault of our own; it is started again."""
+        self._trouble = "It broke and is being started again; the log says why."
+
+    def trouble(self) -> str:
+        """Why nothing is heard now; empty when all is well, also while another node polls."""
+        if self._trouble:
+            return f"Telegram account {self.name}: {self._trouble}"
+        quiet_s = self._context.clock.monotonic() - self._heard_at
+        if self._polling and quiet_s > QUIET_AT_MOST_S:
+            return f"Telegram account {self.name}: Telegram has not answered for {quiet_s:.0f} s."
+        return ""
+
+    def _taker(self, me: User, sink: Sink, group: asyncio.TaskGroup) -> Updates:
+        def answer(query: str, result: PressResult) -> None:
+            group.create_task(self._answer(query, result), name=f"telegram {self.name} answer")
+
+        def broken() -> None:
+            text = "A message could not be taken and was put aside. The log says why."
+            group.create_task(self._alert("poison", text), name=f"telegram {self.name} alert")
+
+        return Updates(
+            bot=BotIdentity(id=me.id, username=me.username or "", account=self.name),
+            sink=sink,
+            moves=self._moves,
+            clock=self._context.clock,
+            answer=answer,
+            broken=broken,
+        )
+
+    # --- what goes wrong ----------------------------------------------------------------------------
+
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until it is answered."""
+        while True:
+            try:
+                found = await ask()
+            except TelegramError as error:
+                await self._bear(error)
+            else:
+                self._well()
+                return found
+
+    def _well(self) -> None:
+        self._trouble, self._failures = "", 0
+        self._heard_at = self._context.clock.monotonic()
+
+    async def _bear(self, error: TelegramError) -> None:
+        """Say what is wrong, to the owners too where only they can help, and pause as long as it is worth."""
+        pause = min(self._pauses.first * 2.0 ** min(self._failures, 10), self._pauses.longest)
+        self._failures += 1
+        if bad_token(error):
+            self._trouble = token_trouble(error)
+            pause = self._pauses.token
+            await self._alert("token", self._trouble)
+        elif isinstance(error, Declined) and error.code == 409:
+            self._trouble = "Somebody else polls with this bot's token. Stop the other program, or give it its own bot."
+            pause = min(self._pauses.conflict * 2.0 ** min(self._failures - 1, 10), self._pauses.longest)
+            await self._alert("conflict", self._trouble)
+        elif isinstance(error, Declined) and error.code == 429:
+            pause = max(error.retry_after_s, self._pauses.first)
+        elif isinstance(error, Declined) or self._trouble or not self._polling:
+            self._trouble = str(error)
+        self._log.warning("account %s: %s Again in %g s.", self.name, error, pause)
+        await asyncio.sleep(pause)
+
+    async def _alert(self, what: str, text: str) -> None:
+        with suppress(StoreError):
+            await self._context.helm.alert(f"telegram/{self.name}/{what}", f"Telegram account {self.name}: {text}")
+
+    # --- introducing itself -------------------------------------------------------------------------
+
+    async def _name_commands(self) -> None:
+        """Tell Telegram which commands its apps complete. They work without."""
+        scopes: Sequence[tuple[SessionKind, BotCommandScope]] = (
+            (SessionKind.MAIN, BotCommandScopeAllPrivateChats()),
+            (SessionKind.NON_MAIN, BotCommandScopeAllGroupChats()),
+        )
+        for kind, scope in scopes:
+            known = [(one.name, one.about[:256]) for one in self._context.helm.commands(kind)]
+            try:
+                await self.bot.set_my_commands([one for one in known if _nameable(*one)][:COMMANDS_AT_MOST], scope)
+            except TelegramError as error:
+                self._log.warning("account %s: its commands are not named: %s", self.name, error)
+
+    async def _set_webhook(self) -> None:
+        if not self._context.public_url:
+            raise TelegramError("Dragoman does not know where Telegram can reach it. Set [http] public_url.")
+        secret = self.settings.webhook_secret
+        await self.bot.set_webhook(
+            self._context.public_url + self.path,
+            secret_token=secret.get_secret_value() if secret else None,
+            allowed_updates=inbound.ALLOWED_UPDATES,
+            max_connections=WEBHOOK_CONNECTIONS,
+        )
+
+    # --- hearing ------------------------------------------------------------------------------------
+
+    async def _pushed(self, update: object) -> bool:
+        """Take an update of the webhook; False while it cannot be stored."""
+        return self._updates is not None and await self._updates.take([update])
+
+    async def _lead(self, group: asyncio.TaskGroup) -> None:
+        """Poll whenever no other node does."""
+        while True:
+            if await self._hold():
+                await self._poll_while_held(group)
+            else:
+                self._trouble = ""  # whoever polls says what is wrong with that
+                await asyncio.sleep(self._pauses.lease)
+
+    async def _hold(self) -> bool:
+        try:
+            return await self._context.helm.hold(f"telegram/{self.name}", LEASE)
+        except StoreError as error:
+            self._log.warning("account %s: its lease is not renewed: %s", self.name, error)
+            return False
+
+    async def _poll_while_held(self, group: asyncio.TaskGroup) -> None:
+        self._heard_at, self._polling = self._context.clock.monotonic(), True
+        try:
+            async with asyncio.TaskGroup() as both:
+                polling = both.create_task(self._poll(group), name=f"telegram {self.name} poll")
+                while not polling.done():
+                    await asyncio.wait([polling], timeout=self._pauses.lease)
+                    if not await self._hold():
+                        polling.cancel()
+                        return
+        finally:
+            self._polling = False
+
+    async def _poll(self, group: asyncio.TaskGroup) -> None:
+        """Hear updates until somebody else polls with this token.
+
+        Telegram keeps what is not confirmed, so no cursor is stored here. An offset confirms all updates below it, and
+        is sent only in the call right after a batch that is stored. Sent always, it would throw away what comes under
+        lower ids: after a quiet week Telegram counts anew from a random number.
+        """
+        # Never with drop_pending_updates: they are messages of people.
+        await self._insist(lambda: self.bot.delete_webhook(drop_pending_updates=False))
+        confirm: int | None = None
+        while True:
+            try:
+                if confirm is not None:
+                    group.create_task(self._acknowledged(), name=f"telegram {self.name} acknowledged")
+                updates = await self._get_updates(confirm)
+            except TelegramError as error:
+                confirm = None
+                await self._bear(error)
+                if isinstance(error, Declined) and error.code == 409:
+                    return
+                continue
+            self._well()
+            confirm = await self._take(updates) if updates else None
+
+    async def _take(self, updates: Sequence[object]) -> int | None:
+        """Store a batch and return the offset that confirms it; None when it is not stored, and shall come again."""
+        assert self._updates is not None, "it is made before the first poll"
+        confirm = max((_number(update) for update in updates), default=-1) + 1
+        if await self._updates.take(updates) and confirm:
+            return confirm
+        await asyncio.sleep(self._pauses.store)
+        return None
+
+    async def _get_updates(self, offset: int | None) -> list[object]:
+        """Ask for updates as they are: one that is malformed must not take the others with it."""
+        fields = {
+            "timeout": str(LONG_POLL_S),
+            "limit": str(BATCH),
+            "allowed_updates": json.dumps(inbound.ALLOWED_UPDATES),
+        }
+        if offset is not None:
+            fields["offset"] = str(offset)
+        found = await self._polls.raw(f"{self.bot.base_url}/getUpdates", fields)
+        if not isinstance(found, list):
+            raise Unanswered("An answer from Telegram to getUpdates cannot be read.")
+        return cast("list[object]", found)
+
+    async def _acknowledged(self) -> None:
+        """Pass J3 once the poll that confirms is written; it is answered only when there is something new."""
+        await asyncio.sleep(self._pauses.written)
+        await self._context.fail_point("J3")
+
+    async def _answer(self, query: str, result: PressResult) -> None:
+        """Say what came of a press. It may be too late for that; the card says it too."""
+        async with self._answers:
+            with suppress(TelegramError):
+                await self.bot.answer_callback_query(
+                    query, text=PRESSED[result], show_alert=result is PressResult.ASK_REASON
+                )
+
+
+class _Bot(Bot):
+    """A bot whose `repr` keeps the token to itself."""
+
+    def __repr__(self) -> str:
+        return "Bot"
+
+
+def _bot(settings: TelegramAccount, request: AiohttpRequest, polls: AiohttpRequest) -> Bot:
+    root = settings.api_root
+    return _Bot(
+        settings.token.get_secret_value(),
+        # Not as texts: in those, python-telegram-bot takes braces for places to put the token.
+        base_url=lambda token: f"{root}/bot{token}",
+        base_file_url=lambda token: f"{root}/file/bot{token}",
+        request=request,
+        get_updates_request=polls,
+    )
+
+
+def _nameable(name: str, about: str) -> bool:
+    """Whether Telegram lists a command of this name."""
+    return (
+        bool(about) and 1 <= len(name) <= 32 and name.isascii() and name.replace("_", "a").isalnum() and name.islower()
+    )
+
+
+def _number(update: object) -> int:
+    number = cast("dict[str, Any]", update).get("update_id") if isinstance(update, dict) else None
+    return number if isinstance(number, int) and not isinstance(number, bool) else -1

@@ -1,0 +1,154 @@
+"""Telegram as a channel: all accounts of the configuration, what comes in over them and what goes out.
+
+What comes in is `account` and `updates`, what goes out `outbound` and `showing`; this is where the gateway meets them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from telegram.constants import ChatAction
+from telegram.error import TelegramError
+
+from channels.telegram import ids
+from channels.telegram.account import Account, Pauses
+from channels.telegram.moves import Moves
+from channels.telegram.outbound import Renderer
+from channels.telegram.request import Declined
+from channels.telegram.settings import TelegramSettings
+from channels.telegram.showing import Digests, Screen, account_scope, chat_scope
+from gateway.errors import SendFailed, SendOutcome, StoreError
+from gateway.model.messages import Conversation
+from gateway.model.slots import Pace, Showing
+from gateway.ports import Auth, ChannelContext, Endpoint, Progress, Sink
+
+BURST = 3
+PAUSES = Pauses()
+
+
+class TelegramChannel:
+    """`ports.HttpChannel`."""
+
+    name = ids.CHANNEL
+
+    def __init__(self, context: ChannelContext, pauses: Pauses = PAUSES) -> None:
+        """Make the accounts. Nothing is asked of Telegram before `run`, or the first send."""
+        settings = context.settings
+        if not isinstance(settings, TelegramSettings):
+            raise TypeError("the Telegram channel is built with its own settings")
+        self._clock = context.clock
+        self._pauses = pauses
+        self._moves = Moves(context.memory)
+        self._digests = Digests()
+        self._renderer = Renderer()
+        self._accounts = {
+            name: Account(name, account, context, self._moves, pauses) for name, account in settings.accounts.items()
+        }
+        self._typing_from = dict.fromkeys(self._accounts, context.clock.now())
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The webhooks of the accounts that have one."""
+        return [
+            Endpoint(method="POST", path=account.path, handler=account.webhook.handle, auth=Auth.SIGNED)
+            for account in self._accounts.values()
+            if account.webhook is not None
+        ]
+
+    async def run(self, sink: Sink) -> None:
+        """Serve every account until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for account in self._accounts.values():
+                group.create_task(self._keep_running(account, sink), name=f"telegram {account.name}")
+
+    async def _keep_running(self, account: Account, sink: Sink) -> None:
+        """Run an account; when it breaks, the others go on, and it begins again."""
+        while True:
+            try:
+                await account.run(sink)
+            except Exception:  # the loop of an account (house rule 9)
+                logging.getLogger(__name__).exception("the Telegram account %s broke", account.name)
+                account.broke()
+            await asyncio.sleep(self._pauses.broken)
+
+    # --- out ----------------------------------------------------------------------------------------
+
+    async def send(self, showing: Showing, progress: Progress) -> str:
+        """Show a new slot."""
+        return await self.edit(showing, progress)
+
+    async def edit(self, showing: Showing, progress: Progress) -> str:
+        """Make what is shown of a slot equal to its content; a slot without any has no messages."""
+        conversation = showing.slot.conversation
+        account = self._accounts.get(conversation.account)
+        if account is None or not _is_place(conversation):
+            why = f"There is no Telegram account {conversation.account!r} with such a chat in the configuration."
+            raise SendFailed(why, outcome=SendOutcome.DEAD, creating=False)
+        screen = Screen(
+            bot=account.bot,
+            conversation=conversation,
+            chat=await self._moves.now(conversation.chat),
+            moves=self._moves,
+            digests=self._digests,
+            clock=self._clock,
+        )
+        return await screen.show(self._renderer.parts(showing), showing.slot.platform_id, progress)
+
+    async def typing(self, conversation: Conversation) -> None:
+        """Show that an answer is being written; not while Telegram wants less of an account."""
+        account = self._accounts.get(conversation.account)
+        if account is None or not _is_place(conversation) or self._clock.now() < self._typing_from[account.name]:
+            return
+        thread = int(conversation.thread) if conversation.thread else None
+        try:
+            chat = await self._moves.now(conversation.chat)
+            await account.bot.send_chat_action(chat, ChatAction.TYPING, message_thread_id=thread)
+        except Declined as declined:
+            self._typing_from[account.name] = self._clock.now() + timedelta(seconds=declined.retry_after_s)
+        except (TelegramError, StoreError):
+            return
+
+    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+        """The limits of the account, the chat and, in groups, the group; those that are 0 are none."""
+        account = self._accounts.get(conversation.account)
+        if account is None:
+            return ()
+        limits, chat = account.settings.limits, chat_scope(conversation)
+        is_group = conversation.chat.startswith("-")
+        wanted = (
+            _Limit(account_scope(conversation), limits.overall_per_s, max(BURST, int(limits.overall_per_s / 3))),
+            _Limit(chat, limits.per_chat_per_s, BURST),
+            _Limit(f"{chat}/group", limits.per_group_per_min / 60 if is_group else 0, BURST),
+        )
+        return [Pace(scope=one.scope, every_s=1 / one.per_s, burst=one.burst) for one in wanted if one.per_s > 0]
+
+    @property
+    def streams(self) -> bool:
+        """True: an answer is a message that is edited while it grows."""
+        return True
+
+    def trouble(self) -> str:
+        """What is wrong with any account."""
+        return " ".join(filter(None, (account.trouble() for account in self._accounts.values())))
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """Messages a second in a scope; 0 is no limit."""
+
+    scope: str
+    per_s: float
+    burst: int
+
+
+def _is_place(conversation: Conversation) -> bool:
+    """Whether Telegram could have such a chat and topic: both are numbers."""
+    return conversation.chat.removeprefix("-").isdecimal() and (conversation.thread or "0").isdecimal()
+
+
+def build(context: ChannelContext) -> TelegramChannel:
+    """Make the channel."""
+    return TelegramChannel(context)

@@ -1,0 +1,120 @@
+"""What a request that failed means for the slot that was being shown: pure, a table. Used on the way out.
+
+An edit or a deletion may be repeated whatever became of it; a new message may not, unless it is certain that the
+first one does not stand there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TypeAlias
+
+from telegram.error import TelegramError
+
+from channels.telegram.request import Declined, NotSent
+from gateway.errors import SendFailed, SendOutcome
+
+TOKEN_AGAIN_S = 60.0
+WAIT_AT_LEAST_S = 1.0
+ASK_BOTFATHER = "Get the bot's token from @BotFather, put it into the configuration and start Dragoman again."
+
+
+class Act(StrEnum):
+    """What was tried."""
+
+    CREATE = "create"
+    EDIT = "edit"
+    DELETE = "delete"
+
+
+class Remedy(StrEnum):
+    """What to do instead of failing."""
+
+    DONE = "done"
+    """Nothing: it is as it should be, or nothing can be done about it."""
+    PLAIN = "plain"
+    """The same once more, as text without entities."""
+    ANEW = "anew"
+    """The message is gone: show its content in a new one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """The group has become a supergroup: the same at once, there."""
+
+    chat: str
+
+
+Judgement: TypeAlias = Remedy | Moved | SendFailed
+
+_GONE = ("message to edit not found", "message can't be edited", "message_id_invalid", "no text in the message to edit")
+_CANNOT_GO = ("message to delete not found", "message can't be deleted", "message_id_invalid", "message identifier")
+_REMEDIES: tuple[tuple[Act | None, tuple[str, ...], Remedy], ...] = (
+    (Act.EDIT, ("message is not modified",), Remedy.DONE),
+    (Act.EDIT, _GONE, Remedy.ANEW),
+    (Act.DELETE, _CANNOT_GO, Remedy.DONE),
+    (None, ("can't parse entities", "entity_", "entities_", "entity beginning"), Remedy.PLAIN),
+)
+
+_DEAD: tuple[tuple[str, str], ...] = (
+    ("bot was blocked", "This person has blocked the bot. They can unblock it in Telegram and press Start."),
+    ("user is deactivated", "This person's Telegram account no longer exists. Take it out of the configuration."),
+    ("can't initiate conversation", "A bot may not write first. They must open it in Telegram and press Start."),
+    ("bot was kicked", "The bot was removed from this chat. Add it again to hear from it."),
+    ("bot is not a member", "The bot is not in this chat. Add it to it."),
+    ("was deactivated", "This group was closed. Take it out of the configuration."),
+    ("was deleted", "This group was deleted. Take it out of the configuration."),
+    ("chat not found", "Telegram does not know this chat. Somebody must write to the bot there first."),
+    ("peer_id_invalid", "Telegram does not know this chat. Somebody must write to the bot there first."),
+    ("topic_closed", "This topic is closed. Open it again, or let the bot manage topics."),
+    ("topic_deleted", "This topic was deleted. Write in another one."),
+    ("message thread not found", "This topic was deleted. Write in another one."),
+    ("rights", "The bot may not write in this chat. Give it the right to send messages there."),
+    ("write_forbidden", "The bot may not write in this chat. Give it the right to send messages there."),
+    ("chat_restricted", "The bot may not write in this chat. Give it the right to send messages there."),
+)
+
+
+def judge(error: TelegramError, act: Act, *, chat_scope: str, account_scope: str, now: datetime) -> Judgement:
+    """Say what a failed request means. The scopes are those of the chat's and of the account's `Pace`."""
+    if isinstance(error, NotSent):
+        return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
+    if not isinstance(error, Declined):
+        if act is Act.CREATE:
+            return SendFailed(str(error), outcome=SendOutcome.UNCERTAIN, creating=True)
+        return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
+    if error.moved_to:
+        return Moved(chat=error.moved_to)
+    if error.code == 429:
+        until = now + timedelta(seconds=max(error.retry_after_s, WAIT_AT_LEAST_S))
+        return _wait("Telegram wants us to wait.", until, chat_scope)
+    if bad_token(error):
+        # Not a fault of this message: it waits until there is a good token, and uses up no try.
+        return _wait(token_trouble(error), now + timedelta(seconds=TOKEN_AGAIN_S), account_scope)
+    return _refused(error, act)
+
+
+def bad_token(error: TelegramError) -> bool:
+    """Whether Telegram does not accept the token: 401 for one that was revoked, 404 for one that cannot be one."""
+    return isinstance(error, Declined) and error.code in (401, 404)
+
+
+def token_trouble(error: TelegramError) -> str:
+    """Say it to the owner."""
+    code = error.code if isinstance(error, Declined) else 0
+    return f"Telegram does not accept the bot's token ({code}). {ASK_BOTFATHER}"
+
+
+def _wait(why: str, until: datetime, scope: str) -> SendFailed:
+    return SendFailed(why, outcome=SendOutcome.WAIT, until=until, scope=scope, creating=False)
+
+
+def _refused(error: Declined, act: Act) -> Remedy | SendFailed:
+    said = error.description.lower()
+    for only, words, remedy in _REMEDIES:
+        if only in (None, act) and any(word in said for word in words):
+            return remedy
+    why = next((text for words, text in _DEAD if words in said), str(error))
+    return SendFailed(why, outcome=SendOutcome.DEAD, creating=False)

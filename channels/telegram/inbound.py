@@ -1,0 +1,304 @@
+"""From an update of Telegram to what it means: a message, a press, a chat's new id, or a refusal. Pure; never raises.
+
+The updates are read by small readers of our own (`fields`, `words`), not as objects of python-telegram-bot. Those
+raise whatever comes to hand on what is malformed, pass over what they do not know, and build every nested object
+whether it is used or not: all of it would have to be caught, and looked up again. Here a field of the wrong kind is a
+refusal that names the field, and an update costs 0.03 ms; theirs, before anything is decided, 0.14 ms.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from channels.telegram import ids
+from channels.telegram.fields import Fields, Malformed
+from channels.telegram.words import Words
+from gateway.model.ids import Handle
+from gateway.model.messages import Conversation, Inbound, Press, Refused, RefusedReason
+
+ALLOWED_UPDATES = ("message", "edited_message", "callback_query")
+"""What Telegram is asked for. Everything else is refused, should it come all the same."""
+RAW_AT_MOST = 65_536
+QUOTED_AT_MOST = 1000
+NAME_AT_MOST = 64
+CUT_UNITS = 4000
+"""UTF-16 units from which on a message counts as cut: apps split at 4,096, many a little earlier at a line's end."""
+_LAST_SECOND = 253_402_300_799  # of the year 9999: later ones are no datetime
+
+NOT_PEOPLE = frozenset({777000, 1087968824, 136817688})
+"""Accounts that stand for others: Telegram itself, a group's anonymous administrators, a channel in a group."""
+
+UNREAD: Mapping[str, str] = types.MappingProxyType(
+    {
+        "photo": "a photo",
+        "animation": "an animation",  # before `document`, and `venue` before `location`: Telegram sends both then
+        "video": "a video",
+        "video_note": "a video message",
+        "voice": "a voice message",
+        "audio": "an audio file",
+        "document": "a file",
+        "sticker": "a sticker",
+        "story": "a story",
+        "paid_media": "paid media",
+        "contact": "a contact",
+        "venue": "a place",
+        "location": "a location",
+        "poll": "a poll",
+        "checklist": "a checklist",
+        "dice": "a roll of the dice",
+        "game": "a game",
+        "invoice": "an invoice",
+        "giveaway": "a giveaway",
+    }
+)
+"""What a person can send that cannot be read yet, and how it is called when the person is told so."""
+
+_EVERY_MESSAGE = frozenset(
+    {"message_id", "message_thread_id", "is_topic_message", "from", "chat", "date", "edit_date", "reply_to_message"}
+)
+"""Fields that do not say what kind of message it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BotIdentity:
+    """Who the bot is, as `getMe` says, and the account that it is in the configuration."""
+
+    id: int
+    username: str
+    account: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressing:
+    """A button press, and the query that Telegram wants answered."""
+
+    query: str
+    press: Press
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """A group became a supergroup: the same chat goes on under a new id. Told twice, once in each."""
+
+    old: str
+    new: str
+
+
+Meaning: TypeAlias = Inbound | Pressing | Migration | Refused
+
+
+class _Unusable(Exception):
+    """Well formed, and not a person's message or press."""
+
+    def __init__(self, reason: RefusedReason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason, self.detail = reason, detail
+
+
+def read(update: object, bot: BotIdentity, now: datetime) -> Meaning:
+    """Say what an update means to `bot`: any JSON value is taken. `now`: nothing was sent later than that."""
+    reason, raw = RefusedReason.POISON, ""
+    try:
+        fields = Fields(update)
+        fields.number("update_id", least=0)
+        return _Reading(bot, now).update(fields)
+    except _Unusable as unusable:
+        reason, detail = unusable.reason, unusable.detail
+    except Malformed as malformed:
+        detail, raw = str(malformed), _raw(update)
+    key = _refused_key(update)
+    return Refused(channel=ids.CHANNEL, account=bot.account, event_key=key, reason=reason, detail=detail, raw=raw)
+
+
+def _refused_key(update: object) -> str:
+    try:
+        return ids.update_key(Fields(update).number("update_id", least=0))
+    except Malformed:
+        return f"x{hashlib.sha256(_raw(update).encode()).hexdigest()[:32]}"
+
+
+def _raw(update: object) -> str:
+    """Write it as ASCII, so that whatever stands in it can be stored."""
+    try:
+        return json.dumps(update)[:RAW_AT_MOST]
+    except (ValueError, TypeError, RecursionError):
+        return ""  # nested deeper, or a number longer, than can be written: no JSON that Telegram sent
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The reading of one update. Every method raises `Malformed` and `_Unusable`."""
+
+    bot: BotIdentity
+    now: datetime
+
+    def update(self, update: Fields) -> Meaning:
+        if "callback_query" in update:
+            return self._press(update.object("callback_query"))
+        if "message" in update:
+            return self._message(update.object("message"), edited=False)
+        if "edited_message" in update:
+            return self._message(update.object("edited_message"), edited=True)
+        kinds = [_safe(key) for key in update.present() if key != "update_id"]
+        kind = kinds[0] if kinds else "nothing"
+        channels = {"channel_post", "edited_channel_post"}
+        raise _Unusable(RefusedReason.NOT_A_PERSON if kind in channels else RefusedReason.UNKNOWN, kind)
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def _message(self, message: Fields, *, edited: bool) -> Inbound | Migration:
+        chat = message.object("chat")
+        place, number = chat.number("id"), message.number("message_id", least=0)
+        if "migrate_to_chat_id" in message:
+            return Migration(old=str(place), new=str(message.number("migrate_to_chat_id")))
+        if "migrate_from_chat_id" in message:
+            return Migration(old=str(message.number("migrate_from_chat_id")), new=str(place))
+        sender = _person(message, chat)
+        who = sender.number("id")
+        direct = chat.text("type") == "private" and place == who
+        sent = message.number("edit_date" if edited else "date", least=1, most=_LAST_SECOND)
+        words = Words.read(message)
+        text, quoted, unread = self._said(message, words, edited=edited)
+        reply = _reply(message)
+        album = message.text("media_group_id") if not text and not edited else ""
+        key = ids.album_key(place, album) if album else ids.message_key(place, number)
+        return Inbound(
+            event_key=ids.edit_key(place, number, sent) if edited else key,
+            conversation=self._conversation(message, place),
+            principal=ids.principal(who),
+            name=_name(sender),
+            direct=direct,
+            addressed=direct or self._addressed(message, words, reply),
+            text=text,
+            sent_at=min(datetime.fromtimestamp(sent, UTC), self.now),
+            edits=ids.message_key(place, number) if edited else "",
+            reply_to="" if reply is None else str(reply.number("message_id", least=0)),
+            quoted=quoted or _quoted(message, reply),
+            unread=unread,
+            cut=words.units >= CUT_UNITS and "text" in message and not edited and not _borrowed(message),
+        )
+
+    def _conversation(self, message: Fields, chat: int) -> Conversation:
+        # A message in a plain group can have a message_thread_id too: that of the message it answers.
+        topic = message.number("message_thread_id", least=1) if message.flag("is_topic_message") else None
+        return ids.conversation(self.bot.account, chat, topic)
+
+    def _said(self, message: Fields, words: Words, *, edited: bool) -> tuple[str, str, str]:
+        """Return the text, what is quoted by the message itself, and what cannot be read."""
+        unread = _unread(message, words)
+        if not words.text and (edited or not unread):  # an edit without words: a live location moves, for instance
+            raise _Unusable(RefusedReason.UNKNOWN, _kind(message))
+        borrowed = _borrowed(message)
+        if borrowed:  # whole, not cut like a quote: nothing else is said in this message
+            return borrowed if words.text else "", words.text, unread
+        return words.said_to(self.bot.id, self.bot.username), "", unread
+
+    def _addressed(self, message: Fields, words: Words, reply: Fields | None) -> bool:
+        """Whether the bot is meant in a group."""
+        if _borrowed(message):
+            return False  # whom it names, somebody else named
+        whom = words.command_for()
+        if whom is not None:
+            return whom == "" or whom.lower() == self.bot.username.lower()
+        if words.names(self.bot.id, self.bot.username):
+            return True
+        author = None if reply is None else reply.maybe("from")
+        return author is not None and author.number("id") == self.bot.id
+
+    # --- presses --------------------------------------------------------------------------------
+
+    def _press(self, query: Fields) -> Pressing:
+        number = query.word("id", most=128)
+        who = _somebody(query)
+        message = query.maybe("message")
+        if message is None or "data" not in query:
+            raise _Unusable(RefusedReason.UNKNOWN, "callback_query without message or data")
+        chat = message.object("chat").number("id")
+        if message.number("date", least=0, most=_LAST_SECOND) == 0:
+            raise _Unusable(RefusedReason.UNKNOWN, "callback_query of an inaccessible message")
+        press = Press(
+            event_key=ids.press_key(number),
+            conversation=self._conversation(message, chat),
+            principal=ids.principal(who.number("id")),
+            handle=Handle(query.word("data", most=64)),
+            can_ask_reason=True,
+        )
+        return Pressing(query=number, press=press)
+
+
+# --- who ----------------------------------------------------------------------------------------
+
+
+def _person(message: Fields, chat: Fields) -> Fields:
+    """Return who wrote a message."""
+    kind = chat.text("type")
+    if kind == "channel" or "sender_chat" in message:
+        raise _Unusable(RefusedReason.NOT_A_PERSON, "a channel or a group speaks")
+    if kind not in {"private", "group", "supergroup"}:
+        raise Malformed("message.chat.type: it is none that is known")
+    return _somebody(message)
+
+
+def _somebody(event: Fields) -> Fields:
+    """Return the account that did something, which must be a person's."""
+    sender = event.object("from")
+    if sender.number("id", least=1) in NOT_PEOPLE or sender.need_flag("is_bot"):
+        raise _Unusable(RefusedReason.NOT_A_PERSON, "a bot speaks")
+    return sender
+
+
+def _name(sender: Fields) -> str:
+    """Return how a person is called, in characters that can be seen: names reorder and hide text around them."""
+    words = f"{sender.text('first_name')} {sender.text('last_name')}".split()
+    seen = " ".join(filter(None, ("".join(c for c in word if c.isprintable()) for word in words)))
+    return seen[:NAME_AT_MOST].rstrip() or str(sender.number("id"))
+
+
+# --- what it answers, what it brings ------------------------------------------------------------
+
+
+def _borrowed(message: Fields) -> str:
+    """Return what to say of words that are not the person's own, else nothing.
+
+    Somebody else's message that is forwarded, or one that a bot wrote for the person, is handed on as data, so that a
+    forwarded "/shell rm" never is a command.
+    """
+    if "forward_origin" in message or "forward_date" in message:  # the latter: API servers from before 2024
+        return "(forwarded message)"
+    return "(written by a bot that was asked for it)" if "via_bot" in message else ""
+
+
+def _reply(message: Fields) -> Fields | None:
+    """Return the message that it answers. Telegram makes all of a topic answer the message that began the topic."""
+    reply = message.maybe("reply_to_message")
+    if reply is None or "forum_topic_created" in reply:
+        return None
+    if message.flag("is_topic_message") and reply.number("message_id") == message.number("message_thread_id"):
+        return None
+    return reply
+
+
+def _quoted(message: Fields, reply: Fields | None) -> str:
+    quote = message.maybe("quote")
+    chosen = "" if quote is None else quote.text("text")
+    return (chosen or ("" if reply is None else reply.text("text") or reply.text("caption")))[:QUOTED_AT_MOST]
+
+
+def _unread(message: Fields, words: Words) -> str:
+    found = next((name for key, name in UNREAD.items() if key in message), "")
+    return found or ("an attachment" if words.text and "text" not in message else "")
+
+
+def _kind(message: Fields) -> str:
+    """Return what kind of message it is that has no words, for the log."""
+    return next((_safe(key) for key in message.present() if key not in _EVERY_MESSAGE), "a message without words")
+
+
+def _safe(key: str) -> str:
+    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "?" for c in key[:40])

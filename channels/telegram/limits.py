@@ -1,0 +1,20 @@
+"""What Telegram allows, on the way out and in. Figures of the Bot API, unless a line says that they are ours."""
+
+from __future__ import annotations
+
+TEXT_UNITS = 4096
+"""UTF-16 units of a message, after its entities are taken out."""
+ENTITIES = 100
+"""Entities of a message; what comes after them loses its formatting."""
+CAPTION_UNITS = 1024
+CALLBACK_BYTES = 64
+"""UTF-8 bytes that a button carries."""
+TOAST_UNITS = 200
+"""UTF-16 units of the answer to a press."""
+UPLOAD_BYTES = 45_000_000
+"""Ours: Telegram takes 50 MB, the form around the file included."""
+
+TEXT_PARTS = 3
+"""Ours: messages that one text may fill; a longer one goes as a file."""
+CARD_BYTES = 65_536
+"""Ours: UTF-8 bytes of an action that a person can be asked to allow; the gateway refuses longer ones."""

@@ -1,0 +1,97 @@
+"""On the way out: a slot becomes the messages that show it. Pure; the adapter sends and edits them."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from channels.telegram.cards import card
+from channels.telegram.limits import TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
+from channels.telegram.markup import Markup
+from channels.telegram.parts import FilePart, Part, TextPart
+from channels.telegram.rich import Rich, joined, marked, split, units, visible
+from channels.telegram.source import closed, output
+from gateway.model.slots import Showing, SlotKind
+
+SOURCE_CHARS = 16_384
+"""Markdown that is longer than this is not read to its end to see whether it fits; it goes as a file."""
+HEAD_CHARS = 8_192
+"""Markdown that is read to show the beginning of a text: one message and what its formatting takes."""
+RESENT = "(re-sent)"
+IN_FILE = "… the whole text is in the file below"
+GOES_ON = "…"
+CUT = "\n\n… cut here: the file would be too large for Telegram\n"
+
+
+class Renderer:
+    """Says which messages show a slot. Make one and keep it; it holds the parser and nothing else."""
+
+    def __init__(self) -> None:
+        """Make the parser."""
+        self._markup = Markup()
+
+    def parts(self, showing: Showing) -> list[Part]:
+        """Return the messages of this slot, in order; none when there is nothing to see.
+
+        A card has the same number and kinds of messages while it is open and once it is decided. Names in the text
+        ring nobody in groups.
+        """
+        if showing.slot.kind is SlotKind.CARD:
+            return card(showing.rows, mark=_mark(showing), quiet=_in_group(showing))
+        if showing.partial:
+            return self._beginning(showing)
+        found = self._whole(showing)
+        return self._as_file(showing) if found is None else found
+
+    def _beginning(self, showing: Showing) -> list[Part]:
+        """What there is of a text that is still being written, in one message."""
+        rich = self._read(showing, closed(showing.text[:HEAD_CHARS]))
+        head = next(split(rich, TEXT_UNITS - units(f" {GOES_ON}")), None)
+        return [] if head is None else [TextPart.of(joined([head, Rich(text=GOES_ON)], _gap(head)))]
+
+    def _whole(self, showing: Showing) -> list[Part] | None:
+        """The text in messages, or None when it would take too many."""
+        if len(showing.text) > SOURCE_CHARS:
+            return None
+        found = list(islice(split(self._read(showing, showing.text)), TEXT_PARTS + 1))
+        return [TextPart.of(one) for one in found] if len(found) <= TEXT_PARTS else None
+
+    def _as_file(self, showing: Showing) -> list[Part]:
+        """The beginning in one message, everything in a file. Of a command's output, also how it ended."""
+        found = output(showing.text)
+        name, whole, below = ("output.txt", *found) if found else ("answer.md", showing.text, "")
+        end = self._markup.rich(f"{IN_FILE}\n{below}", quiet=_in_group(showing))
+        rich = self._read(showing, closed(showing.text[:HEAD_CHARS]))
+        head = next(split(rich, TEXT_UNITS - units(f"\n\n{end.text}")), Rich(text=""))
+        caption = f"The whole text: {len(whole):,} characters"
+        return [
+            TextPart.of(joined([head, end], "\n\n")),
+            FilePart(name=name, data=_data(whole), caption=caption),
+        ]
+
+    def _read(self, showing: Showing, markdown: str) -> Rich:
+        rich = self._markup.rich(markdown, quiet=_in_group(showing))
+        return marked(rich, _mark(showing)) if visible(rich.text) else Rich(text="")
+
+
+def _mark(showing: Showing) -> str:
+    """What stands before content that may be there already."""
+    return RESENT if showing.slot.uncertain else ""
+
+
+def _in_group(showing: Showing) -> bool:
+    """Telegram's ids of groups and channels are below zero."""
+    return showing.slot.conversation.chat.startswith("-")
+
+
+def _gap(head: Rich) -> str:
+    """What belongs between a text and what is added to it."""
+    return "\n" if any(span.kind == "pre" and span.end == len(head.text) for span in head.spans) else " "
+
+
+def _data(text: str) -> bytes:
+    """The bytes of a file, as many as may be sent."""
+    data = text.encode(errors="replace")
+    if len(data) <= UPLOAD_BYTES:
+        return data
+    room = UPLOAD_BYTES - len(CUT.encode())
+    return data[:room].decode(errors="ignore").encode() + CUT.encode()

@@ -1,0 +1,61 @@
+"""On the way out: what one slot becomes, message by message."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from channels.telegram.rich import Json, Rich, entities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    """A message of text."""
+
+    text: str
+    entities: tuple[Json, ...] = ()
+    buttons: tuple[tuple[Json, ...], ...] = ()
+    """The inline keyboard, row by row."""
+
+    @staticmethod
+    def of(rich: Rich, buttons: tuple[tuple[Json, ...], ...] = ()) -> TextPart:
+        """Make it of text that fits."""
+        return TextPart(text=rich.text, entities=tuple(entities(rich)), buttons=buttons)
+
+    def payload(self) -> Json:
+        """Return the Bot API's parameters of this content, the same for a new message and an edit.
+
+        An edit without a keyboard takes an old one away. No previews: to make one, Telegram fetches an address that a
+        model wrote, which tells its owner whatever the model put into it.
+        """
+        payload: Json = {"text": self.text, "link_preview_options": {"is_disabled": True}}
+        if self.entities:
+            payload["entities"] = [dict(entity) for entity in self.entities]
+        if self.buttons:
+            payload["reply_markup"] = {"inline_keyboard": [[dict(button) for button in row] for row in self.buttons]}
+        return payload
+
+    @property
+    def digest(self) -> str:
+        """The same for the same content, in every process: an edit to what is shown already is not needed."""
+        return hashlib.sha256(json.dumps(self.payload(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """A message with a file. Its content follows from what never changes, so it is never edited."""
+
+    name: str
+    data: bytes
+    caption: str
+
+    @property
+    def digest(self) -> str:
+        """The same for the same content, in every process."""
+        head = json.dumps([self.name, self.caption, len(self.data)]).encode()
+        return hashlib.sha256(head + self.data).hexdigest()[:16]
+
+
+Part: TypeAlias = TextPart | FilePart

@@ -1,0 +1,187 @@
+"""Requests to the Bot API over the daemon's one HTTP client, on the way in (polling) and out (sending).
+
+What matters of a request that failed is whether it may have been carried out: `NotSent` was not, `Unanswered` may have
+been, `Declined` was refused by Telegram itself. An address at the Bot API contains the bot's token, and errors of the
+HTTP client contain the address, so none of them goes on from here: ours name the method, and stand alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+import aiohttp
+from telegram.error import TelegramError
+from telegram.request import BaseRequest, RequestData
+
+CONNECT_WITHIN_S = 10.0
+"""Shorter than any whole request may take: so what takes too long in all was on its way already."""
+ANSWER_WITHIN_S = 20.0
+LONG_POLL_S = 50
+"""What the Bot API allows at most."""
+POLL_WITHIN_S = LONG_POLL_S + 10.0
+DESCRIPTION_AT_MOST = 300
+CREATES = frozenset({"sendMessage", "sendDocument"})
+
+_NOT_SENT = (
+    aiohttp.ClientConnectorError,  # no address, nobody there, no TLS, no proxy
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.InvalidURL,
+)
+_UNANSWERED = (aiohttp.ClientError, OSError, TimeoutError)
+
+
+_Body: TypeAlias = aiohttp.FormData | Mapping[str, str] | None
+
+
+class NotSent(TelegramError):
+    """The request did not get as far as Telegram: nothing happened."""
+
+
+class Unanswered(TelegramError):
+    """The request was written, and no answer that can be read came back: what it asks for may have happened."""
+
+
+class Declined(TelegramError):
+    """Telegram refused: nothing happened."""
+
+    def __init__(
+        self, code: int, description: str, *, method: str = "", retry_after_s: float = 0, moved_to: str = ""
+    ) -> None:
+        """Take Telegram's words; `retry_after_s` and `moved_to` (a chat's new id) when it gave them."""
+        super().__init__(f"Telegram refused {method or 'a request'}: {description} ({code})")
+        self.code = code
+        self.description = description
+        self.retry_after_s = retry_after_s
+        self.moved_to = moved_to
+
+
+class AiohttpRequest(BaseRequest):
+    """The transport of python-telegram-bot. The client belongs to the daemon and stays open."""
+
+    def __init__(
+        self,
+        client: aiohttp.ClientSession,
+        fail_point: Callable[[str], Awaitable[None]],
+        *,
+        answer_within_s: float = ANSWER_WITHIN_S,
+    ) -> None:
+        """Take the client to send over, and for how long an answer is waited for, in seconds."""
+        self._client = client
+        self._fail_point = fail_point
+        self._answer_within_s = answer_within_s
+
+    async def initialize(self) -> None:
+        """Nothing: the client is open."""
+
+    async def shutdown(self) -> None:
+        """Nothing: the client is not ours to close."""
+
+    @property
+    def read_timeout(self) -> float:
+        """Seconds until an answer is given up."""
+        return self._answer_within_s
+
+    async def do_request(
+        self,
+        url: str,
+        method: str,
+        request_data: RequestData | None = None,
+        read_timeout: object = None,
+        write_timeout: object = None,
+        connect_timeout: object = None,
+        pool_timeout: object = None,
+    ) -> tuple[int, bytes]:
+        """Send one request and return status and body of a good answer. The time limits are ours, not the caller's.
+
+        Raises `NotSent`, `Unanswered` or `Declined`.
+        """
+        return await self._answered(url, method, _body(request_data))
+
+    async def raw(self, url: str, fields: Mapping[str, str]) -> object:
+        """Call a method and return its result as it came, where python-telegram-bot would make objects of it.
+
+        Raises as `do_request` does.
+        """
+        _, payload = await self._answered(url, "POST", fields)
+        return self.parse_json_payload(payload)["result"]
+
+    async def _answered(self, url: str, method: str, body: _Body) -> tuple[int, bytes]:
+        called = url.rpartition("/")[2] if method == "POST" else "a file"
+        found = await self._ask(url, method, called, body)
+        if isinstance(found, TelegramError):
+            raise found
+        status, payload = found
+        if called in CREATES:
+            await self._fail_point("J17")
+        if 200 <= status <= 299:
+            return status, payload
+        raise _declined(called, status, payload)
+
+    async def _ask(self, url: str, method: str, called: str, body: _Body) -> tuple[int, bytes] | TelegramError:
+        """Return an error instead of raising it: one raised in an `except` block keeps the other as its context."""
+        if self._client.closed:
+            return NotSent(f"Dragoman is stopping; {called} was not sent.")
+        timeout = aiohttp.ClientTimeout(
+            total=self._answer_within_s, connect=min(CONNECT_WITHIN_S, self._answer_within_s / 2)
+        )
+        try:
+            async with self._client.request(method, url, data=body, timeout=timeout, allow_redirects=False) as response:
+                return response.status, await response.read()
+        except _NOT_SENT as error:
+            return NotSent(f"Telegram cannot be reached for {called}: {_what(error)}.")
+        except _UNANSWERED as error:
+            return Unanswered(f"No answer from Telegram to {called}: {_what(error)}.")
+
+    @staticmethod
+    def parse_json_payload(payload: bytes) -> dict[str, Any]:
+        """Read a good answer. Raises `Unanswered` when it is none; nothing of it is logged."""
+        answer = _json(payload)
+        if "result" not in answer:
+            raise Unanswered("An answer from Telegram cannot be read.")
+        return answer
+
+
+def _body(request_data: RequestData | None) -> _Body:
+    if request_data is None:
+        return None
+    if not request_data.contains_files:
+        return request_data.json_parameters
+    form = aiohttp.FormData(request_data.json_parameters)
+    for name, (filename, content, content_type) in request_data.multipart_data.items():
+        form.add_field(name, content, filename=filename, content_type=content_type)
+    return form
+
+
+def _declined(called: str, status: int, payload: bytes) -> TelegramError:
+    """Say what an answer that is not 2xx means: only Telegram's own words, below 500, are a refusal."""
+    answer = _json(payload)
+    code = answer.get("error_code")
+    if not isinstance(code, int) or code >= 500 or status >= 500:
+        return Unanswered(f"Telegram did not say what became of {called} (status {status}).")
+    given = answer.get("parameters")
+    parameters = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    retry_after, moved_to = parameters.get("retry_after"), parameters.get("migrate_to_chat_id")
+    return Declined(
+        code,
+        str(answer.get("description", ""))[:DESCRIPTION_AT_MOST],
+        method=called,
+        retry_after_s=retry_after if isinstance(retry_after, int | float) else 0,
+        moved_to=str(moved_to) if isinstance(moved_to, int) else "",
+    )
+
+
+def _json(payload: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+
+
+def _what(error: BaseException) -> str:
+    """Name an error without its text, which may hold the address."""
+    return "too late" if isinstance(error, asyncio.TimeoutError) else type(error).__name__

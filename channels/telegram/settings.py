@@ -1,0 +1,138 @@
+"""Telegram's own settings, read by the configuration before any message can come.
+
+`[channels.telegram]` is one account, called `main`; `[channels.telegram.accounts.NAME]` are several. The configuration
+makes the same `TelegramSettings` of both, so whoever uses them only sees `accounts`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic_core import PydanticCustomError
+
+ONE_ACCOUNT = "main"
+"""What the account of a plain `[channels.telegram]` is called."""
+OFFICIAL_API = "https://api.telegram.org"
+# Lenient about the length: the tests' own servers, and others', hand out short ones.
+_TOKEN = re.compile(r"([1-9]\d{0,18}):([A-Za-z0-9_-]{1,256})")
+_WEBHOOK_SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,32}")
+
+
+def _flaw(what: str, cure: str, key: str = "") -> PydanticCustomError:
+    """Make the error that the configuration tells with its cure. Nothing in it may repeat a secret."""
+    return PydanticCustomError("flaw", "{what}", {"what": what, "cure": cure, "key": key})
+
+
+def _token(token: SecretStr) -> SecretStr:
+    if not _TOKEN.fullmatch(token.get_secret_value()):
+        raise _flaw(
+            "it is not a bot's token",
+            "Take it from @BotFather as a whole: a number, a colon, then letters, digits, - and _, without spaces",
+        )
+    return token
+
+
+def _webhook_secret(secret: SecretStr) -> SecretStr:
+    if not _WEBHOOK_SECRET.fullmatch(secret.get_secret_value()):
+        raise _flaw("Telegram takes no such secret", "Use 1 to 256 letters, digits, - and _")
+    return secret
+
+
+def _api_root(text: str) -> str:
+    cure = f'Write, for instance, "{OFFICIAL_API}"'
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise _flaw("it is not an address", cure) from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
+        raise _flaw("it is not an http:// or https:// address", cure)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise _flaw("there is more in it than a server and a path", cure)
+    if parts.path.rstrip("/").endswith("/bot"):
+        raise _flaw("the /bot at its end is added anyway", "Leave /bot out")
+    return text.rstrip("/")
+
+
+class TelegramLimits(BaseModel):
+    """`[channels.telegram.limits]`: how fast messages go out. 0 is no limit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    per_chat_per_s: Annotated[float, Field(strict=True, ge=0, le=1000)] = Field(
+        default=1, description="Messages a second to one chat; 0 is no limit. Short bursts of 3 pass."
+    )
+    per_group_per_min: Annotated[float, Field(strict=True, ge=0, le=60_000)] = Field(
+        default=20, description="Messages a minute to one group; 0 is no limit."
+    )
+    overall_per_s: Annotated[float, Field(strict=True, ge=0, le=1000)] = Field(
+        default=30, description="Messages a second of the whole account; 0 is no limit."
+    )
+
+
+class TelegramAccount(BaseModel):
+    """One bot: `[channels.telegram]` or `[channels.telegram.accounts.NAME]`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    token: Annotated[SecretStr, AfterValidator(_token)] = Field(
+        description='The token that @BotFather gave: "env:NAME" or "file:PATH".'
+    )
+    api_root: Annotated[str, AfterValidator(_api_root)] = Field(
+        default=OFFICIAL_API, description="The Bot API server, when it is not Telegram's own."
+    )
+    mode: Literal["polling", "webhook"] = Field(
+        default="polling", description='How messages come: "polling" asks for them, "webhook" has them sent here.'
+    )
+    webhook_secret: Annotated[SecretStr, AfterValidator(_webhook_secret)] | None = Field(
+        default=None, description='What Telegram shows with every webhook: "env:NAME" or "file:PATH".'
+    )
+    limits: TelegramLimits = Field(default=TelegramLimits(), description="How fast messages go out; 0 is no limit.")
+
+    @model_validator(mode="after")
+    def _webhooks_are_signed(self) -> TelegramAccount:
+        if self.mode == "webhook" and self.webhook_secret is None:
+            raise _flaw(
+                "without it anybody could send messages in anybody's name",
+                'Write webhook_secret = "env:NAME" with 1 to 256 letters, digits, - and _, or mode = "polling"',
+                "webhook_secret",
+            )
+        return self
+
+    @property
+    def bot_id(self) -> int:
+        """The bot's own account number, which is the token's beginning."""
+        return int(self.token.get_secret_value().partition(":")[0])
+
+    @property
+    def bare_token(self) -> SecretStr:
+        """The token's secret half, to be kept out of logs by itself too: libraries and proxies cut at the colon."""
+        return SecretStr(self.token.get_secret_value().partition(":")[2])
+
+
+class TelegramSettings(BaseModel):
+    """`[channels.telegram]`: all accounts, by name, in the order of the configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    accounts: Mapping[str, TelegramAccount]
+
+    @model_validator(mode="after")
+    def _accounts_are_apart(self) -> TelegramSettings:
+        bots: dict[int, str] = {}
+        for name, account in self.accounts.items():
+            if not _ACCOUNT.fullmatch(name):
+                raise _flaw(f"{name!r} cannot be an account's name", "Use 1 to 32 letters, digits, - and _", "accounts")
+            other = bots.setdefault(account.bot_id, name)
+            if other != name:
+                raise _flaw(
+                    f"{other} and {name} are the same bot ({account.bot_id})",
+                    "Give each its own token from @BotFather, or remove one",
+                    "accounts",
+                )
+        return self

@@ -1,0 +1,194 @@
+"""The way in of Telegram's updates: each chat's in order, chats side by side, presses first, into the gateway's sink.
+
+A batch is confirmed to Telegram only when all of it is stored. What was stored before that comes again is known by its
+event key, so a repetition is harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias, cast
+
+from channels.telegram import inbound
+from channels.telegram.inbound import BotIdentity, Meaning, Migration, Pressing
+from channels.telegram.moves import Moves
+from gateway.errors import StoreError
+from gateway.model.messages import Inbound, Refused, RefusedReason
+from gateway.model.waits import PressResult
+from gateway.ports import Clock, Sink
+
+SIDE_BY_SIDE = 16
+"""Chats taken at once: enough for the store to commit them together."""
+TRIES = 3
+"""How often an event may break the gateway before it is put aside: it must not block the chat for ever."""
+TRIES_KEPT = 1000
+
+
+class Answer(Protocol):
+    """Answers a press; returns at once."""
+
+    def __call__(self, query: str, result: PressResult) -> None:
+        """Say what came of the press `query`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Event:
+    """One update and what it means."""
+
+    raw: object
+    meaning: Meaning
+
+    @property
+    def rank(self) -> int:
+        """What goes first: a chat's new id, so that what is said there counts as said in the old one; then presses."""
+        match self.meaning:
+            case Migration():
+                return 0
+            case Pressing():
+                return 1
+            case _:
+                return 2
+
+    @property
+    def lane(self) -> str:
+        """Events of one lane are taken one after the other."""
+        match self.meaning:
+            case Inbound() as message:
+                return message.conversation.chat
+            case Pressing() as pressing:
+                return pressing.press.conversation.chat
+            case Refused() as refused:
+                return refused.event_key
+            case Migration() as migration:
+                return migration.old
+
+
+class Updates:
+    """Takes the updates of one account."""
+
+    def __init__(
+        self,
+        *,
+        bot: BotIdentity,
+        sink: Sink,
+        moves: Moves,
+        clock: Clock,
+        answer: Answer,
+        broken: Callable[[], None],
+    ) -> None:
+        """Take who the bot is and where everything goes; `broken` is told of an event that was put aside."""
+        self._bot = bot
+        self._sink = sink
+        self._moves = moves
+        self._clock = clock
+        self._answer = answer
+        self._broken = broken
+        self._tries: OrderedDict[str, int] = OrderedDict()
+
+    async def take(self, updates: Sequence[object]) -> bool:
+        """Store a batch; return after the commits, and False when any of it is not stored. Never raises for a store."""
+        now = self._clock.now()
+        # `read` takes whatever JSON there is.
+        events = [_Event(raw=raw, meaning=inbound.read(cast("Any", raw), self._bot, now)) for raw in updates]
+        stored = True
+        for rank in range(3):
+            stored &= await self._side_by_side([event for event in events if event.rank == rank])
+        return stored
+
+    async def _side_by_side(self, events: Sequence[_Event]) -> bool:
+        lanes: dict[str, list[_Event]] = {}
+        for event in events:
+            lanes.setdefault(event.lane, []).append(event)
+        places = asyncio.Semaphore(SIDE_BY_SIDE)
+        async with asyncio.TaskGroup() as group:
+            works = [
+                group.create_task(self._in_order(lane, places), name=f"telegram {self._bot.account} {name}")
+                for name, lane in lanes.items()
+            ]
+        return all(work.result() for work in works)
+
+    async def _in_order(self, lane: Sequence[_Event], places: asyncio.Semaphore) -> bool:
+        """Take a lane up to its first event that is not stored: what follows must not overtake it."""
+        async with places:
+            for event in lane:
+                if not await self._stored(event):
+                    return False
+        return True
+
+    async def _stored(self, event: _Event) -> bool:
+        log = logging.getLogger(__name__)
+        try:
+            await self._hand_over(event)
+        except StoreError as error:
+            log.warning("an update of %s is not stored yet: %s", self._bot.account, error)
+            return False
+        except Exception as error:  # the failure becomes a row, so that it blocks nobody (house rule 9)
+            log.exception("an update of %s could not be taken", self._bot.account)
+            return await self._put_aside(event, error)
+        return True
+
+    async def _hand_over(self, event: _Event) -> None:
+        match event.meaning:
+            case Inbound() as message:
+                conversation = await self._moves.first(message.conversation)
+                await self._sink.message(replace(message, conversation=conversation))
+            case Pressing(query=query, press=press):
+                conversation = await self._moves.first(press.conversation)
+                pressed = await self._sink.press(replace(press, conversation=conversation))
+                self._answer(query, pressed.result)
+            case Refused() as refused:
+                await self._sink.refuse(refused)
+                if query := _query(event.raw):
+                    self._answer(query, PressResult.NOT_VALID)
+            case Migration(old=old, new=new):
+                await self._moves.learn(old, new)
+
+    async def _put_aside(self, event: _Event, error: Exception) -> bool:
+        """Count an event that breaks us. False: it shall come again. True: it is kept as poison, with what it was."""
+        refused = _poison(event, self._bot.account, error)
+        tries = self._tries.pop(refused.event_key, 0) + 1
+        if tries < TRIES:
+            self._tries[refused.event_key] = tries
+            while len(self._tries) > TRIES_KEPT:
+                self._tries.popitem(last=False)
+            return False
+        try:
+            await self._sink.refuse(refused)
+        except StoreError:
+            return False
+        self._broken()
+        return True
+
+
+_Object: TypeAlias = Mapping[str, Any]
+
+
+def _query(raw: object) -> str:
+    """Return the id of the press that an unusable update tells of: its button spins until it is answered."""
+    query = cast("_Object", raw).get("callback_query") if isinstance(raw, dict) else None
+    number = cast("_Object", query).get("id") if isinstance(query, dict) else None
+    return number if isinstance(number, str) and len(number) <= 128 else ""
+
+
+def _poison(event: _Event, account: str, error: Exception) -> Refused:
+    match event.meaning:
+        case Inbound(event_key=key) | Refused(event_key=key):
+            pass
+        case Pressing(press=press):
+            key = press.event_key
+        case Migration(old=old, new=new):
+            key = f"moved{old}.{new}"
+    return Refused(
+        channel="telegram",
+        account=account,
+        event_key=key,
+        reason=RefusedReason.POISON,
+        detail=f"the gateway failed {TRIES} times: {type(error).__name__}",
+        raw=json.dumps(event.raw)[: inbound.RAW_AT_MOST],
+    )

@@ -1,0 +1,59 @@
+"""Running the daemon: one HTTP client for everything, a probe of the sandbox, and the greeting at a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+import aiohttp
+
+from config.load import Loaded
+from gateway.app import App, build
+from gateway.errors import DragomanError
+from gateway.observe import Redactor, log, set_up_logs
+from gateway.sandbox import probe
+
+
+def serve(loaded: Loaded) -> int:
+    """Run the daemon until it is told to stop. Return the exit code; errors are `DragomanError`s with their cure."""
+    os.umask(0o077)
+    set_up_logs(loaded.settings.log.level, Redactor([one.get_secret_value() for one in loaded.secrets]))
+    for warning in loaded.warnings:
+        log("config").warning(warning)
+    try:
+        asyncio.run(_serve(loaded))
+    except* DragomanError as group:
+        raise group.exceptions[0] from None
+    return 0
+
+
+async def _serve(loaded: Loaded) -> None:
+    containment = await probe()
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
+    # No limit here (aiohttp's is 100 connections): how many turns ask a model at once is the sessions' affair.
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False) as client:
+        app = build(loaded, containment=containment, environ=os.environ, client=client)
+
+        async def ready() -> None:
+            await _greet(app)
+
+        await app.daemon.run(ready)
+        # All is stored and closed: another signal must not turn a good end into a bad one.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
+
+async def _greet(app: App) -> None:
+    """Tell a person at a terminal how to sign in. The link never goes into a log or a pipe."""
+    out = sys.stdout
+    where = app.local.http.address.link(app.local.http.port)
+    if out.isatty():
+        link = await app.local.link(app.local.owners[0])
+        out.write(f"\nDragoman is ready. Open this once, within ten minutes:\n\n  {link}\n\n")
+        out.write("`dragoman link` (in a clone `./run link`) makes another one. Ctrl-C stops.\n\n")
+    else:
+        out.write(f"Dragoman is ready on {where}. `dragoman link` (in a clone `./run link`) prints a sign-in link.\n")
+    out.flush()

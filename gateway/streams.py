@@ -1,0 +1,267 @@
+"""Beside the way out: shows answers while they are written, and that they are being written. Nothing here is stored.
+
+The turn makes an answer's slot early, delivery sends it, and from then on the message is edited here until delivery
+claims a newer version of it. Everything that is shown here may be lost; the last words are delivery's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gateway.errors import SendFailed, SendOutcome, StoreError
+from gateway.model.ids import SlotId, TurnId
+from gateway.model.live import ANSWERS, TextDelta, Working
+from gateway.model.messages import Conversation
+from gateway.model.slots import Showing, Slot, SlotKind, shown_when_stored
+from gateway.observe import Redactor, log
+from gateway.pace import Pacer, Way, write_bans
+from gateway.ports import Channel, Clock, Live, Notes
+
+LOOK_EVERY_S = 0.1
+TYPING_AFTER_S = 0.2
+TYPING_EVERY_S = 4.0
+QUIET_S = 2.0
+"""Without new text for so long, the turn does something else: it shows typing again."""
+EDIT_EVERY_S = 1.0
+EDIT_WITHIN_S = 5.0
+"""Delivery waits for an edit that is under way before it sends the last words."""
+TYPING_WITHIN_S = 5.0
+FORGET_AFTER_S = 7.0
+"""`Working` comes every 5 s."""
+KEPT_CHARS = 200_000
+"""Of one answer; a longer one is shown when it is whole."""
+
+_UNFINISHED = re.compile(r"[!-~]+\Z")
+"""The last word: what looks like a secret is recognised when all of it is there."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Turn:
+    """A turn that works, and the answer that it writes."""
+
+    conversation: Conversation
+    way: Way
+    streams: bool
+    seen_at: float
+    type_at: float | None
+    """When to show typing; None while there is something to see."""
+    n: int = -1
+    """The step whose text comes."""
+    pieces: list[str] = field(default_factory=list[str])
+    length: int = 0
+    whole: bool = False
+    """False when some of the text was missed, or it is too long."""
+    text_at: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    """A message that shows the beginning of an answer."""
+
+    slot: Slot
+    shown: int
+    """Characters that it shows."""
+    looked: int = 0
+    """Characters that had come when it was looked at last."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Streams:
+    """Streaming edits and typing. Only through the pacer, and only when there is room at once."""
+
+    channels: Mapping[str, Channel]
+    live: Live
+    notes: Notes
+    pacer: Pacer
+    redactor: Redactor
+    clock: Clock
+    look_every_s: float = LOOK_EVERY_S
+    edit_within_s: float = EDIT_WITHIN_S
+    _turns: dict[TurnId, _Turn] = field(default_factory=dict[TurnId, _Turn])
+    _open: dict[SlotId, _Open] = field(default_factory=dict[SlotId, _Open])
+    _edits: dict[SlotId, asyncio.Task[None]] = field(default_factory=dict[SlotId, asyncio.Task[None]])
+    """Edits under way."""
+    _changed_at: dict[str, float] = field(default_factory=dict[str, float])
+    """When the messages of a chat were changed last, by the chat's scope."""
+    _some: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while there are turns to look after."""
+    _draining: asyncio.Event = field(default_factory=asyncio.Event)
+    _log: Any = field(default_factory=lambda: log("streams"))
+
+    async def run(self) -> None:
+        """Show until drained; returns when no edit is under way. Called once."""
+        async with asyncio.TaskGroup() as group:
+            listens = group.create_task(self._listen(), name="streams listen")
+            looks = group.create_task(self._look(group), name="streams look")
+            await self._draining.wait()
+            listens.cancel()
+            looks.cancel()
+
+    def drain(self) -> None:
+        """Begin nothing more. Twice is safe."""
+        self._draining.set()
+
+    def shown(self, slot: Slot, platform_id: str) -> None:
+        """Delivery showed a slot. The beginning of an answer that is still written is edited from now on.
+
+        Called before the store knows, so that no newer version can be claimed yet.
+        """
+        turn = self._turns.get(slot.turn) if slot.turn else None
+        if turn is None or slot.conversation != turn.conversation:
+            return
+        turn.type_at = None
+        self._changed_at[turn.way.chat] = self.clock.monotonic()
+        if turn.streams and slot.kind is SlotKind.ANSWER and slot.n is not None and slot.text:
+            shown = replace(slot, platform_id=platform_id, sent_version=slot.version)
+            self._open[slot.id] = _Open(slot=shown, shown=len(slot.text))
+
+    async def finish(self, slot: SlotId) -> None:
+        """No edit of this slot is under way when it returns, or begins before `shown` is called again."""
+        self._open.pop(slot, None)
+        edit = self._edits.get(slot)
+        if edit is not None:
+            await asyncio.wait([edit])
+
+    # --- what is heard ------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        async with self.live.subscribe(ANSWERS) as events:
+            async for event in events:
+                match event:
+                    case Working():
+                        self._working(event)
+                    case TextDelta():
+                        self._more(event)
+                    case _:
+                        pass
+
+    def _working(self, event: Working) -> None:
+        channel = self.channels.get(event.conversation.channel)
+        if channel is None or shown_when_stored(event.conversation):
+            return
+        now = self.clock.monotonic()
+        turn = self._turns.get(event.turn)
+        if turn is None:
+            turn = self._turns[event.turn] = _Turn(
+                conversation=event.conversation,
+                way=Way.to(event.conversation, channel.paces(event.conversation)),
+                streams=channel.streams,
+                seen_at=now,
+                type_at=now + TYPING_AFTER_S,
+            )
+            self._some.set()
+        turn.seen_at = now
+        seen = any(one.slot.turn == event.turn and one.slot.n == turn.n for one in self._open.values())
+        if turn.type_at is None and not (seen and now - turn.text_at < QUIET_S):
+            turn.type_at = now + TYPING_AFTER_S
+
+    def _more(self, delta: TextDelta) -> None:
+        turn = self._turns.get(delta.turn)
+        if turn is None or not turn.streams:
+            return
+        if delta.n != turn.n:
+            turn.n, turn.pieces, turn.length, turn.whole = delta.n, [], 0, True
+        turn.text_at = self.clock.monotonic()
+        if delta.start == 0 and turn.length:  # the same step once more, after a crash
+            turn.pieces, turn.length, turn.whole = [], 0, True
+        turn.whole = turn.whole and delta.start == turn.length and turn.length + len(delta.text) <= KEPT_CHARS
+        if turn.whole:
+            turn.pieces.append(delta.text)
+            turn.length += len(delta.text)
+        else:
+            turn.pieces = []
+
+    # --- what is shown ------------------------------------------------------------------------
+
+    async def _look(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            await self._some.wait()
+            await asyncio.sleep(self.look_every_s)
+            now = self.clock.monotonic()
+            for turn in self._turns.values():
+                if turn.type_at is not None and now >= turn.type_at:
+                    turn.type_at = now + TYPING_EVERY_S
+                    if self.pacer.at_once(turn.way):
+                        group.create_task(self._type(turn), name=f"typing {turn.conversation.key}")
+            for open_ in list(self._open.values()):
+                self._grow(open_, now, group)
+            self._forget(now)
+
+    def _grow(self, open_: _Open, now: float, group: asyncio.TaskGroup) -> None:
+        """Edit a message when there is more to show, its chat had a second's rest and there is room."""
+        slot, turn = open_.slot, self._turns.get(open_.slot.turn or TurnId(""))
+        if turn is None or turn.n != slot.n or not turn.whole or turn.length <= open_.looked:
+            return
+        if slot.id in self._edits or now - self._changed_at.get(turn.way.chat, -EDIT_EVERY_S) < EDIT_EVERY_S:
+            return
+        text = self._so_far(turn)
+        if len(text) <= open_.shown:
+            open_.looked = turn.length
+            return
+        if not text.startswith(slot.text):
+            # The slot says something else, such as why there is no answer: that is its last word.
+            del self._open[slot.id]
+            return
+        self._changed_at[turn.way.chat] = now
+        if self.pacer.at_once(turn.way):
+            open_.looked, open_.shown = turn.length, len(text)
+            edit = self._edit(turn, Showing(slot=slot, text=text, partial=True))
+            self._edits[slot.id] = group.create_task(edit, name=f"streams edit {slot.id}")
+
+    def _so_far(self, turn: _Turn) -> str:
+        text = self.redactor.text("".join(turn.pieces)).lstrip()
+        return _UNFINISHED.sub("", text).rstrip()
+
+    def _forget(self, now: float) -> None:
+        gone = [id_ for id_, turn in self._turns.items() if now - turn.seen_at > FORGET_AFTER_S]
+        for id_ in gone:
+            del self._turns[id_]
+        if gone:
+            self._open = {id_: one for id_, one in self._open.items() if one.slot.turn in self._turns}
+            self._changed_at = {chat: at for chat, at in self._changed_at.items() if now - at < EDIT_EVERY_S}
+        if not self._turns:
+            self._some.clear()
+
+    async def _edit(self, turn: _Turn, showing: Showing) -> None:
+        slot = showing.slot
+        try:
+            async with asyncio.timeout(self.edit_within_s):
+                await self.channels[slot.conversation.channel].edit(showing, _keep_nothing)
+        except TimeoutError:
+            pass  # the next one shows more
+        except SendFailed as failed:
+            await self._failed(turn, slot, failed)
+        except Exception:  # noqa: BLE001 - the loop of streams: only this message stands still (house rule 9)
+            self._log.exception("a channel broke while streaming", slot=slot.id)
+            self._open.pop(slot.id, None)
+        finally:
+            self._edits.pop(slot.id, None)
+
+    async def _failed(self, turn: _Turn, slot: Slot, failed: SendFailed) -> None:
+        """Nothing is repeated; a ban is obeyed, and what was refused for good is left to the last words."""
+        if failed.outcome is SendOutcome.DEAD:
+            self._open.pop(slot.id, None)
+        if failed.outcome is not SendOutcome.WAIT:
+            return
+        bans = self.pacer.obey(turn.way, failed)
+        try:
+            await write_bans(self.notes, bans, self.clock.now())
+        except StoreError as error:
+            self._log.error("a ban is known here and not stored", error=str(error))
+
+    async def _type(self, turn: _Turn) -> None:
+        try:
+            async with asyncio.timeout(TYPING_WITHIN_S):
+                await self.channels[turn.conversation.channel].typing(turn.conversation)
+        except TimeoutError:
+            pass
+        except Exception:  # noqa: BLE001 - the loop of streams: typing is not needed (house rule 9)
+            self._log.exception("a channel broke while typing", channel=turn.conversation.channel)
+
+
+async def _keep_nothing(platform_id: str) -> None:
+    """A `Progress`: the messages of a beginning are those that delivery made."""

@@ -1,0 +1,276 @@
+"""The methods of the Bot API that are about chats: each takes typed parameters and returns what is answered."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.support.telegram.checks import (
+    DOCUMENT_AT_MOST,
+    TEXT_AT_MOST,
+    Json,
+    Refusal,
+    bad,
+    caption_text,
+    formatted,
+    keyboard,
+    message_text,
+    odd,
+    utf16_len,
+)
+from tests.support.telegram.wire import Upload
+from tests.support.telegram.world import Chat, Chats, Document, Shown, Toast
+
+NOT_MODIFIED = (
+    "message is not modified: specified new message content and reply markup are exactly the same "
+    "as a current content and reply markup of the message"
+)
+TOO_OLD = "query is too old and response timeout expired or query ID is invalid"
+ACTIONS = frozenset(
+    {"typing", "upload_photo", "record_video", "upload_video", "record_voice", "upload_voice", "upload_document"}
+    | {"choose_sticker", "find_location", "record_video_note", "upload_video_note"}
+)
+TOAST_AT_MOST = 200
+COMMANDS_AT_MOST = 100
+
+
+def send_message(chats: Chats, p: Json) -> Json:
+    """A new text."""
+    chat = chats.chat(p)
+    text, entities = message_text(p, editing=False)
+    rows = keyboard(p.get("reply_markup"))
+    return _sent(chats, chat, p, rows, _texts(text, entities)).payload
+
+
+def send_document(chats: Chats, p: Json) -> Json:
+    """A new file."""
+    chat = chats.chat(p)
+    caption, entities = caption_text(p)
+    rows = keyboard(p.get("reply_markup"))
+    document = _document(chats, p.get("document"))
+    fields: Json = {
+        "document": {
+            "file_name": document.name,
+            "file_id": document.file_id,
+            "file_unique_id": f"u{document.file_id}",
+            "file_size": len(document.content),
+        }
+    }
+    if caption:
+        fields |= {"caption": caption, **({"caption_entities": entities} if entities else {})}
+    message = _sent(chats, chat, p, rows, fields)
+    message.document = document
+    return message.payload
+
+
+def _document(chats: Chats, given: Any) -> Document:
+    if isinstance(given, str) and given in chats.files:
+        return chats.files[given]
+    if not isinstance(given, Upload):
+        raise bad(
+            "there is no document in the request" if given is None else "wrong file identifier/HTTP URL specified"
+        )
+    if not given.content:
+        raise bad("file must be non-empty")
+    if len(given.content) > DOCUMENT_AT_MOST:
+        raise Refusal("Request Entity Too Large", code=413)
+    document = Document(given.name, given.content, f"file{len(chats.files)}")
+    chats.files[document.file_id] = document
+    return document
+
+
+def _texts(text: str, entities: list[Json]) -> Json:
+    return {"text": text, "entities": entities} if entities else {"text": text}
+
+
+def _sent(chats: Chats, chat: Chat, p: Json, rows: list[list[Json]], fields: Json) -> Shown:
+    thread, reply_to = chats.thread(chat, p), chats.reply_target(chat, p)
+    if rows:
+        fields["reply_markup"] = {"inline_keyboard": rows}
+    message = chats.new(chat, chats.bot, fields, thread=thread, reply_to=reply_to)
+    message.buttons = rows
+    return message
+
+
+def edit_text(chats: Chats, p: Json) -> Json:
+    """Another text; without buttons given, the message has none any more."""
+    message = _to_edit(chats, p)
+    if message.document is not None:
+        raise bad("there is no text in the message to edit")
+    text, entities = message_text(p, editing=True)
+    rows = keyboard(p.get("reply_markup"))
+    if text == message.text and entities == message.entities and rows == message.buttons:
+        raise bad(NOT_MODIFIED)
+    message.history.append(message.text)
+    message.text, message.entities = text, entities
+    payload = {key: value for key, value in message.payload.items() if key != "entities"}
+    message.payload = {**payload, "edit_date": chats.now(), **_texts(text, entities)}
+    return _with_buttons(message, rows)
+
+
+def edit_buttons(chats: Chats, p: Json) -> Json:
+    """Other buttons, or none."""
+    message = _to_edit(chats, p)
+    rows = keyboard(p.get("reply_markup"))
+    if rows == message.buttons:
+        raise bad(NOT_MODIFIED)
+    message.payload = {**message.payload, "edit_date": chats.now()}
+    return _with_buttons(message, rows)
+
+
+def _to_edit(chats: Chats, p: Json) -> Shown:
+    message = chats.message(chats.chat(p), p, "edit")
+    if message.by != chats.bot["id"]:
+        raise bad("message can't be edited")
+    return message
+
+
+def _with_buttons(message: Shown, rows: list[list[Json]]) -> Json:
+    message.edits += 1
+    message.buttons = rows
+    message.payload.pop("reply_markup", None)
+    if rows:
+        message.payload["reply_markup"] = {"inline_keyboard": rows}
+    return message.payload
+
+
+def delete_message(chats: Chats, p: Json) -> bool:
+    """Take one message away."""
+    chat = chats.chat(p)
+    message = chats.message(chat, p, "delete")
+    if message.by != chats.bot["id"] and chat.type != "private" and not chat.bot_is_admin:
+        raise bad("message can't be deleted")
+    message.deleted = True
+    return True
+
+
+def delete_messages(chats: Chats, p: Json) -> bool:
+    """Take several away; those that cannot be are skipped."""
+    chat = chats.chat(p)
+    ids: list[Any] = p.get("message_ids") or []
+    if not 1 <= len(ids) <= 100:
+        raise bad("message identifiers are not specified" if not ids else "too many message identifiers specified")
+    for message in [chat.messages[int(n)] for n in ids if int(n) in chat.messages]:
+        if message.by == chats.bot["id"] or chat.type == "private" or chat.bot_is_admin:
+            message.deleted = True
+    return True
+
+
+def send_action(chats: Chats, p: Json) -> bool:
+    """Typing and the like."""
+    chat = chats.chat(p)
+    if p.get("action") not in ACTIONS:
+        raise bad("wrong parameter action in request")
+    chats.typing.append((chat.id, chats.thread(chat, p, general=True), p["action"]))
+    return True
+
+
+def send_draft(chats: Chats, p: Json) -> bool:
+    """The beginning of an answer, for half a minute."""
+    chat = chats.chat(p)
+    if chat.type != "private":
+        raise bad("TEXTDRAFT_PEER_INVALID")
+    if not p.get("draft_id"):
+        raise bad("invalid draft identifier specified")
+    thread = chats.thread(chat, p)
+    if p.get("parse_mode", "none").lower() not in ("", "none"):
+        raise odd("this fake wants entities, not a parse_mode")
+    text, _ = formatted(p.get("text", ""), p.get("entities") or ())
+    if utf16_len(text) > TEXT_AT_MOST:
+        raise bad("MESSAGE_TOO_LONG")
+    chats.drafts.setdefault((chat.id, thread, p["draft_id"]), []).append(text)
+    return True
+
+
+def answer_query(chats: Chats, p: Json) -> bool:
+    """What the person who pressed sees."""
+    query = chats.queries.get(p.get("callback_query_id", ""))
+    if query is None or time.monotonic() - query.at_s > chats.query_lives_s:
+        raise bad(TOO_OLD)
+    if utf16_len(p.get("text", "")) > TOAST_AT_MOST:
+        raise bad("MESSAGE_TOO_LONG")
+    chats.toasts[query.id] = Toast(p.get("text", ""), p.get("show_alert", False), p.get("url", ""))
+    return True
+
+
+def _commands_key(p: Json) -> tuple[str, str]:
+    scope: Json = p.get("scope") or {"type": "default"}
+    return json.dumps(scope, sort_keys=True), p.get("language_code", "")
+
+
+def set_commands(chats: Chats, p: Json) -> bool:
+    """The menu of commands, for one scope."""
+    commands: list[Json] = p.get("commands") or []
+    if len(commands) > COMMANDS_AT_MOST:
+        raise bad("BOT_COMMANDS_TOO_MUCH")
+    for command in commands:
+        if command.keys() != {"command", "description"}:
+            raise odd(f"this fake wants command and description, not {sorted(command)}")
+        if not re.fullmatch(r"/?[a-z0-9_]{1,32}", command["command"]):
+            raise bad("BOT_COMMAND_INVALID")
+        if not 1 <= len(command["description"]) <= 256:
+            raise bad("BOT_COMMAND_DESCRIPTION_INVALID")
+    chats.commands[_commands_key(p)] = commands
+    return True
+
+
+def delete_commands(chats: Chats, p: Json) -> bool:
+    """No menu of its own for a scope."""
+    chats.commands.pop(_commands_key(p), None)
+    return True
+
+
+def get_commands(chats: Chats, p: Json) -> list[Json]:
+    """The menu of a scope."""
+    return chats.commands.get(_commands_key(p), [])
+
+
+def get_chat(chats: Chats, p: Json) -> Json:
+    """A chat, with the fields that every chat has."""
+    return {**chats.chat(p).payload(), "accent_color_id": 0, "max_reaction_count": 11, "accepted_gift_types": _GIFTS}
+
+
+_GIFTS = dict.fromkeys(
+    ("unlimited_gifts", "limited_gifts", "unique_gifts", "premium_subscription", "gifts_from_channels"), False
+)
+
+
+def get_file(chats: Chats, p: Json) -> Json:
+    """Where a file can be fetched."""
+    document = chats.files.get(p.get("file_id", ""))
+    if document is None:
+        raise bad("invalid file_id")
+    size = len(document.content)
+    if size > 20 * 1024 * 1024:
+        raise bad("file is too big")
+    path = f"documents/{document.file_id}"
+    return {"file_id": document.file_id, "file_unique_id": f"u{document.file_id}", "file_size": size, "file_path": path}
+
+
+def get_me(chats: Chats, p: Json) -> Json:
+    """The bot itself."""
+    can = {"can_join_groups": True, "can_read_all_group_messages": False, "supports_inline_queries": False}
+    more = {"can_connect_to_business": False, "has_main_web_app": False}
+    return {**chats.bot, **can, **more}
+
+
+METHODS: Mapping[str, Callable[[Chats, Json], Any]] = {
+    "getMe": get_me,
+    "sendMessage": send_message,
+    "sendDocument": send_document,
+    "editMessageText": edit_text,
+    "editMessageReplyMarkup": edit_buttons,
+    "deleteMessage": delete_message,
+    "deleteMessages": delete_messages,
+    "sendChatAction": send_action,
+    "sendMessageDraft": send_draft,
+    "answerCallbackQuery": answer_query,
+    "setMyCommands": set_commands,
+    "deleteMyCommands": delete_commands,
+    "getMyCommands": get_commands,
+    "getChat": get_chat,
+    "getFile": get_file,
+}

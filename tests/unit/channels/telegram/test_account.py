@@ -1,0 +1,477 @@
+"""One bot against a Telegram on loopback: polling, leases, trouble, webhooks, and that nothing is lost or confirmed
+too early."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from channels.telegram.account import PRESSED, Account, Pauses
+from channels.telegram.inbound import ALLOWED_UPDATES
+from channels.telegram.moves import Moves
+from channels.telegram.webhook import HEADER
+from gateway.approvals import PRESSED_TEXT
+from gateway.errors import StoreError
+from gateway.model.messages import RefusedReason
+from gateway.model.waits import PressResult
+from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault, Shown, faults
+from tests.unit.channels.telegram.scene import SECRET, Scene, until
+
+ANN, BOB = 1001, 2002
+QUICK = Pauses(first=0.01, longest=0.05, conflict=0.02, token=0.03, store=0.01, broken=0.01, lease=0.02, written=0.005)
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[FakeTelegram]:
+    async with FakeTelegram().serve() as fake:
+        yield fake
+        assert fake.surprises == []
+
+
+@pytest.fixture
+async def scene(telegram: FakeTelegram) -> AsyncIterator[Scene]:
+    async with aiohttp.ClientSession() as client:
+        yield Scene(client=client, api_root=telegram.api_root)
+
+
+def account(scene: Scene) -> Account:
+    context = scene.context()
+    return Account("main", scene.settings().accounts["main"], context, Moves(scene.memory), QUICK)
+
+
+@asynccontextmanager
+async def running(scene: Scene) -> AsyncGenerator[Account]:
+    """The account, served until the block ends."""
+    found = account(scene)
+    task = asyncio.create_task(found.run(scene.sink), name="account")
+    try:
+        yield found
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+
+
+def offsets(telegram: FakeTelegram) -> list[int | None]:
+    return [call.parameters.get("offset") for call in telegram.calls("getUpdates")]
+
+
+def refusing(method: str, fault: Fault, times: int = 1_000_000) -> Callable[[Call], Fault | None]:
+    """A script that gives this method a fault, so many times."""
+    left = [times]
+
+    def script(call: Call) -> Fault | None:
+        if call.method != method or left[0] == 0:
+            return None
+        left[0] -= 1
+        return fault
+
+    return script
+
+
+# --- introducing itself -------------------------------------------------------------------------
+
+
+async def test_it_introduces_itself_and_names_its_commands_by_scope(telegram: FakeTelegram, scene: Scene) -> None:
+    async with running(scene) as bot:
+        await until(lambda: len(telegram.chats.commands) == 2 and telegram.calls("getUpdates"))
+        assert bot.trouble() == ""
+    named = {scope: [one["command"] for one in known] for (scope, _), known in telegram.chats.commands.items()}
+    assert named == {'{"type": "all_private_chats"}': ["help", "stop"], '{"type": "all_group_chats"}': ["help"]}
+    assert telegram.calls("deleteWebhook")[0].parameters == {"drop_pending_updates": False}
+
+
+async def test_commands_that_cannot_be_named_stop_nothing(telegram: FakeTelegram, scene: Scene) -> None:
+    telegram.script(refusing("setMyCommands", faults.error(400, "Bad Request: BOT_COMMAND_INVALID")))
+    async with running(scene):
+        telegram.say(ANN, "hello")
+        await until(lambda: scene.sink.texts == ["hello"])
+
+
+async def test_telegram_out_of_reach_is_trouble_until_it_is_back(telegram: FakeTelegram, scene: Scene) -> None:
+    telegram.script(refusing("getMe", faults.drop()))
+    async with running(scene) as bot:
+        await until(lambda: len(telegram.calls("getMe")) >= 3)
+        assert "getMe" in bot.trouble()
+        telegram.script(lambda _call: None)
+        await until(lambda: not bot.trouble())
+    assert scene.helm.alerts == []
+
+
+@pytest.mark.parametrize(("code", "words"), [(401, "Unauthorized"), (404, "Not Found")])
+async def test_a_bad_token_is_said_with_its_cure_and_tried_again(
+    telegram: FakeTelegram, scene: Scene, code: int, words: str
+) -> None:
+    telegram.script(refusing("getMe", faults.error(code, words)))
+    async with running(scene) as bot:
+        await until(lambda: len(telegram.calls("getMe")) >= 3)
+        assert "@BotFather" in bot.trouble()
+        key, text = scene.helm.alerts[0]
+        assert key == "telegram/main/token"
+        assert "@BotFather" in text
+        telegram.script(lambda _call: None)
+        await until(lambda: not bot.trouble())
+
+
+async def test_a_token_that_is_revoked_later_is_said_too(telegram: FakeTelegram, scene: Scene) -> None:
+    async with running(scene) as bot:
+        await until(lambda: telegram.calls("getUpdates"))
+        telegram.script(refusing("getUpdates", faults.error(401, "Unauthorized")))
+        telegram.say(ANN, "hello")
+        await until(lambda: "@BotFather" in bot.trouble())
+        telegram.script(lambda _call: None)
+        telegram.say(ANN, "again")
+        await until(lambda: not bot.trouble() and "again" in scene.sink.texts)
+
+
+# --- polling ------------------------------------------------------------------------------------
+
+
+async def test_it_asks_for_what_it_reads_and_for_nothing_else(telegram: FakeTelegram, scene: Scene) -> None:
+    async with running(scene):
+        await until(lambda: telegram.calls("getUpdates"))
+    asked = telegram.calls("getUpdates")[0].parameters
+    assert asked == {"timeout": 50, "limit": 100, "allowed_updates": list(ALLOWED_UPDATES)}
+
+
+async def test_messages_are_stored_then_confirmed_once(telegram: FakeTelegram, scene: Scene) -> None:
+    async with running(scene):
+        first = telegram.say(ANN, "one").update_id
+        await until(lambda: scene.sink.texts == ["one"] and not telegram.updates.waiting)
+        assert first is not None
+        assert offsets(telegram)[-1] == first + 1
+        await until(lambda: scene.points == ["J3"])
+
+
+async def test_after_an_empty_answer_no_offset_is_sent(telegram: FakeTelegram, scene: Scene) -> None:
+    empty = Fault(acts=False, status=200, body=b'{"ok": true, "result": []}')
+    async with running(scene):
+        telegram.say(ANN, "one")
+        await until(lambda: offsets(telegram)[-1:] not in ([], [None]))
+        before = len(offsets(telegram))
+        telegram.script(lambda call: empty if call.method == "getUpdates" and len(offsets(telegram)) < 6 else None)
+        telegram.say(ANN, "two")
+        await until(lambda: scene.sink.texts == ["one", "two"])
+    assert None in offsets(telegram)[before:]
+
+
+async def test_updates_whose_ids_begin_anew_lower_are_heard(telegram: FakeTelegram, scene: Scene) -> None:
+    async with running(scene):
+        telegram.say(ANN, "one")
+        await telegram.jump(-(10**8))
+        telegram.say(ANN, "two")
+        await until(lambda: scene.sink.texts == ["one", "two"] and not telegram.updates.waiting)
+
+
+async def test_a_batch_that_is_not_stored_is_not_confirmed_and_comes_again(
+    telegram: FakeTelegram, scene: Scene
+) -> None:
+    full = [True]
+    scene.sink.fail = lambda _key: StoreError("full") if full[0] else None
+    async with running(scene):
+        telegram.say(ANN, "one")
+        telegram.say(BOB, "two")
+        await until(lambda: len(telegram.calls("getUpdates")) >= 4)
+        assert len(telegram.updates.waiting) == 2
+        assert set(offsets(telegram)) == {None}
+        full[0] = False
+        await until(lambda: sorted(scene.sink.texts) == ["one", "two"] and not telegram.updates.waiting)
+
+
+async def test_a_poll_that_fails_is_repeated_and_nothing_is_lost(telegram: FakeTelegram, scene: Scene) -> None:
+    for fault in (faults.drop(), faults.cut(), faults.broken(), faults.page(), faults.too_many(0)):
+        telegram.script(refusing("getUpdates", fault, times=2))
+        async with running(scene) as bot:
+            telegram.say(ANN, f"{fault.status}{fault.acts}")
+            await until(lambda: not telegram.updates.waiting)
+            assert bot.trouble() == ""
+    assert len(set(scene.sink.texts)) == 5
+
+
+async def test_an_answer_that_is_no_list_is_a_failure(telegram: FakeTelegram, scene: Scene) -> None:
+    telegram.script(refusing("getUpdates", Fault(acts=False, status=200, body=b'{"ok": true, "result": {}}'), times=2))
+    async with running(scene):
+        telegram.say(ANN, "hello")
+        await until(lambda: scene.sink.texts == ["hello"])
+
+
+async def test_a_malformed_update_does_not_take_the_others_with_it(telegram: FakeTelegram, scene: Scene) -> None:
+    telegram.say(ANN, "before")
+    telegram.send_raw({"message": {"text": 7}})
+    telegram.say(ANN, "after")
+    async with running(scene):
+        await until(lambda: scene.sink.texts == ["before", "after"] and not telegram.updates.waiting)
+    assert len(scene.sink.refused) == 1
+
+
+async def test_updates_without_a_number_are_kept_and_do_not_spin(telegram: FakeTelegram, scene: Scene) -> None:
+    nameless = Fault(acts=False, status=200, body=json.dumps({"ok": True, "result": [7, {"update_id": True}]}).encode())
+    telegram.script(refusing("getUpdates", nameless, times=3))
+    async with running(scene):
+        telegram.say(ANN, "hello")
+        await until(lambda: scene.sink.texts == ["hello"])
+    assert offsets(telegram)[:4] == [None] * 4
+
+
+async def test_silence_for_too_long_is_trouble(telegram: FakeTelegram, scene: Scene) -> None:
+    async with running(scene) as bot:
+        await until(lambda: telegram.calls("getUpdates"))
+        scene.clock.advance(89)
+        assert bot.trouble() == ""
+        scene.clock.advance(3)
+        assert "92 s" in bot.trouble()
+        telegram.say(ANN, "hello")
+        await until(lambda: not bot.trouble())
+
+
+# --- one poller ---------------------------------------------------------------------------------
+
+
+async def test_it_polls_only_while_it_holds_the_lease(telegram: FakeTelegram, scene: Scene) -> None:
+    scene.helm.ours = False
+    async with running(scene) as bot:
+        await until(lambda: len(scene.helm.held) >= 3)
+        assert telegram.calls("getUpdates") == []
+        scene.clock.advance(200)
+        assert bot.trouble() == ""  # another node polls: that is how it should be
+        scene.helm.ours = True
+        telegram.say(ANN, "hello")
+        await until(lambda: scene.sink.texts == ["hello"])
+        renewed = len(scene.helm.held)
+        await until(lambda: len(scene.helm.held) > renewed + 1)
+        scene.helm.ours = False
+        await asyncio.sleep(0.1)
+        polls = len(telegram.calls("getUpdates"))
+        telegram.say(ANN, "more")
+        await asyncio.sleep(0.1)
+        assert len(telegram.calls("getUpdates")) == polls
+    assert set(scene.helm.held) == {("telegram/main", timedelta(seconds=30))}
+
+
+async def test_a_lease_that_cannot_be_stored_is_not_held(telegram: FakeTelegram, scene: Scene) -> None:
+    scene.helm.broken = True
+    async with running(scene):
+        await until(lambda: len(scene.helm.held) >= 3)
+        assert telegram.calls("getUpdates") == []
+
+
+async def test_somebody_else_with_the_token_is_said_and_waited_out(telegram: FakeTelegram, scene: Scene) -> None:
+    telegram.script(refusing("getUpdates", faults.error(409, "Conflict: terminated by other getUpdates request")))
+    async with running(scene) as bot:
+        await until(lambda: len(telegram.calls("getUpdates")) >= 3)
+        assert "Stop the other program" in bot.trouble()
+        assert scene.helm.alerts[0][0] == "telegram/main/conflict"
+        telegram.script(lambda _call: None)
+        telegram.say(ANN, "hello")
+        await until(lambda: scene.sink.texts == ["hello"] and not bot.trouble())
+
+
+async def test_a_webhook_that_somebody_set_is_taken_away_again(telegram: FakeTelegram, scene: Scene) -> None:
+    async with running(scene):
+        await until(lambda: telegram.calls("getUpdates"))
+        telegram.webhook.set({"url": "https://elsewhere.example.org/hook"})
+        telegram.say(ANN, "hello")
+        await until(lambda: scene.sink.texts == ["hello"])
+
+
+# --- presses ------------------------------------------------------------------------------------
+
+
+async def card(telegram: FakeTelegram, bot: Account) -> Shown:
+    telegram.private(ANN)
+    markup = {"inline_keyboard": [[{"text": "Once", "callback_data": "a1:once"}]]}
+    made = await bot.bot.send_message(ANN, "Allow it?", api_kwargs={"reply_markup": markup})
+    return telegram.chats.all[ANN].messages[made.message_id]
+
+
+@pytest.mark.parametrize("result", PressResult)
+async def test_whoever_pressed_is_told_what_came_of_it(
+    telegram: FakeTelegram, scene: Scene, result: PressResult
+) -> None:
+    scene.sink.result = result
+    async with running(scene) as bot:
+        query = telegram.press(ANN, await card(telegram, bot), "Once")
+        toast = await telegram.toast(query)
+    assert (toast.text, toast.alert) == (PRESSED_TEXT[result], result is PressResult.ASK_REASON)
+
+
+def test_every_result_has_words_that_fit() -> None:
+    assert PRESSED == PRESSED_TEXT
+    assert max(len(text) for text in PRESSED.values()) <= 200
+
+
+async def test_an_answer_that_hangs_or_is_refused_holds_nothing_up(telegram: FakeTelegram, scene: Scene) -> None:
+    async with running(scene) as bot:
+        shown = await card(telegram, bot)
+        for fault in (faults.silent(acts=False), faults.error(400, "Bad Request: query is too old"), faults.drop()):
+            telegram.script(refusing("answerCallbackQuery", fault))
+            telegram.press(ANN, shown, "Once")
+            await until(lambda: not telegram.updates.waiting)
+        telegram.say(ANN, "hello")
+        await until(lambda: scene.sink.texts == ["hello"])
+        assert bot.trouble() == ""
+    assert len(scene.sink.pressed) == 3
+
+
+async def test_the_fail_point_of_a_confirmed_press_is_passed(telegram: FakeTelegram, scene: Scene) -> None:
+    async with running(scene) as bot:
+        telegram.press(ANN, await card(telegram, bot), "Once")
+        await until(lambda: "J3" in scene.points)
+
+
+# --- what is put aside, and the token ------------------------------------------------------------
+
+
+async def test_a_message_that_breaks_the_gateway_blocks_nobody_and_the_owners_hear_of_it(
+    telegram: FakeTelegram, scene: Scene
+) -> None:
+    bad = telegram.say(ANN, "bad")
+    broken = f"m{ANN}.{bad.id}"
+    seen: list[str] = []
+
+    def fail(key: str) -> Exception | None:
+        seen.append(key)
+        return RuntimeError("a bug") if key == broken and seen.count(key) <= 3 else None
+
+    scene.sink.fail = fail
+    async with running(scene):
+        telegram.say(ANN, "good")
+        await until(lambda: scene.sink.texts == ["good"] and scene.helm.alerts)
+    assert scene.helm.alerts[0][0] == "telegram/main/poison"
+    assert [one.event_key for one in scene.sink.refused] == [broken]
+
+
+def asked_again(telegram: FakeTelegram, before: int) -> bool:
+    return len(telegram.calls("getMe")) > before + 1
+
+
+async def test_the_token_is_in_no_log_and_no_trouble(
+    telegram: FakeTelegram, scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    half = TOKEN.partition(":")[2]
+    said: list[str] = []
+    with caplog.at_level(logging.WARNING):
+        for fault in (faults.drop(), faults.page(), faults.error(401, "Unauthorized"), faults.broken()):
+            telegram.script(refusing("getMe", fault))
+            async with running(scene) as bot:
+                await until(partial(asked_again, telegram, len(telegram.calls("getMe"))))
+                said += [bot.trouble(), repr(bot), repr(bot.bot)]
+    said += [record.getMessage() + str(record.exc_text) for record in caplog.records]
+    assert len(said) > 12
+    assert half not in "".join(said)
+
+
+# --- webhook ------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def hooked(scene: Scene) -> AsyncGenerator[Account]:
+    """The account by webhook, with its endpoint served."""
+    scene.mode = "webhook"
+    made: list[Account] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        assert made[0].webhook is not None
+        return await made[0].webhook.handle(request)
+
+    app = web.Application()
+    app.router.add_post("/telegram/main", handle)
+    async with TestServer(app) as server:
+        scene.public_url = str(server.make_url("")).rstrip("/")
+        async with running(scene) as bot:
+            made.append(bot)
+            yield bot
+
+
+async def test_a_webhook_is_set_and_takes_updates_one_by_one(telegram: FakeTelegram, scene: Scene) -> None:
+    async with hooked(scene) as bot:
+        await until(lambda: telegram.calls("setWebhook"))
+        asked = telegram.calls("setWebhook")[0].parameters
+        assert asked["url"] == f"{scene.public_url}/telegram/main"
+        assert asked["secret_token"] == SECRET
+        assert asked["allowed_updates"] == list(ALLOWED_UPDATES)
+        assert "drop_pending_updates" not in asked
+        for n in range(5):
+            telegram.say(ANN, str(n))
+        await until(lambda: scene.sink.texts == ["0", "1", "2", "3", "4"])
+        await until(lambda: not telegram.updates.waiting)
+        assert bot.trouble() == ""
+        scene.clock.advance(1000)
+        assert bot.trouble() == ""  # nobody wrote
+    assert telegram.calls("getUpdates") == []
+    assert scene.helm.held == []
+    assert scene.points.count("J3") == 5
+
+
+async def test_a_webhook_answers_200_only_for_what_is_stored(telegram: FakeTelegram, scene: Scene) -> None:
+    full = [True]
+    scene.sink.fail = lambda _key: StoreError("full") if full[0] else None
+    async with hooked(scene):
+        await until(lambda: telegram.webhook.url)
+        telegram.say(ANN, "hello")
+        await until(lambda: len(telegram.webhook.tries) >= 2)
+        assert {status for _, status in telegram.webhook.tries} == {503}
+        full[0] = False
+        await until(lambda: scene.sink.texts == ["hello"])
+        await until(lambda: telegram.webhook.tries[-1][1] == 200)
+
+
+async def test_a_press_by_webhook_is_answered(telegram: FakeTelegram, scene: Scene) -> None:
+    async with hooked(scene) as bot:
+        await until(lambda: telegram.webhook.url)
+        query = telegram.press(ANN, await card(telegram, bot), "Once")
+        assert (await telegram.toast(query)).text == "Allowed once."
+
+
+async def test_poison_by_webhook_is_kept_and_not_repeated(telegram: FakeTelegram, scene: Scene) -> None:
+    async with hooked(scene):
+        await until(lambda: telegram.webhook.url)
+        headers = {HEADER: SECRET}
+        async with scene.client.post(f"{scene.public_url}/telegram/main", data=b"{no", headers=headers) as answer:
+            assert answer.status == 200
+    assert [one.reason for one in scene.sink.refused] == [RefusedReason.POISON]
+    assert "{no" in scene.sink.refused[0].raw
+
+
+async def test_a_webhook_before_the_bot_is_known_comes_again(telegram: FakeTelegram, scene: Scene) -> None:
+    telegram.script(refusing("getMe", faults.drop(), times=3))
+    telegram.webhook.secret = SECRET
+    async with hooked(scene):
+        telegram.webhook.url = f"{scene.public_url}/telegram/main"  # set in an earlier life
+        telegram.say(ANN, "hello")
+        await until(lambda: scene.sink.texts == ["hello"])
+    assert telegram.webhook.tries[0][1] == 503
+
+
+async def test_a_webhook_without_an_address_says_how_to_set_it(telegram: FakeTelegram, scene: Scene) -> None:
+    scene.mode, scene.public_url = "webhook", ""
+    async with running(scene) as bot:
+        await until(lambda: "public_url" in bot.trouble())
+    assert telegram.calls("setWebhook") == []
+
+
+async def test_a_webhook_that_telegram_refuses_is_said_in_its_words(telegram: FakeTelegram, scene: Scene) -> None:
+    scene.mode, scene.public_url = "webhook", "http://example.org"
+    async with running(scene) as bot:
+        await until(lambda: "HTTPS URL must be provided" in bot.trouble())
+        assert len(telegram.calls("setWebhook")) >= 1
+
+
+async def test_going_back_to_polling_takes_the_webhook_away_and_loses_nothing(
+    telegram: FakeTelegram, scene: Scene
+) -> None:
+    telegram.webhook.set({"url": "https://bot.example.org/telegram/main"})
+    telegram.say(ANN, "hello")
+    async with running(scene):
+        await until(lambda: scene.sink.texts == ["hello"])

@@ -1,0 +1,447 @@
+"""Telegram as the gateway meets it, against a Telegram on loopback: what is shown, what is waited for, what is said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+
+from channels.telegram.account import Pauses
+from channels.telegram.adapter import TelegramChannel, build
+from gateway.errors import SendFailed, SendOutcome
+from gateway.model.ids import SlotId
+from gateway.model.messages import Conversation
+from gateway.model.slots import Showing, Slot, SlotKind, SlotState
+from gateway.ports import Auth
+from tests.support.makers import EPOCH
+from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault, faults
+from tests.unit.channels.telegram.scene import Scene, until
+
+ANN, BOB = 1001, 2002
+DIRECT = Conversation(channel="telegram", account="main", chat=str(ANN))
+QUICK = Pauses(first=0.01, longest=0.05, conflict=0.02, token=0.03, store=0.01, broken=0.01, lease=0.02, written=0.005)
+SECOND_TOKEN = "987654321:AAAnotherTokenOfATestBot-0123456789abc"
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[FakeTelegram]:
+    async with FakeTelegram().serve() as fake:
+        fake.private(ANN)
+        yield fake
+        assert fake.surprises == []
+
+
+@pytest.fixture
+async def scene(telegram: FakeTelegram) -> AsyncIterator[Scene]:
+    async with aiohttp.ClientSession() as client:
+        yield Scene(client=client, api_root=telegram.api_root)
+
+
+@pytest.fixture
+async def channel(scene: Scene) -> TelegramChannel:
+    return TelegramChannel(scene.context(), QUICK)
+
+
+class Shower:
+    """Shows versions of one slot, as the gateway's delivery does."""
+
+    def __init__(self, channel: TelegramChannel, where: Conversation = DIRECT) -> None:
+        self.channel = channel
+        self.where = where
+        self.shown = ""
+        self.told: list[str] = []
+
+    async def progress(self, platform_id: str) -> None:
+        self.shown = platform_id
+        self.told.append(platform_id)
+
+    async def show(self, text: str, *, partial: bool = False, uncertain: bool = False) -> str:
+        slot = Slot(
+            id=SlotId("s1"),
+            conversation=self.where,
+            session=None,
+            turn=None,
+            n=None,
+            kind=SlotKind.ANSWER,
+            text=text,
+            waits=(),
+            version=1,
+            sent_version=0,
+            platform_id=self.shown,
+            state=SlotState.SENDING,
+            attempts=0,
+            uncertain=uncertain,
+            due_at=EPOCH,
+            created_at=EPOCH,
+        )
+        act = self.channel.edit if self.shown else self.channel.send
+        self.shown = await act(Showing(slot=slot, text=text, partial=partial), self.progress)
+        return self.shown
+
+    async def failing(self, text: str = "hello") -> SendFailed:
+        with pytest.raises(SendFailed) as caught:
+            await self.show(text)
+        return caught.value
+
+
+def once(method: str, fault: Fault, *, at: int = 0) -> Callable[[Call], Fault | None]:
+    """A script that gives the n-th call of a method a fault."""
+    seen: list[str] = []
+
+    def script(call: Call) -> Fault | None:
+        seen.append(call.method)
+        return fault if call.method == method and seen.count(method) == at + 1 else None
+
+    return script
+
+
+def texts(telegram: FakeTelegram, chat: int = ANN) -> list[str]:
+    return [message.text for message in telegram.shown(chat)]
+
+
+LONG = "\n\n".join(f"Paragraph {n}. " + "word " * 150 for n in range(9))
+"""Two messages."""
+LONGER = "\n\n".join(f"Paragraph {n}. " + "word " * 150 for n in range(14))
+"""Three."""
+
+
+# --- showing ------------------------------------------------------------------------------------
+
+
+async def test_a_text_is_sent_with_entities_and_without_previews(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    shown = await Shower(channel).show("It is **bold**: https://example.org/")
+    message = telegram.shown(ANN)[0]
+    assert shown == str(message.id)
+    assert "bold" in {entity["type"] for entity in message.entities}
+    sent = telegram.calls("sendMessage")[0].parameters
+    assert sent["link_preview_options"] == {"is_disabled": True}
+    assert "parse_mode" not in sent
+
+
+async def test_an_edit_changes_the_message_and_an_equal_one_asks_nothing(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    slot = Shower(channel)
+    first = await slot.show("one")
+    assert await slot.show("two") == first
+    assert await slot.show("two") == first
+    assert texts(telegram) == ["two"]
+    assert len(telegram.calls("editMessageText")) == 1
+
+
+async def test_after_a_restart_an_equal_edit_is_a_success(telegram: FakeTelegram, scene: Scene) -> None:
+    slot = Shower(TelegramChannel(scene.context(), QUICK))
+    await slot.show("one")
+    slot.channel = TelegramChannel(scene.context(), QUICK)
+    await slot.show("one")
+    assert texts(telegram) == ["one"]
+    assert telegram.calls("editMessageText")[0].status == 400
+
+
+async def test_a_long_text_becomes_several_messages_and_each_but_the_last_is_kept(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    slot = Shower(channel)
+    shown = await slot.show(LONGER)
+    ids = [str(message.id) for message in telegram.shown(ANN)]
+    assert shown == ",".join(ids)
+    assert slot.told == [ids[0], ",".join(ids[:2])]
+    assert "".join("".join(texts(telegram)).split()) == "".join(LONGER.split())
+
+
+async def test_a_growing_text_is_edited_and_goes_on_in_new_messages(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    slot = Shower(channel)
+    first = await slot.show("Paragraph 0. word", partial=True)
+    assert (await slot.show(LONG)).split(",")[0] == first
+    assert len(texts(telegram)) == 2
+    assert len(telegram.calls("sendMessage")) == 2
+
+
+async def test_what_is_too_much_is_taken_away(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    slot = Shower(channel)
+    await slot.show(LONGER)
+    shown = await slot.show("short")
+    assert texts(telegram) == ["short"]
+    assert shown == str(telegram.shown(ANN)[0].id)
+
+
+@pytest.mark.parametrize("text", ["short", LONG])
+async def test_a_text_that_became_empty_is_taken_away_whole(
+    telegram: FakeTelegram, channel: TelegramChannel, text: str
+) -> None:
+    slot = Shower(channel)
+    await slot.show(text)
+    assert await slot.show("") == ""
+    assert texts(telegram) == []
+
+
+async def test_nothing_to_show_is_shown_as_nothing(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    assert await Shower(channel).show("") == ""
+    assert telegram.log == []
+
+
+async def test_a_text_that_is_too_long_goes_as_a_file_and_is_not_sent_again(
+    telegram: FakeTelegram, scene: Scene
+) -> None:
+    slot = Shower(TelegramChannel(scene.context(), QUICK))
+    whole = LONGER * 3
+    first = await slot.show(whole)
+    document = telegram.shown(ANN)[1].document
+    assert document is not None
+    assert document.content.decode() == whole
+    slot.channel = TelegramChannel(scene.context(), QUICK)
+    assert await slot.show(whole) == first
+    assert len(telegram.calls("sendDocument")) == 1
+
+
+async def test_a_message_that_somebody_deleted_is_shown_anew(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    slot = Shower(channel)
+    first = await slot.show("one")
+    telegram.shown(ANN)[0].deleted = True
+    assert await slot.show("two") != first
+    assert texts(telegram) == ["two"]
+
+
+async def test_a_message_that_is_gone_already_counts_as_taken_away(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    slot = Shower(channel)
+    await slot.show("one")
+    telegram.shown(ANN)[0].deleted = True
+    assert await slot.show("") == ""
+
+
+async def test_entities_that_are_refused_are_left_out(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    telegram.script(once("sendMessage", faults.error(400, "Bad Request: can't parse entities: x")))
+    await Shower(channel).show("It is **bold**.")
+    assert texts(telegram) == ["It is bold."]
+    assert telegram.shown(ANN)[0].entities == []
+
+
+async def test_text_that_is_refused_without_entities_too_is_dead(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    telegram.script(lambda call: faults.error(400, "Bad Request: can't parse entities: x"))
+    assert (await Shower(channel).failing("It is **bold**.")).outcome is SendOutcome.DEAD
+    assert len(telegram.calls("sendMessage")) == 2
+
+
+async def test_a_topic_is_written_to(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    chat = telegram.supergroup(topics={5: "Work"})
+    await Shower(channel, Conversation(channel="telegram", account="main", chat=str(chat), thread="5")).show("hello")
+    assert telegram.shown(chat)[0].thread == 5
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+async def test_a_create_without_an_answer_is_in_doubt_and_an_edit_is_not(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    slot = Shower(channel)
+    telegram.script(once("sendMessage", faults.cut()))
+    failed = await slot.failing()
+    assert (failed.outcome, failed.creating) == (SendOutcome.UNCERTAIN, True)
+    await slot.show("hello", uncertain=True)
+    assert texts(telegram)[1].startswith("(re-sent)")
+    telegram.script(once("editMessageText", faults.cut()))
+    failed = await slot.failing("changed")
+    assert (failed.outcome, failed.creating) == (SendOutcome.RETRY, False)
+
+
+async def test_nobody_there_is_tried_again(scene: Scene) -> None:
+    scene.api_root = "http://127.0.0.1:9"
+    failed = await Shower(TelegramChannel(scene.context(), QUICK)).failing()
+    assert failed.outcome is SendOutcome.RETRY
+    assert TOKEN.partition(":")[2] not in str(failed)
+
+
+async def test_a_repetition_goes_on_behind_what_is_shown(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    slot = Shower(channel)
+    telegram.script(once("sendMessage", faults.too_many(1), at=1))
+    failed = await slot.failing(LONG)
+    assert failed.outcome is SendOutcome.WAIT
+    telegram.script(lambda _call: None)
+    await slot.show(LONG)
+    assert len(texts(telegram)) == 2
+    assert len(telegram.calls("sendMessage")) == 3
+
+
+async def test_a_flood_waits_in_its_chats_scope(telegram: FakeTelegram, channel: TelegramChannel, scene: Scene) -> None:
+    telegram.ban(ANN, 7)
+    failed = await Shower(channel).failing()
+    assert failed.outcome is SendOutcome.WAIT
+    assert failed.scope == "telegram/main/1001" == channel.paces(DIRECT)[1].scope
+    assert failed.until == scene.clock.now() + timedelta(seconds=7)
+
+
+async def test_a_blocked_bot_is_dead_with_a_cure(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    telegram.block(ANN)
+    failed = await Shower(channel).failing()
+    assert failed.outcome is SendOutcome.DEAD
+    assert "unblock" in str(failed)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [replace(DIRECT, account="gone"), replace(DIRECT, chat="@name"), replace(DIRECT, thread="general")],
+)
+async def test_a_place_that_is_none_is_dead(
+    telegram: FakeTelegram, channel: TelegramChannel, where: Conversation
+) -> None:
+    failed = await Shower(channel, where).failing()
+    assert (failed.outcome, failed.creating) == (SendOutcome.DEAD, False)
+    await channel.typing(where)
+    assert telegram.log == []
+
+
+async def test_a_create_passes_its_fail_point(channel: TelegramChannel, scene: Scene) -> None:
+    await Shower(channel).show("hello")
+    assert scene.points == ["J17"]
+
+
+# --- chats that move ----------------------------------------------------------------------------
+
+
+async def test_a_group_that_moved_is_followed_at_once_and_remembered(telegram: FakeTelegram, scene: Scene) -> None:
+    group = telegram.group()
+    where = replace(DIRECT, chat=str(group))
+    slot = Shower(TelegramChannel(scene.context(), QUICK), where)
+    await slot.show("one")
+    new = telegram.migrate(group)
+    await Shower(slot.channel, where).show("two")
+    assert texts(telegram, new) == ["two"]
+    assert scene.memory.kept == {str(group): str(new)}
+    asked = len(telegram.log)
+    await Shower(TelegramChannel(scene.context(), QUICK), where).show("three")
+    assert texts(telegram, new) == ["two", "three"]
+    assert len(telegram.log) == asked + 1
+
+
+async def test_a_move_that_cannot_be_kept_is_followed_all_the_same(
+    telegram: FakeTelegram, channel: TelegramChannel, scene: Scene
+) -> None:
+    group = telegram.group()
+    new = telegram.migrate(group)
+    scene.memory.broken = True
+    await Shower(channel, replace(DIRECT, chat=str(group))).show("hello")
+    assert texts(telegram, new) == ["hello"]
+
+
+async def test_a_group_that_moves_for_ever_is_dead(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    places = iter(range(-100, -200, -1))
+    telegram.script(lambda _call: faults.error(400, "Bad Request: upgraded", migrate_to_chat_id=next(places)))
+    assert (await Shower(channel, replace(DIRECT, chat="-55")).failing()).outcome is SendOutcome.DEAD
+
+
+# --- typing and limits --------------------------------------------------------------------------
+
+
+async def test_typing_is_shown_and_never_fails(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    await channel.typing(DIRECT)
+    assert telegram.chats.typing == [(ANN, None, "typing")]
+    for fault in (faults.drop(), faults.broken(), faults.error(403, "Forbidden")):
+        telegram.script(once("sendChatAction", fault))
+        await channel.typing(DIRECT)
+
+
+async def test_typing_rests_while_telegram_wants_less(
+    telegram: FakeTelegram, channel: TelegramChannel, scene: Scene
+) -> None:
+    telegram.ban(None, 5)
+    await channel.typing(DIRECT)
+    await channel.typing(DIRECT)
+    assert len(telegram.calls("sendChatAction")) == 1
+    scene.clock.advance(6)
+    await channel.typing(DIRECT)
+    assert len(telegram.calls("sendChatAction")) == 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "chat", "wanted"),
+    [
+        ({}, "1001", [("telegram/main", 1 / 30, 10), ("telegram/main/1001", 1.0, 3)]),
+        ({}, "-5", [("telegram/main", 1 / 30, 10), ("telegram/main/-5", 1.0, 3), ("telegram/main/-5/group", 3.0, 3)]),
+        ({"overall_per_s": 1.0, "per_chat_per_s": 0}, "1001", [("telegram/main", 1.0, 3)]),
+        ({"overall_per_s": 0, "per_chat_per_s": 0, "per_group_per_min": 0}, "-5", []),
+    ],
+)
+async def test_the_limits_of_a_chat(
+    scene: Scene, limits: dict[str, float], chat: str, wanted: Sequence[tuple[str, float, int]]
+) -> None:
+    scene.limits = limits
+    channel = TelegramChannel(scene.context(), QUICK)
+    for thread in ("", "7"):
+        paces = channel.paces(replace(DIRECT, chat=chat, thread=thread))
+        assert [(one.scope, pytest.approx(one.every_s), one.burst) for one in paces] == list(wanted)
+    assert channel.paces(replace(DIRECT, account="gone")) == ()
+
+
+# --- accounts -----------------------------------------------------------------------------------
+
+
+async def test_accounts_are_served_side_by_side_and_one_that_fails_stops_no_other(
+    telegram: FakeTelegram, scene: Scene
+) -> None:
+    other = telegram.another_bot(SECOND_TOKEN, "second_test_bot")
+    scene.accounts = (("main", TOKEN), ("second", SECOND_TOKEN))
+    telegram.script(lambda call: faults.error(401, "Unauthorized") if call.bot == 987654321 else None)
+    channel = build(scene.context())
+    task = asyncio.create_task(channel.run(scene.sink))
+    telegram.say(ANN, "hello")
+    await until(lambda: scene.sink.texts == ["hello"])
+    await until(lambda: "second" in channel.trouble() and "main:" not in channel.trouble())
+    assert channel.streams
+    await Shower(channel).show("there")
+    assert texts(telegram) == ["there"]
+    assert other.shown(ANN) == []
+    await stopped(task)
+
+
+async def test_an_account_that_breaks_begins_again(
+    telegram: FakeTelegram, scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = [True]
+
+    async def passed(point: str) -> None:
+        if point == "J3" and broken:
+            broken.clear()
+            raise RuntimeError("a bug")
+
+    channel = TelegramChannel(replace(scene.context(), fail_point=passed), QUICK)
+    task = asyncio.create_task(channel.run(scene.sink))
+    telegram.say(ANN, "one")
+    await until(lambda: not broken)
+    telegram.say(ANN, "two")
+    await until(lambda: scene.sink.texts == ["one", "two"])
+    await until(lambda: not channel.trouble())
+    assert "broke" in caplog.text
+    await stopped(task)
+
+
+async def stopped(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def test_only_webhooks_bring_endpoints(channel: TelegramChannel, scene: Scene) -> None:
+    assert channel.endpoints() == []
+    scene.mode = "webhook"
+    endpoint = TelegramChannel(scene.context(), QUICK).endpoints()[0]
+    assert (endpoint.method, endpoint.path, endpoint.auth) == ("POST", "/telegram/main", Auth.SIGNED)
+
+
+def test_other_settings_are_refused() -> None:
+    context: Any = type("Context", (), {"settings": {}})()
+    with pytest.raises(TypeError, match="its own settings"):
+        TelegramChannel(context)

@@ -1,0 +1,441 @@
+"""What a slot becomes in Telegram: messages, files, cards with buttons.
+
+The files in `golden/` are whole renderings, compared exactly. After a change that is meant, write them anew with
+`DRAGOMAN_GOLDEN=write` in the environment, and read the difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from channels.telegram.limits import CALLBACK_BYTES, CARD_BYTES, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
+from channels.telegram.outbound import IN_FILE, RESENT, SOURCE_CHARS, Renderer
+from channels.telegram.parts import FilePart, Part, TextPart
+from channels.telegram.rich import units
+from gateway.approvals import Approvals, Handles, needs_escape, render_action
+from gateway.model.ids import SessionId, SlotId, TurnId, WaitId
+from gateway.model.messages import Conversation
+from gateway.model.slots import CardRow, Showing, Slot, SlotKind, SlotState
+from gateway.model.tools import Action, Risk
+from gateway.model.waits import ApprovalRequest, Verb, Wait, WaitKind, WaitState
+from gateway.routing import People
+from gateway.store.memory import MemoryStore
+from tests.support.clock import FakeClock
+from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH
+
+GOLDEN = Path(__file__).parent / "golden"
+GROUP = Conversation(channel="telegram", account="default", chat="-1003")
+RENDERER = Renderer()
+APPROVALS = Approvals(
+    People(owners={ANN: frozenset({ANN_TELEGRAM})}), MemoryStore(FakeClock()), Handles(b"a state key for tests, 32 by")
+)
+LONG = "\n".join(f"line {n} of an answer that goes on and on, with **bold** words and `code`" for n in range(400))
+OUTPUT = "\n".join(f"{n:5} -rw-r--r-- 1 ann ann {n * 37:8} file-{n}.txt" for n in range(400))
+
+
+def slot(kind: SlotKind = SlotKind.ANSWER, *, where: Conversation = CHAT, uncertain: bool = False) -> Slot:
+    """A slot to be sent."""
+    return Slot(
+        id=SlotId("s1"),
+        conversation=where,
+        session=SessionId("main:ann"),
+        turn=TurnId("t1"),
+        n=1,
+        kind=kind,
+        text="",
+        waits=(),
+        version=1,
+        sent_version=0,
+        platform_id="",
+        state=SlotState.SENDING,
+        attempts=1,
+        uncertain=uncertain,
+        due_at=EPOCH,
+        created_at=EPOCH,
+    )
+
+
+def shown(text: str, *, where: Conversation = CHAT, uncertain: bool = False, partial: bool = False) -> list[Part]:
+    """The messages of an answer."""
+    return RENDERER.parts(Showing(slot=slot(where=where, uncertain=uncertain), text=text, partial=partial))
+
+
+def row(
+    command: str = "uptime",
+    state: WaitState = WaitState.OPEN,
+    *,
+    n: int = 1,
+    risk: Risk = Risk.EXECUTE,
+    cwd: str = "/srv/work",
+    note: str = "",
+    reason: str = "",
+) -> CardRow:
+    """A row of a card, made by the gateway itself."""
+    action = Action(tool="shell", arguments={"command": command}, cwd=cwd, sandbox="basic")
+    request = ApprovalRequest(
+        action=action,
+        risk=risk,
+        action_key="key",
+        action_sha=hashlib.sha256(command.encode(errors="replace")).hexdigest(),
+        requester=ANN_TELEGRAM,
+        rendered=render_action(action, "command"),
+        escaped=needs_escape(action),
+        note=note,
+    )
+    decided = state not in (WaitState.OPEN, WaitState.EXPIRED)
+    wait = Wait(
+        id=WaitId(f"w{n:016x}"),
+        kind=WaitKind.APPROVAL,
+        session=SessionId("main:ann"),
+        turn=TurnId("t1"),
+        n=n,
+        state=state,
+        approval=request,
+        payload={},
+        opened_at=EPOCH,
+        expires_at=EPOCH + timedelta(hours=1),
+        decided_by=ANN_TELEGRAM if decided else None,
+        decided_at=EPOCH + timedelta(minutes=5) if decided else None,
+        reason=reason,
+    )
+    return APPROVALS.row(wait, "s1")
+
+
+def card(*rows: CardRow, where: Conversation = CHAT, uncertain: bool = False) -> list[Part]:
+    """The messages of a card."""
+    return RENDERER.parts(Showing(slot=slot(SlotKind.CARD, where=where, uncertain=uncertain), text="", rows=rows))
+
+
+def texts(parts: Sequence[Part]) -> list[TextPart]:
+    return [part for part in parts if isinstance(part, TextPart)]
+
+
+def files(parts: Sequence[Part]) -> list[FilePart]:
+    return [part for part in parts if isinstance(part, FilePart)]
+
+
+def pres(part: TextPart) -> list[str]:
+    """What a message shows preformatted, by its own entities."""
+    raw = part.text.encode("utf-16-le")
+    spans = [(2 * e["offset"], 2 * (e["offset"] + e["length"])) for e in part.entities if e["type"] == "pre"]
+    return [raw[begin:end].decode("utf-16-le") for begin, end in spans]
+
+
+def keyboard(part: TextPart) -> list[list[str]]:
+    return [[button["text"] for button in line] for line in part.buttons]
+
+
+# --- whole renderings -----------------------------------------------------------------------------
+
+MARKDOWN = """\
+# Disk report
+
+The root file system is **81 % full**; *none* of it is a backup. See [the guide](https://example.org/guide).
+
+```bash
+journalctl --vacuum-size=500M
+```
+
+| folder | size |
+|---|---:|
+| /var/log | 12 GB |
+| /home | 4 GB |
+
+> Nothing was deleted.
+"""
+EXPIRED = [row("reboot", WaitState.EXPIRED)]
+THREE = [
+    row("uptime", WaitState.CONSUMED, n=1),
+    row("rm -r build", n=2, risk=Risk.WRITE, note="There is no sandbox here: this runs on the host."),
+    row("curl https://example.org", n=3, risk=Risk.NETWORK),
+]
+GOLDENS: dict[str, list[Part]] = {
+    "answer": shown(MARKDOWN),
+    "answer-long-list": shown("\n".join(f"{n}. point {n}\n    - [x] **done** {'so ' * 20}" for n in range(1, 90))),
+    "answer-as-file": shown(LONG),
+    "answer-output-as-file": shown(f"```\n{OUTPUT}\n```\nexit 0 · 0.2 s"),
+    "answer-partial": shown("Looking at **the fi", partial=True),
+    "answer-resent": shown("```sh\nls\n```\ndone", uncertain=True),
+    "answer-in-group": shown("Ask @somebody, or `@nobody`. [x](javascript:alert(1))", where=GROUP),
+    "answer-rtl-emoji": shown("**سلام** 👍🏽 `קוד` 👨‍👩‍👧‍👦 _🇩🇪_\n\n> שלום"),
+    "card": card(row("git status && make test")),
+    "card-three-rows-one-decided": card(*THREE),
+    "card-escaped": card(row("echo \u202e'dm -rf'\t#  @ann **x** `y`\nnext" + " " * 20 + "; ѕudo")),
+    "card-expired": card(*EXPIRED),
+    "card-denied-with-reason": card(row("reboot", WaitState.DENIED, reason="not while\n@bob works")),
+    "card-long": card(row("echo " + "x" * 6000)),
+}
+
+
+def as_json(part: Part) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {**part.payload(), "units": units(part.text), "digest": part.digest}
+    sha = hashlib.sha256(part.data).hexdigest()
+    return {"name": part.name, "caption": part.caption, "bytes": len(part.data), "sha256": sha, "digest": part.digest}
+
+
+@pytest.mark.parametrize("name", sorted(GOLDENS))
+def test_a_rendering_is_what_it_was(name: str) -> None:
+    path = GOLDEN / f"{name}.json"
+    found = json.dumps([as_json(part) for part in GOLDENS[name]], indent=1, ensure_ascii=False) + "\n"
+    if os.environ.get("DRAGOMAN_GOLDEN") == "write":
+        path.write_text(found)
+    assert found == path.read_text()
+
+
+def test_every_golden_file_is_compared() -> None:
+    assert sorted(path.stem for path in GOLDEN.iterdir()) == sorted(GOLDENS)
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "```\n```", "\u200b", "\u2800"])
+@pytest.mark.parametrize("partial", [True, False])
+def test_nothing_to_see_is_no_message(text: str, partial: bool) -> None:
+    assert shown(text, uncertain=True, partial=partial) == []
+
+
+@pytest.mark.parametrize("kind", [SlotKind.ANSWER, SlotKind.REPLY, SlotKind.NOTE, SlotKind.COPY])
+def test_every_kind_of_words_is_markdown(kind: SlotKind) -> None:
+    (part,) = RENDERER.parts(Showing(slot=slot(kind), text="**hi**"))
+    assert part == TextPart(text="hi", entities=({"type": "bold", "offset": 0, "length": 2},))
+
+
+def test_a_message_never_fetches_what_a_model_wrote() -> None:
+    (part,) = texts(shown("https://evil.example/?secret=1"))
+    assert part.payload() == {
+        "text": "https://evil.example/?secret=1",
+        "link_preview_options": {"is_disabled": True},
+    }
+
+
+def test_a_repetition_says_so_once() -> None:
+    first, *rest = texts(shown("word " * 1500, uncertain=True))
+    assert first.text.startswith(f"{RESENT} word")
+    assert rest
+    assert not any(RESENT in part.text for part in rest)
+
+
+def test_a_text_of_several_messages_is_cut_and_a_longer_one_is_a_file() -> None:
+    fits = "word " * (3 * 800)
+    assert [type(part) for part in shown(fits)] == [TextPart] * 3
+    text = "word " * (4 * 800)
+    head, file = shown(text)
+    assert isinstance(head, TextPart)
+    assert isinstance(file, FilePart)
+    assert head.text.endswith(IN_FILE)
+    assert 3000 < units(head.text) <= TEXT_UNITS
+    assert (file.name, file.data) == ("answer.md", text.encode())
+
+
+def test_output_is_a_file_of_its_own_kind_and_how_it_ended_is_said() -> None:
+    head, file = shown(f"```\n{OUTPUT}\n```\nexit 3 · 0.2 s")
+    assert isinstance(head, TextPart)
+    assert isinstance(file, FilePart)
+    assert (file.name, file.data) == ("output.txt", OUTPUT.encode())
+    assert head.text.endswith(f"{IN_FILE}\nexit 3 · 0.2 s")
+    (code,) = pres(head)
+    assert OUTPUT.startswith(code)
+    assert code.endswith(".txt")
+
+
+def test_a_file_is_never_larger_than_telegram_takes() -> None:
+    _, file = shown("ä" * (UPLOAD_BYTES // 2 + 10))
+    assert isinstance(file, FilePart)
+    assert UPLOAD_BYTES - 2 <= len(file.data) <= UPLOAD_BYTES
+    assert file.data.decode().rstrip().endswith("too large for Telegram")
+
+
+def test_a_text_that_is_long_only_in_its_source_still_shows_all_of_it() -> None:
+    head, file = shown(f"[a](https://example.org/{'x' * SOURCE_CHARS})")
+    assert isinstance(head, TextPart)
+    assert isinstance(file, FilePart)
+    assert head.text.endswith(IN_FILE)
+
+
+@pytest.mark.parametrize("text", ["Looking at **the fi", "```py\nx = [", "a [link](https://exa", "| a | b |\n|---|"])
+def test_what_is_being_written_is_one_message_that_goes_on(text: str) -> None:
+    (part,) = texts(shown(text, partial=True))
+    assert part.text.endswith("…")
+    assert "**" not in part.text
+    assert "`" not in part.text
+
+
+def test_a_long_beginning_stays_as_it_is_while_more_is_written() -> None:
+    lengths = range(6_000, 20_000, 3_000)
+    found = {shown("word " * (length // 5), partial=True)[0].digest for length in lengths}
+    assert len(found) == 1
+    (part,) = texts(shown("word " * 4000, partial=True))
+    assert units(part.text) <= TEXT_UNITS
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.text(st.characters(exclude_categories=()), max_size=60),
+    st.integers(1, 400),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([CHAT, GROUP]),
+)
+def test_any_text_can_be_sent(text: str, times: int, partial: bool, uncertain: bool, where: Conversation) -> None:
+    parts = shown(text * times, partial=partial, uncertain=uncertain, where=where)
+    assert all(0 < units(part.text) <= TEXT_UNITS for part in texts(parts))
+    assert len(parts) <= (1 if partial else TEXT_PARTS)
+    json.dumps([part.payload() for part in texts(parts)])
+    assert [part.digest for part in parts] == [
+        part.digest for part in shown(text * times, partial=partial, uncertain=uncertain, where=where)
+    ]
+
+
+def test_a_digest_tells_contents_apart() -> None:
+    whole = TextPart(text="a")
+    others = [
+        TextPart(text="b"),
+        TextPart(text="a", entities=({"type": "bold", "offset": 0, "length": 1},)),
+        TextPart(text="a", buttons=(({"text": "Once", "callback_data": "h"},),)),
+        FilePart(name="a", data=b"a", caption=""),
+        FilePart(name="a", data=b"b", caption=""),
+    ]
+    assert len({part.digest for part in [whole, *others]}) == 6
+    assert whole.digest == TextPart(text="a").digest
+
+
+# --- cards ----------------------------------------------------------------------------------------
+
+
+def test_a_card_shows_the_whole_action_as_it_was_rendered() -> None:
+    one = row("echo **not bold** [x](http://a.example) @ann\nrm \u202e x " + " " * 12)
+    (part,) = texts(card(one))
+    assert one.wait.approval is not None
+    assert pres(part) == [one.wait.approval.rendered]
+    assert "Unusual characters" in part.text
+    for _, value in one.facts:
+        assert value in part.text or value == "execute"
+
+
+def test_buttons_stand_in_one_order_and_name_their_row() -> None:
+    (part,) = texts(card(row()))
+    assert keyboard(part) == [["Once", "Deny", "Deny with reason"]]
+    shuffled = replace(row(), buttons=row().buttons[::-1])
+    assert texts(card(shuffled))[0].buttons == part.buttons
+    (part,) = texts(card(*THREE))
+    assert keyboard(part) == [
+        ["2 · Once", "2 · Deny", "2 · Deny with reason"],
+        ["3 · Once", "3 · Deny", "3 · Deny with reason"],
+    ]
+
+
+def test_a_button_carries_the_handle_of_its_row() -> None:
+    rows = [row(n=1), row("date", n=2)]
+    (part,) = texts(card(*rows))
+    carried = [[button["callback_data"] for button in line] for line in part.buttons]
+    assert carried == [[button.handle for button in one.buttons] for one in rows]
+    assert all(len(data.encode()) <= CALLBACK_BYTES for line in carried for data in line)
+
+
+@pytest.mark.parametrize("state", [state for state in WaitState if state is not WaitState.OPEN])
+def test_a_decided_card_has_no_buttons(state: WaitState) -> None:
+    forged = replace(row(state=state), buttons=row().buttons)
+    assert all(part.buttons == () for part in texts(card(forged)))
+
+
+def test_what_cannot_be_shown_whole_cannot_be_allowed() -> None:
+    (file, part) = card(row("x" * (CARD_BYTES + 1)))
+    assert isinstance(file, FilePart)
+    assert isinstance(part, TextPart)
+    assert keyboard(part) == [["Deny", "Deny with reason"]]
+    assert "cannot be allowed" in part.text
+    one = row()
+    assert one.wait.approval is not None
+    hidden = replace(one, wait=replace(one.wait, approval=replace(one.wait.approval, rendered="ls \u202e")))
+    assert keyboard(texts(card(hidden))[0]) == [["Deny", "Deny with reason"]]
+    assert Verb.ONCE in {button.verb for button in hidden.buttons}
+
+
+def test_a_long_action_goes_whole_into_a_file_before_the_buttons() -> None:
+    one = row("echo " + "y" * 20_000, note="There is no sandbox here.")
+    file, part = card(one)
+    assert isinstance(file, FilePart)
+    assert isinstance(part, TextPart)
+    assert one.wait.approval is not None
+    assert file.name == "command.txt"
+    assert file.data.decode().endswith(f"\n\n{one.wait.approval.rendered}\n")
+    assert all(f"{label}: {value}" in file.data.decode() for label, value in one.facts)
+    assert hashlib.sha256(file.data).hexdigest()[:16] in part.text
+    assert "20,005 characters are in command.txt above" in part.text
+    assert keyboard(part) == [["Once", "Deny", "Deny with reason"]]
+    assert pres(part)[0].startswith("echo yyy")
+
+
+SIZES = [
+    (1,),
+    (10,) * 8,
+    (3000,) * 3,
+    (60_000,) * 8,
+    (3500, 10, 3500, 10),
+    (3900,),
+    (4500, 1),
+    (500,) * 8,
+    (1, 20_000, 1),
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_a_decided_card_has_the_messages_of_the_open_one(sizes: tuple[int, ...]) -> None:
+    def rows(state: WaitState, reason: str) -> list[CardRow]:
+        return [row("z" * size, state, n=n, reason=reason, note="@ann " * 20) for n, size in enumerate(sizes, 1)]
+
+    before = card(*rows(WaitState.OPEN, ""), where=GROUP)
+    for state, reason in [(WaitState.DENIED, "@no \n" * 200), (WaitState.CONSUMED, ""), (WaitState.SUPERSEDED, "")]:
+        after = card(*rows(state, reason), where=GROUP, uncertain=True)
+        assert [type(part) for part in after] == [type(part) for part in before]
+        assert [part.digest for part in files(after)] == [part.digest for part in files(before)]
+        assert all(units(part.text) <= TEXT_UNITS for part in texts([*before, *after]))
+        assert all(pres(a) == pres(b) for a, b in zip(texts(before), texts(after), strict=True))
+    assert isinstance(before[-1], TextPart)
+    assert len(before[-1].buttons) == len(sizes)
+    assert all(part.buttons == () for part in texts(before[:-1]))
+    assert len({part.name for part in files(before)}) == len(files(before))
+
+
+def test_rows_that_fit_are_shown_in_messages_not_files() -> None:
+    assert files(card(*(row("z" * 500, n=n) for n in range(1, 9)))) == []
+    assert files(card(row("z" * 3_000))) == []
+
+
+def test_a_long_folder_is_in_the_file() -> None:
+    file, part = card(row(cwd="/srv/" + "d" * 5000))
+    assert isinstance(file, FilePart)
+    assert isinstance(part, TextPart)
+    assert "d" * 5000 in file.data.decode()
+    assert units(part.text) <= TEXT_UNITS
+
+
+def test_a_card_shown_again_is_marked_and_without_rows_it_is_nothing() -> None:
+    (part,) = texts(card(row(), uncertain=True))
+    assert part.text.startswith(RESENT)
+    assert card() == []
+
+
+def test_a_reason_in_a_group_rings_nobody() -> None:
+    (part,) = texts(card(row(state=WaitState.DENIED, reason="ask @bobby"), where=GROUP))
+    assert "@bobby" not in part.text
+    assert "ask @" in part.text
+
+
+def test_every_risk_has_a_word_and_a_sign() -> None:
+    heads = {texts(card(row(risk=risk)))[0].text.splitlines()[0] for risk in Risk}
+    assert len({head.split(" · ")[0] for head in heads}) == len(Risk)
+    assert all(head.split(" ")[1].isalpha() for head in heads)

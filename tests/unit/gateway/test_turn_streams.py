@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import LeaseLost, ModelError
+from gateway.model.ids import Principal, answer_slot
+from gateway.model.live import ANSWERS, LiveEvent, TextDelta, Working
+from gateway.model.messages import Conversation
+from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
+from gateway.model.sessions import Lease
+from gateway.model.slots import NewSlot
+from gateway.model.tools import Answer, Risk, ToolResult
+from gateway.ports import ToolContext
+from gateway.turn import EMPTY
+from tests.support.clock import FakeClock
+from tests.support.engine import Engine
+from tests.support.fakes import (
+    ANN_PAGE,
+    Body,
+    FailingStore,
+    FakeTool,
+    Text,
+    calls,
+    in_background,
+)
+from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, CHAT, OTHER_CHAT, inbound, result
+
+SECRET = "correct horse battery"
+ANN_WEB = Principal("web:ann")
+
+
+@pytest.fixture
+def read() -> FakeTool:
+    return FakeTool(name="read", risk=Risk.READ)
+
+
+async def ran(engine: Engine, text: str = "hello") -> Lease:
+    """One message's turn, run as far as it goes."""
+    await engine.say(text)
+    lease = await engine.claim()
+    await engine.run(lease)
+    return lease
+
+
+class Slow:
+    """A model that takes its time before each piece, then gives the whole answer, or does what `end` says."""
+
+    name = "slow"
+
+    def __init__(self, clock: FakeClock, *pieces: tuple[float, str], end: Answer | Exception | None = None) -> None:
+        """`pieces`: seconds since the piece before, and text."""
+        self.clock, self.pieces = clock, pieces
+        self.end = end or Answer(text="".join(text for _, text in pieces))
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        """Answer."""
+        for seconds, text in self.pieces:
+            self.clock.advance(seconds)
+            yield TextPart(text=text)
+        if isinstance(self.end, Exception):
+            raise self.end
+        yield Complete(answer=self.end)
+
+
+class Early(FailingStore):
+    """The memory store, which remembers the slots that were made early."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        """Begin with none."""
+        super().__init__(clock)
+        self.early: list[NewSlot] = []
+
+    async def open_slot(self, lease: Lease, slot: NewSlot) -> bool:
+        """Remember it and make it."""
+        self.early.append(slot)
+        return await super().open_slot(lease, slot)
+
+
+@pytest.fixture
+def store() -> Early:
+    return Early(FakeClock())
+
+
+@pytest.fixture
+def streaming(tmp_path: Path, store: Early, read: FakeTool) -> Engine:
+    return Engine(tmp_path, [read, FakeTool(name="shell", risk=Risk.EXECUTE)], secrets=[SECRET], store=store)
+
+
+TALK = [(0.4, "Once upon "), (0.5, "a time there "), (0.2, "was a "), (0.1, "king. ")]
+
+
+@asynccontextmanager
+async def heard(engine: Engine, *topics: str) -> AsyncGenerator[list[LiveEvent]]:
+    """What is said on these topics."""
+    found: list[LiveEvent] = []
+    async with engine.store.live.subscribe(*topics) as events:
+
+        async def listen() -> None:
+            async for event in events:
+                found.append(event)
+
+        async with in_background(listen()):
+            yield found
+            await asyncio.sleep(0)
+
+
+async def test_after_a_second_the_beginning_of_an_answer_has_its_slot_and_the_whole_takes_it_over(
+    streaming: Engine, store: Early
+) -> None:
+    streaming.turns.model = Slow(streaming.clock, *TALK)
+    lease = await ran(streaming)
+
+    (early,) = store.early
+    assert (early.id, early.text, early.n) == (answer_slot(lease.turn, 0), "Once upon a time there was", 0)
+    (slot,) = await streaming.slots()
+    assert (slot.id, slot.text, slot.version, slot.n) == (early.id, "Once upon a time there was a king.", 2, 0)
+
+
+async def test_a_quick_answer_is_one_slot_written_once(streaming: Engine, store: Early) -> None:
+    streaming.turns.model = Slow(streaming.clock, (0.5, "Once upon a "), (0.4, "time."))
+    lease = await ran(streaming)
+
+    assert store.early == []
+    (slot,) = await streaming.slots()
+    assert (slot.id, slot.version) == (answer_slot(lease.turn, 0), 1)
+
+
+@pytest.mark.parametrize(
+    ("who", "where", "text"),
+    [(ANN_WEB, ANN_PAGE, "hello"), (ANN_SLACK, OTHER_CHAT, "hello"), (ANN_TELEGRAM, CHAT, "/read a")],
+)
+async def test_pages_platforms_that_do_not_stream_and_commands_have_no_early_slot(
+    streaming: Engine, store: Early, who: Principal, where: Conversation, text: str
+) -> None:
+    streaming.turns.model = Slow(streaming.clock, *TALK)
+    streaming.turns.operator = Slow(streaming.clock, *TALK)
+    await streaming.say(text, who=who, where=where)
+    async with heard(streaming, ANSWERS) as found:
+        await streaming.run(await streaming.claim())
+
+    assert store.early == []
+    assert [event for event in found if isinstance(event, TextDelta)] == []
+    assert [type(event) for event in found] == ([Working] if where == CHAT else [])
+
+
+async def test_white_space_is_not_worth_a_message(streaming: Engine, store: Early) -> None:
+    streaming.turns.model = Slow(streaming.clock, (2.0, "  "), (1.0, "\n \n"), end=Answer(text="Hi."))
+    await ran(streaming)
+
+    assert store.early == []
+
+
+async def test_every_answer_of_a_turn_has_a_slot_of_its_own(streaming: Engine, store: Early, read: FakeTool) -> None:
+    first = calls("read:a", text="Let me look that up for you.")
+    streaming.turns.model = Slow(streaming.clock, (1.0, "Let me look that "), (0.1, "up for you."), end=first)
+    streaming.model.script = [Answer(text="Found.")]
+    read.body = swap_model(streaming)
+    lease = await ran(streaming)
+
+    assert [one.id for one in store.early] == [answer_slot(lease.turn, 0)]
+    assert [(slot.id, slot.text) for slot in await streaming.slots()] == [
+        (answer_slot(lease.turn, 0), "Let me look that up for you."),
+        (answer_slot(lease.turn, 2), "Found."),
+    ]
+
+
+def swap_model(engine: Engine) -> Body:
+    """A tool after which the next answer comes from the script."""
+
+    async def body(ctx: ToolContext, args: Text) -> ToolResult:
+        engine.turns.model = engine.model
+        return result("looked")
+
+    return body
+
+
+async def test_an_answer_that_breaks_off_says_why_in_the_place_of_its_beginning(streaming: Engine) -> None:
+    streaming.turns.model = Slow(streaming.clock, *TALK, end=ModelError("The line broke."))
+    lease = await ran(streaming)
+
+    (slot,) = await streaming.slots()
+    assert (slot.id, slot.version) == (answer_slot(lease.turn, 0), 2)
+    assert slot.text == "The model could not answer: The line broke."
+
+
+async def test_an_answer_that_turns_out_empty_is_said_in_the_place_of_its_beginning(streaming: Engine) -> None:
+    streaming.turns.model = Slow(streaming.clock, *TALK, end=Answer(text=" "))
+    await ran(streaming)
+
+    assert await streaming.texts() == [EMPTY]
+
+
+@pytest.mark.parametrize(("before", "key"), [("", "sk-proj-4f9aB7cDe8FgHiJkLmNoPq"), ("Bearer ", "f00dcafe" * 4)])
+async def test_the_beginning_is_told_to_chats_without_a_secret_that_comes_in_pieces(
+    streaming: Engine, store: Early, before: str, key: str
+) -> None:
+    """A key in pieces betrays itself in none of them; the page's own pieces are the owner's affair."""
+    pieces = [(0.4, "It is "), (0.3, before), *[(0.1, part) for part in (key[:9], key[9:25], key[25:])]]
+    pieces += [(0.1, " indeed,"), (0.1, " and "), (0.1, "nothing else. "), (0.1, "你好，"), (0.1, "世界")]
+    streaming.turns.model = Slow(streaming.clock, *pieces)
+    async with heard(streaming, ANSWERS) as found:
+        await ran(streaming)
+
+    deltas = [event for event in found if isinstance(event, TextDelta)]
+    text = "".join(delta.text for delta in deltas)
+    assert text == "It is [hidden] indeed, and nothing else. 你好，世界"
+    assert [delta.start for delta in deltas] == [
+        sum(len(before.text) for before in deltas[:at]) for at in range(len(deltas))
+    ]
+    (early,) = store.early
+    assert text.startswith(early.text)
+    assert await streaming.texts() == ["It is [hidden] indeed, and nothing else. 你好，世界"]
+
+
+async def test_a_text_without_a_break_is_told_sometime(streaming: Engine) -> None:
+    streaming.turns.model = Slow(streaming.clock, *[(0.1, "x" * 1000)] * 5)
+    async with heard(streaming, ANSWERS) as found:
+        await ran(streaming)
+
+    assert [event.text for event in found if isinstance(event, TextDelta)] == ["x" * 5000]
+
+
+async def test_a_turn_that_was_stopped_makes_no_early_slot(streaming: Engine, store: Early) -> None:
+    await streaming.say()
+    lease = await streaming.claim()
+    await streaming.gate.message(inbound("/stop"))
+    streaming.turns.model = Slow(streaming.clock, *TALK)
+    with pytest.raises(LeaseLost):
+        await streaming.run(lease)
+
+    assert len(store.early) == 1
+    assert await streaming.texts() == ["Stopped."]  # the reply to the command
+
+
+async def test_a_second_life_writes_the_answer_into_the_same_message(streaming: Engine, tmp_path: Path) -> None:
+    streaming.turns.model = Slow(streaming.clock, *TALK, end=RuntimeError("killed"))
+    await streaming.say()
+    lease = await streaming.claim()
+    with pytest.raises(RuntimeError):
+        await streaming.run(lease)
+    assert await streaming.texts() == ["Once upon a time there was"]
+
+    await streaming.store.release(lease)
+    other = Engine(tmp_path, store=streaming.store, script=[Answer(text="A new tale.")])
+    await other.run(await other.claim())
+    (slot,) = await other.slots()
+    assert (slot.id, slot.text) == (answer_slot(lease.turn, 0), "A new tale.")
+
+
+async def test_it_is_said_where_a_turn_works_until_it_parks(streaming: Engine) -> None:
+    streaming.model.script = [calls("shell:ls")]
+    await streaming.say()
+    lease = await streaming.claim()
+    async with heard(streaming, ANSWERS) as found:
+        await streaming.run(lease)
+        streaming.turns.say_working(lease)  # it is not held any more
+
+    said = [event for event in found if isinstance(event, Working)]
+    assert said == [Working(session=lease.session, turn=lease.turn, conversation=CHAT)]
