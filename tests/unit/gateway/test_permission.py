@@ -147,7 +147,8 @@ def test_an_approval_that_is_none_never_allows(word: object) -> None:
 
     found = decide(SPEC, policy, session(), askable=True)
 
-    assert isinstance(found, Deny) and found.reason is DenyReason.POLICY_ERROR
+    assert isinstance(found, Deny)
+    assert found.reason is DenyReason.POLICY_ERROR
 
 
 def test_every_permission_can_be_said() -> None:
