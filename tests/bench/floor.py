@@ -34,13 +34,16 @@ async def _answer(
     event: dict[str, Any], writer: asyncio.StreamWriter, client: aiohttp.ClientSession, model: str, seq: Iterator[int]
 ) -> None:
     _write(writer, {"op": "ack", "key": event["key"], "accepted": True})
-    text = await _ask(client, model, event["text"]) if model else "No model is attached."
+    text = await ask(client, model, event["text"])
     said = {"op": "send", "seq": next(seq), "chat": event["chat"], "kind": "answer", "text": text}
     _write(writer, {**said, "rows": [], "repeated": False})
     await writer.drain()
 
 
-async def _ask(client: aiohttp.ClientSession, model: str, text: str) -> str:
+async def ask(client: aiohttp.ClientSession, model: str, text: str) -> str:
+    """What the model answers; without one, that."""
+    if not model:
+        return "No model is attached."
     question = {"model": "scripted", "stream": True, "messages": [{"role": "user", "content": text}]}
     answer = ""
     async with asyncio.timeout(60), client.post(f"{model}/chat/completions", json=question) as response:

@@ -21,6 +21,14 @@ async def test_two_cheap_rows() -> None:
     json.dumps([figure.as_json() for figure in figures])
 
 
+async def test_rows_on_telegrams_wire() -> None:
+    """A turn beside the bare loop, and an outbox beside the bare SDK: nothing that Telegram would find odd."""
+    rows = [figures async for _, figures in run_rows(["telegram-model", "telegram-sends"], TINY, None)]
+    figures = [figure for found in rows for figure in found]
+    assert len(figures) == 4
+    assert all(figure.value > 0 and figure.ratio for figure in figures)
+
+
 def test_a_missed_budget_is_named() -> None:
     """Above the budget is NO, unless the floor says that the machine is slow; the least may not be passed below."""
     assert Figure(what="a", value=11, budget=10).holds == "NO"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Protocol
 
 from tests.support.daemon import ROOT, Daemon
 from tests.support.model_server import Reply, Rule, ScriptedModel
@@ -21,6 +22,36 @@ SLOW = "slow"
 """What a question begins with that the model thinks about for `SLOW_S`."""
 SLOW_S = 0.5
 ANSWER = "Here is an answer of a usual length, in a few words that come one after the other. " * 3
+STREAM = "stream"
+"""What a question begins with whose answer takes `Counts.stream_s`."""
+STREAM_EVENTS_A_S = 10
+THE_END = "the end"
+LONG = "long"
+"""What a question begins with whose answer is long Markdown; `LONGEST`: so long that it goes as a file; `DENSE`: a list
+that almost goes as one."""
+LONGEST = "longest"
+DENSE = "dense"
+LONG_S = 2.0
+MARKDOWN = """
+## A heading with *emphasis*, `code` and a [link](https://example.org/a_(b)?c=d)
+
+A paragraph with **bold _and italic_ words**, a name @somebody, 5 * 3 * 2, snake_case_names, ümläuts, 👩‍👩‍👧 pictures.
+
+- one point, with `inline` code
+  1. a numbered one below it, ~~struck out~~
+     > and a quotation **in it**
+- [ ] something to be done
+
+```python
+def answer(question: str) -> str:  # code goes as it is: **not bold**
+    return question * 2
+```
+
+| column | another one |
+| --- | ---: |
+| `cell` | 1,234 |
+
+"""
 WITHIN_S = 60.0
 SETTLE_S = 0.005
 """A pause after each exchange: what is still written down about it is not part of the next one."""
@@ -57,41 +88,67 @@ class Counts:
     waits: int = 10_000
     commits: int = 600
     starts: int = 5
+    updates: int = 2_000
+    sends: int = 1_000
+    stream_s: float = 10.0
 
 
 TINY = Counts(
-    turns=5, warm=2, long_chat=10, chats=5, more_chats=2, in_flight=3, waits=20, commits=40, starts=1
+    turns=5,
+    warm=2,
+    long_chat=10,
+    chats=5,
+    more_chats=2,
+    in_flight=3,
+    waits=20,
+    commits=40,
+    starts=1,
+    updates=30,
+    sends=100,
+    stream_s=1.5,
 )  # enough to see that a row still runs
+
+
+class Platform(Protocol):
+    """What the people of a bench need of a platform."""
+
+    async def say(self, user: str, text: str) -> object:
+        """Write as a person, in the direct chat; returns at once."""
+        ...
 
 
 @dataclass(slots=True)
 class Watcher:
-    """Sees every answer that the platform is asked to show: the platform's `answer_send`."""
+    """Sees every answer that the platform is asked to show; for the test platform it is the `answer_send`."""
 
     seen: list[tuple[str, float, bool]] = field(default_factory=list[tuple[str, float, bool]])
-    """Chat, moment, and whether it is marked as a repetition."""
+    """To whom, when, and whether it is marked as a repetition."""
     waiting: dict[str, asyncio.Future[float]] = field(default_factory=dict[str, asyncio.Future[float]])
 
     def __call__(self, frame: dict[str, Any]) -> dict[str, Any]:
         """Note it; the answer is always that it was shown."""
         if frame["op"] == "send" and frame["kind"] == "answer":
-            now = time.perf_counter()
-            self.seen.append((frame["chat"], now, frame["repeated"]))
-            waiter = self.waiting.pop(frame["chat"], None)
-            if waiter is not None and not waiter.done():
-                waiter.set_result(now)
+            self.saw(frame["chat"].removeprefix("d"), repeated=frame["repeated"])
         return {}
 
-    def expect(self, chat: str) -> asyncio.Future[float]:
-        """The moment of the chat's next answer."""
-        return self.waiting.setdefault(chat, asyncio.get_running_loop().create_future())
+    def saw(self, user: str, *, repeated: bool) -> None:
+        """Note an answer that this person sees."""
+        now = time.perf_counter()
+        self.seen.append((user, now, repeated))
+        waiter = self.waiting.pop(user, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(now)
+
+    def expect(self, user: str) -> asyncio.Future[float]:
+        """The moment of this person's next answer."""
+        return self.waiting.setdefault(user, asyncio.get_running_loop().create_future())
 
 
 @dataclass(slots=True, kw_only=True)
 class Life:
     """A daemon or a floor that runs, and the people who write to it."""
 
-    platform: FakePlatform
+    platform: Platform
     watcher: Watcher
     pid: int
     daemon: Daemon | None = None
@@ -99,7 +156,7 @@ class Life:
 
     async def exchange(self, text: str = "hello", user: str = OWNER) -> float:
         """Say something; return the seconds from its hand-out to the answer."""
-        answered = self.watcher.expect(f"d{user}")
+        answered = self.watcher.expect(user)
         began = time.perf_counter()
         await self.platform.say(user, text)
         async with asyncio.timeout(WITHIN_S):
@@ -116,7 +173,7 @@ class Life:
 
     async def at_once(self, users: Sequence[str], text: str) -> float:
         """All say the same at once; return the seconds until the last one is answered."""
-        answers = [self.watcher.expect(f"d{user}") for user in users]
+        answers = [self.watcher.expect(user) for user in users]
         began = time.perf_counter()
         for user in users:
             await self.platform.say(user, text)
@@ -178,17 +235,30 @@ class Bench:
         watcher = Watcher()
         async with FakePlatform(answer_send=watcher).serve() as platform:
             words = ["--port", str(platform.port)] + (["--model", self.model.base_url] if model else [])
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tests.bench.floor", *words, cwd=ROOT, stdout=asyncio.subprocess.PIPE
-            )
-            assert process.stdout is not None
-            try:
-                async with asyncio.timeout(WITHIN_S):
-                    await process.stdout.readline()
-                yield Life(platform=platform, watcher=watcher, pid=process.pid)
-            finally:
-                process.kill()
-                await process.wait()
+            async with run_bare("tests.bench.floor", *words) as pid:
+                yield Life(platform=platform, watcher=watcher, pid=pid)
+
+    def without_rich(self) -> dict[str, str]:
+        """An environment in which `rich` is missing: it comes with developers' tools, and structlog imports it."""
+        folder = self.new_folder()
+        (folder / "rich.py").write_text("raise ImportError\n")
+        return {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+
+
+@asynccontextmanager
+async def run_bare(module: str, *words: str) -> AsyncGenerator[int]:
+    """Run a floor; yield its process once it has printed a line."""
+    command = (sys.executable, "-m", module, *words)
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            assert await process.stdout.readline(), f"{module} ended before it was connected"
+        yield process.pid
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
 
 
 async def start(daemon: Daemon, env: Mapping[str, str] | None = None) -> None:
@@ -205,8 +275,25 @@ def pid_of(daemon: Daemon) -> int:
 @asynccontextmanager
 async def open_bench(counts: Counts, folder: Path | None = None) -> AsyncGenerator[Bench]:
     """A folder on the disk that is measured, and a model that answers at once, or slowly when it is asked to."""
-    reply = Reply(text=ANSWER, chunks=8)
-    rules = [Rule(text=f"^{SLOW}", reply=reply.model_copy(update={"think_s": SLOW_S})), Rule(reply=reply)]
     with TemporaryDirectory(prefix="dragoman-bench-", dir=folder) as made:
-        async with ScriptedModel(rules=rules) as model:
+        async with ScriptedModel(rules=_rules(counts)) as model:
             yield Bench(folder=Path(made), counts=counts, model=model)
+
+
+def _rules(counts: Counts) -> list[Rule]:
+    """How the model answers, by the beginning of the question; the first rule that fits holds."""
+    usual = Reply(text=ANSWER, chunks=8)
+    events = max(int(counts.stream_s * STREAM_EVENTS_A_S), 1)
+    stream = Reply(text="One word after the other. " * events + THE_END, chunks=events, delay_s=1 / STREAM_EVENTS_A_S)
+    long = Reply(text=MARKDOWN * 12, chunks=20, delay_s=LONG_S / 20)
+    return [
+        Rule(text=f"^{SLOW}", reply=usual.model_copy(update={"think_s": SLOW_S})),
+        Rule(text=f"^{STREAM}", reply=stream),
+        Rule(text=f"^{LONGEST}", reply=long.model_copy(update={"text": MARKDOWN * 150})),
+        Rule(text=f"^{LONG}", reply=long),
+        Rule(
+            text=f"^{DENSE}",
+            reply=long.model_copy(update={"text": "1. **Step**: do `this` and _that_, then go on\n" * 350}),
+        ),
+        Rule(reply=usual),
+    ]

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from tests.bench.figures import Figure
-from tests.bench.rows import crash, crowd, idle, install, store, turns, waits
+from tests.bench.rows import crash, crowd, idle, install, store, telegram, telegram_rates, turns, waits
 from tests.bench.world import Bench
 
 Row: TypeAlias = Callable[[Bench], Awaitable[list[Figure]]]
@@ -24,6 +24,15 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "kill": crash.kill,
         "waits": waits.waits,
         "commits": store.commits,
+        "telegram-operator": telegram.operator,
+        "telegram-model": telegram.model,
+        "telegram-chats": telegram.chats,
+        "telegram-ready": telegram.ready,
+        "telegram-kill": telegram.kill,
+        "telegram-updates": telegram_rates.updates,
+        "telegram-sends": telegram_rates.sends,
+        "telegram-stream": telegram_rates.stream,
+        "telegram-loop": telegram_rates.loop,
         "install": install.install,
     }
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 
 from tests.bench import measure
@@ -19,11 +18,11 @@ async def ready(bench: Bench) -> list[Figure]:
     """CPU seconds from exec to /readyz, with children; memory and CPU when nothing happens; `--help`."""
     spent: list[float] = []
     at_rest = 0.0, 0.0
-    path = _without_rich(bench)
+    env = bench.without_rich()
     for life in range(bench.counts.starts):
         daemon = Daemon(folder=bench.new_folder())
         try:
-            await start(daemon, {"PYTHONPATH": path})
+            await start(daemon, env)
             spent.append(measure.cpu_with_children_s(pid_of(daemon)))
             if life == bench.counts.starts - 1:
                 at_rest = await _at_rest(pid_of(daemon))
@@ -45,13 +44,6 @@ async def ready(bench: Bench) -> list[Figure]:
         Figure(what="idle memory, operator and web", value=memory, unit="MB", floor=bare_memory, budget=80),
         Figure(what="idle CPU in a second", value=idle * 1000, unit="ms", floor=bare_idle * 1000),
     ]
-
-
-def _without_rich(bench: Bench) -> str:
-    """A PYTHONPATH on which `rich` is missing: it comes with developers' tools, and structlog imports what it finds."""
-    folder = bench.new_folder()
-    (folder / "rich.py").write_text("raise ImportError\n")
-    return f"{folder}{os.pathsep}{ROOT}"
 
 
 async def _at_rest(pid: int) -> tuple[float, float]:

@@ -7,7 +7,7 @@ import time
 
 from tests.bench import measure
 from tests.bench.figures import Figure
-from tests.bench.world import ANSWER, SETTLE_S, Bench, Life, interleaved
+from tests.bench.world import ANSWER, SETTLE_S, Bench, Counts, Life, interleaved
 
 MS = 1000
 BARE = ("/bin/bash", "--noprofile", "--norc", "-c", "true")
@@ -18,7 +18,7 @@ QUIET_S = 0.03
 async def operator(bench: Bench) -> list[Figure]:
     """A turn without a model, and how many commits it is."""
     async with bench.run_daemon() as daemon, bench.run_floor() as floor:
-        figures = await _turns("operator turn", bench, daemon, floor)
+        figures = await compared("operator turn", bench.counts, daemon, floor)
         figures.append(await _commits(daemon, max(bench.counts.turns // 5, 3)))
         return figures
 
@@ -26,16 +26,17 @@ async def operator(bench: Bench) -> list[Figure]:
 async def model(bench: Bench) -> list[Figure]:
     """A turn with a model of 0 ms that answers in 8 chunks."""
     async with bench.run_daemon(model=True) as daemon, bench.run_floor(model=True) as floor:
-        return await _turns("model turn", bench, daemon, floor, times=6)
+        return await compared("model turn", bench.counts, daemon, floor, times=6)
 
 
-async def _turns(name: str, bench: Bench, daemon: Life, floor: Life, times: float | None = None) -> list[Figure]:
-    await interleaved([daemon, floor], bench.counts.warm)
+async def compared(name: str, counts: Counts, daemon: Life, floor: Life, times: float | None = None) -> list[Figure]:
+    """One person's turns with both, in the same moments: how long they take, and what they cost."""
+    await interleaved([daemon, floor], counts.warm)
     before = measure.cpu_s(daemon.pid), measure.cpu_s(floor.pid)
-    ours, bare = await interleaved([daemon, floor], bench.counts.turns)
+    ours, bare = await interleaved([daemon, floor], counts.turns)
     await asyncio.sleep(QUIET_S)
     cpu, bare_cpu = measure.cpu_s(daemon.pid) - before[0], measure.cpu_s(floor.pid) - before[1]
-    each_ms = MS / bench.counts.turns
+    each_ms = MS / counts.turns
     return [
         Figure(
             what=f"{name}, p50",

@@ -1,0 +1,80 @@
+"""Rows: what the others measure on the test channel, over Telegram's wire; the floor is a bare loop on the same one."""
+
+from __future__ import annotations
+
+from tests.bench import measure
+from tests.bench.figures import Figure
+from tests.bench.rows.crash import killed, killed_answering
+from tests.bench.rows.crowd import crowded
+from tests.bench.rows.turns import compared
+from tests.bench.telegram import (
+    floor_words,
+    run_fake,
+    run_telegram_daemon,
+    run_telegram_floor,
+    telegram_daemon,
+)
+from tests.bench.world import WITHIN_S, Bench, Watcher, pid_of, run_bare
+from tests.support.telegram import FakeTelegram
+
+
+async def operator(bench: Bench) -> list[Figure]:
+    """A turn without a model."""
+    async with run_telegram_daemon(bench) as daemon, run_telegram_floor(bench) as floor:
+        return await compared("telegram, operator turn", bench.counts, daemon, floor, times=6)
+
+
+async def model(bench: Bench) -> list[Figure]:
+    """A turn with a model of 0 ms that answers in 8 chunks."""
+    async with run_telegram_daemon(bench, model=True) as daemon, run_telegram_floor(bench, model=True) as floor:
+        return await compared("telegram, model turn", bench.counts, daemon, floor, times=6)
+
+
+async def chats(bench: Bench) -> list[Figure]:
+    """All write at once to a model of 500 ms; then more chats; memory before and after."""
+    env = bench.without_rich()
+    async with (
+        run_telegram_daemon(bench, model=True, env=env) as daemon,
+        run_telegram_floor(bench, model=True) as floor,
+    ):
+        return await crowded("telegram", bench.counts, daemon, floor)
+
+
+async def kill(bench: Bench) -> list[Figure]:
+    """Killed with messages in flight, and once more while answers are."""
+    async with run_telegram_daemon(bench, model=True) as life:
+        figures = await killed("telegram", bench.counts, life)
+        return figures + await killed_answering("telegram", bench.counts, life)
+
+
+async def ready(bench: Bench) -> list[Figure]:
+    """CPU seconds from exec to the first poll, with children."""
+    spent: list[float] = []
+    bare: list[float] = []
+    env = bench.without_rich()
+    for _ in range(bench.counts.starts):
+        async with run_fake(Watcher()) as telegram:
+            daemon = telegram_daemon(bench, telegram.api_root, model=True)
+            try:
+                await daemon.start({"DRAGOMAN_LOG__LEVEL": "info", **env}, ready=False)
+                spent.append(await _at_first_poll(telegram, pid_of(daemon)))
+            finally:
+                await daemon.kill()
+        async with run_fake(Watcher()) as telegram:
+            words = floor_words(bench, telegram.api_root, model=True)
+            async with run_bare("tests.bench.telegram_floor", *words) as pid:
+                bare.append(await _at_first_poll(telegram, pid))
+    return [
+        Figure(
+            what="telegram and openai model, first poll",
+            value=measure.p50(spent),
+            unit="s of CPU",
+            floor=measure.p50(bare),
+            budget=0.6,
+        )
+    ]
+
+
+async def _at_first_poll(telegram: FakeTelegram, pid: int) -> float:
+    await telegram.until(lambda: bool(telegram.calls("getUpdates")), WITHIN_S)
+    return measure.cpu_with_children_s(pid)
