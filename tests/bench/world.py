@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -237,12 +236,6 @@ class Bench:
             words = ["--port", str(platform.port)] + (["--model", self.model.base_url] if model else [])
             async with run_bare("tests.bench.floor", *words) as pid:
                 yield Life(platform=platform, watcher=watcher, pid=pid)
-
-    def without_rich(self) -> dict[str, str]:
-        """An environment in which `rich` is missing: it comes with developers' tools, and structlog imports it."""
-        folder = self.new_folder()
-        (folder / "rich.py").write_text("raise ImportError\n")
-        return {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
 
 
 @asynccontextmanager

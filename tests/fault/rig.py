@@ -1,4 +1,4 @@
-"""What the fault tests share: a page that comes back by itself, sign-in without a process, and quiet as figures."""
+"""What the fault tests share: a page that comes back by itself, and quiet as figures."""
 
 from __future__ import annotations
 
@@ -14,28 +14,13 @@ from typing import Any
 import aiohttp
 
 from gateway.clock import SystemClock
-from gateway.control.client import call
-from gateway.control.wire import socket_path
 from gateway.model.ids import SessionId
 from gateway.model.views import Item
 from gateway.store import open_store
-from tests.support.daemon import KEY_HEADER, Daemon
+from tests.support.daemon import Daemon, signed_in
 
 Json = dict[str, Any]
 BUSY = ("queued_turns", "running_turns", "parked_turns", "due_slots")
-
-
-@asynccontextmanager
-async def signed_in(state: Path, owner: str) -> AsyncGenerator[aiohttp.ClientSession]:
-    """An HTTP client with an owner's cookie, as `tests.support.daemon.signed_in`, without starting `dragoman link`."""
-    link = await asyncio.to_thread(call, socket_path(state), "link", {"owner": owner}, 10)
-    base, _, code = str(link["url"]).partition("/#code=")
-    jar = aiohttp.CookieJar(unsafe=True)
-    async with aiohttp.ClientSession(headers={"Origin": base}, cookie_jar=jar) as client:
-        async with client.post(f"{base}/api/signin", json={"code": code}) as response:
-            assert response.status == 200, await response.text()
-            client.headers[KEY_HEADER] = (await response.json())["key"]
-        yield client
 
 
 @dataclass(slots=True)
@@ -137,7 +122,7 @@ class Visitor:
 @asynccontextmanager
 async def visiting(daemon: Daemon, owner: str = "ann", state: Path | None = None) -> AsyncGenerator[Visitor]:
     """An owner's page that follows the owner's main session until the end. `state`: as it can be seen from here."""
-    async with signed_in(state or daemon.state, owner) as client:
+    async with signed_in(daemon, owner, state) as client:
         visitor = Visitor(daemon, client, f"main:{owner}")
         staying = asyncio.create_task(visitor.stay(), name=f"page of {owner}")
         try:

@@ -18,11 +18,10 @@ async def ready(bench: Bench) -> list[Figure]:
     """CPU seconds from exec to /readyz, with children; memory and CPU when nothing happens; `--help`."""
     spent: list[float] = []
     at_rest = 0.0, 0.0
-    env = bench.without_rich()
     for life in range(bench.counts.starts):
         daemon = Daemon(folder=bench.new_folder())
         try:
-            await start(daemon, env)
+            await start(daemon)
             spent.append(measure.cpu_with_children_s(pid_of(daemon)))
             if life == bench.counts.starts - 1:
                 at_rest = await _at_rest(pid_of(daemon))

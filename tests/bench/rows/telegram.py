@@ -32,11 +32,7 @@ async def model(bench: Bench) -> list[Figure]:
 
 async def chats(bench: Bench) -> list[Figure]:
     """All write at once to a model of 500 ms; then more chats; memory before and after."""
-    env = bench.without_rich()
-    async with (
-        run_telegram_daemon(bench, model=True, env=env) as daemon,
-        run_telegram_floor(bench, model=True) as floor,
-    ):
+    async with run_telegram_daemon(bench, model=True) as daemon, run_telegram_floor(bench, model=True) as floor:
         return await crowded("telegram", bench.counts, daemon, floor)
 
 
@@ -51,12 +47,11 @@ async def ready(bench: Bench) -> list[Figure]:
     """CPU seconds from exec to the first poll, with children."""
     spent: list[float] = []
     bare: list[float] = []
-    env = bench.without_rich()
     for _ in range(bench.counts.starts):
         async with run_fake(Watcher()) as telegram:
             daemon = telegram_daemon(bench, telegram.api_root, model=True)
             try:
-                await daemon.start({"DRAGOMAN_LOG__LEVEL": "info", **env}, ready=False)
+                await daemon.start({"DRAGOMAN_LOG__LEVEL": "info"}, ready=False)
                 spent.append(await _at_first_poll(telegram, pid_of(daemon)))
             finally:
                 await daemon.kill()
