@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -30,6 +31,8 @@ CHROMIUM_IN_CACHE = (
 )
 TOOL_S = 600
 """Seconds that a check other than pytest may take; pytest has a limit for each test."""
+WORKERS = min(2, os.cpu_count() or 1) + 1
+"""Processes that run tests: one more than cores, because a third of their time is waiting, for timeouts and pauses."""
 DOWNLOAD_S = 300
 """Seconds that one attempt to get a browser or bubblewrap may take."""
 
@@ -58,9 +61,11 @@ class Report:
 
     def run(self, name: str, check: Check) -> None:
         """Run one check and say how it went."""
-        began = time.monotonic()
-        outcome = check()
-        line = f"{'ok    ' if outcome.ok else 'FAILED'}  {name:<18}{time.monotonic() - began:7.1f} s"
+        self.add(name, *timed(check))
+
+    def add(self, name: str, outcome: Outcome, seconds: float) -> None:
+        """Say how a check went that was run already."""
+        line = f"{'ok    ' if outcome.ok else 'FAILED'}  {name:<18}{seconds:7.1f} s"
         self.passed += outcome.passed or int(outcome.ok)
         self.failed += outcome.failed or int(not outcome.ok)
         self.lines.append(line)
@@ -74,6 +79,12 @@ class Report:
         return 1 if self.failed else 0
 
 
+def timed(check: Check) -> tuple[Outcome, float]:
+    """Run a check; return what came of it, and how many seconds it took."""
+    began = time.monotonic()
+    return check(), time.monotonic() - began
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run what was asked for. Return the exit code."""
     if selects_tests(arguments):
@@ -84,8 +95,6 @@ def main(arguments: Sequence[str]) -> int:
     report = Report()
     report.run("ruff check", lambda: tool("ruff", "check", "."))
     report.run("ruff format", lambda: tool("ruff", "format", "--check", "."))
-    if not fast:
-        report.run("pyright", lambda: tool("pyright", "--project", "pyproject.toml"))
     report.run("imports", lambda: tool("lint-imports"))
     if fast:
         report.run("pytest", lambda: pytest([*options, *existing(FAST_TESTS)], {}))
@@ -93,7 +102,10 @@ def main(arguments: Sequence[str]) -> int:
     report.run("browser", need_chromium)
     report.run("bubblewrap", need_bubblewrap)
     coverage = ["--cov", "--cov-report="]
-    report.run("pytest", lambda: pytest([*coverage, *options], browser_environment(find_chromium())))
+    with ThreadPoolExecutor() as beside:  # pyright takes 20 s of one core, and tests wait for other things too
+        types = beside.submit(timed, lambda: tool("pyright", "--project", "pyproject.toml"))
+        report.run("pytest", lambda: pytest([*coverage, *options], browser_environment(find_chromium())))
+        report.add("pyright", *types.result())
     return report.end()
 
 
@@ -118,10 +130,10 @@ def tool(name: str, *arguments: str) -> Outcome:
 
 
 def pytest(arguments: Sequence[str], environment: Mapping[str, str]) -> Outcome:
-    """Run tests with their output shown as it comes, on two processes; the files of one stay together."""
+    """Run tests with their output shown as it comes. Who has nothing left to do takes tests from the others."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.xml"
-        spread = ["-n", str(min(2, os.cpu_count() or 1)), "--dist", "loadfile"]
+        spread = ["-n", str(WORKERS), "--dist", "worksteal"]
         command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *arguments]
         code = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode
         passed, failed = counted(results)

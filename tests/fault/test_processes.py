@@ -17,6 +17,13 @@ from tests.fault.rig import Json, Visitor, marked, resident_kib, until, visiting
 from tests.support.daemon import Daemon
 
 MIB = 1024
+ESCAPES = (
+    "setsid sleep {n} & wait",
+    "setsid setsid sh -c 'setsid sleep {n} & sleep {n}' & sleep {n}",
+    "(trap '' TERM HUP INT; sleep {n}) & sleep {n}",
+    "nohup sleep {n} >/dev/null 2>&1 & disown; sleep {n}",
+)
+"""What a command may do to outlive its end: as many as may run side by side."""
 _numbers = count(time.monotonic_ns() % 10**8)
 
 
@@ -127,49 +134,49 @@ async def test_a_fork_bomb(page: Visitor) -> None:
     assert health.slowest_s <= 1.0
 
 
-@pytest.mark.parametrize(
-    "escape",
-    [
-        "setsid sleep {n} & wait",
-        "setsid setsid sh -c 'setsid sleep {n} & sleep {n}' & sleep {n}",
-        "(trap '' TERM HUP INT; sleep {n}) & sleep {n}",
-        "nohup sleep {n} >/dev/null 2>&1 & disown; sleep {n}",
-    ],
-)
-@pytest.mark.parametrize("by", ["stop", "timeout"])
-async def test_nothing_escapes(page: Visitor, escape: str, by: str) -> None:
-    """/stop within a second, and the timeout, end the whole tree whatever it did to get away."""
+async def begin(page: Visitor, escape: str) -> tuple[str, str]:
+    """Run a command that tries to get away; returns its turn and its marker, once it runs."""
     marker = fresh()
     turn = await allow(page, f"echo begun; {escape.format(n=marker)}")
     await until(lambda: marked(f"sleep {marker}"))
-    if by == "stop":
+    return turn, marker
+
+
+async def test_nothing_escapes_a_stop(page: Visitor) -> None:
+    """/stop within a second ends the whole tree, whatever it did to get away."""
+    for escape in ESCAPES:
+        turn, marker = await begin(page, escape)
         await asyncio.sleep(0.2)
         began = time.monotonic()
         await page.answered(await page.say("/stop"))
         told = await result(page, turn)
-        assert time.monotonic() - began <= 1.0
-        assert told["status"] == "cancelled"
-    else:
+        assert time.monotonic() - began <= 1.0, escape
+        assert (told["status"], told["text"]) == ("cancelled", "begun\n"), escape
+        assert marked(marker) == {}
+        assert zombies_of(pid_of(page)) == []
+
+
+async def test_nothing_escapes_a_timeout(page: Visitor) -> None:
+    """The same for the timeout, with all of them side by side: each ends its own."""
+    begun = [await begin(page, escape) for escape in ESCAPES]
+    for escape, (turn, marker) in zip(ESCAPES, begun, strict=True):
         told = await result(page, turn)
-        assert told["status"] == "timeout"
-    assert told["text"] == "begun\n"
-    assert marked(marker) == {}
+        assert (told["status"], told["text"]) == ("timeout", "begun\n"), escape
+        assert marked(marker) == {}
     assert zombies_of(pid_of(page)) == []
 
 
-@pytest.mark.parametrize(
-    "escape", ["setsid sleep {n} &", "nohup setsid sleep {n} >/dev/null 2>&1 & disown;", "sleep {n} &"]
-)
-async def test_nothing_outlives_the_command(page: Visitor, escape: str) -> None:
+async def test_nothing_outlives_the_command(page: Visitor) -> None:
     """What is left in the background ends with the command; the result does not wait for it."""
-    marker = fresh()
-    began = time.monotonic()
-    turn = await allow(page, f"{escape.format(n=marker)} echo done")
-    told = await result(page, turn)
-    assert (told["status"], told["text"]) == ("ok", "done\n")
-    assert time.monotonic() - began < 3
-    assert marked(marker) == {}
-    assert zombies_of(pid_of(page)) == []
+    for escape in ("setsid sleep {n} &", "nohup setsid sleep {n} >/dev/null 2>&1 & disown;", "sleep {n} &"):
+        marker = fresh()
+        began = time.monotonic()
+        turn = await allow(page, f"{escape.format(n=marker)} echo done")
+        told = await result(page, turn)
+        assert (told["status"], told["text"]) == ("ok", "done\n"), escape
+        assert time.monotonic() - began < 3, escape
+        assert marked(marker) == {}
+        assert zombies_of(pid_of(page)) == []
 
 
 async def test_one_that_dies(page: Visitor) -> None:
