@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ class Crowd:
     pages: Sequence[Visitor]
     keys: list[str]
     ids: list[tuple[Visitor, str]]
+    handles: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """The buttons of the card in each owner's chat, by verb: they are pressed also when it shows them no more."""
 
     async def ask(self) -> None:
         """Bob wants something dangerous in the room; the card is in both owners' chats and on both pages."""
@@ -57,23 +59,22 @@ class Crowd:
             await self.platform.acked(await self.platform.say(owner, "/status"))
         await self.platform.say(BOB, "/shell echo ran >> ran", chat="room", direct=False)
         for owner in (ANN, JOE):
-            await self.platform.see(f"d{owner}", "card", "echo ran")
+            card = await self.platform.see(f"d{owner}", "card", "echo ran")
+            self.handles |= {(owner, button["verb"]): button["handle"] for button in card.rows[0]["buttons"]}
         for page in self.pages:
             await page.follow(ROOM)
             await page.row("approval", state="open")
 
     async def press(self, verbs: Sequence[str]) -> None:
         """A thousand presses, all sent before any answer is looked at."""
-        cards = {owner: self.platform.in_chat(f"d{owner}", "card")[0] for owner in (ANN, JOE)}
-        handles = {(owner, verb): cards[owner].handle(verb) for owner in cards for verb in verbs}
         for n in range(EACH):
             verb = verbs[n % len(verbs)]
             for page in self.pages:
                 [handle] = [handle for (_, of), handle in page.handles.items() if of == verb]
                 self.ids.append((page, await page.press(handle)))
             for owner in (ANN, JOE):
-                self.keys.append(await self.platform.press(owner, handles[owner, verb]))
-            self.keys.append(await self._nonsense(n, handles[ANN, verb], handles[JOE, verb]))
+                self.keys.append(await self.platform.press(owner, self.handles[owner, verb]))
+            self.keys.append(await self._nonsense(n, self.handles[ANN, verb], self.handles[JOE, verb]))
 
     async def _nonsense(self, n: int, anns: str, joes: str) -> str:
         """A stranger, the button of another chat, a forged one, and the very same event again and again."""
