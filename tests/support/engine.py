@@ -35,7 +35,7 @@ from gateway.model.waits import Pressed, Verb, Wait
 from gateway.observe import Meters, Redactor
 from gateway.pace import Pacer
 from gateway.pages import Pages
-from gateway.ports import ChannelContext
+from gateway.ports import Channel, ChannelContext
 from gateway.registry import Registry, Tool
 from gateway.routing import People
 from gateway.sandbox import Containment
@@ -52,7 +52,6 @@ from tests.support.fakes import (
     NODE,
     PEOPLE,
     FailingStore,
-    FakeChannel,
     FakeTool,
     ScriptedModel,
     calls,
@@ -161,7 +160,7 @@ class Engine:
             points=self.points,
         )
 
-    def delivery(self, *channels: FakeChannel) -> Delivery:
+    def delivery(self, *channels: Channel) -> Delivery:
         """A sender on this engine, in a life of its own: it remembers nothing of limits."""
         by_name = {channel.name: channel for channel in channels}
         pacer = Pacer(self.clock)

@@ -234,7 +234,7 @@ async def _take(key: str, event: object, sink: Sink) -> str:
 
 def read(key: str, event: object) -> Inbound | Press | Refused:
     """Never raises: what cannot be read is a refusal that says what is wrong."""
-    fields = cast("Mapping[str, Any]", event) if isinstance(event, dict) else {}
+    fields = cast("Mapping[str, Any]", event if isinstance(event, dict) else {})
     try:
         if fields["kind"] not in {"message", "press"}:
             return _refused(key, RefusedReason.UNKNOWN, str(fields["kind"]))

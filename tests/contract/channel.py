@@ -1,0 +1,344 @@
+"""What every channel promises, tested on the real one between the real engine and its platform.
+
+A channel's test file brings a rig and a class: `class TestSlack(ChannelContract): rig_class = SlackRig`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from gateway.errors import SendFailed, SendOutcome
+from gateway.model.messages import Conversation, RefusedReason
+from gateway.model.tools import Answer
+from gateway.model.waits import WaitState
+from tests.contract.channel_cards import CardContract
+from tests.contract.channel_rig import QUIET_S, Can, Rig, Who, is_whole, needed_by, needs, no_progress, showing
+
+STOPS_WITHIN_S = 1.0
+FINE = "https://example.org/fine"
+HOSTILE = (
+    f"@everyone @person3003 <!channel> <@U0BB> [you won](javascript:alert(1)) [me](tg://user?id=1001) [ok]({FINE}) "
+    '<b onclick="x()">bold</b> <script>alert(1)</script> /stop'
+)
+
+
+class ChannelContract(CardContract):
+    """The suite. Each test is one promise."""
+
+    rig_class: ClassVar[type[Rig]]
+
+    def __init_subclass__(cls) -> None:
+        """Take away what the platform says that it cannot."""
+        for name in dir(cls):
+            if needed_by(getattr(cls, name)) & cls.rig_class.cannot.keys():
+                setattr(cls, name, None)
+
+    @pytest.fixture
+    async def rig(self, tmp_path: Path) -> AsyncIterator[Rig]:
+        async with self.rig_class.started(tmp_path) as rig:
+            yield rig
+
+    # --- on the way in ------------------------------------------------------------------------
+
+    async def test_a_direct_message_is_taken_for_what_it_is_and_answered_where_it_was_said(self, rig: Rig) -> None:
+        where = rig.direct(Who.ANN)
+        rig.script("Good morning.")
+        event = await rig.say(Who.ANN, "hello", where)
+        await rig.see(where, "Good morning.")
+        await rig.settled(event)
+        (received,) = rig.received()
+        message = received.message
+        assert (message.principal, message.conversation) == (rig.principal(Who.ANN), where)
+        assert (message.direct, message.addressed, message.text) == (True, True, "hello")
+        assert [one.text for one in rig.shown(where)] == ["Good morning."]
+        assert not any(rig.shown(rig.direct(who)) for who in Who if who is not Who.ANN)
+
+    @needs(Can.OTHERS)
+    async def test_a_friend_is_answered_and_a_stranger_is_refused_once(self, rig: Rig) -> None:
+        bob, eve = rig.direct(Who.BOB), rig.direct(Who.EVE)
+        rig.script("Hello, Bob.")
+        await rig.say(Who.BOB, "hello", bob)
+        await rig.see(bob, "Hello, Bob.")
+        await rig.say(Who.EVE, "hello", eve)
+        await rig.see(eve, "only talk to people")
+        await rig.settled(await rig.say(Who.EVE, "please", eve))
+        assert len(rig.shown(eve)) == 1
+        assert [one.principal for one in rig.store.dropped] == [rig.principal(Who.EVE)] * 2
+        assert rig.asked() == ["hello"]
+
+    @needs(Can.GROUPS)
+    async def test_in_a_group_only_those_who_mean_the_bot_are_answered_and_there(self, rig: Rig) -> None:
+        group = rig.group()
+        await rig.settled(await rig.say(Who.CLEO, "what a day", group, to_bot=False))
+        assert rig.asked() == []
+        rig.script("It is noon.")
+        await rig.settled(await rig.say(Who.BOB, "what time is it", group))
+        await rig.see(group, "It is noon.")
+        message = rig.received()[-1].message
+        assert (message.principal, message.conversation) == (rig.principal(Who.BOB), group)
+        assert (message.direct, message.addressed) == (False, True)
+        assert rig.shown(rig.direct(Who.BOB)) == []
+
+    @needs(Can.THREADS)
+    async def test_a_thread_is_a_conversation_of_its_own(self, rig: Rig) -> None:
+        group, thread = rig.group(), rig.thread()
+        rig.script("In the thread.", "In the group.")
+        await rig.say(Who.ANN, "one", thread)
+        await rig.see(thread, "In the thread.")
+        await rig.say(Who.ANN, "two", group)
+        await rig.see(group, "In the group.")
+        assert [one.message.conversation for one in rig.received()] == [thread, group]
+        assert [[one.text for one in rig.shown(place)] for place in (thread, group)] == [
+            ["In the thread."],
+            ["In the group."],
+        ]
+
+    @needs(Can.ACCOUNTS)
+    async def test_two_accounts_do_not_mix(self, rig: Rig) -> None:
+        one, two = rig.direct(Who.ANN), rig.direct(Who.ANN, second=True)
+        assert one != two
+        for where, answer in ((one, "That was one."), (two, "That was two.")):
+            rig.script(answer)
+            await rig.say(Who.ANN, "the same words", where)
+            await rig.see(where, answer)
+        assert [received.message.conversation for received in rig.received()] == [one, two]
+        card = await rig.asks("shell:uptime", where=one)
+        assert await rig.pressed(Who.ANN, two, card.handle("Once"))
+        assert rig.waits()[0].state is WaitState.OPEN
+        assert [one.text for one in rig.shown(two)] == ["That was two."]
+
+    async def test_nothing_is_acknowledged_before_it_is_stored(self, rig: Rig) -> None:
+        where = rig.direct(Who.ANN)
+        rig.store.open.clear()
+        event = await rig.say(Who.ANN, "hello", where)
+        await rig.until(lambda: rig.store.asked)
+        await asyncio.sleep(QUIET_S)
+        assert not rig.acknowledged(event)
+        rig.store.open.set()
+        await rig.until(lambda: rig.acknowledged(event))
+
+    async def test_what_the_store_did_not_take_comes_again_and_is_answered_once(self, rig: Rig) -> None:
+        where = rig.direct(Who.ANN)
+        rig.script("At last.")
+        rig.store.broken = True
+        event = await rig.say(Who.ANN, "hello", where)
+        await rig.until(lambda: rig.store.asked)
+        await asyncio.sleep(QUIET_S)
+        assert not rig.acknowledged(event)
+        rig.store.broken = False
+        await rig.redeliver(event)
+        await rig.see(where, "At last.")
+        await rig.settled(event)
+        assert rig.asked() == ["hello"]
+        assert len(rig.shown(where)) == 1
+
+    async def test_an_event_that_is_told_again_does_nothing(self, rig: Rig) -> None:
+        where = rig.direct(Who.ANN)
+        rig.script("Once is enough.")
+        event = await rig.say(Who.ANN, "hello", where)
+        await rig.see(where, "Once is enough.")
+        await rig.redeliver(event)
+        await rig.settled(event)
+        assert (len(rig.received()), len(rig.asked()), len(rig.shown(where))) == (1, 1, 1)
+
+    async def test_the_order_of_a_conversation_is_kept(self, rig: Rig) -> None:
+        where = rig.direct(Who.ANN)
+        words = [f"word {n}" for n in range(12)]
+        rig.script(*(f"Answer {n}." for n in range(12)))
+        for word in words:
+            await rig.say(Who.ANN, word, where)
+        await rig.see(where, "Answer 11.")
+        assert rig.asked() == words
+        assert [one.text for one in rig.shown(where)] == [f"Answer {n}." for n in range(12)]
+
+    async def test_what_cannot_be_read_blocks_nothing(self, rig: Rig) -> None:
+        where = rig.direct(Who.ANN)
+        rig.script("Still here.")
+        for event in rig.unreadable:
+            await rig.push(event)
+        await rig.settled(await rig.say(Who.ANN, "hello", where))
+        await rig.see(where, "Still here.")
+        assert [one.message.text for one in rig.received()] == ["hello"]
+        assert (rig.channel.trouble(), rig.task.done()) == ("", False)
+
+    @needs(Can.NOBODY)
+    async def test_what_nobody_says_is_refused_with_a_row(self, rig: Rig) -> None:
+        events = await rig.from_nobody()
+        await rig.until(lambda: all(rig.acknowledged(event) for event in events))
+        reasons = [one.reason for one in rig.store.refused]
+        assert reasons == [RefusedReason.NOT_A_PERSON] * len(events)
+        assert (rig.received(), rig.store.dropped, rig.asked()) == ([], [], [])
+
+    # --- on the way out -----------------------------------------------------------------------
+
+    @pytest.mark.parametrize("size", [3_000, 10_000, 100_000])
+    async def test_an_answer_is_shown_whole_however_long(self, rig: Rig, size: int) -> None:
+        where = rig.direct(Who.ANN)
+        text = "\n".join(f"Line {n:06}." for n in range(size // 13))
+        rig.script(text)
+        await rig.say(Who.ANN, "all of it", where)
+        await rig.until(lambda: is_whole(rig.shown(where), text))
+
+    @needs(Can.RENDERS)
+    async def test_an_answer_pings_nobody_runs_nothing_and_forges_nothing(self, rig: Rig) -> None:
+        """I48."""
+        for where in (rig.group(), rig.direct(Who.ANN)) if Can.GROUPS not in rig.cannot else (rig.direct(Who.ANN),):
+            rig.script(HOSTILE)
+            await rig.settled(await rig.say(Who.ANN, "what does it say", where))
+            seen = await rig.see(where, "alert(1)")
+            assert {*seen.active} <= {FINE}
+            assert seen.buttons == ()
+            assert all(word in seen.text for word in ("everyone", "person3003", "channel", "you won", "bold"))
+
+    @needs(Can.SENDS)
+    async def test_an_edit_twice_is_the_same_as_once(self, rig: Rig) -> None:
+        where, channel = await _met(rig), rig.channel
+        id = await channel.send(showing(where, "one"), no_progress)
+        assert id
+        for _ in range(2):
+            assert await channel.edit(showing(where, "two", shown=id), no_progress) == id
+            assert [one.text for one in rig.shown(where)] == ["two"]
+
+    @needs(Can.SENDS)
+    async def test_an_edit_adds_what_is_missing_and_takes_away_what_is_too_much(self, rig: Rig) -> None:
+        where, channel = await _met(rig), rig.channel
+        short, long = "short", "\n".join(f"Line {n:06}." for n in range(800))
+        id = await channel.send(showing(where, short), no_progress)
+        id = await channel.edit(showing(where, long, shown=id), no_progress)
+        assert is_whole(rig.shown(where), long)
+        id = await channel.edit(showing(where, short, shown=id), no_progress)
+        assert [one.text for one in rig.shown(where)] == [short]
+        for _ in range(2):
+            id = await channel.edit(showing(where, "", shown=id), no_progress)
+            assert rig.shown(where) == []
+
+    @needs(Can.SENDS)
+    async def test_a_showing_that_was_interrupted_goes_on_behind_what_is_there(self, rig: Rig) -> None:
+        where, channel = await _met(rig), rig.channel
+        text = "\n".join(f"Line {n:06}." for n in range(800))
+        so_far: list[str] = []
+
+        async def stop(platform_id: str) -> None:
+            so_far.append(platform_id)
+            raise SendFailed(outcome=SendOutcome.WAIT)
+
+        with pytest.raises(SendFailed):
+            await channel.send(showing(where, text), stop)
+        first = [one.id for one in rig.shown(where)]
+        assert first
+        await channel.edit(showing(where, text, shown=so_far[0]), no_progress)
+        assert is_whole(rig.shown(where), text)
+        seen = rig.shown(where)
+        assert [one.id for one in seen][: len(first)] == first
+        assert len({one.text for one in seen}) == len(seen)
+
+    @needs(Can.SENDS)
+    async def test_what_may_be_there_already_is_marked_as_a_repetition(self, rig: Rig) -> None:
+        where = await _met(rig)
+        await rig.channel.send(showing(where, "the answer", uncertain=True), no_progress)
+        (seen,) = rig.shown(where)
+        assert "re-sent" in seen.text
+        assert seen.text.endswith("the answer")
+
+    @needs(Can.SENDS)
+    async def test_whatever_the_platform_does_is_a_failed_send_and_typing_never_fails(self, rig: Rig) -> None:
+        where, channel = await _met(rig), rig.channel
+        id = await channel.send(showing(where, "before"), no_progress)
+        for name, outcome in rig.failures.items():
+            async with rig.failing(name):
+                with pytest.raises(SendFailed) as failed:
+                    await channel.send(showing(where, f"send {name}"), no_progress)
+                assert (name, failed.value.outcome) == (name, outcome)
+                with pytest.raises(SendFailed) as failed:
+                    await channel.edit(showing(where, f"edit {name}", shown=id), no_progress)
+                assert not failed.value.creating
+                await channel.typing(where)
+            rig.engine.clock.advance(60)  # what was forbidden for a while is tried again
+        await channel.edit(showing(where, "after", shown=id), no_progress)
+        assert "after" in [one.text for one in rig.shown(where)]
+
+    @needs(Can.TYPING)
+    async def test_it_is_shown_that_the_bot_writes(self, rig: Rig) -> None:
+        where = await _met(rig)
+        await rig.channel.typing(where)
+        assert rig.typed(where)
+
+    @needs(Can.LIMITS)
+    async def test_paces_are_finite_and_named_widest_first(self, rig: Rig) -> None:
+        channel = rig.limited()
+        places = [rig.direct(Who.ANN), rig.direct(Who.ANN, second=True)]
+        places += [] if Can.GROUPS in rig.cannot else [rig.group()]
+        places += [] if Can.THREADS in rig.cannot else [rig.thread()]
+        for where in places:
+            paces = channel.paces(where)
+            assert paces
+            assert all(0 < pace.every_s < math.inf and pace.burst >= 1 for pace in paces)
+            scopes = [pace.scope for pace in paces]
+            assert all(narrow.startswith(f"{wide}/") for wide, narrow in itertools.pairwise(scopes))
+            assert scopes[0].startswith(f"{rig.name}/{where.account}")
+
+    # --- its life -----------------------------------------------------------------------------
+
+    async def test_a_channel_that_works_has_no_trouble(self, rig: Rig) -> None:
+        assert rig.channel.name == rig.name
+        await rig.until(lambda: rig.channel.trouble() == "")
+
+    @needs(Can.ALONE)
+    async def test_trouble_is_told_while_it_lasts(self, rig: Rig) -> None:
+        async with rig.unreachable():
+            await rig.until(rig.channel.trouble)
+            assert not rig.task.done()
+        await rig.until(lambda: rig.channel.trouble() == "")
+
+    @needs(Can.ALONE)
+    async def test_what_is_said_while_the_platform_is_away_is_answered_when_it_is_back(self, rig: Rig) -> None:
+        where = rig.direct(Who.ANN)
+        rig.script("Back again.")
+        async with rig.unreachable():
+            await rig.until(rig.channel.trouble)
+            event = await rig.say(Who.ANN, "hello", where)
+            await asyncio.sleep(QUIET_S)
+            assert not rig.acknowledged(event)
+        await rig.see(where, "Back again.")
+
+    async def test_it_ends_promptly_and_leaves_nothing_behind(self, rig: Rig) -> None:
+        """Cancelled while it waits for the store: the message is not acknowledged, and no task goes on."""
+        rig.store.open.clear()
+        event = await rig.say(Who.ANN, "hello", rig.direct(Who.ANN))
+        await rig.until(lambda: rig.store.asked)
+        rig.task.cancel()
+        await asyncio.wait([rig.task], timeout=STOPS_WITHIN_S)
+        assert rig.task.done()
+        await rig.until(lambda: not _of_channels())
+        assert not rig.acknowledged(event)
+
+
+# --- helpers ------------------------------------------------------------------------------------
+
+
+async def _met(rig: Rig) -> Conversation:
+    """A place where the bot may write, with nothing of its own in it."""
+    where = rig.direct(Who.BOB)
+    rig.script(Answer(text="", model="scripted"))
+    await rig.settled(await rig.say(Who.BOB, "hello", where))
+    for one in rig.shown(where):
+        await rig.channel.edit(showing(where, "", shown=one.id), no_progress)
+    return where
+
+
+def _of_channels() -> list[str]:
+    """The tasks that run code of channels."""
+    found: list[str] = []
+    for task in asyncio.all_tasks():
+        code = getattr(task.get_coro(), "cr_code", None)
+        path = Path(code.co_filename) if code is not None else Path()
+        if "channels" in path.parts or path.name == "memory_channel.py":
+            found.append(f"{task.get_name()} ({path.name})")
+    return found
