@@ -40,11 +40,12 @@ class Rank(IntEnum):
 
     TEXT = 0
     CARD = 1
+    REFUSAL = 2
 
     @staticmethod
     def of(kind: SlotKind) -> Rank:
         """The rank of a slot."""
-        return Rank.CARD if kind is SlotKind.CARD else Rank.TEXT
+        return {SlotKind.CARD: Rank.CARD, SlotKind.REFUSAL: Rank.REFUSAL}.get(kind, Rank.TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,14 @@ class SlotKind(StrEnum):
     """A line about a card that is shown elsewhere."""
     REPLY = "reply"
     """The gateway's own words: control commands, refusals, acknowledgements."""
+    REFUSAL = "refusal"
+    """One line to a stranger. Whatever else is due goes first."""
     COPY = "copy"
     """An answer shown again in another conversation of the same owner."""
+
+
+REFUSALS_AT_ONCE = 8
+"""Refusals on their way out at any time: a crowd of strangers must not take the places of others."""
 
 
 class SlotState(StrEnum):

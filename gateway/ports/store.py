@@ -72,7 +72,7 @@ class Intake(Protocol):
         ...
 
     async def drop(self, message: Inbound, drop: Drop, refusal: str) -> bool:
-        """Store the event with its reason. With `drop.refuse`, a REPLY slot with `refusal`; to strangers once in 24 h.
+        """Store the event with its reason. With `drop.refuse`, a REFUSAL slot, once in 24 h a principal.
 
         `UNREADABLE` is told by a REPLY slot each time. `CONTEXT` (with its route) is kept for the session's next
         model turn: `accept` gives it the last 50 that no turn was given, as `Received.context`. Return False for a
@@ -252,6 +252,8 @@ class Outbox(Protocol):
 
     async def claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[Slot]:
         """Take DUE slots whose time has come, oldest first, one a conversation, none where one is SENDING.
+
+        REFUSALs come after everything else, and at most eight of them are SENDING at any time.
 
         A slot never overtakes an older one of its conversation that waits for its next try.
         """

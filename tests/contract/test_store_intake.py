@@ -256,7 +256,7 @@ async def test_a_stranger_is_refused_once_a_day(store: Store, clock: FakeClock) 
         assert await store.drop(inbound(who=BOB, where=chat(5)), drop(refuse=True), "Not for you.")
         claimed = await store.claim_slots(NODE, ["telegram"], 10)
         for slot in claimed:
-            assert (slot.kind, slot.text, slot.conversation) == (SlotKind.REPLY, "Not for you.", chat(5))
+            assert (slot.kind, slot.text, slot.conversation) == (SlotKind.REFUSAL, "Not for you.", chat(5))
             assert (slot.session, slot.turn) == (None, None)
             await store.slot_sent(slot.id, slot.version, "1")
         refused.append(len(claimed))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.model.ids import Principal
 from gateway.model.messages import Conversation
-from gateway.model.slots import Slot, SlotKind, SlotState
+from gateway.model.slots import REFUSALS_AT_ONCE, Slot, SlotKind, SlotState
 from gateway.ports import Store
 from tests.contract.scene import NODE, OTHER_NODE, Asked, Scene
 from tests.support.clock import FakeClock
@@ -100,6 +101,22 @@ async def test_a_slot_without_a_session_is_sent_too(store: Store) -> None:
     (slot,) = await store.claim_slots(NODE, CHANNELS, 50)
     await store.slot_sent(slot.id, slot.version, "1")
     assert await store.claim_slots(NODE, CHANNELS, 50) == []
+
+
+async def test_refusals_come_last_and_few_at_once(scene: Scene, store: Store) -> None:
+    """A crowd of strangers takes no place of anybody else: what is due for others goes first, whenever it came."""
+    for number in range(20):
+        await store.drop(
+            inbound(who=Principal(f"telegram:{number}"), where=chat(100 + number)), drop(refuse=True), "No."
+        )
+    await _say(scene, "for an owner")
+    first = await store.claim_slots(NODE, CHANNELS, 50)
+    assert [slot.text for slot in first] == ["for an owner", *["No."] * REFUSALS_AT_ONCE]
+    assert await store.claim_slots(NODE, CHANNELS, 50) == []
+    await store.slot_sent(first[1].id, first[1].version, "1")
+    (next_one,) = await store.claim_slots(NODE, CHANNELS, 50)
+    assert next_one.conversation == chat(100 + REFUSALS_AT_ONCE)
+    assert (await store.counts()).due_slots == 20 - REFUSALS_AT_ONCE - 1
 
 
 # --- what came of it ------------------------------------------------------------------------

@@ -70,7 +70,7 @@ async def test_a_stranger_gets_one_line_a_day(on_platform: Daemon, platform: Fak
     """The first message is refused in words, the others in silence; no session comes of it."""
     for n in range(5):
         await platform.acked(await platform.say(EVE, f"/shell id {n}"))
-    await platform.see(f"d{EVE}", "reply", "only talk to people")
+    await platform.see(f"d{EVE}", "refusal", "only talk to people")
     assert len(platform.in_chat(f"d{EVE}")) == 1
     code, out = await on_platform.run_command("sessions")
     assert code == 0

@@ -29,7 +29,8 @@ class MemoryDrops(Arrivals):
                 received = self.receive(session, message, None, context=True)
                 self.all_sessions[session.id].context.append(received.id)
             if refusal and self._is_told(message, drop):
-                self.add_slot(NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=refusal), None, None)
+                kind = SlotKind.REPLY if drop.reason is DropReason.UNREADABLE else SlotKind.REFUSAL
+                self.add_slot(NewSlot(conversation=message.conversation, kind=kind, text=refusal), None, None)
             return True
 
     def _is_told(self, message: Inbound, drop: Drop) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
-from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.store.memory.rows import SlotRow
 from gateway.store.memory.turns import Turns
 from gateway.store.owners import TOLD_EVERY, latest_chat, main_route, owner_page
@@ -22,11 +22,17 @@ class MemoryOutbox(Turns):
             idle = [here for here in self.unsent.values() if all(row.sending_since is None for row in here.values())]
             heads = [min(here.values(), key=lambda row: row.seq) for here in idle]
             due = [r for r in heads if r.slot.due_at <= now and r.slot.conversation.channel in channels]
-            taken = sorted(due, key=lambda row: row.seq)[:limit]
+            due.sort(key=lambda row: row.seq)
+            refusals = [row for row in due if row.slot.kind is SlotKind.REFUSAL][: self._room_for_refusals()]
+            taken = [*(row for row in due if row.slot.kind is not SlotKind.REFUSAL), *refusals][:limit]
             for row in taken:
                 row.node, row.sending_since = node, now
                 self.put_slot(row, replace(row.slot, state=SlotState.SENDING, attempts=row.slot.attempts + 1))
             return [row.slot for row in taken]
+
+    def _room_for_refusals(self) -> int:
+        rows = [row for here in self.unsent.values() for row in here.values() if row.sending_since is not None]
+        return max(0, REFUSALS_AT_ONCE - sum(row.slot.kind is SlotKind.REFUSAL for row in rows))
 
     async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
         """Record what is shown."""

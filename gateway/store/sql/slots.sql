@@ -43,7 +43,7 @@ WHERE seq = ?1;
 -- Of each conversation where nothing is being sent the oldest, if its time has come. ?1 channels as a JSON array,
 -- ?2 now, ?3 how many.
 SELECT s.seq, s.session FROM slots AS s INDEXED BY slots_due
-WHERE s.state = 'due' AND s.due_at <= ?2
+WHERE s.state = 'due' AND s.kind <> 'refusal' AND s.due_at <= ?2
   AND s.channel IN (SELECT value FROM json_each(?1))
   AND NOT EXISTS (
       SELECT 1 FROM slots AS o INDEXED BY slots_unsent
@@ -51,6 +51,22 @@ WHERE s.state = 'due' AND s.due_at <= ?2
         AND (o.seq < s.seq OR o.state = 'sending')
   )
 ORDER BY s.seq LIMIT ?3;
+
+-- name: claimable_refusals
+-- The same of refusals, as far as ?4, which may be on their way at once, leaves room.
+SELECT s.seq, s.session FROM slots AS s INDEXED BY slots_refusals
+WHERE s.kind = 'refusal' AND s.state IN ('due', 'sending') AND s.state = 'due' AND s.due_at <= ?2
+  AND s.channel IN (SELECT value FROM json_each(?1))
+  AND NOT EXISTS (
+      SELECT 1 FROM slots AS o INDEXED BY slots_unsent
+      WHERE o.conversation = s.conversation AND o.state IN ('due', 'sending')
+        AND (o.seq < s.seq OR o.state = 'sending')
+  )
+ORDER BY s.seq
+LIMIT max(0, min(?3, ?4 - (
+    SELECT count(*) FROM slots AS r INDEXED BY slots_refusals
+    WHERE r.kind = 'refusal' AND r.state IN ('due', 'sending') AND r.state = 'sending'
+)));
 
 -- name: take_slot
 UPDATE slots SET state = 'sending', attempts = attempts + 1, node = ?, sending_since = ?, rev = ? WHERE seq = ?

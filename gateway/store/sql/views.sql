@@ -163,7 +163,13 @@ SELECT queued, held, unended - queued - held, waits, due, dead, queued_at, due_a
     (SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state <> 'queued') AS held
      FROM turns INDEXED BY turns_active WHERE state IN ('queued', 'running', 'stopping')),
     (SELECT count(*) AS waits FROM waits INDEXED BY waits_open WHERE state = 'open'),
-    (SELECT count(*) AS due, min(due_at) AS due_at FROM slots INDEXED BY slots_due WHERE state = 'due'),
+    (SELECT sum(n) AS due, min(at) AS due_at FROM (
+        SELECT count(*) AS n, min(due_at) AS at FROM slots INDEXED BY slots_due
+        WHERE state = 'due' AND kind <> 'refusal'
+        UNION ALL
+        SELECT count(*), min(due_at) FROM slots INDEXED BY slots_refusals
+        WHERE kind = 'refusal' AND state IN ('due', 'sending') AND state = 'due'
+    )),
     (SELECT count(*) AS dead FROM slots INDEXED BY slots_dead WHERE state = 'dead'),
     -- The first two of the queue, of those that may run and those that may not, are the oldest of it.
     (SELECT min(queued_at) AS queued_at FROM (

@@ -38,8 +38,8 @@ def _drop(tx: Tx, message: Inbound, drop: Drop, refusal: str) -> bool:
     if drop.reason is DropReason.CONTEXT and drop.route is not None:
         _hear(tx, drop.route, message)
     if refusal and _is_told(tx, message, drop):
-        reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=refusal)
-        outgoing.add_slot(tx, reply, None, None)
+        kind = SlotKind.REPLY if drop.reason is DropReason.UNREADABLE else SlotKind.REFUSAL
+        outgoing.add_slot(tx, NewSlot(conversation=message.conversation, kind=kind, text=refusal), None, None)
     return True
 
 

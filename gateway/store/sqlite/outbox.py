@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from gateway.errors import NotFound
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
-from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.store.codec import MICROSECOND, dump_json, from_us, load_conversation
 from gateway.store.owners import TOLD_EVERY, latest_chat, main_route, owner_page
 from gateway.store.sqlite.base import SqliteBase
@@ -48,7 +48,11 @@ class SqliteOutbox(SqliteBase):
 
 def _claim_slots(tx: Tx, node: NodeId, channels: Sequence[str], limit: int) -> list[Slot]:
     taken: list[Slot] = []
-    for seq, session in tx.run("claimable_slots", dump_json(list(channels)), tx.now, limit):
+    names = dump_json(list(channels))
+    due = tx.run("claimable_slots", names, tx.now, limit)
+    if len(due) < limit:
+        due += tx.run("claimable_refusals", names, tx.now, limit - len(due), REFUSALS_AT_ONCE)
+    for seq, session in due:
         (columns,) = tx.run("take_slot", node, tx.now, rev_of_slot(tx, session), seq)
         taken.append(slot_of(columns))
     return taken

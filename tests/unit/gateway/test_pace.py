@@ -131,10 +131,10 @@ def test_a_shorter_ban_does_not_end_a_longer_one() -> None:
     assert pacer.ban(ACCOUNT, clock.now() + timedelta(seconds=5)) == longer
 
 
-def test_cards_come_after_texts() -> None:
+def test_cards_come_after_texts_and_strangers_last() -> None:
     kinds = sorted(SlotKind, key=Rank.of)
-    assert kinds[-1] is SlotKind.CARD
-    assert {Rank.of(kind) for kind in kinds[:-1]} == {Rank.TEXT}
+    assert kinds[-2:] == [SlotKind.CARD, SlotKind.REFUSAL]
+    assert {Rank.of(kind) for kind in kinds[:-2]} == {Rank.TEXT}
 
 
 # --- waiting --------------------------------------------------------------------------------------

@@ -22,6 +22,11 @@ CREATE INDEX turns_held ON turns (session) WHERE held_until IS NOT NULL;
 ALTER TABLE slots ADD COLUMN early INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX slots_early ON slots (turn) WHERE early = 1;
 
+-- Refusals of strangers wait beside all others, not before them.
+DROP INDEX slots_due;
+CREATE INDEX slots_due ON slots (seq, due_at, channel, conversation) WHERE state = 'due' AND kind <> 'refusal';
+CREATE INDEX slots_refusals ON slots (state, seq) WHERE kind = 'refusal' AND state IN ('due', 'sending');
+
 -- Small facts by room; `until` is NULL for those that stay.
 CREATE TABLE notes (
     room   TEXT NOT NULL,
