@@ -17,10 +17,10 @@ import pytest_asyncio
 from gateway.model.messages import Received
 from gateway.model.sessions import Turn, TurnState
 from gateway.model.slots import Slot, SlotKind
-from tests.fault.places import Disk, small_disk
 from tests.fault.rig import Json, Visitor, lines_of, stored, until, until_quiet, visiting
 from tests.support.daemon import Daemon
 from tests.support.model_server import Reply, ScriptedModel
+from tests.support.places import Disk, small_disk
 from tests.support.platform import FakePlatform
 
 CONFIG = """

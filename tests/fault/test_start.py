@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.fault.places import read_only, small_disk, with_mounts, without_bubblewrap
 from tests.fault.rig import visiting
 from tests.support.daemon import Daemon, running
+from tests.support.places import read_only, small_disk, with_mounts, without_bubblewrap
 from tests.support.platform import FakePlatform
 
 

@@ -7,12 +7,13 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from gateway.errors import Forbidden, LeaseLost, NotFound, StoreError, StoreFull, StoreInUse, StoreTooNew
 from gateway.model.ids import NodeId, TurnId
@@ -23,6 +24,7 @@ from gateway.store.sqlite.statements import load_migrations
 from gateway.store.sqlite.tx import Tx
 from tests.support.clock import FakeClock
 from tests.support.makers import EPOCH, answer, inbound, route, said, seconds
+from tests.support.places import small_disk
 
 ROOT = Path(__file__).parents[4]
 NODE = NodeId("here#1")
@@ -202,19 +204,17 @@ def test_a_damaged_file_is_found_after_a_crash(path: str) -> None:
 # --- a full disk ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+@pytest_asyncio.fixture
+async def disk(tmp_path: Path) -> AsyncGenerator[Path]:
+    """A folder on a disk of 3 MiB."""
+    async with small_disk(tmp_path / "disk", mib=3) as found:
+        yield found.seen
 
 
-async def test_a_full_disk_loses_nothing_and_work_goes_on_when_there_is_room(small_disk: Path) -> None:
-    ballast = small_disk / "ballast"
+async def test_a_full_disk_loses_nothing_and_work_goes_on_when_there_is_room(disk: Path) -> None:
+    ballast = disk / "ballast"
     ballast.write_bytes(b"x" * (1 << 20))
-    path = str(small_disk / "dragoman.db")
+    path = str(disk / "dragoman.db")
     acknowledged: list[str] = []
 
     async def fill(store: SqliteStore, task: int) -> None:
