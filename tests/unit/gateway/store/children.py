@@ -11,10 +11,12 @@ from itertools import count
 from pathlib import Path
 
 from gateway.clock import SystemClock
-from gateway.model.sessions import TurnKind
-from gateway.store.sqlite import open_sqlite
+from gateway.errors import StoreFull
+from gateway.model.sessions import Accepted, TurnKind
+from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.opening import connect, migrate
 from gateway.store.sqlite.statements import load_migrations, load_statements
+from tests.support.clock import FakeClock
 from tests.support.makers import inbound, route
 
 TASKS = 16
@@ -75,9 +77,43 @@ async def hold(path: str) -> None:
     await store.close()
 
 
+async def fill(folder: str) -> None:
+    """Fill a disk of 3 MiB through a store: nothing that was acknowledged is lost, and with room it goes on."""
+    path, ballast = f"{folder}/dragoman.db", Path(folder) / "ballast"
+    ballast.write_bytes(b"x" * (1 << 20))
+    acknowledged: list[str] = []
+
+    async def take(store: SqliteStore, key: str, text: str) -> Accepted:
+        message = inbound(text, key=key)
+        found = await store.accept(route(), message, TurnKind.MODEL, steer=False, say_if_waiting="")
+        acknowledged.append(key)
+        return found
+
+    async def refused(store: SqliteStore, task: int) -> str:
+        try:
+            for number in count():
+                await take(store, f"{task}-{number}", "a long story " * 100)
+        except StoreFull as error:
+            return str(error)
+        raise AssertionError("the disk never was full")
+
+    store = open_sqlite(path, FakeClock())
+    assert all("Free space" in said for said in await asyncio.gather(*(refused(store, task) for task in range(8))))
+    await asyncio.gather(*(take(store, f"more-{n}", "a long story " * 1000) for n in range(50)), return_exceptions=True)
+    rows = (await store.changes(route().session, 0, 10_000)).rows
+    assert len(rows) == 2 * len(acknowledged), "each a message and its turn, and nothing else"
+    ballast.unlink()
+    await take(store, "after", "hello")
+    await store.close()
+    store = open_sqlite(path, FakeClock())
+    assert all([(await take(store, key, "hello")).duplicate for key in list(acknowledged)])
+    await store.close()
+    say("held")
+
+
 if __name__ == "__main__":
     name, where = sys.argv[1:]
     if name == "migrate":
         migrate_and_die(Path(where))
     else:
-        asyncio.run({"accept": accept_for_ever, "hold": hold}[name](where))
+        asyncio.run({"accept": accept_for_ever, "hold": hold, "fill": fill}[name](where))
