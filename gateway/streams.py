@@ -56,6 +56,12 @@ class _Turn:
     whole: bool = False
     """False when some of the text was missed, or it is too long."""
     text_at: float = 0.0
+    shown: Slot | None = None
+    """The answer that was shown last: its beginning, or all of it."""
+
+    def stop_keeping(self) -> None:
+        """Forget the text, and what comes of it; until the next step."""
+        self.pieces, self.whole = [], False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +122,11 @@ class Streams:
         turn.type_at = None
         self._changed_at[turn.way.chat] = self.clock.monotonic()
         if turn.streams and slot.kind is SlotKind.ANSWER and slot.n is not None and slot.text:
+            before, turn.shown = turn.shown, slot
+            if before is not None and before.id == slot.id and before.version < slot.version:
+                # A newer version of it is its last words; or, rarely, the step runs once more, and stands still then.
+                turn.stop_keeping()
+                return
             shown = replace(slot, platform_id=platform_id, sent_version=slot.version)
             self._open[slot.id] = _Open(slot=shown, shown=len(slot.text))
 
@@ -155,7 +166,7 @@ class Streams:
             )
             self._some.set()
         turn.seen_at = now
-        seen = any(one.slot.turn == event.turn and one.slot.n == turn.n for one in self._open.values())
+        seen = turn.shown is not None and turn.shown.n == turn.n
         if turn.type_at is None and not (seen and now - turn.text_at < QUIET_S):
             turn.type_at = now + TYPING_AFTER_S
 
@@ -173,7 +184,7 @@ class Streams:
             turn.pieces.append(delta.text)
             turn.length += len(delta.text)
         else:
-            turn.pieces = []
+            turn.stop_keeping()
 
     # --- what is shown ------------------------------------------------------------------------
 

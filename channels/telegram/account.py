@@ -7,7 +7,6 @@ the daemon with it.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,14 +15,14 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from telegram import Bot, BotCommandScope, BotCommandScopeAllGroupChats, BotCommandScopeAllPrivateChats, User
+from telegram import BotCommandScope, BotCommandScopeAllGroupChats, BotCommandScopeAllPrivateChats, User
 from telegram.error import TelegramError
 
 from channels.telegram import inbound
 from channels.telegram.failures import bad_token, token_trouble
 from channels.telegram.inbound import BotIdentity
 from channels.telegram.moves import Moves
-from channels.telegram.request import LONG_POLL_S, POLL_WITHIN_S, AiohttpRequest, Declined, Unanswered
+from channels.telegram.request import LONG_POLL_S, POLL_WITHIN_S, AiohttpRequest, Declined, TelegramBot, Unanswered
 from channels.telegram.settings import TelegramAccount
 from channels.telegram.updates import Updates
 from channels.telegram.webhook import Webhook
@@ -87,15 +86,18 @@ class Account:
         self._moves = moves
         self._pauses = pauses
         self._log = logging.getLogger(__name__)
-        self._polls = AiohttpRequest(context.client, context.fail_point, answer_within_s=POLL_WITHIN_S)
-        self.bot = _bot(settings, AiohttpRequest(context.client, context.fail_point), self._polls)
+        self.bot = TelegramBot(
+            settings.token.get_secret_value(),
+            settings.api_root,
+            AiohttpRequest(context.client, context.fail_point),
+            AiohttpRequest(context.client, context.fail_point, answer_within_s=POLL_WITHIN_S),
+        )
         self._updates: Updates | None = None
         self._answers = asyncio.Semaphore(ANSWERS_AT_ONCE)
         self._trouble = STARTING
         self._failures = 0
         self._heard_at = context.clock.monotonic()
         self._polling = False
-        self._deaf = False
         secret = settings.webhook_secret
         self.webhook = (
             Webhook(secret.get_secret_value(), self._pushed, context.fail_point)
@@ -168,7 +170,7 @@ class Account:
                 return found
 
     def _well(self) -> None:
-        self._trouble, self._failures, self._deaf = "", 0, False
+        self._trouble, self._failures = "", 0
         self._heard_at = self._context.clock.monotonic()
 
     async def _bear(self, error: TelegramError) -> None:
@@ -271,7 +273,7 @@ class Account:
                     group.create_task(self._acknowledged(), name=f"telegram {self.name} acknowledged")
                 updates = await self._get_updates(confirm)
             except TelegramError as error:
-                confirm, self._deaf = None, True
+                confirm = None
                 await self._bear(error)
                 if isinstance(error, Declined) and error.code == 409:
                     return
@@ -289,18 +291,15 @@ class Account:
         return None
 
     async def _get_updates(self, offset: int | None) -> list[object]:
-        """Ask for updates as they are: one that is malformed must not take the others with it.
-
-        After a failure without waiting for one: otherwise, in a quiet chat, nobody knew for 50 s that it hears again.
-        """
-        fields = {
-            "timeout": str(0 if self._deaf else LONG_POLL_S),
-            "limit": str(BATCH),
-            "allowed_updates": json.dumps(inbound.ALLOWED_UPDATES),
+        """Ask for updates as they are: one that is malformed must not take the others with it."""
+        wanted: dict[str, object] = {
+            "timeout": LONG_POLL_S,
+            "limit": BATCH,
+            "allowed_updates": inbound.ALLOWED_UPDATES,
         }
         if offset is not None:
-            fields["offset"] = str(offset)
-        found = await self._polls.raw(f"{self.bot.base_url}/getUpdates", fields)
+            wanted["offset"] = offset
+        found = await self.bot.call("getUpdates", wanted)
         if not isinstance(found, list):
             raise Unanswered("An answer from Telegram to getUpdates cannot be read.")
         return cast("list[object]", found)
@@ -314,28 +313,8 @@ class Account:
         """Say what came of a press. It may be too late for that; the card says it too."""
         async with self._answers:
             with suppress(TelegramError):
-                await self.bot.answer_callback_query(
-                    query, text=PRESSED[result], show_alert=result is PressResult.ASK_REASON
-                )
-
-
-class _Bot(Bot):
-    """A bot whose `repr` keeps the token to itself."""
-
-    def __repr__(self) -> str:
-        return "Bot"
-
-
-def _bot(settings: TelegramAccount, request: AiohttpRequest, polls: AiohttpRequest) -> Bot:
-    root = settings.api_root
-    return _Bot(
-        settings.token.get_secret_value(),
-        # Not as texts: in those, python-telegram-bot takes braces for places to put the token.
-        base_url=lambda token: f"{root}/bot{token}",
-        base_file_url=lambda token: f"{root}/file/bot{token}",
-        request=request,
-        get_updates_request=polls,
-    )
+                said = {"text": PRESSED[result], "show_alert": result is PressResult.ASK_REASON}
+                await self.bot.call("answerCallbackQuery", {"callback_query_id": query, **said})
 
 
 def _nameable(name: str, about: str) -> bool:

@@ -1,21 +1,27 @@
-"""On the way out: Markdown becomes text with formatting. Never fails, whatever the text is."""
+"""On the way out: Markdown becomes text with formatting. Never fails, whatever the text is.
+
+The parser finds the blocks; what stands in one is read for formatting only when it is written, so that of a text that
+is far too long only the beginning is read.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from types import MappingProxyType
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
+from channels.telegram.limits import ENTITIES, TEXT_UNITS
 from channels.telegram.rich import Draft, Rich, clean
 
 INLINE_CHARS = 2048
-BRACKETS = 200
+BRACKETS = 100
 """Characters, and opening brackets, that are read at once for formatting: the parser's time grows with their square."""
 URL_CHARS = 2048
 RULE = "──────────"
@@ -37,20 +43,41 @@ _TASK = re.compile(r"\[([ xX])\]\s+")
 _LINK = re.compile(r"https?://(?P<host>[\w-]+(?:\.[\w-]+)+)(?::(?P<port>\d{1,5}))?(?:[/?#][!-~]*)?", re.ASCII | re.I)
 
 
+_Read: TypeAlias = Callable[[Token], Iterator[list[Token]]]
+"""Reads what stands in a block, piece by piece; each stands on lines of its own."""
+
+
 class Markup:
     """Reads Markdown. Make one and keep it: making the parser costs more than using it."""
 
     def __init__(self) -> None:
         """Make the parser: CommonMark without HTML, with tables and strikethrough."""
-        self._parser = MarkdownIt("zero").enable([*_BLOCK_RULES, *_TEXT_RULES])
-        self._parser.core.ruler.at("inline", _inline)
+        self._parser = MarkdownIt("zero").enable([*_BLOCK_RULES, *_TEXT_RULES]).disable(["inline", "text_join"])
 
     def rich(self, markdown: str, *, quiet: bool = False) -> Rich:
         """Return what it says as text and formatting. With `quiet`, names in it ring nobody (for groups)."""
-        walk = _Walk()
-        for token in self._parser.parse(clean(markdown)):
+        return self.beginning(markdown, quiet=quiet)[0]
+
+    def beginning(self, markdown: str, *, messages: int = 0, quiet: bool = False) -> tuple[Rich, bool]:
+        """Return it all and True; or, as soon as it cannot fit so many messages, what was read and False. 0: all."""
+        env: dict[str, Any] = {}
+        walk = _Walk(lambda token: self._pieces(token.content, env), messages)
+        for token in self._parser.parse(clean(markdown), env):
+            if walk.full:
+                walk.stop()
+                return walk.draft.rich(quiet=quiet), False
             walk.block(token)
-        return walk.draft.rich(quiet=quiet)
+        return walk.draft.rich(quiet=quiet), True
+
+    def _pieces(self, content: str, env: dict[str, Any]) -> Iterator[list[Token]]:
+        """Read what stands in a block, with short cuts: for text that needs no reading, and for too much of it."""
+        for text in _pieces(content):
+            found: list[Token] = []
+            if not _INLINE.search(text) or len(text) > INLINE_CHARS or text.count("[") > BRACKETS:
+                found.append(Token("text", "", 0, content=text))
+            else:
+                self._parser.inline.parse(text, self._parser, env, found)
+            yield found
 
 
 def linkable(url: str) -> bool:
@@ -60,21 +87,6 @@ def linkable(url: str) -> bool:
     """
     match = _LINK.fullmatch(url)
     return match is not None and len(url) <= URL_CHARS and 0 < int(match["port"] or 80) < 65_536
-
-
-def _inline(state: StateCore) -> None:
-    """The parser's own step with short cuts: for text that needs no reading, and for too much of it."""
-    for token in state.tokens:
-        if token.type != "inline":
-            continue
-        token.children = []
-        for n, text in enumerate(_pieces(token.content)):
-            if n:
-                token.children.append(Token("softbreak", "br", 0))
-            if not _INLINE.search(text) or len(text) > INLINE_CHARS or text.count("[") > BRACKETS:
-                token.children.append(Token("text", "", 0, content=text))
-            else:
-                state.md.inline.parse(text, state.md, state.env, token.children)
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -88,8 +100,10 @@ def _pieces(text: str) -> Iterator[str]:
 class _Walk:
     """Goes through the parser's tokens once and writes what they say."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: _Read, messages: int) -> None:
         self.draft = Draft()
+        self._read = read
+        self._messages = messages
         self._lists: list[int | None] = []
         """The lists that are open: the next number, or None for bullets."""
         self._quotes: list[int] = []
@@ -127,6 +141,22 @@ class _Walk:
             write(token)
         if token.map and token.type in _LEAVES:
             self._end = token.map[1]
+
+    @property
+    def full(self) -> bool:
+        """Whether more was written than the messages take; never, when their number is 0."""
+        table = self._table.length if self._table else 0
+        too_long = self.draft.length + table > self._messages * TEXT_UNITS
+        return self._messages > 0 and (too_long or self.draft.pieces > self._messages * ENTITIES)
+
+    def stop(self) -> None:
+        """End what is open; nothing more is written."""
+        if self._table is not None:
+            self.draft.block(self._table.text())
+        if self._heading is not None:
+            self.draft.span("bold", self._heading)
+        if self._quotes:
+            self.draft.span("blockquote", self._quotes[0])
 
     def _heading_open(self, _: Token) -> None:
         self.draft.line(2)
@@ -183,7 +213,7 @@ class _Walk:
         self.draft.indent.pop()
 
     def _table_open(self, _: Token) -> None:
-        self._table = _Table()
+        self._table = _Table(self._read)
 
     def _table_close(self, _: Token) -> None:
         if self._table is not None:
@@ -191,12 +221,17 @@ class _Walk:
         self._table = None
 
     def _inline(self, token: Token) -> None:
-        children = token.children or []
-        if self._first and children and (match := _TASK.match(children[0].content)):
-            self.draft.marker = "☐ " if match[1] == " " else "☑ "
-            children[0].content = children[0].content[match.end() :]
-        self._first = False
-        _Line(self.draft, quoted=bool(self._quotes), bold=self._heading is not None).write(children)
+        line = _Line(self.draft, quoted=bool(self._quotes), bold=self._heading is not None)
+        for n, children in enumerate(self._read(token)):
+            if n and self.full:
+                return
+            if n:
+                self.draft.line()
+            elif self._first and children and (match := _TASK.match(children[0].content)):
+                self.draft.marker = "☐ " if match[1] == " " else "☑ "
+                children[0].content = children[0].content[match.end() :]
+            self._first = False
+            line.write(children)
 
 
 class _Line:
@@ -270,7 +305,10 @@ class _Line:
 class _Table:
     """Collects the cells of one table and sets them out in columns."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: _Read) -> None:
+        self.length = 0
+        """Characters of its cells."""
+        self._read = read
         self._rows: list[list[str]] = []
         self._styles: list[str] = []
 
@@ -281,11 +319,13 @@ class _Table:
         elif token.type == "th_open":
             self._styles.append(str(token.attrGet("style") or ""))
         elif token.type == "inline":
-            self._rows[-1].append(plain(token.children or []))
+            self._rows[-1].append(" ".join(plain(piece) for piece in self._read(token)))
+            self.length += len(self._rows[-1][-1])
 
     def text(self) -> str:
         """Return its lines: the heads, a line below them, the rows."""
-        widths = [max(map(_width, column)) for column in zip(*self._rows, strict=True)]
+        # One that reading was stopped in may end in half a row.
+        widths = [max(map(_width, column)) for column in zip_longest(*self._rows, fillvalue="")]
         lines = [" | ".join(map(self._cell, row, widths, self._styles)).rstrip() for row in self._rows]
         return "\n".join([lines[0], "-+-".join("-" * width for width in widths), *lines[1:]])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -80,9 +80,11 @@ def visible(text: str) -> bool:
 def entities(rich: Rich) -> list[Json]:
     """Return the spans as the Bot API wants them: offsets and lengths in UTF-16 units."""
     found: list[Json] = []
-    for span in rich.spans:
-        offset, length = units(rich.text[: span.start]), units(rich.text[span.start : span.end])
-        entity: Json = {"type": span.kind, "offset": offset, "length": length}
+    at = offset = 0
+    for span in rich.spans:  # sorted by where they start
+        offset += units(rich.text[at : span.start])
+        at = span.start
+        entity: Json = {"type": span.kind, "offset": offset, "length": units(rich.text[at : span.end])}
         if span.url:
             entity["url"] = span.url
         if span.language:
@@ -146,8 +148,16 @@ class Draft:
         self.span("pre", start, language=language)
         self.line()
 
+    @property
+    def pieces(self) -> int:
+        """How many pieces of formatting were written."""
+        return len(self._spans)
+
     def span(self, kind: str, start: int, *, url: str = "", language: str = "") -> None:
-        """Format what was written since `start`."""
+        """Format what was written since `start`; where that is code alone, it stays code."""
+        last = self._spans[-1] if self._spans else None
+        if last is not None and last.kind in CODE and (last.start, last.end) == (start, self.length):
+            return
         self._spans.append(Span(kind=kind, start=start, end=self.length, url=url, language=language))
 
     def since(self, start: int) -> str:
@@ -239,9 +249,9 @@ def _around(span: Span, code: Sequence[Span]) -> list[Span]:
     """The pieces of a span that lie outside of code."""
     if span.kind in CODE:
         return []
-    if not code or span.end <= code[0].start or span.start >= code[-1].end:
+    inside = code[bisect_right(code, span.start, key=_end) : bisect_left(code, span.end, key=_start)]
+    if not inside:
         return [span]
-    inside = [c for c in code if c.start < span.end and c.end > span.start]
     edges = [span.start, *(edge for c in inside for edge in (c.start, c.end)), span.end]
     return [_moved(span, a, b) for a, b in list(pairwise(edges))[::2] if a < b]
 
@@ -249,7 +259,7 @@ def _around(span: Span, code: Sequence[Span]) -> list[Span]:
 def _quiet(rich: Rich, code: Sequence[Span]) -> Rich:
     """Break the mentions outside of code; one in a web address is none."""
     found = [match.end() for match in _MENTION.finditer(rich.text) if match.group() == "@"]
-    at = [n for n in found if not any(c.start < n < c.end for c in code)]
+    at = [n for n in found if (held := _holding(code, n - 1)) is None or held.end == n]
     pieces = [rich.text[a:b] for a, b in pairwise([0, *at, len(rich.text)])]
     spans = [
         _moved(span, span.start + bisect_left(at, span.start), span.end + bisect_left(at, span.end))
@@ -258,10 +268,27 @@ def _quiet(rich: Rich, code: Sequence[Span]) -> Rich:
     return Rich(text=WORD_JOINER.join(pieces), spans=tuple(spans))
 
 
+def _holding(code: Sequence[Span], at: int) -> Span | None:
+    """Which of these, sorted and apart, the character at an offset is in."""
+    n = bisect_right(code, at, key=_start) - 1
+    return code[n] if n >= 0 and at < code[n].end else None
+
+
+def _start(span: Span) -> int:
+    return span.start
+
+
+def _end(span: Span) -> int:
+    return span.end
+
+
 def _begin(rich: Rich, start: int, end: int) -> int:
     """The first character from `start` on that is not blank; in a `pre`, of its first line that is not blank."""
+    if start >= end or not rich.text[start].isspace():
+        return start
+    blocks = [span for span in rich.spans if span.kind == "pre"]
     while start < end and rich.text[start].isspace():
-        pre = next((span for span in rich.spans if span.kind == "pre" and span.start <= start < span.end), None)
+        pre = _holding(blocks, start)
         if pre is not None:
             line = rich.text.find("\n", start, min(pre.end, end))
             if line < 0 or rich.text[start:line].strip():

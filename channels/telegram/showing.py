@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from telegram import Bot, InputFile
+from telegram import InputFile
 from telegram.error import TelegramError
 
 from channels.telegram.failures import Act, Moved, Remedy, judge
 from channels.telegram.moves import Moves
 from channels.telegram.parts import FilePart, Part, TextPart
+from channels.telegram.request import TelegramBot, Unanswered
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.messages import Conversation
 from gateway.ports import Clock, Progress
@@ -63,7 +64,7 @@ def chat_scope(conversation: Conversation) -> str:
 class Screen:
     """One chat, or topic, to show one slot in. Every method raises `SendFailed`."""
 
-    bot: Bot
+    bot: TelegramBot
     conversation: Conversation
     chat: str
     """Under which id the chat is reached now."""
@@ -116,9 +117,9 @@ class Screen:
                     disable_content_type_detection=True,
                     message_thread_id=thread,
                 )
-            else:
-                made = await self.bot.send_message(self.chat, part.text, message_thread_id=thread, api_kwargs=payload)
-            return str(made.message_id)
+                return str(made.message_id)
+            place: Json = {"chat_id": self.chat} | ({"message_thread_id": thread} if thread else {})
+            return _message(await self.bot.call("sendMessage", place | payload))
 
         found = await self._call(Act.CREATE, ask, part.payload() if isinstance(part, TextPart) else {})
         assert not isinstance(found, Remedy), "only edits and deletions are done without an answer"
@@ -129,7 +130,7 @@ class Screen:
         """Change a message; False when that is not possible any more."""
 
         async def ask(payload: Json) -> str:
-            await self.bot.edit_message_text(part.text, self.chat, int(message), api_kwargs=payload)
+            await self.bot.call("editMessageText", self._at(message) | payload)
             return message
 
         found = await self._call(Act.EDIT, ask, part.payload())
@@ -140,7 +141,7 @@ class Screen:
 
     async def _delete(self, message: str) -> None:
         async def ask(_payload: Json) -> str:
-            await self.bot.delete_message(self.chat, int(message))
+            await self.bot.call("deleteMessage", self._at(message))
             return message
 
         await self._call(Act.DELETE, ask, {})
@@ -180,5 +181,16 @@ class Screen:
         where = self.conversation
         return judge(error, act, chat_scope=chat_scope(where), account_scope=account_scope(where), now=self.clock.now())
 
+    def _at(self, message: str) -> Json:
+        return {"chat_id": self.chat, "message_id": int(message)}
+
     def _key(self, message: str) -> str:
         return f"{self.conversation.account}/{self.chat}/{message}"
+
+
+def _message(made: object) -> str:
+    """The id of a message that was made. Raises `Unanswered` when Telegram did not give one."""
+    number = cast("Json", made).get("message_id") if isinstance(made, dict) else None
+    if not isinstance(number, int):
+        raise Unanswered("An answer from Telegram to sendMessage cannot be read.")
+    return str(number)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
@@ -352,6 +352,30 @@ async def test_after_finish_nothing_is_edited(world: World) -> None:
     await world.passes(1.1)
 
     assert world.edits == []
+
+
+async def test_after_the_last_words_nothing_is_edited_and_the_next_step_grows(world: World) -> None:
+    slot = await world.begins()
+    await world.streams.finish(slot.id)
+    world.streams.shown(replace(slot, text="Once upon a", version=2), "m1")
+    await world.writes("a time there ")
+    await world.passes(1.1)
+    assert world.edits == []
+
+    await world.writes("And then ", n=1, start=0)
+    world.streams.shown(shown("And", n=1), "m2")
+    await world.passes(1.1)
+    assert world.edits == ["And then"]
+
+
+async def test_no_typing_right_after_the_last_words(world: World) -> None:
+    slot = await world.begins()
+    await world.streams.finish(slot.id)
+    world.streams.shown(replace(slot, version=2), "m1")
+    await world.working()
+    await world.passes(0.5)
+
+    assert world.channel.typed == []
 
 
 async def test_finish_waits_for_the_edit_under_way() -> None:

@@ -410,3 +410,18 @@ def test_around_the_limit_nothing_is_lost_and_pictures_stay_whole(piece: str, ex
     for first, second in pairwise(parts):
         assert not second.text.startswith(("\u200d", "\u0301"))
         assert not first.text.endswith("\u200d")
+
+
+def test_a_box_that_is_escaped_is_none() -> None:
+    assert MARKUP.rich("- \\[ ] not to do\n- [x] done").text == "• [ ] not to do\n☑ done"
+
+
+def test_a_mention_is_quiet_up_to_the_very_edge_of_code() -> None:
+    found = MARKUP.rich("@ann `@bob` @`carl` `to @`dora", quiet=True).text
+    assert found == f"@{WORD_JOINER}ann @bob @{WORD_JOINER}carl to @{WORD_JOINER}dora"
+
+
+def test_bold_around_several_pieces_of_code_is_what_lies_between_them() -> None:
+    rich = MARKUP.rich("`z` **a `b` c `d` e** `f`")
+    bold = [rich.text[span.start : span.end] for span in rich.spans if span.kind == "bold"]
+    assert bold == ["a", "c", "e"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -20,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from channels.telegram.limits import CALLBACK_BYTES, CARD_BYTES, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
-from channels.telegram.outbound import IN_FILE, RESENT, SOURCE_CHARS, Renderer
+from channels.telegram.outbound import IN_FILE, RESENT, SOURCE_CHARS, SOURCE_LINES, Renderer
 from channels.telegram.parts import FilePart, Part, TextPart
 from channels.telegram.rich import units
 from gateway.approvals import Approvals, Handles, needs_escape, render_action
@@ -263,6 +264,51 @@ def test_a_text_that_is_long_only_in_its_source_still_shows_all_of_it() -> None:
     assert isinstance(head, TextPart)
     assert isinstance(file, FilePart)
     assert head.text.endswith(IN_FILE)
+
+
+def test_a_text_of_very_many_lines_goes_as_a_file() -> None:
+    fits = "\n".join("xyz" for _ in range(SOURCE_LINES))
+    assert [type(part) for part in shown(fits)] == [TextPart]
+    assert [type(part) for part in shown(f"{fits}\nxyz")] == [TextPart, FilePart]
+
+
+@pytest.mark.parametrize("before", ["", "# ", "> ", "| a |\n|---|\n| "])
+def test_what_is_open_where_reading_stops_is_formatted_to_its_end(before: str) -> None:
+    head, _ = shown(before + "so many words " * 1_000)
+    assert isinstance(head, TextPart)
+    kinds = {"# ": ["bold"], "> ": ["blockquote"], "": []}.get(before, ["pre"])
+    assert [entity["type"] for entity in head.entities] == kinds
+    assert all(entity["offset"] + entity["length"] > 3_900 for entity in head.entities)
+
+
+@pytest.mark.parametrize("count", [100, 300, 301])
+def test_more_formatting_than_three_messages_take_is_a_file(count: int) -> None:
+    parts = shown("\n".join(f"**`c{n}`**" for n in range(count)))
+    assert sum(len(part.entities) for part in texts(parts)) == (count if count <= 300 else 100)
+    assert len(files(parts)) == (count > 300)
+
+
+WORST = {
+    "list": "- **a** `b`\n",
+    "items": "- a\n",
+    "paragraphs": "a\n\n",
+    "quote": "> **q** `c` *i*\n",
+    "one paragraph": "**b** `c` ",
+    "table": "| a | b |\n|---|---|\n" + "| **x** | `y` |\n" * 500,
+    "links": "[a](b) " * 80 + "\n\n",
+}
+
+
+@pytest.mark.parametrize("name", WORST)
+@pytest.mark.parametrize("length", [8_000, SOURCE_CHARS, 60_000])
+def test_no_text_holds_the_loop_up(name: str, length: int) -> None:
+    text = (WORST[name] * length)[:length]
+    took: list[float] = []
+    for _ in range(3):
+        began = time.thread_time()
+        shown(text)
+        took.append(time.thread_time() - began)
+    assert min(took) < 0.1
 
 
 @pytest.mark.parametrize("text", ["Looking at **the fi", "```py\nx = [", "a [link](https://exa", "| a | b |\n|---|"])

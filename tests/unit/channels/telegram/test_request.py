@@ -14,10 +14,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
-from telegram import Bot, InputFile
+from telegram import InputFile
 from telegram.error import TelegramError
 
-from channels.telegram.request import AiohttpRequest, Declined, NotSent, Unanswered
+from channels.telegram.request import AiohttpRequest, Declined, NotSent, TelegramBot, Unanswered
 
 TOKEN = "4242:aVerySecretTokenOfTheTests"
 HALF = TOKEN.partition(":")[2]
@@ -33,10 +33,10 @@ async def pass_by(_point: str) -> None:
 @asynccontextmanager
 async def bot(
     root: str, *, within_s: float = 5.0, point: Callable[[str], Awaitable[None]] = pass_by
-) -> AsyncGenerator[Bot]:
+) -> AsyncGenerator[TelegramBot]:
     async with aiohttp.ClientSession() as client:
         request = AiohttpRequest(client, point, answer_within_s=within_s)
-        yield Bot(TOKEN, base_url=f"{root}/bot", request=request, get_updates_request=request)
+        yield TelegramBot(TOKEN, root, request, request)
         assert not client.closed
 
 
@@ -76,8 +76,11 @@ async def failing(root: str, **how: Any) -> TelegramError:
     """Send a message and return what it failed with, having looked for the token everywhere."""
     async with bot(root, **how) as sender:
         with pytest.raises(TelegramError) as caught:
-            await sender.send_message(1, "hello")
-    error = caught.value
+            await sender.call("sendMessage", {"chat_id": 1, "text": "hello"})
+    return _told(caught.value)
+
+
+def _told(error: TelegramError) -> TelegramError:
     seen = "".join([str(error), repr(error), *traceback.format_exception(error), *_contexts(error)])
     assert HALF not in seen
     assert "sendMessage" in str(error)
@@ -247,14 +250,49 @@ async def test_parameters_of_the_wrong_kind_are_not_believed() -> None:
     assert error.retry_after_s == 0
 
 
+@pytest.mark.parametrize(
+    ("status", "kind"), [(200, Unanswered), (400, Declined), (401, Declined), (409, Declined), (502, Unanswered)]
+)
+async def test_the_methods_of_the_library_fail_alike(status: int, kind: type[TelegramError]) -> None:
+    body = {"ok": False, "error_code": status, "description": "no"}
+    async with api(answering(status, body)) as root, bot(root) as sender:
+        with pytest.raises(TelegramError) as caught:
+            await sender.send_document(1, b"\x00", filename="a.txt")
+    assert type(caught.value) is kind
+    assert HALF not in "".join([*traceback.format_exception(caught.value), *_contexts(caught.value)])
+
+
+async def test_the_bot_keeps_its_token_to_itself() -> None:
+    async with bot("http://127.0.0.1:9") as sender:
+        assert HALF not in f"{sender!r} {sender}"
+
+
 # --- what is sent -------------------------------------------------------------------------------
 
 
-async def test_parameters_go_as_a_form_and_files_as_multipart() -> None:
+async def test_a_result_comes_as_it_is_and_parameters_go_as_they_are() -> None:
+    seen: list[tuple[str, str, Any]] = []
+
+    async def keep(request: web.Request) -> web.StreamResponse:
+        seen.append((request.path, request.content_type, await request.json()))
+        return web.json_response({"ok": True, "result": [{"odd": 1}]})
+
+    given = {"offset": 7, "allowed_updates": ["message"]}
+    async with api(keep) as root, bot(f"{root}/{{token}}") as sender:
+        assert await sender.call("getUpdates", given) == [{"odd": 1}]
+    assert seen == [(f"/{{token}}/bot{TOKEN}/getUpdates", "application/json", given)]
+
+
+async def test_half_a_character_does_not_keep_a_message_from_being_sent() -> None:
+    async with api(answering(200, {"ok": True, "result": True})) as root, bot(root) as sender:
+        assert await sender.call("sendMessage", {"text": "\ud83d"}) is True
+
+
+async def test_parameters_go_as_json_and_files_as_a_form() -> None:
     seen: list[tuple[str, dict[str, Any]]] = []
 
     async def keep(request: web.Request) -> web.StreamResponse:
-        form = await request.post()
+        form = await request.json() if request.content_type == "application/json" else await request.post()
         fields = {k: v.file.read() if isinstance(v, web.FileField) else v for k, v in form.items()}
         seen.append((request.content_type, fields))
         message = {"message_id": 5, "date": 0, "chat": {"id": 1, "type": "private"}}
@@ -263,7 +301,7 @@ async def test_parameters_go_as_a_form_and_files_as_multipart() -> None:
     async with api(keep) as root, bot(root) as sender:
         await sender.send_message(1, "größer & mehr")
         await sender.send_document(1, InputFile(b"\x00whole", filename="whole.txt"), caption="all of it")
-    assert seen[0] == ("application/x-www-form-urlencoded", {"chat_id": "1", "text": "größer & mehr"})
+    assert seen[0] == ("application/json", {"chat_id": 1, "text": "größer & mehr"})
     assert seen[1] == ("multipart/form-data", {"chat_id": "1", "caption": "all of it", "document": b"\x00whole"})
 
 
@@ -275,7 +313,9 @@ async def test_a_create_passes_its_fail_point_before_its_answer_is_read() -> Non
 
     message = {"message_id": 5, "date": 0, "chat": {"id": 1, "type": "private"}}
     async with api(answering(200, {"ok": True, "result": message})) as root, bot(root, point=note) as sender:
-        await sender.send_message(1, "hello")
+        await sender.call("sendMessage", {"chat_id": 1, "text": "hello"})
         assert points == ["J17"]
-        await sender.edit_message_text("more", 1, 5)
-    assert points == ["J17"]
+        await sender.call("editMessageText", {"chat_id": 1, "message_id": 5, "text": "more"})
+        assert points == ["J17"]
+        await sender.send_document(1, b"whole", filename="whole.txt")
+    assert points == ["J17", "J17"]
