@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from typing import Any, cast
 
 import aiohttp
 
@@ -24,9 +25,19 @@ def serve(loaded: Loaded) -> int:
         log("config").warning(warning)
     try:
         asyncio.run(_serve(loaded))
-    except* DragomanError as group:
-        raise group.exceptions[0] from None
+    except BaseExceptionGroup as group:
+        # Not `except*`: early 3.11s wrap what is raised in one into another group.
+        ours = group.subgroup(DragomanError)
+        if ours is None:
+            raise
+        raise _first(ours) from None
     return 0
+
+
+def _first(group: BaseExceptionGroup[Any]) -> BaseException:
+    """The first error in it, however deep it stands."""
+    found = group.exceptions[0]
+    return _first(cast("BaseExceptionGroup[Any]", found)) if isinstance(found, BaseExceptionGroup) else found
 
 
 async def _serve(loaded: Loaded) -> None:

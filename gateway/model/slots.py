@@ -29,7 +29,7 @@ class SlotKind(StrEnum):
 
 
 REFUSALS_AT_ONCE = 8
-"""Refusals on their way out at any time: a crowd of strangers must not take the places of others."""
+"""Refusals of a channel on their way out at any time: a crowd of strangers must not take the places of others."""
 
 
 class SlotState(StrEnum):

@@ -117,6 +117,9 @@ async def test_refusals_come_last_and_few_at_once(scene: Scene, store: Store) ->
     (next_one,) = await store.claim_slots(NODE, CHANNELS, 50)
     assert next_one.conversation == chat(100 + REFUSALS_AT_ONCE)
     assert (await store.counts()).due_slots == 20 - REFUSALS_AT_ONCE - 1
+    elsewhere = Conversation(channel="slack", account="default", chat="C1")
+    await store.drop(inbound(who=Principal("slack:T/U1"), where=elsewhere), drop(refuse=True), "No.")
+    assert [slot.conversation for slot in await store.claim_slots(NODE, CHANNELS, 50)] == [elsewhere]
 
 
 # --- what came of it ------------------------------------------------------------------------

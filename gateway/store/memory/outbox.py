@@ -23,16 +23,19 @@ class MemoryOutbox(Turns):
             heads = [min(here.values(), key=lambda row: row.seq) for here in idle]
             due = [r for r in heads if r.slot.due_at <= now and r.slot.conversation.channel in channels]
             due.sort(key=lambda row: row.seq)
-            refusals = [row for row in due if row.slot.kind is SlotKind.REFUSAL][: self._room_for_refusals()]
-            taken = [*(row for row in due if row.slot.kind is not SlotKind.REFUSAL), *refusals][:limit]
+            taken = [row for row in due if row.slot.kind is not SlotKind.REFUSAL]
+            for channel in channels:
+                refusals = [row for row in due if row.slot.kind is SlotKind.REFUSAL and _is_on(row, channel)]
+                taken += refusals[: REFUSALS_AT_ONCE - self._refusals_sent(channel)]
+            taken = taken[:limit]
             for row in taken:
                 row.node, row.sending_since = node, now
                 self.put_slot(row, replace(row.slot, state=SlotState.SENDING, attempts=row.slot.attempts + 1))
             return [row.slot for row in taken]
 
-    def _room_for_refusals(self) -> int:
+    def _refusals_sent(self, channel: str) -> int:
         rows = [row for here in self.unsent.values() for row in here.values() if row.sending_since is not None]
-        return max(0, REFUSALS_AT_ONCE - sum(row.slot.kind is SlotKind.REFUSAL for row in rows))
+        return sum(row.slot.kind is SlotKind.REFUSAL and _is_on(row, channel) for row in rows)
 
     async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
         """Record what is shown."""
@@ -102,3 +105,7 @@ class MemoryOutbox(Turns):
         row = self.slots[slot]
         row.node, row.sending_since = None, None
         return row
+
+
+def _is_on(row: SlotRow, channel: str) -> bool:
+    return row.slot.conversation.channel == channel

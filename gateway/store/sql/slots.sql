@@ -53,10 +53,9 @@ WHERE s.state = 'due' AND s.kind <> 'refusal' AND s.due_at <= ?2
 ORDER BY s.seq LIMIT ?3;
 
 -- name: claimable_refusals
--- The same of refusals, as far as ?4, which may be on their way at once, leaves room.
+-- The same of the refusals of one channel, ?1, as far as ?4, which may be on their way at once, leaves room.
 SELECT s.seq, s.session FROM slots AS s INDEXED BY slots_refusals
-WHERE s.kind = 'refusal' AND s.state IN ('due', 'sending') AND s.state = 'due' AND s.due_at <= ?2
-  AND s.channel IN (SELECT value FROM json_each(?1))
+WHERE s.kind = 'refusal' AND s.state IN ('due', 'sending') AND s.state = 'due' AND s.due_at <= ?2 AND s.channel = ?1
   AND NOT EXISTS (
       SELECT 1 FROM slots AS o INDEXED BY slots_unsent
       WHERE o.conversation = s.conversation AND o.state IN ('due', 'sending')
@@ -65,7 +64,7 @@ WHERE s.kind = 'refusal' AND s.state IN ('due', 'sending') AND s.state = 'due' A
 ORDER BY s.seq
 LIMIT max(0, min(?3, ?4 - (
     SELECT count(*) FROM slots AS r INDEXED BY slots_refusals
-    WHERE r.kind = 'refusal' AND r.state IN ('due', 'sending') AND r.state = 'sending'
+    WHERE r.kind = 'refusal' AND r.state IN ('due', 'sending') AND r.state = 'sending' AND r.channel = ?1
 )));
 
 -- name: take_slot

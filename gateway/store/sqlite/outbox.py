@@ -48,10 +48,9 @@ class SqliteOutbox(SqliteBase):
 
 def _claim_slots(tx: Tx, node: NodeId, channels: Sequence[str], limit: int) -> list[Slot]:
     taken: list[Slot] = []
-    names = dump_json(list(channels))
-    due = tx.run("claimable_slots", names, tx.now, limit)
-    if len(due) < limit:
-        due += tx.run("claimable_refusals", names, tx.now, limit - len(due), REFUSALS_AT_ONCE)
+    due = tx.run("claimable_slots", dump_json(list(channels)), tx.now, limit)
+    for channel in channels:
+        due += tx.run("claimable_refusals", channel, tx.now, limit - len(due), REFUSALS_AT_ONCE)
     for seq, session in due:
         (columns,) = tx.run("take_slot", node, tx.now, rev_of_slot(tx, session), seq)
         taken.append(slot_of(columns))
