@@ -67,6 +67,18 @@ class UnknownCommand:
 Parsed: TypeAlias = PlainText | ControlCommand | ToolCommand | UnknownCommand
 
 
+def code(text: str) -> str:
+    """Return what people or configuration chose as Markdown code: one line that can be seen, and that forges nothing.
+
+    Names, titles and ids stand in the gateway's own texts by this alone: `**owner** [approve](…)` is a name, too.
+    """
+    seen = "".join(char for char in " ".join(text.split()) if char.isprintable())
+    line = " ".join(seen.split()) or "?"
+    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
+    space = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{space}{line}{space}{fence}"
+
+
 def parse(text: str, tools: Collection[str]) -> Parsed:
     """Say what a message asks for. `/usr/bin is full` is plain text; `/nosuch` is an unknown command."""
     match = _COMMAND.fullmatch(text.strip())
@@ -81,15 +93,16 @@ def parse(text: str, tools: Collection[str]) -> Parsed:
 def unknown_text(name: str, tools: Collection[str]) -> str:
     """Answer an unknown command with the nearest one."""
     near = get_close_matches(name, [*CONTROL, *tools], n=1)
-    hint = f" Did you mean `/{near[0]}`?" if near else ""
-    return f"There is no command `/{name}`.{hint} `/help` lists them."
+    hint = f" Did you mean {code('/' + near[0])}?" if near else ""
+    return f"There is no command {code('/' + name)}.{hint} `/help` lists them."
 
 
 def help_text(registry: Registry, session: Session) -> str:
     """Answer /help."""
     lines = [f"- `/{name}`: {about}" for name, about in CONTROL.items()]
     lines += [
-        f"- `{usage(tool.spec).removeprefix('Usage: ')}`: {tool.spec.description}" for tool in registry.seen_by(session)
+        f"- {code(usage(tool.spec).removeprefix('Usage: '))}: {tool.spec.description}"
+        for tool in registry.seen_by(session)
     ]
     return "\n".join(["Write to talk to the agent, or use a command:", "", *lines])
 
@@ -110,32 +123,41 @@ def tools_text(registry: Registry, session: Session) -> str:
 def _tool_line(tool: Tool) -> str:
     where = describe_permission(tool.policy.permission)
     sandbox = f", sandbox {tool.policy.sandbox}" if tool.policy.sandbox else ""
-    return f"- `{tool.spec.name}`: {where}, {tool.spec.risk}, stops after {tool.policy.timeout_s:g} s{sandbox}"
+    return f"- {code(tool.spec.name)}: {where}, {tool.spec.risk}, stops after {tool.policy.timeout_s:g} s{sandbox}"
 
 
 def status_text(counts: Counts, lines: Sequence[SessionLine], session: Session, model: str, now: datetime) -> str:
-    """Answer /status: this session first, then the daemon."""
+    """Answer /status: this session first, then, in an owner's main session alone, the daemon.
+
+    In any other session everybody reads along, and how busy the daemon is and with which model is the owners' affair.
+    """
     here = next((line for line in lines if line.session.id == session.id), None)
     running, waiting, queued = (here.running, here.waiting, here.queued) if here else (0, 0, 0)
+    said = [
+        f"This session ({code(session.id)}, {session.kind}): {running} running, {waiting} waiting for a decision, "
+        f"{queued} queued."
+    ]
+    if session.kind is SessionKind.MAIN:
+        said += _daemon_lines(counts, model, now)
+    return "\n".join(said)
+
+
+def _daemon_lines(counts: Counts, model: str, now: datetime) -> list[str]:
     oldest = counts.oldest_queued_at
     since = f", the oldest for {(now - oldest).total_seconds():.0f} s" if oldest else ""
-    return "\n".join(
-        [
-            f"This session (`{session.id}`, {session.kind}): {running} running, {waiting} waiting for a decision, "
-            f"{queued} queued.",
-            f"All sessions: {counts.running_turns} running, {counts.parked_turns} parked, "
-            f"{counts.queued_turns} queued{since}; {counts.open_waits} open approvals; "
-            f"{counts.due_slots} messages to be sent, {counts.dead_slots} given up.",
-            f"Model: `{model}`.",
-        ]
-    )
+    return [
+        f"All sessions: {counts.running_turns} running, {counts.parked_turns} parked, "
+        f"{counts.queued_turns} queued{since}; {counts.open_waits} open approvals; "
+        f"{counts.due_slots} messages to be sent, {counts.dead_slots} given up.",
+        f"Model: {code(model)}.",
+    ]
 
 
 def sessions_text(lines: Sequence[SessionLine], owner: OwnerName | None, session: Session) -> str:
     """Answer /sessions: all that this person may see."""
     seen = [line for line in lines if _visible(line.session, owner, session)]
     rows = [
-        f"- `{line.session.id}` ({line.session.kind}, {line.session.title}): {line.running} running, "
+        f"- {code(line.session.id)} ({line.session.kind}, {code(line.session.title)}): {line.running} running, "
         f"{line.waiting} waiting, last active {line.session.active_at:%Y-%m-%d %H:%M} UTC"
         for line in seen
     ]
@@ -150,7 +172,8 @@ def approvals_text(
     if not shown:
         return "Nothing waits for a decision."
     rows = [
-        f"- {w.approval.action.tool} in `{w.session}`, asked {w.opened_at:%H:%M}, answer by {w.expires_at:%H:%M} UTC"
+        f"- {code(w.approval.action.tool)} in {code(w.session)}, asked {w.opened_at:%H:%M}, "
+        f"answer by {w.expires_at:%H:%M} UTC"
         for w in shown
         if w.approval is not None
     ]

@@ -5,12 +5,12 @@ Control commands and presses are handled at once; everything else becomes a turn
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from gateway import commands
 from gateway.approvals import Approvals, asks_reason, cards_at, is_shown_by, wait_of
 from gateway.failpoints import FailPoints
-from gateway.model.ids import Handle, WaitId
+from gateway.model.ids import Handle, Principal, WaitId
 from gateway.model.messages import Conversation, Inbound, Press, Refused
 from gateway.model.sessions import Accepted, Drop, DropReason, Route, TurnKind, empty_session
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitState
@@ -23,6 +23,8 @@ REFUSAL = "I only talk to people that my owner has allowed. Your message was not
 WAITING = "Noted. This conversation waits for a decision on the card above; your message is read after it."
 STOPPED = "Stopped."
 UNREADABLE = "I cannot read {unread} yet. Write it as text, please."
+REST_WITHIN = timedelta(seconds=1.5)
+"""How soon the rest of a reason follows that the platform cut off."""
 REASON_WITHIN = timedelta(hours=1)
 """How long a person who pressed "Deny with reason" may take to reply to the card."""
 
@@ -57,6 +59,7 @@ class Gate:
         self._points = points
         self._model_name = model_name
         self._steer = steer
+        self._cut_reasons: dict[tuple[Conversation, Principal], tuple[str, datetime]] = {}
         self._log = log("intake")
 
     async def message(self, message: Inbound) -> Accepted | None:
@@ -112,6 +115,9 @@ class Gate:
             case commands.ToolCommand():
                 kind = TurnKind.COMMAND
             case commands.PlainText():
+                if self._is_rest_of_reason(message):
+                    await self._drop(message, Drop(reason=DropReason.EMPTY, refuse=False))
+                    return None
                 if message.reply_to and (wait := await self._asked_why(message)):
                     await self._deny(message, wait)
                     return None
@@ -205,14 +211,18 @@ class Gate:
     # --- reasons that are given later ---------------------------------------------------------
 
     async def _asked_why(self, message: Inbound) -> Wait | None:
-        """The wait that this reply denies, if any: who wrote it pressed "Deny with reason" on the very card."""
+        """The open wait that this reply denies, if any: who wrote it pressed "Deny with reason" on the very card."""
         asked = await self._notes.notes(_reasons(message.conversation))
         wait = WaitId(asked.get(message.principal, ""))
         if not wait:
             return None
         cards = await self._views.card_slots(wait)
         here = any(is_shown_by(card, message.conversation, message.reply_to) for card in cards)
-        return await self._views.wait(wait) if here else None
+        found = await self._views.wait(wait) if here else None
+        if found is None or (found.state is WaitState.OPEN and found.expires_at > self._clock.now()):
+            return found
+        await self._ask_no_more(message)  # decided meanwhile, on the page for instance
+        return None
 
     async def _deny(self, message: Inbound, wait: Wait) -> None:
         """Deny with this text as the reason. It can do nothing else, whatever it says: text is never consent."""
@@ -228,12 +238,33 @@ class Gate:
         )
         pressed = await self._decide(press, wait, verdict)
         if pressed.wait is None or pressed.wait.state is not WaitState.OPEN:
-            # What the person replies from now on is a message again.
-            await self._notes.note(_reasons(message.conversation), message.principal, "", REASON_WITHIN)
+            await self._ask_no_more(message)
+        if message.cut:
+            self._expect_rest(message)
+
+    async def _ask_no_more(self, message: Inbound) -> None:
+        """What the person replies from now on is a message again."""
+        await self._notes.note(_reasons(message.conversation), message.principal, "", REASON_WITHIN)
+
+    def _expect_rest(self, message: Inbound) -> None:
+        """More of a reason will come. Nothing of it is kept; a restart in between may make it a message."""
+        until = self._clock.now() + REST_WITHIN
+        self._cut_reasons[message.conversation, message.principal] = (message.event_key, until)
+
+    def _is_rest_of_reason(self, message: Inbound) -> bool:
+        """Whether it is more of a reason that the platform cut off: the agent must not take that for a request."""
+        last, until = self._cut_reasons.pop((message.conversation, message.principal), ("", None))
+        if until is None or until <= self._clock.now() or message.reply_to or message.follows not in ("", last):
+            return False
+        if message.cut:
+            self._expect_rest(message)
+        return True
 
     def _count(self, outcome: str, message: Inbound) -> None:
         self._meters.messages.labels(outcome).inc()
-        self._log.info("message", outcome=outcome, conversation=message.conversation.key, key=message.event_key)
+        known_as = {"also_called": message.also_called} if message.also_called else {}
+        place = message.conversation.key
+        self._log.info("message", outcome=outcome, conversation=place, key=message.event_key, **known_as)
 
 
 def _reasons(conversation: Conversation) -> str:

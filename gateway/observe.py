@@ -19,6 +19,9 @@ _TOKENS = re.compile(
     r"|(?i:bearer\s+)[A-Za-z0-9._~+/-]{16,}=*"
     r"|#code=[A-Za-z0-9_-]+"
 )
+_LAST_WORDS = re.compile(r"(?:[!-~]+\s+)?[!-~]*\Z")
+HELD_BACK_AT_MOST = 4_096
+"""Characters without a break that are held back for what looks like a secret; none is longer."""
 
 
 class Redactor:
@@ -26,14 +29,30 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         """Know the configured secrets; those shorter than six characters are left alone."""
-        known = sorted({s for s in secrets if len(s) >= 6}, key=len, reverse=True)
-        self._known = re.compile("|".join(re.escape(s) for s in known)) if known else None
+        self._secrets = sorted({s for s in secrets if len(s) >= 6}, key=len, reverse=True)
+        self._known = re.compile("|".join(re.escape(s) for s in self._secrets)) if self._secrets else None
 
     def text(self, value: str) -> str:
         """Return the text with secrets hidden."""
         if self._known is not None:
             value = self._known.sub(HIDDEN, value)
         return _TOKENS.sub(HIDDEN, value)
+
+    def pending(self, text: str) -> int:
+        """Return how many characters at the end of a text that goes on must not be shown yet.
+
+        Models write a secret in pieces that betray none alone. So what could be the beginning of a configured one
+        stays, exactly; so do the last two words (a token, and what announces it), since of those only the form is
+        known; and what is hidden as a whole is not cut in two.
+        """
+        words = _LAST_WORDS.search(text)
+        cut = words.start() if words and len(text) <= HELD_BACK_AT_MOST else len(text)
+        cut = min([cut, *(len(text) - _begun(text, secret) for secret in self._secrets)])
+        hidden = [*(self._known.finditer(text) if self._known else ()), *_TOKENS.finditer(text)]
+        for found in sorted(hidden, key=lambda one: one.start(), reverse=True):
+            if found.start() < cut < found.end():
+                cut = found.start()
+        return len(text) - cut
 
     def value(self, value: Any) -> Any:
         """Return the value with secrets hidden, however deep they stand."""
@@ -50,6 +69,14 @@ class Redactor:
     def __call__(self, _logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """Serve as the last processor before the line is written."""
         return {key: self.value(value) for key, value in event.items()}
+
+
+def _begun(text: str, secret: str) -> int:
+    """How many characters at the end of the text are the beginning of the secret, but not all of it."""
+    at = text.find(secret[0], max(0, len(text) - len(secret) + 1))
+    while at >= 0 and not secret.startswith(text[at:]):
+        at = text.find(secret[0], at + 1)
+    return len(text) - at if at >= 0 else 0
 
 
 def set_up_logs(level: str, redactor: Redactor) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.model.ids import OwnerName, Principal, SessionId, channel_of, main_session
@@ -35,9 +35,9 @@ class People:
         """Whether somebody who is not an owner was allowed."""
         return who in self.allowed or Principal(f"{channel_of(who)}:*") in self.allowed
 
-    def may_be_used(self, conversation: Conversation) -> bool:
-        """Whether this group or channel was allowed."""
-        return f"{conversation.channel}:{conversation.chat}" in self.chats
+    def may_be_used(self, conversation: Conversation, also_called: Iterable[str] = ()) -> bool:
+        """Whether this group or channel was allowed, under any id that it has or had."""
+        return any(f"{conversation.channel}:{chat}" in self.chats for chat in (conversation.chat, *also_called))
 
 
 def route(message: Inbound, people: People) -> Route | Drop:
@@ -59,7 +59,7 @@ def route(message: Inbound, people: People) -> Route | Drop:
 
 
 def _route_in_chat(message: Inbound, people: People) -> Route | Drop:
-    if not people.may_be_used(message.conversation):
+    if not people.may_be_used(message.conversation, message.also_called):
         return Drop(reason=DropReason.CHAT_NOT_ALLOWED, refuse=False)
     place = message.conversation
     found = Route(

@@ -5,10 +5,9 @@ Everything is read from and written to rows, so a turn goes on wherever and when
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,17 +16,17 @@ from gateway.execution import Cut
 from gateway.failpoints import FailPoints
 from gateway.model.ids import OwnerName, Principal, WaitId, answer_slot, mint
 from gateway.model.live import ANSWERS, TextDelta, Working, session_topic
-from gateway.model.prompts import Complete, ModelRequest, TextPart
+from gateway.model.prompts import Complete, TextPart
 from gateway.model.sessions import Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind, shown_when_stored
 from gateway.model.tools import Answer, StepKind, StepState
 from gateway.model.views import TurnView
 from gateway.model.waits import NewWait, WaitKind
-from gateway.observe import Meters, Redactor, log
+from gateway.observe import HIDDEN, Meters, Redactor, log
 from gateway.ports import Clock, Lanes, Live, Model, Steps, Views
 from gateway.registry import Registry
 from gateway.toolcalls import ToolCalls
-from gateway.transcript import HISTORY_TURNS, messages, ungiven
+from gateway.transcript import HISTORY_TURNS, Marks, request, ungiven
 
 ACTIVE_AT_MOST = timedelta(minutes=15)
 ANSWERS_AT_MOST = 50
@@ -36,11 +35,7 @@ BEGUN_AT_MOST = 10
 """Times that a turn is begun without a decision to go on with: one that ends the process each time ends itself."""
 SHOWN_AFTER_S = 1.0
 """Seconds after which the beginning of an answer is worth a message of its own; a quicker one is sent whole."""
-HELD_BACK_AT_MOST = 4_096
-"""Characters without a break that are held back; no secret is longer."""
 EMPTY = "The model gave an empty answer. Ask again, or in other words."
-
-_LAST_WORDS = re.compile(r"(?:[!-~]+\s+)?[!-~]*\Z")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,6 +60,7 @@ class Turns:
     """Each owner's principals besides the page, for answers that nobody saw there."""
     streams: Collection[str] = frozenset()
     """The channels that show an answer while it is written."""
+    marks: Marks = field(default_factory=Marks)
     _working: dict[Lease, Working] = field(default_factory=dict[Lease, Working])
     """What is said of the turns that are held here now and whose conversation shows it."""
     _log: Any = field(default_factory=lambda: log("turn"))
@@ -143,19 +139,17 @@ class Turns:
         # Who answers commands reads nothing but them.
         alone = model.name == self.operator.name
         history = () if alone else await self.views.history(session.id, view.turn.epoch, HISTORY_TURNS)
-        request = ModelRequest(
-            system=self.system, messages=messages(history, view), tools=self.registry.offers(session)
-        )
-        writing = _Writing(turns=self, view=view, lease=lease, began=self.clock.monotonic())
+        asked = request(self.system, history, view, self.registry.offers(session), self.marks)
+        writing = _Writing(turns=self, view=view, lease=lease, began=self.clock.monotonic(), mark=asked.mark)
         await self.points.hit("J5")
-        async with aclosing(model.stream(request)) as events:
+        async with aclosing(model.stream(asked)) as events:
             async for event in events:
                 match event:
                     case TextPart(text=text):
                         await writing.add(text)
                     case Complete(answer=answer):
                         self.meters.model_seconds.labels(model.name).observe(self.clock.monotonic() - writing.began)
-                        return answer
+                        return replace(answer, text=_unmarked(answer.text, asked.mark))
         raise ModelError("The model's stream ended before its answer did.")
 
     def _said(self, view: TurnView, answer: Answer) -> list[NewSlot]:
@@ -196,6 +190,8 @@ class _Writing:
     view: TurnView
     lease: Lease
     began: float
+    mark: str
+    """The request's; the model must not tell it to those who could then forge it."""
     _told: int = 0
     """Characters that the page was told."""
     _streams: bool = False
@@ -214,7 +210,7 @@ class _Writing:
     async def add(self, text: str) -> None:
         """Take more of the text."""
         session = self.view.session.id
-        told = self.turns.redactor.text(text)
+        told = _unmarked(self.turns.redactor.text(text), self.mark)
         self.turns.live.publish(session_topic(session), self._delta(self._told, told))
         self._told += len(told)
         if self._streams:
@@ -223,8 +219,8 @@ class _Writing:
     async def _show(self, text: str) -> None:
         """Tell chats what is safe to be told; make the answer's slot once that took long enough."""
         self._held_back += text
-        cut = _safe_cut(self.turns.redactor, self._held_back)
-        safe = self.turns.redactor.text(self._held_back[:cut])
+        cut = len(self._held_back) - self.turns.redactor.pending(self._held_back)
+        safe = _unmarked(self.turns.redactor.text(self._held_back[:cut]), self.mark)
         self._held_back = self._held_back[cut:]
         if safe:
             self.turns.live.publish(ANSWERS, self._delta(self._shown, safe))
@@ -247,15 +243,8 @@ class _Writing:
         return TextDelta(session=self.view.session.id, turn=self.view.turn.id, n=self._n, start=start, text=text)
 
 
-def _safe_cut(redactor: Redactor, text: str) -> int:
-    """How much of a text that goes on may leave for a chat: models write a secret in pieces that betray none alone.
-
-    The last two words stay (a token, and what announces it), and whatever would be hidden only as a whole.
-    """
-    tail = _LAST_WORDS.search(text)
-    cut = tail.start() if tail and len(text) <= HELD_BACK_AT_MOST else len(text)
-    whole = redactor.text(text[:cut]) + redactor.text(text[cut:]) == redactor.text(text)
-    return cut if whole or cut == len(text) else 0
+def _unmarked(text: str, mark: str) -> str:
+    return text.replace(mark, HIDDEN) if mark else text
 
 
 def last_words(view: TurnView, text: str) -> NewSlot:

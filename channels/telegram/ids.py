@@ -8,6 +8,8 @@ update id: there, to be taken for an earlier refusal costs nothing.
 
 from __future__ import annotations
 
+import hashlib
+
 from gateway.model.ids import Principal
 from gateway.model.ids import principal as made
 from gateway.model.messages import Conversation
@@ -36,9 +38,9 @@ def album_key(chat: int, album: str) -> str:
     return f"a{chat}.{album}"
 
 
-def edit_key(chat: int, message: int, edited_at: int) -> str:
-    """One new text of a message; `edited_at` in seconds, which is as fine as Telegram says it."""
-    return f"e{chat}.{message}.{edited_at}"
+def edit_key(chat: int, message: int, edited_at: int, text: str) -> str:
+    """One new text of a message. Telegram tells the second only, in which there may be two: they differ in `text`."""
+    return f"e{chat}.{message}.{edited_at}.{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def press_key(query: str) -> str:

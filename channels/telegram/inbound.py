@@ -169,7 +169,7 @@ class _Reading:
         album = message.text("media_group_id") if not text and not edited else ""
         key = ids.album_key(place, album) if album else ids.message_key(place, number)
         return Inbound(
-            event_key=ids.edit_key(place, number, sent) if edited else key,
+            event_key=ids.edit_key(place, number, sent, text) if edited else key,
             conversation=self._conversation(message, place),
             principal=ids.principal(who),
             name=_name(sender),
@@ -182,6 +182,7 @@ class _Reading:
             quoted=quoted or _quoted(message, reply),
             unread=unread,
             cut=words.units >= CUT_UNITS and "text" in message and not edited and not _borrowed(message),
+            follows="" if edited else _follows(chat, place, number),
         )
 
     def _conversation(self, message: Fields, chat: int) -> Conversation:
@@ -272,6 +273,16 @@ def _borrowed(message: Fields) -> str:
     if "forward_origin" in message or "forward_date" in message:  # the latter: API servers from before 2024
         return "(forwarded message)"
     return "(written by a bot that was asked for it)" if "via_bot" in message else ""
+
+
+def _follows(chat: Fields, place: int, number: int) -> str:
+    """Return the key of the message before it. Only a supergroup counts its own messages.
+
+    In a private chat or a plain group the number is one of all that the bot sends and gets in such chats: the next
+    message of this one may have any higher number.
+    """
+    counts = chat.text("type") == "supergroup" and number > 0
+    return ids.message_key(place, number - 1) if counts else ""
 
 
 def _reply(message: Fields) -> Fields | None:

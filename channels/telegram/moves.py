@@ -1,6 +1,6 @@
 """Groups that became supergroups: inside they keep their first id, on the way out they are reached under their last.
 
-So the session goes on, and what the configuration allows by the first id stays allowed.
+So the session goes on. Routing is told every id that the group had, so it may be allowed by any of them.
 """
 
 from __future__ import annotations
@@ -35,6 +35,14 @@ class Moves:
         """Return the conversation as it was called first. Raises `StoreError`."""
         await self._known()
         return replace(conversation, chat=_follow(self._old, conversation.chat))
+
+    async def later(self, chat: str) -> tuple[str, ...]:
+        """Return the ids that a chat was given after this one, in order. Raises `StoreError`."""
+        known = await self._known()
+        found = [chat]
+        while len(found) <= HOPS_AT_MOST and known.get(found[-1], chat) not in found:
+            found.append(known[found[-1]])
+        return tuple(found[1:])
 
     async def learn(self, old: str, new: str) -> None:
         """Keep that a chat moved; it holds from now on even when `StoreError` is raised. Twice is safe."""

@@ -27,6 +27,9 @@ SIDE_BY_SIDE = 16
 TRIES = 3
 """How often an event may break the gateway before it is put aside: it must not block the chat for ever."""
 TRIES_KEPT = 1000
+POISON_KEPT = 2_048
+"""Characters, all of them ASCII, of an update that cannot be used: enough to see what was wrong with it. Anybody who
+finds the bot can send such updates, and each is kept for as long as events are."""
 
 
 class Answer(Protocol):
@@ -137,13 +140,14 @@ class Updates:
         match event.meaning:
             case Inbound() as message:
                 conversation = await self._moves.first(message.conversation)
-                await self._sink.message(replace(message, conversation=conversation))
+                later = await self._moves.later(conversation.chat)
+                await self._sink.message(replace(message, conversation=conversation, also_called=later))
             case Pressing(query=query, press=press):
                 conversation = await self._moves.first(press.conversation)
                 pressed = await self._sink.press(replace(press, conversation=conversation))
                 self._answer(query, pressed.result)
             case Refused() as refused:
-                await self._sink.refuse(refused)
+                await self._sink.refuse(replace(refused, raw=refused.raw[:POISON_KEPT]))
                 if query := _query(event.raw):
                     self._answer(query, PressResult.NOT_VALID)
             case Migration(old=old, new=new):
@@ -190,5 +194,5 @@ def _poison(event: _Event, account: str, error: Exception) -> Refused:
         event_key=key,
         reason=RefusedReason.POISON,
         detail=f"the gateway failed {TRIES} times: {type(error).__name__}",
-        raw=json.dumps(event.raw)[: inbound.RAW_AT_MOST],
+        raw=json.dumps(event.raw)[:POISON_KEPT],
     )

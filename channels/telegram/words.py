@@ -7,9 +7,10 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from channels.telegram.fields import Fields
+from channels.telegram.fields import TEXT_AT_MOST, Fields
 
 ENTITIES_AT_MOST = 1000
+"""Those that are read. Further ones mark words that are as good without it, so they refuse nothing."""
 _COMMAND = re.compile(r"(/[A-Za-z0-9_]+)@([A-Za-z0-9_]+)")
 _AFTER_A_NAME = " \t\r\n,:"
 
@@ -39,7 +40,8 @@ class Words:
         """Read the words of a message; a caption when it has no text. Raises `Malformed`."""
         kind, marks = ("text", "entities") if "text" in message else ("caption", "caption_entities")
         text = message.text(kind)
-        entities = [_entity(one) for one in message.objects(marks, most=ENTITIES_AT_MOST)]
+        marked = message.objects(marks, most=TEXT_AT_MOST)[:ENTITIES_AT_MOST]
+        entities = [_entity(one) for one in marked]
         return Words(text, entities, text.encode("utf-16-le"))
 
     @property

@@ -76,6 +76,10 @@ class Inbound:
     """What came with it and cannot be read yet, as in `a photo`; empty when all of it is in `text`."""
     cut: bool = False
     """True when it is as long as the platform allows: what follows at once from the same person goes on with it."""
+    also_called: tuple[str, ...] = ()
+    """Other ids of the same chat, from the platform itself: routing takes any of them as allowed. Not stored."""
+    follows: str = ""
+    """The event key of the message right before it in the chat; empty where the chat's messages have no numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from gateway.model.ids import CallId
+from gateway.model.ids import CallId, Principal
 from gateway.model.tools import Answer, ToolResult
+
+NAME_CHARS = 64
+_HARMLESS = str.maketrans('"“”„[]', "''''()")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +20,19 @@ class UserText:
     text: str
     name: str = ""
     """Who, when more than one person speaks in the session; shown to the model as data."""
+    who: Principal | None = None
+    """The same by id, which nobody can choose; with `name` only."""
     data: str = ""
     """What others said, in labelled blocks that they cannot end: given before the text, never read as a command."""
+
+
+def speaker(name: str, who: Principal | None) -> str:
+    """Return who speaks as a model is told: `"Bob" telegram:2002`. The name can end neither its quotes nor a bracket.
+
+    Names are chosen by strangers: at most 64 characters of one are shown, and none that cannot be seen.
+    """
+    seen = "".join(char for char in " ".join(name.split()) if char.isprintable()).translate(_HARMLESS)
+    return " ".join(filter(None, [f'"{seen[:NAME_CHARS]}"', who]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +65,9 @@ class ModelRequest:
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolOffer, ...]
+    mark: str = ""
+    """Stands in every line that says who speaks, and around data. Nobody who speaks can know it, so nobody forges such
+    a line. Empty when the messages have no such lines; it never is in what people said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

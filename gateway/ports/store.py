@@ -60,8 +60,10 @@ class Intake(Protocol):
     ) -> Accepted:
         """Store the message and its turn; create the session when absent.
 
-        With `message.cut`, the turn cannot be claimed for 1.5 s: the next message of the same principal in the same
-        conversation joins it (`Received.continues`), whatever `kind` says, and ends the wait unless it is cut too.
+        With `message.cut`, the turn cannot be claimed for 1.5 s. The next message of the same principal in the same
+        conversation ends that wait. It joins the turn (`Received.continues`) when it is a MODEL message that brings
+        nothing but text and, with `follows`, follows the last part directly; if it is cut too, the turn waits again:
+        for at most 8 parts, and 6 s from the first one's arrival.
 
         With `steer`, a MODEL message joins the session's model turn that was started and not ended, when principal
         and conversation are the same (not one that is STOPPING); else a new turn is queued. A direct message becomes
@@ -81,9 +83,10 @@ class Intake(Protocol):
         ...
 
     async def amend(self, message: Inbound) -> bool:
-        """Store an edit: the new text of the message `edits`, when that is still ungiven, of the same principal and
-        conversation and of a MODEL turn. Return False when it was not: the event is then stored as `EDITED_LATE`.
-        The duplicate of an edit returns True.
+        """Store an edit: the new text of the message `edits`, when it is of the same principal and conversation, of a
+        MODEL turn or context, and no model has read it: it is ungiven and its turn QUEUED or PARKED, or it is context
+        of no turn, or of one that is QUEUED and has no answer. While a turn is held, what it reads stays. Return False
+        otherwise: the event is then stored as `EDITED_LATE`. The duplicate of an edit returns True.
         """
         ...
 
@@ -253,7 +256,7 @@ class Outbox(Protocol):
     async def claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[Slot]:
         """Take DUE slots whose time has come, oldest first, one a conversation, none where one is SENDING.
 
-        REFUSALs come after everything else, and at most eight of them are SENDING at any time.
+        REFUSALs come after everything else, and at most eight of a channel are SENDING at any time.
 
         A slot never overtakes an older one of its conversation that waits for its next try.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gateway.model.ids import NodeId, Principal, SessionId, SlotId, TurnId, WaitId, main_session, mint
 from gateway.model.messages import Conversation, Inbound, Received
@@ -77,15 +77,17 @@ class Scene:
         steer: bool = False,
         say_if_waiting: str = "",
         cut: bool = False,
+        **more: Any,
     ) -> Accepted:
-        """A message arrives."""
-        message = replace(inbound(text, who=who, where=where), cut=cut)
+        """A message arrives; `more` are further fields of it."""
+        message = replace(inbound(text, who=who, where=where), cut=cut, **more)
         return await self.store.accept(to or route(), message, kind, steer=steer, say_if_waiting=say_if_waiting)
 
-    async def overhear(self, text: str, *, to: Route) -> None:
-        """Something is said beside the bot."""
+    async def overhear(self, text: str, *, to: Route) -> Inbound:
+        """Something is said beside the bot; what it was."""
         message = replace(inbound(text, direct=False, who=BOB), addressed=False)
         assert await self.store.drop(message, Drop(reason=DropReason.CONTEXT, refuse=False, route=to), "")
+        return message
 
     async def edit(self, message: Inbound, text: str, *, who: Principal | None = None) -> bool:
         """Somebody changes what was said."""

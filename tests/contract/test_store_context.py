@@ -10,7 +10,7 @@ from gateway.model.messages import Received
 from gateway.model.sessions import Drop, DropReason, TurnKind, TurnState
 from gateway.ports import ControlEffect, Store
 from tests.contract.scene import Scene
-from tests.support.makers import answer, inbound, route
+from tests.support.makers import ANN_TELEGRAM, OTHER_CHAT, answer, inbound, route
 
 GROUP = route(SessionId("chat:g"))
 OTHER_GROUP = route(SessionId("chat:h"))
@@ -109,6 +109,39 @@ async def test_it_keeps_no_turn_from_its_end(scene: Scene) -> None:
     )
     assert ended
     assert [one.given for one in (await scene.view(lease.turn)).inputs] == [0, 0]
+
+
+async def test_an_edit_counts_until_a_turn_has_it_and_while_nobody_read_it(scene: Scene) -> None:
+    """What the group sees is what the model is given."""
+    message = await scene.overhear("v0", to=GROUP)
+    assert await scene.edit(message, "v1")
+    turn = (await scene.say("hello", to=GROUP)).turn
+    assert await scene.edit(message, "v2")
+    first = (await scene.view(turn)).inputs[0]
+    assert (first.message, first.context, first.given) == (replace(message, text="v2"), True, 0)
+
+
+async def test_an_edit_is_late_when_the_model_may_have_read_it(scene: Scene) -> None:
+    """While the turn is held, and for ever once there is an answer; not when it was given back without one."""
+    message = await scene.overhear("v0", to=GROUP)
+    await scene.say("hello", to=GROUP)
+    lease = await scene.claim()
+    assert not await scene.edit(message, "v1")
+    await scene.store.release(lease)
+    assert await scene.edit(message, "v2")
+    lease = await scene.claim()
+    await scene.plan(lease)
+    await scene.store.release(lease)
+    assert not await scene.edit(message, "v3")
+    assert texts((await scene.view(lease.turn)).inputs) == ["v2", "hello"]
+
+
+async def test_only_who_said_it_may_edit_it(scene: Scene) -> None:
+    """And only where it was said."""
+    message = await scene.overhear("v0", to=GROUP)
+    assert not await scene.edit(message, "v1", who=ANN_TELEGRAM)
+    assert not await scene.edit(replace(message, conversation=OTHER_CHAT), "v1")
+    assert [one.message for one in await scene.items(Received, GROUP.session)] == [message]
 
 
 async def test_its_event_is_taken_once(store: Store, scene: Scene) -> None:

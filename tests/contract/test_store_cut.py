@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ async def test_a_cut_message_waits_for_its_rest(scene: Scene, clock: FakeClock, 
 
 @KINDS
 async def test_the_rest_joins_and_ends_the_wait(scene: Scene, kind: TurnKind) -> None:
-    """Whatever kind it would be alone: a cut-off command goes on in plain text."""
+    """A cut-off command, too, goes on in plain text."""
     first = await scene.say("a", cut=True, kind=kind)
     rest = await scene.say("b", kind=TurnKind.MODEL)
     assert (rest.turn, rest.steered, rest.duplicate) == (first.turn, False, False)
@@ -83,6 +84,91 @@ async def test_only_the_same_person_in_the_same_place_goes_on(
     other = await scene.say("b", who=who, where=where, to=to)
     assert other.turn != first.turn
     assert [one.continues for one in (await scene.view(other.turn)).inputs] == [False]
+
+
+@pytest.mark.parametrize("more", [{"reply_to": "7"}, {"quoted": "a forwarded text"}, {"unread": "a photo"}])
+@KINDS
+async def test_what_brings_something_of_its_own_does_not_go_on(
+    scene: Scene, kind: TurnKind, more: dict[str, Any]
+) -> None:
+    """A platform cuts plain text into plain text: a reply, a quote or a picture is a message of its own."""
+    first = await scene.say("a", cut=True, kind=kind)
+    other = await scene.say("b", **more)
+    assert other.turn != first.turn
+    assert [one.continues for one in (await scene.view(other.turn)).inputs] == [False]
+
+
+@KINDS
+async def test_a_command_goes_on_with_nothing(scene: Scene, kind: TurnKind) -> None:
+    """It runs as a command, and what it follows stays as it was sent."""
+    first = await scene.say("a", cut=True, kind=kind)
+    command = await scene.say("/shell uptime", kind=TurnKind.COMMAND)
+    assert command.turn != first.turn
+    assert [(await scene.view(one)).turn.kind for one in (first.turn, command.turn)] == [kind, TurnKind.COMMAND]
+
+
+async def test_another_message_of_the_person_ends_the_wait(scene: Scene) -> None:
+    """The platform sends the parts one after the other: after anything else there is no rest, and nobody waits."""
+    first = await scene.say("a", cut=True)
+    async with scene.store.live.subscribe(TURNS) as heard:
+        await scene.say("an answer", reply_to="7")
+        assert await anext(heard) == TurnsDue()
+    assert (await scene.say("b")).turn != first.turn
+    assert (await scene.claim()).turn == first.turn
+
+
+@pytest.mark.parametrize(("follows", "joins"), [("m7", True), ("m8", False), ("", True)])
+async def test_where_messages_are_numbered_only_the_next_one_goes_on(scene: Scene, follows: str, joins: bool) -> None:
+    """Where they are not, time alone tells."""
+    first = await scene.say("a", cut=True, event_key="m7")
+    assert ((await scene.say("b", follows=follows)).turn == first.turn) is joins
+
+
+async def test_each_part_follows_the_one_before_it(scene: Scene) -> None:
+    """Not the first one; and what is kept says nothing of it."""
+    first = await scene.say("a", cut=True, event_key="m7", follows="m6")
+    assert (await scene.say("b", cut=True, event_key="m8", follows="m7")).turn == first.turn
+    assert (await scene.say("c", event_key="m9", follows="m7")).turn != first.turn
+    assert [one.message.follows for one in (await scene.view(first.turn)).inputs] == ["", ""]
+
+
+# --- how much, how long ---------------------------------------------------------------------
+
+
+async def test_eight_parts_are_one_message_at_most(scene: Scene) -> None:
+    """Then the turn is due at once, and what comes next is a message of its own."""
+    first = await scene.say("0", cut=True)
+    for part in range(1, 7):
+        assert (await scene.say(str(part), cut=True)).turn == first.turn
+    assert await scene.store.claim(NODE) is None
+    async with scene.store.live.subscribe(TURNS) as heard:
+        assert (await scene.say("7", cut=True)).turn == first.turn
+        assert await anext(heard) == TurnsDue()
+    assert (await scene.say("8", cut=True)).turn != first.turn
+    assert len((await scene.view(first.turn)).inputs) == 8
+    assert (await scene.claim()).turn == first.turn
+
+
+async def test_what_was_overheard_is_no_part(scene: Scene) -> None:
+    """A turn that is given talk of the group may still have its eight parts."""
+    for _ in range(8):
+        await scene.overhear("beside", to=GROUP)
+    first = await scene.say("a", cut=True, to=GROUP, event_key="m7")
+    assert (await scene.say("b", cut=True, to=GROUP, follows="m7")).turn == first.turn
+    assert await scene.store.claim(NODE) is None
+
+
+async def test_it_waits_six_seconds_at_most(scene: Scene, clock: FakeClock) -> None:
+    """From the arrival of the first part, however many follow."""
+    first = await scene.say("0", cut=True)
+    for part in range(1, 5):
+        clock.advance(1.4)
+        assert (await scene.say(str(part), cut=True)).turn == first.turn
+    clock.advance(0.399)
+    assert await scene.store.claim(NODE) is None
+    clock.advance(0.001)
+    assert (await scene.say("5")).turn != first.turn
+    assert (await scene.claim()).turn == first.turn
 
 
 async def test_going_on_comes_before_steering(scene: Scene) -> None:

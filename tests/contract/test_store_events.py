@@ -9,7 +9,7 @@ import pytest
 
 from gateway.model.live import SESSIONS, Changed
 from gateway.model.messages import Inbound, Refused, RefusedReason
-from gateway.model.sessions import Drop, DropReason, TurnKind
+from gateway.model.sessions import Drop, DropReason, TurnKind, TurnState
 from gateway.model.slots import SlotKind
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, Scene
@@ -86,11 +86,39 @@ async def test_an_edit_may_be_edited(store: Store, scene: Scene) -> None:
     assert (await scene.received("newest")).given is None
 
 
-async def test_an_edit_of_a_message_that_steered_counts_while_it_waits(store: Store, scene: Scene) -> None:
+async def test_an_edit_of_a_message_that_steered_counts_while_the_turn_is_parked(store: Store, scene: Scene) -> None:
     """It is given at the turn's next step."""
+    await scene.parked()
+    message = inbound("old")
+    await _accept(store, message, steer=True)
+    assert await scene.edit(message, "new")
+
+
+async def test_an_edit_is_late_while_somebody_holds_the_turn(store: Store, scene: Scene) -> None:
+    """The model may be reading it: what it answers to must not change under it."""
+    message = inbound("old")
+    await _accept(store, message)
+    lease = await scene.claim()
+    assert not await scene.edit(message, "new")
+    await scene.stop()
+    assert await scene.state(lease.turn) is TurnState.STOPPING
+    assert not await scene.edit(message, "newer")
+    assert (await scene.received("old")).given is None
+
+
+async def test_an_edit_of_what_steers_a_turn_that_is_held_is_late(store: Store, scene: Scene) -> None:
+    """Its holder may be about to give it."""
     await scene.planned()
     message = inbound("old")
     await _accept(store, message, steer=True)
+    assert not await scene.edit(message, "new")
+
+
+async def test_an_edit_counts_again_when_the_turn_was_given_back_unanswered(store: Store, scene: Scene) -> None:
+    """Nothing that the model said of it is kept: it is asked anew."""
+    message = inbound("old")
+    await _accept(store, message)
+    await store.release(await scene.claim())
     assert await scene.edit(message, "new")
 
 

@@ -114,7 +114,12 @@ class StoreMachine(WayOut):
         message = inbound("beside", who=BOB, direct=False, key=self.fresh_key())
         self.seen.accepted.add(message.event_key)
         said_beside = Drop(reason=DropReason.CONTEXT, refuse=False, route=way)
-        self.both(lambda world: world.store.drop(message, said_beside, ""))
+
+        async def do(world: World) -> object:
+            world.messages.append(message)
+            return await world.store.drop(message, said_beside, "")
+
+        self.both(do)
 
     @rule(which=back, again=st.booleans())
     def edit(self, which: int, again: bool) -> None:

@@ -31,7 +31,7 @@ class Arrivals(Turns):
         received = Received(
             id=InboundId(mint("i")),
             turn=turn,
-            message=message,
+            message=replace(message, follows=""),  # of use on arrival only; no store keeps it
             given=None,
             received_at=self.clock.now(),
             context=context,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from gateway.model.ids import InboundId
+from gateway.model.ids import InboundId, SessionId
 from gateway.model.messages import Inbound, Received, Refused, RefusedReason
-from gateway.model.sessions import Drop, DropReason, TurnKind
+from gateway.model.sessions import Drop, DropReason, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.store.codec import head
 from gateway.store.memory.arrivals import Arrivals, event_of
+from gateway.store.memory.rows import TurnRow
 
 REFUSAL_EVERY = timedelta(hours=24)
 
@@ -28,6 +29,7 @@ class MemoryDrops(Arrivals):
                 session = self.begin(drop.route, message)
                 received = self.receive(session, message, None, context=True)
                 self.all_sessions[session.id].context.append(received.id)
+                self.heard[event_of(message)] = (received.id, session.id)
             if refusal and self._is_told(message, drop):
                 kind = SlotKind.REPLY if drop.reason is DropReason.UNREADABLE else SlotKind.REFUSAL
                 self.add_slot(NewSlot(conversation=message.conversation, kind=kind, text=refusal), None, None)
@@ -44,30 +46,31 @@ class MemoryDrops(Arrivals):
         return True
 
     async def amend(self, message: Inbound) -> bool:
-        """Store the new text of a message that was not given yet."""
+        """Store the new text of a message that no model has read."""
         with self.transition():
             if event_of(message) in self.events:
                 return True
-            received = self._amendable(message)
-            if received is None:
+            found = self._amendable(message)
+            if found is None:
                 self.events[event_of(message)] = f"drop:{DropReason.EDITED_LATE}"
                 return False
+            received, session = found
             self.events[event_of(message)] = f"edit:{received.id}"
-            row = self.turns[received.turn] if received.turn is not None else None
-            assert row is not None, "only a message of a turn can be amended"
-            amended = replace(received, message=replace(received.message, text=message.text))
-            self.put_received(row.turn.session, amended)
+            self.put_received(session, replace(received, message=replace(received.message, text=message.text)))
             return True
 
-    def _amendable(self, message: Inbound) -> Received | None:
-        """The message that this is a new text of, while its turn was not given it."""
+    def _amendable(self, message: Inbound) -> tuple[Received, SessionId] | None:
+        """The message that this is a new text of, and its session, while no model has read it."""
         place = message.conversation
-        known = self.events.get((place.channel, place.account, message.edits), "")
-        received = self.inbounds.get(InboundId(known))
-        if received is None or received.turn is None or received.given is not None:
+        event = (place.channel, place.account, message.edits)
+        heard, session = self.heard.get(event, (None, None))
+        received = self.inbounds.get(heard or InboundId(self.events.get(event, "")))
+        if received is None:
             return None
+        row = None if received.turn is None else self.turns[received.turn]
+        session = session if row is None else row.turn.session
         theirs = (received.message.principal, received.message.conversation) == (message.principal, place)
-        return received if theirs and self.turns[received.turn].turn.kind is TurnKind.MODEL else None
+        return (received, session) if theirs and session is not None and _is_unread(received, row) else None
 
     async def refuse(self, refused: Refused) -> bool:
         """Store an event that is no message."""
@@ -79,3 +82,12 @@ class MemoryDrops(Arrivals):
             if refused.reason is RefusedReason.POISON:
                 self.poison[key] = (head(refused.raw), refused.detail, now)
             return True
+
+
+def _is_unread(received: Received, row: TurnRow | None) -> bool:
+    """Whether nobody holds its model turn, and no answer was given to it. What was overheard may be of no turn yet."""
+    if row is None:
+        return received.context
+    if row.turn.kind is not TurnKind.MODEL or row.turn.state not in (TurnState.QUEUED, TurnState.PARKED):
+        return False
+    return not row.steps if received.context else received.given is None

@@ -6,13 +6,14 @@ from dataclasses import replace
 from datetime import datetime
 
 from gateway.model.ids import InboundId, Principal, TurnId, WaitId, mint
-from gateway.model.messages import Inbound, Press
+from gateway.model.messages import Inbound, Press, Received
 from gateway.model.sessions import Accepted, Route, Session, Turn, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect
+from gateway.store import cut
 from gateway.store.memory.arrivals import Arrivals, event_of
-from gateway.store.memory.rows import CUT_HOLD, HELD, TurnRow
+from gateway.store.memory.rows import HELD, TurnRow
 
 
 class MemoryIntake(Arrivals):
@@ -29,7 +30,7 @@ class MemoryIntake(Arrivals):
                 turn = received.turn if received and received.turn else TurnId("")
                 return Accepted(inbound=received.id if received else InboundId(""), turn=turn, duplicate=True)
             session = self.begin(route, message)
-            continued = self._continued(session, message, now)
+            continued = self._continued(session, message, kind, now)
             kind = kind if continued is None else continued.turn.kind
             active = self._active(session) if kind is TurnKind.MODEL else None
             parked = active is not None and active.turn.state is TurnState.PARKED
@@ -39,7 +40,7 @@ class MemoryIntake(Arrivals):
             self.events[event_of(message)] = received.id
             row.inputs.append(received.id)
             if row is not joined:
-                self.hold_back(row, now + CUT_HOLD if message.cut else None)
+                self._hold(row, message, now)
             else:
                 self.touched.turns.add(row.turn.id)
             self.offer(row)
@@ -48,14 +49,25 @@ class MemoryIntake(Arrivals):
                 self.add_slot(reply, session.id, None)
             return Accepted(inbound=received.id, turn=row.turn.id, steered=row is joined, waiting=parked)
 
-    def _continued(self, session: Session, message: Inbound, now: datetime) -> TurnRow | None:
-        """The turn that waits for the rest of what this person said here."""
+    def _continued(self, session: Session, message: Inbound, kind: TurnKind, now: datetime) -> TurnRow | None:
+        """The turn that waits for this rest. One that waited for a rest, when this is none, waits no longer."""
         for row in reversed(self.holding.values()):
             turn, waits = row.turn, row.held_until is not None and row.held_until > now
             theirs = (turn.principal, turn.conversation) == (message.principal, message.conversation)
             if waits and theirs and turn.session == session.id:
-                return row
+                if cut.goes_on(message, kind, self._parts(row)[-1].message.event_key):
+                    return row
+                self.hold_back(row, None)
+                self.offer(row)
+                return None
         return None
+
+    def _parts(self, row: TurnRow) -> list[Received]:
+        return [one for one in (self.inbounds[i] for i in row.inputs) if not one.context]
+
+    def _hold(self, row: TurnRow, message: Inbound, now: datetime) -> None:
+        parts = self._parts(row)
+        self.hold_back(row, cut.held_until(message, part=len(parts), first_at=parts[0].received_at, now=now))
 
     def _begin_turn(self, session: Session, message: Inbound, kind: TurnKind, now: datetime) -> TurnRow:
         row = self.add_turn(_new_turn(session, message, kind, now))

@@ -16,8 +16,6 @@ LEASE = timedelta(seconds=15)
 COMMANDS_AT_ONCE = 4
 CONTEXT_KEPT = 50
 """Messages said beside the bot that a new turn is given."""
-CUT_HOLD = timedelta(seconds=1.5)
-"""How long a turn waits for the rest of a message that its platform cut off."""
 AT_ONCE = 500
 """Rows that one call of a sweep takes."""
 HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})

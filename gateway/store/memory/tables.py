@@ -47,6 +47,8 @@ class Tables:
         self.slots: dict[SlotId, SlotRow] = {}
         self.rows: dict[SessionId, dict[tuple[str, str], Row]] = {}
         self.events: dict[tuple[str, str, str], str] = {}
+        # What was said beside the bot, by its event: a new text of it may come.
+        self.heard: dict[tuple[str, str, str], tuple[InboundId, SessionId]] = {}
         self.poison: dict[tuple[str, str, str], tuple[str, str, datetime]] = {}
         self.refused_at: dict[Principal, datetime] = {}
         self.people: dict[Principal, tuple[Conversation, datetime]] = {}

@@ -55,11 +55,21 @@ UPDATE messages SET turn = ?, given = 0, rev = ? WHERE ord = ?;
 -- name: forget_context
 UPDATE sessions SET context_from = 0 WHERE id = ?;
 
+-- name: parts
+-- The messages that a turn began with: when each came, and its event key.
+SELECT received_at, event_key FROM messages INDEXED BY messages_turn WHERE turn = ? AND context = 0 ORDER BY ord;
+
 -- name: amendable
--- A message that was not given to its model turn yet, by its id.
+-- A message that was not given to its model turn yet, which nobody holds, by its id.
 SELECT m.ord, m.session, m.principal, m.conversation FROM turns AS t JOIN messages AS m INDEXED BY messages_turn
 ON m.turn = t.id
-WHERE t.id = ? AND m.id = ? AND m.given IS NULL AND t.kind = 'model';
+WHERE t.id = ? AND m.id = ? AND m.given IS NULL AND t.kind = 'model' AND t.state IN ('queued', 'parked');
+
+-- name: amendable_heard
+-- A message said beside the bot, by its place: of no turn yet, or of one that nobody holds and that has no answer.
+SELECT m.ord, m.session, m.principal, m.conversation FROM messages AS m LEFT JOIN turns AS t ON t.id = m.turn
+WHERE m.ord = ? AND m.context = 1
+  AND (m.turn IS NULL OR t.state = 'queued' AND NOT EXISTS (SELECT 1 FROM steps AS s WHERE s.turn = t.id));
 
 -- name: amend
 UPDATE messages SET text = ?, rev = ? WHERE ord = ?;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.model.ids import InboundId, SessionId, TurnId
-from gateway.model.messages import Inbound, Press
+from gateway.model.messages import Conversation, Inbound, Press
 from gateway.model.sessions import Accepted, Route
 from gateway.model.slots import shown_when_stored
 from gateway.store.codec import dump_conversation, to_us
@@ -19,17 +19,23 @@ def is_new(tx: Tx, event: Inbound | Press, outcome: str) -> bool:
 def known(tx: Tx, message: Inbound) -> Accepted | None:
     """What to say to a message that was stored before, or to one whose event was something else."""
     place = message.conversation
-    found = tx.one("event_outcome", place.channel, place.account, message.event_key)
-    if found is None:
+    outcome = outcome_of(tx, place, message.event_key)
+    if outcome is None:
         return None
-    inbound, turn = message_of(found[0])
+    inbound, turn = message_of(outcome)
     return Accepted(inbound=inbound, turn=turn, duplicate=True)
+
+
+def outcome_of(tx: Tx, place: Conversation, event_key: str) -> str | None:
+    """What became of an event of the place's account, if it was stored."""
+    found = tx.one("event_outcome", place.channel, place.account, event_key)
+    return None if found is None else str(found[0])
 
 
 def message_of(outcome: str) -> tuple[InboundId, TurnId]:
     """The message that an event became and its turn; empty ids when it became something else."""
     inbound, _, turn = outcome.partition(" ")
-    return InboundId("" if ":" in inbound else inbound), TurnId(turn)
+    return (InboundId(""), TurnId("")) if ":" in inbound else (InboundId(inbound), TurnId(turn))
 
 
 def begin(tx: Tx, route: Route, message: Inbound) -> tuple[int, int]:

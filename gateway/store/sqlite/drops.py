@@ -14,6 +14,8 @@ from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.tx import Tx
 
 REFUSAL_EVERY_US = timedelta(hours=24) // MICROSECOND
+HEARD = f"drop:{DropReason.CONTEXT} "
+"""The outcome of an event that was said beside the bot; the place of its message follows, since a new text may come."""
 
 
 class SqliteDrops(SqliteBase):
@@ -24,7 +26,7 @@ class SqliteDrops(SqliteBase):
         return await self.write(lambda tx: _drop(tx, message, drop, refusal))
 
     async def amend(self, message: Inbound) -> bool:
-        """Store the new text of a message that was not given yet."""
+        """Store the new text of a message that no model has read."""
         return await self.write(lambda tx: _amend(tx, message))
 
     async def refuse(self, refused: Refused) -> bool:
@@ -33,21 +35,24 @@ class SqliteDrops(SqliteBase):
 
 
 def _drop(tx: Tx, message: Inbound, drop: Drop, refusal: str) -> bool:
-    if not arrivals.is_new(tx, message, f"drop:{drop.reason}"):
+    if arrivals.outcome_of(tx, message.conversation, message.event_key) is not None:
         return False
     if drop.reason is DropReason.CONTEXT and drop.route is not None:
-        _hear(tx, drop.route, message)
+        arrivals.is_new(tx, message, f"{HEARD}{_hear(tx, drop.route, message)}")
+    else:
+        arrivals.is_new(tx, message, f"drop:{drop.reason}")
     if refusal and _is_told(tx, message, drop):
         kind = SlotKind.REPLY if drop.reason is DropReason.UNREADABLE else SlotKind.REFUSAL
         outgoing.add_slot(tx, NewSlot(conversation=message.conversation, kind=kind, text=refusal), None, None)
     return True
 
 
-def _hear(tx: Tx, route: Route, message: Inbound) -> None:
-    """Keep what was said beside the bot for the session's next model turn."""
+def _hear(tx: Tx, route: Route, message: Inbound) -> int:
+    """Keep what was said beside the bot for the session's next model turn. Return its place."""
     arrivals.begin(tx, route, message)
     ord_ = arrivals.add_message(tx, route.session, None, InboundId(mint("i")), message, context=True)
     tx.run("heard", ord_, route.session)
+    return ord_
 
 
 def _is_told(tx: Tx, message: Inbound, drop: Drop) -> bool:
@@ -62,30 +67,32 @@ def _is_told(tx: Tx, message: Inbound, drop: Drop) -> bool:
 
 
 def _amend(tx: Tx, message: Inbound) -> bool:
-    place = message.conversation
-    if tx.one("event_outcome", place.channel, place.account, message.event_key) is not None:
+    if arrivals.outcome_of(tx, message.conversation, message.event_key) is not None:
         return True
     found = _amendable(tx, message)
     if found is None:
         arrivals.is_new(tx, message, f"drop:{DropReason.EDITED_LATE}")
         return False
-    inbound, ord_, session = found
-    arrivals.is_new(tx, message, f"edit:{inbound}")
+    ord_, session = found
+    arrivals.is_new(tx, message, f"edit:{ord_}")
     tx.run("amend", message.text, tx.next_rev(session), ord_)
     return True
 
 
-def _amendable(tx: Tx, message: Inbound) -> tuple[InboundId, int, SessionId] | None:
-    """The message that this is a new text of, while its turn was not given it."""
+def _amendable(tx: Tx, message: Inbound) -> tuple[int, SessionId] | None:
+    """The place of the message that this is a new text of, and its session, while no model has read it."""
     place = message.conversation
-    outcome = tx.one("event_outcome", place.channel, place.account, message.edits)
-    inbound, turn = arrivals.message_of(outcome[0] if outcome is not None else "")
-    found = tx.one("amendable", turn, inbound)
+    outcome = arrivals.outcome_of(tx, place, message.edits) or ""
+    if outcome.startswith(HEARD):
+        found = tx.one("amendable_heard", int(outcome.removeprefix(HEARD)))
+    else:
+        inbound, turn = arrivals.message_of(outcome)
+        found = tx.one("amendable", turn, inbound)
     if found is None:
         return None
     ord_, session, principal, conversation = found
     theirs = (principal, conversation) == (message.principal, dump_conversation(place))
-    return (inbound, ord_, session) if theirs else None
+    return (ord_, session) if theirs else None
 
 
 def _refuse(tx: Tx, refused: Refused) -> bool:

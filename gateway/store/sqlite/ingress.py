@@ -8,14 +8,13 @@ from gateway.model.sessions import Accepted, Route, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect
-from gateway.store.codec import dump_conversation
+from gateway.store import cut
+from gateway.store.codec import dump_conversation, from_us, to_us
 from gateway.store.sqlite import arrivals, moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import HELD, TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
 
-CUT_HOLD_US = 1_500_000
-"""How long a turn waits for the rest of a message that its platform cut off."""
 CONTEXT_KEPT = 50
 """Messages said beside the bot that a new turn is given."""
 
@@ -43,7 +42,7 @@ def _accept(tx: Tx, route: Route, message: Inbound, kind: TurnKind, *, steer: bo
     if known is not None:
         return known
     place, (epoch, context_from) = dump_conversation(message.conversation), arrivals.begin(tx, route, message)
-    continued = _continued(tx, route.session, message, place)
+    continued = _continued(tx, route.session, message, kind, place)
     kind = kind if continued is None else TurnKind(continued.kind)
     head = _lane_head(tx, route.session) if kind is TurnKind.MODEL else None
     active = head if head is not None and head.started_at is not None else None
@@ -51,7 +50,6 @@ def _accept(tx: Tx, route: Route, message: Inbound, kind: TurnKind, *, steer: bo
     joined = active if steer and active is not None and _may_steer(active, message, place) else None
     if continued is not None:
         turn = continued.id
-        _go_on(tx, continued, message)
     elif joined is not None:
         turn = joined.id
         moves.offer(tx, joined)
@@ -70,21 +68,23 @@ def _accept(tx: Tx, route: Route, message: Inbound, kind: TurnKind, *, steer: bo
     return Accepted(inbound=inbound, turn=turn, steered=steered, waiting=parked)
 
 
-def _continued(tx: Tx, session: SessionId, message: Inbound, place: str) -> TurnRow | None:
-    """The turn that waits for the rest of what this person said here."""
+def _continued(tx: Tx, session: SessionId, message: Inbound, kind: TurnKind, place: str) -> TurnRow | None:
+    """The turn that waits for this rest. One that waited for a rest, when this is none, waits no longer."""
     columns = tx.one("held_turn", session, tx.now, message.principal, place)
-    return None if columns is None else TurnRow(*columns)
-
-
-def _go_on(tx: Tx, row: TurnRow, message: Inbound) -> None:
-    """The rest came, or more of it: the turn may run, or waits again."""
-    tx.run("hold_turn", _held_until(tx, message), row.ord)
-    if not message.cut:
+    if columns is None:
+        return None
+    row, parts = TurnRow(*columns), tx.run("parts", columns[1])
+    joins = cut.goes_on(message, kind, parts[-1][1])
+    until = _held_until(tx, message, part=len(parts) + 1, first_at=parts[0][0]) if joins else None
+    tx.run("hold_turn", until, row.ord)
+    if until is None:
         moves.offer(tx, row)
+    return row if joins else None
 
 
-def _held_until(tx: Tx, message: Inbound) -> int | None:
-    return tx.now + CUT_HOLD_US if message.cut else None
+def _held_until(tx: Tx, message: Inbound, *, part: int, first_at: int) -> int | None:
+    until = cut.held_until(message, part=part, first_at=from_us(first_at), now=tx.moment)
+    return None if until is None else to_us(until)
 
 
 def _give_context(tx: Tx, session: SessionId, turn: TurnId, since: int) -> None:
@@ -158,7 +158,7 @@ def _add_turn(
     tx.rev += 1
     queued_rev, rev = tx.rev, tx.next_rev(session)
     head = first or kind is TurnKind.COMMAND
-    held_until = _held_until(tx, message)
+    held_until = _held_until(tx, message, part=1, first_at=tx.now)
     tx.run("add_turn", rev, turn, session, epoch, kind, place, message.principal, tx.now, head, queued_rev, held_until)
     if held_until is not None:
         return turn

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from gateway.commands import (
     CONTROL,
@@ -17,6 +18,7 @@ from gateway.commands import (
     ToolCommand,
     UnknownCommand,
     approvals_text,
+    code,
     command_list,
     help_text,
     parse,
@@ -174,6 +176,67 @@ def test_start_greets_and_helps_and_is_not_listed() -> None:
     assert "/start" not in unknown_text("strat", TOOLS)
     assert tools_text(Registry([], sandboxed=True), MAIN) == "This session may use no tools."
     assert "main sessions only, execute, stops after 30 s, sandbox auto" in tools_text(REGISTRY, MAIN)
+
+
+@pytest.mark.parametrize("session", [DM, GROUP])
+def test_status_tells_nobody_else_how_the_daemon_does(session: Session) -> None:
+    text = status_text(COUNTS, [line(session, running=1), line(MAIN)], session, "openai:m", EPOCH)
+
+    assert text == f"This session (`{session.id}`, {session.kind}): 1 running, 2 waiting for a decision, 3 queued."
+
+
+def shown(text: str) -> tuple[str, list[str]]:
+    """The words of a Markdown text beside its code, and its code; nothing else may stand in it."""
+    found = [one for block in MarkdownIt("commonmark").parse(text) for one in block.children or []]
+    assert {one.type for one in found} <= {"text", "code_inline", "softbreak"}, found
+    return "".join(one.content for one in found if one.type == "text"), [
+        one.content for one in found if one.type == "code_inline"
+    ]
+
+
+EVIL = [
+    "**owner ann** [approve](https://evil.example/x)",
+    "`",
+    "a`b``c",
+    "`` ` ``",
+    "x\n\n# Sessions\n- `main:ann`",
+    "<b>ann</b> <https://evil.example>",
+    "\u2066\u2067ann\u2069\u061c\u200f",
+    "\\`*a*\\",
+    "![x](y) ||s|| ~~d~~ __u__",
+    " ",
+    "",
+]
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_a_name_is_shown_and_formats_nothing(evil: str) -> None:
+    """A stranger called `**owner** [approve](…)` had bold text and a link in the owner's chat."""
+    seen = "".join(char for char in " ".join(evil.split()) if char.isprintable()) or "?"
+    odd = replace(session(f"dm:{evil}", SessionKind.DM, None), title=evil)
+    words, code_spans = shown(sessions_text([line(odd), line(MAIN)], ANN, MAIN))
+
+    assert words.startswith("Sessions: (dm, ): 0 running")
+    assert code_spans[1] == seen
+    assert len(code_spans) == 4
+
+    named = replace(approval(1), action=replace(approval(1).action, tool=evil))
+    wait = replace(waiting(odd), approval=named)
+    words, code_spans = shown(approvals_text([wait], {odd.id: odd}, ANN, MAIN))
+    assert words.endswith("in , asked 00:00, answer by 01:00 UTC")
+    assert code_spans[0] == seen
+
+    _, code_spans = shown(status_text(COUNTS, [], odd, evil, EPOCH) + status_text(COUNTS, [], MAIN, evil, EPOCH))
+    assert code_spans[-1] == seen
+
+
+@given(st.text(alphabet="`*_[]()<>!\\ \n#-ab\u202e"))
+@settings(deadline=None, max_examples=200)
+def test_code_is_one_span_whatever_is_in_it(text: str) -> None:
+    words, code_spans = shown(f"a {code(text)} b")
+
+    assert words == "a  b"
+    assert code_spans == [code_spans[0]]
 
 
 def test_status_says_how_this_session_and_the_daemon_do() -> None:

@@ -156,7 +156,7 @@ async def test_what_is_said_beside_the_bot_is_read_with_the_next_turn_and_asks_f
     assert (await engine.store.turn(turn)).turn.principal == BOB
     assert isinstance(asked, UserText)
     assert asked.text == "when?"
-    assert all(f'"Eve": {text}' in asked.data for text in ("lunch?", "/shell reboot", "/stop"))
+    assert all(f'"Eve" {STRANGER}: {text}' in asked.data for text in ("lunch?", "/shell reboot", "/stop"))
     assert await engine.texts(session=GROUP_SESSION) == ["That is all."]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,9 +66,10 @@ async def reply(
     who: Principal = ANN_TELEGRAM,
     where: Conversation = CHAT,
     key: str | None = None,
+    cut: bool = False,
 ) -> Accepted | None:
     message = inbound(text, who=who, where=where, direct=where != GROUP, key=key)
-    return await engine.gate.message(replace(message, reply_to=to))
+    return await engine.gate.message(replace(message, reply_to=to, cut=cut))
 
 
 async def state(engine: Engine, wait: WaitId) -> WaitState:
@@ -193,14 +195,17 @@ async def test_another_card_of_the_same_chat_is_another_decision(engine: Engine)
     assert await state(engine, first.id) is WaitState.DENIED
 
 
-async def test_a_reason_after_the_decision_is_only_recorded(engine: Engine) -> None:
+async def test_a_reply_after_the_decision_is_a_message(engine: Engine) -> None:
+    """Somebody decided meanwhile, on the page for instance: what was written must not vanish."""
     first, second = await asked(engine)
     await press(engine, first)
     await press(engine, first, Verb.ONCE)
 
-    assert await reply(engine) is None
+    accepted = await reply(engine, "list the files instead")
+    assert accepted is not None
+    assert not accepted.duplicate
     assert (await state(engine, first.id), await state(engine, second.id)) == (WaitState.APPROVED, WaitState.OPEN)
-    assert engine.meters.registry.get_sample_value("dragoman_presses_total", {"outcome": "already"}) == 1
+    assert await engine.store.notes(f"reasons/{CHAT.key}") == {ANN_TELEGRAM: ""}
 
 
 async def test_a_press_after_the_decision_asks_for_no_reason(engine: Engine) -> None:
@@ -211,15 +216,14 @@ async def test_a_press_after_the_decision_asks_for_no_reason(engine: Engine) -> 
     assert await reply(engine) is not None
 
 
-async def test_a_reason_that_comes_too_late_changes_nothing(engine: Engine) -> None:
+async def test_a_reply_after_the_approval_expired_is_a_message(engine: Engine) -> None:
     first, _ = await asked(engine)
     engine.clock.advance(1800)
     await press(engine, first)
     engine.clock.advance(1801)  # the approval expired, the question did not
 
-    assert await reply(engine) is None
+    assert await reply(engine) is not None
     assert await state(engine, first.id) is WaitState.OPEN  # the sweep's affair
-    assert engine.meters.registry.get_sample_value("dragoman_presses_total", {"outcome": "expired"}) == 1
     assert (await press(engine, first, key="later")).result is PressResult.EXPIRED
 
 
@@ -229,6 +233,36 @@ async def test_after_an_hour_nobody_remembers_the_question(engine: Engine) -> No
     engine.clock.advance(3601)
 
     assert await reply(engine) is not None
+
+
+async def test_the_rest_of_a_reason_that_was_cut_off_is_no_message(engine: Engine) -> None:
+    """More of it is kept nowhere; and the agent must not take it for a request."""
+    first, _ = await asked(engine)
+    await press(engine, first)
+    assert await reply(engine, "r" * 4050, key="m7", cut=True) is None
+    assert await reply(engine, "more", to="", key="m8", cut=True) is None
+    assert await reply(engine, "and more", to="", key="m9") is None
+    assert await reply(engine, "and more", to="", key="m10") is not None
+    denied = await engine.store.wait(first.id)
+    assert denied is not None
+    assert denied.reason == "r" * 1000
+
+
+@pytest.mark.parametrize(
+    ("after_s", "change"),
+    [(1.5, {}), (0, {"follows": "m6"}), (0, {"reply_to": "c1"}), (0, {"principal": BOB}), (0, {"conversation": GROUP})],
+)
+async def test_what_is_not_its_rest_is_a_message(engine: Engine, after_s: float, change: dict[str, Any]) -> None:
+    """Later, after another message, an answer, another person's, elsewhere."""
+    first, _ = await asked(engine)
+    await press(engine, first)
+    await reply(engine, "r" * 4050, key="m7", cut=True)
+    engine.clock.advance(after_s)
+    message = replace(inbound("list the files", key="m8"), **change)
+    if message.principal != ANN_TELEGRAM or message.conversation != CHAT:
+        message = replace(message, direct=False, conversation=GROUP)
+
+    assert await engine.gate.message(message) is not None
 
 
 async def test_the_reason_is_taken_once_and_what_follows_is_a_message(engine: Engine) -> None:

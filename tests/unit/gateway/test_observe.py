@@ -4,13 +4,15 @@ import contextlib
 import io
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gateway.observe import HIDDEN, Meters, Redactor, log, set_up_logs
+from gateway.observe import HELD_BACK_AT_MOST, HIDDEN, Meters, Redactor, log, set_up_logs
 
 CANARIES = {
     "telegram": "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
@@ -82,6 +84,67 @@ def test_a_secret_inside_of_another_is_hidden_whole() -> None:
 
 def test_a_secret_is_text_and_no_pattern() -> None:
     assert Redactor(["a.b*c(d"]).text("aXbbc(d a.b*c(d") == f"aXbbc(d {HIDDEN}"
+
+
+# --- a text that is shown while it is written ----------------------------------------------------
+
+SECRETS = ["correct horse battery staple", "密码是 开门吧", "abab-abab-abab", "two\nlines\nof it", "correct horse cart"]
+
+
+@pytest.mark.parametrize(
+    ("text", "pending"),
+    [
+        ("", 0),
+        ("the", 3),
+        ("it is the", 6),
+        ("it is the ", 4),
+        ("你好世界", 0),
+        ("你好，correct horse bat", 17),
+        ("so it is correct ", 8),
+        ("so correct horse battery stapl", 27),
+        ("so correct horse c", 15),
+        ("so correct horse battery staple", 28),  # hidden as a whole, so it stays whole
+        ("世界 密码是 开", 5),
+        ("世界 密码是", 3),
+        ("世界 two\nlines\no", 11),
+        ("x abab-abab-abab-aba", 20),
+        ("see Bearer abcdef0123456789 and more 你", 0),
+    ],
+)
+def test_what_could_be_the_beginning_of_a_secret_is_not_shown_yet(text: str, pending: int) -> None:
+    assert Redactor(SECRETS).pending(text) == pending
+
+
+def shown_in_pieces(redactor: Redactor, pieces: Iterable[str]) -> str:
+    """What is shown of a text that comes in pieces, the rest of it at its end."""
+    held, out = "", ""
+    for piece in pieces:
+        held += piece
+        cut = len(held) - redactor.pending(held)
+        out, held = out + redactor.text(held[:cut]), held[cut:]
+    return out + redactor.text(held)
+
+
+@given(st.lists(st.sampled_from([*SECRETS, *CANARIES.values(), "a", "你", " ", "\n", "correct ", "horse", "abab-"])))
+@settings(deadline=None, max_examples=200)
+def test_a_text_in_pieces_shows_what_the_whole_shows(parts: list[str]) -> None:
+    redactor = Redactor([*SECRETS, CANARIES["configured"]])
+    text = " ".join(parts)
+
+    assert shown_in_pieces(redactor, text) == redactor.text(text)
+    assert shown_in_pieces(redactor, [text[i : i + 7] for i in range(0, len(text), 7)]) == redactor.text(text)
+
+
+def test_a_text_without_a_break_is_shown_sometime_but_for_a_secret_that_began() -> None:
+    redactor = Redactor(SECRETS)
+    long = "x" * (HELD_BACK_AT_MOST + 1)
+
+    assert redactor.pending(long) == 0
+    assert redactor.pending(long[1:]) == HELD_BACK_AT_MOST
+    assert redactor.pending(long + "correct") == len("correct")
+    assert shown_in_pieces(redactor, (long + SECRETS[0])) == long + HIDDEN
+    # A secret that goes over into itself must not hold back for ever.
+    assert shown_in_pieces(Redactor(["ababab"]), "ab" * 3000) == HIDDEN * 1000
 
 
 def fail(error: Exception, *, because: Exception) -> None:

@@ -76,6 +76,33 @@ def test_what_starts_nothing_says_why(message: Inbound, reason: DropReason, refu
     assert route(message, PEOPLE) == Drop(reason=reason, refuse=refuse)
 
 
+@pytest.mark.parametrize(
+    ("chat", "also_called", "allowed"),
+    [
+        ("-55", ("-1003",), True),
+        ("-55", ("-7", "-1003"), True),
+        ("-1003", ("-7",), True),
+        ("-55", ("-7",), False),
+        ("-55", (), False),
+        ("-55", ("", "*", "telegram:-1003"), False),
+    ],
+)
+def test_a_chat_is_allowed_under_any_of_its_ids(chat: str, also_called: tuple[str, ...], allowed: bool) -> None:
+    where = replace(GROUP, chat=chat)
+    found = route(replace(in_group(), conversation=where, also_called=also_called), PEOPLE)
+
+    if allowed:
+        assert isinstance(found, Route)
+        assert found.session == f"chat:{where.key}"  # the session is the one under its first id
+    else:
+        assert found == Drop(reason=DropReason.CHAT_NOT_ALLOWED, refuse=False)
+
+
+def test_another_name_of_a_chat_lets_nobody_in_directly() -> None:
+    said = replace(inbound(who=STRANGER), also_called=("-1003",))
+    assert route(said, PEOPLE) == Drop(reason=DropReason.STRANGER, refuse=True)
+
+
 @pytest.mark.parametrize("thread", ["", "7"])
 @pytest.mark.parametrize(("text", "unread"), [("hello", ""), ("look", "a photo"), ("", "a photo")])
 def test_what_is_said_beside_the_bot_is_kept_for_the_session_it_would_go_to(

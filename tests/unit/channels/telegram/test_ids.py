@@ -18,7 +18,8 @@ def test_a_place_is_account_chat_and_topic_and_its_key_reads_back() -> None:
 
 def test_no_two_events_share_a_key() -> None:
     keys = [
-        ids.message_key(1, 23), ids.message_key(12, 3), ids.message_key(-1, 23), ids.edit_key(1, 23, 4),
-        ids.edit_key(1, 2, 34), ids.press_key("1"), ids.press_key("1.23"), ids.update_key(1),
+        ids.message_key(1, 23), ids.message_key(12, 3), ids.message_key(-1, 23), ids.edit_key(1, 23, 4, "a"),
+        ids.edit_key(1, 23, 4, "b"), ids.edit_key(1, 2, 34, "a"), ids.press_key("1"), ids.press_key("1.23"),
+        ids.update_key(1),
     ]  # fmt: skip
     assert len(set(keys)) == len(keys)

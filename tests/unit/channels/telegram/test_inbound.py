@@ -99,6 +99,24 @@ def test_a_long_text_counts_as_cut_in_the_units_of_telegram() -> None:
     assert not said(text=None, photo=[{}], caption="x" * 4000).cut
 
 
+def test_where_a_chat_counts_its_messages_each_follows_the_one_before_it() -> None:
+    assert said(chat=GROUP, message_id=8).follows == said(chat=GROUP).event_key
+    assert said(chat=GROUP, message_id=0).follows == ""
+    assert said(message_id=8).follows == ""
+    assert said(message_id=8, chat={"id": -4, "type": "group"}).follows == ""
+
+
+def test_two_new_texts_in_one_second_are_two_events() -> None:
+    def edit(text: str) -> Inbound:
+        update = message(text=text, edit_date=SENT)
+        found = read({"update_id": 1, "edited_message": update["message"]}, BOT, NOW)
+        assert isinstance(found, Inbound)
+        return found
+
+    assert edit("delete B").event_key == edit("delete B").event_key
+    assert edit("delete B").event_key != edit("delete C").event_key
+
+
 @pytest.mark.parametrize("borrowed", [{"forward_origin": {}}, {"forward_date": 5}, {"via_bot": DRAGOMAN}])
 def test_words_of_others_never_become_a_command(borrowed: dict[str, Any]) -> None:
     found = said(text="/shell rm " + "x" * 2000, entities=[entity("bot_command", 0, 6)], **borrowed)
@@ -202,6 +220,15 @@ def test_what_has_no_update_id_goes_by_its_content() -> None:
     updates: list[Any] = [{}, [], None, 5, "x", {"update_id": True}, {"update_id": -1}]
     assert len({refused(update).event_key for update in updates}) == 7
     assert refused({"a": 1}).event_key == refused({"a": 1}).event_key
+
+
+def test_more_entities_than_are_read_are_left_out_and_refuse_nothing() -> None:
+    """A message of 1,300 hashtags was refused: of a stranger 64 KiB were kept, and the owner was never answered."""
+    tags = "#a " * 1300
+    marks = [entity("hashtag", 3 * at, 2) for at in range(1300)]
+    found = said(text=f"`{tags}", entities=[entity("code", 0, 1), *marks, entity("code", 3, 2)])
+
+    assert found.text == f"`` ` ``{tags}".strip()
 
 
 def test_a_huge_poison_is_cut() -> None:

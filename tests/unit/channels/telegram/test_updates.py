@@ -10,7 +10,7 @@ import pytest
 
 from channels.telegram.inbound import BotIdentity
 from channels.telegram.moves import Moves
-from channels.telegram.updates import SIDE_BY_SIDE, TRIES, Updates
+from channels.telegram.updates import POISON_KEPT, SIDE_BY_SIDE, TRIES, Updates
 from gateway.errors import StoreError
 from gateway.model.messages import Inbound, Press, Refused, RefusedReason
 from gateway.model.waits import PressResult
@@ -160,6 +160,17 @@ async def test_an_event_that_breaks_the_gateway_comes_again_and_is_then_put_asid
     assert sink.texts == ["second"]
 
 
+async def test_little_is_kept_of_what_anybody_can_send() -> None:
+    """c9: 64 KiB of each unusable message of a stranger fill a disk."""
+    taker = Taker(failing(RuntimeError("a bug"), "m1001.12", times=TRIES))
+    unreadable, breaking = message(1, "x" * 70_000), message(2, "y" * 60_000)
+    for _ in range(TRIES):
+        await taker.take(unreadable, breaking)
+    assert [one.reason for one in taker.sink.refused] == [RefusedReason.POISON] * 2
+    assert [len(one.raw) for one in taker.sink.refused] == [POISON_KEPT] * 2
+    assert POISON_KEPT == 2_048
+
+
 async def test_what_cannot_even_be_put_aside_comes_again() -> None:
     taker = Taker(failing(RuntimeError("a bug"), times=TRIES))
     for _ in range(TRIES - 1):
@@ -186,6 +197,7 @@ async def test_a_group_that_moved_goes_on_under_its_first_id(told: dict[str, Any
     said = taker.sink.events[0]
     assert isinstance(said, Inbound)
     assert said.conversation.chat == str(GROUP)
+    assert said.also_called == (str(NEW),)
     assert taker.memory.kept == {str(GROUP): str(NEW)}
 
 
@@ -219,3 +231,16 @@ async def test_moves_in_a_circle_end() -> None:
     moves = Moves(FakeMemory(kept={"-1": "-2", "-2": "-1"}))
     async with asyncio.timeout(1):
         assert await moves.now("-1") in {"-1", "-2"}
+        assert await moves.later("-1") == ("-2",)
+
+
+@pytest.mark.parametrize(
+    ("chat", "also"), [("-1", ("-2", "-3")), ("-2", ("-2", "-3")), ("-3", ("-2", "-3")), ("-4", ())]
+)
+async def test_a_message_says_every_id_that_its_chat_had(chat: str, also: tuple[str, ...]) -> None:
+    """A group that moved was never reached by the id that its owner reads in the app, and allows."""
+    taker = Taker(memory=FakeMemory(kept={"-1": "-2", "-2": "-3"}))
+    await taker.take(message(1, "hello", chat=int(chat), user=7))
+    said = taker.sink.events[0]
+    assert isinstance(said, Inbound)
+    assert (said.conversation.chat, said.also_called) == ("-1" if also else chat, also)

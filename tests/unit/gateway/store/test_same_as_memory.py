@@ -175,7 +175,9 @@ def accept(random: Random, number: int, _clock: FakeClock) -> Step:
         random.choice(["", "wait"]),
         message(random, number, who, place, direct=direct),
     )
-    arrived = replace(arrived, cut=random.random() < 0.2, quoted="q", reply_to=f"{number}", unread="a photo")
+    brings = {"quoted": "q", "reply_to": f"{number}", "unread": "a photo"} if random.random() < 0.3 else {}
+    follows = random.choice(["", f"e{number - 1}"])
+    arrived = replace(arrived, cut=random.random() < 0.3, follows=follows, **brings)
     return lambda life: life.store.accept(to, arrived, kind, steer=steer, say_if_waiting=say)
 
 
