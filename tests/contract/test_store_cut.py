@@ -25,7 +25,7 @@ async def test_a_cut_message_waits_for_its_rest(scene: Scene, clock: FakeClock, 
     """A second and a half, then it is claimed as it is."""
     accepted = await scene.say(cut=True, kind=kind)
     clock.advance(1.499)
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
     clock.advance(0.001)
     assert (await scene.claim()).turn == accepted.turn
 
@@ -50,7 +50,7 @@ async def test_a_rest_that_is_cut_too_waits_again(scene: Scene, clock: FakeClock
     clock.advance(1)
     await scene.say("b", cut=True)
     clock.advance(1)
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
     assert (await scene.say("c")).turn == first.turn
     assert [one.continues for one in (await scene.view(first.turn)).inputs] == [False, True, True]
     assert (await scene.claim()).turn == first.turn

@@ -43,7 +43,7 @@ class SqliteViews(SqliteBase):
 
     async def turn(self, turn: TurnId) -> TurnView:
         """One turn with everything stored of it."""
-        return await self.read(lambda reader: _turn(reader, turn))
+        return await self.read(lambda reader: turn_view(reader, turn))
 
     async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
         """The last ended turns, in the order they ended."""
@@ -103,20 +103,21 @@ def _sessions(reader: Reader, limit: int) -> list[SessionLine]:
 # --- turns ----------------------------------------------------------------------------------
 
 
-def _turn(reader: Reader, turn: TurnId) -> TurnView:
+def turn_view(reader: Reader, turn: TurnId) -> TurnView:
+    """A turn with everything stored of it. Raises `NotFound`."""
     columns = reader.one("turn", turn)
     if columns is None:
         raise NotFound(f"There is no turn {turn}.")
-    return _views(reader, [columns])[0]
+    return views_of(reader, [columns])[0]
 
 
 def _history(reader: Reader, session: SessionId, epoch: int, limit: int) -> list[TurnView]:
     ended = reader.run("ended_turns", session, epoch, limit)
-    return _views(reader, ended[::-1]) if ended else []
+    return views_of(reader, ended[::-1]) if ended else []
 
 
-def _views(reader: Reader, rows: list[tuple[Any, ...]]) -> list[TurnView]:
-    """Make the views of turns of one session."""
+def views_of(reader: Reader, rows: list[tuple[Any, ...]]) -> list[TurnView]:
+    """Make the views of turns of one session from their columns."""
     turns = [turn_of(columns) for columns in rows]
     session = _session(reader, turns[0].session)
     assert session is not None, "foreign keys hold"
