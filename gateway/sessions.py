@@ -26,7 +26,7 @@ CLAIMED_AT_ONCE = 32
 """In one transition, which takes about 0.3 ms for each: other writes wait for it."""
 RENEW_EVERY_S = 5.0
 FIRST_LOOK_S = 0.25
-"""A turn that is shorter pays for no renewal; one that was stopped before its keeper listened sees it then."""
+"""A turn that is shorter has no keeper, which saves 0.2 ms of CPU; one that was stopped by then sees it then."""
 CALM_S = 0.01
 """Most wakes of a keeper are its own turn's end, which cancels it: no need to look after those."""
 LOOK_EVERY_S = 1.0
@@ -108,10 +108,12 @@ class Sessions:
         try:
             async with asyncio.TaskGroup() as group:
                 held.work = group.create_task(self.turns.run(claimed, held.cut), name=f"run {lease.turn}")
-                keeper = group.create_task(self._keep(lease, held), name=f"lease of {lease.turn}")
-                held.work.add_done_callback(lambda _: keeper.cancel())
                 if self._draining:
                     _cut(held, Interrupt.SHUTDOWN)
+                _, goes_on = await asyncio.wait([held.work], timeout=FIRST_LOOK_S)
+                if goes_on:
+                    keeper = group.create_task(self._keep(lease, held), name=f"lease of {lease.turn}")
+                    held.work.add_done_callback(lambda _: keeper.cancel())
         except ExceptionGroup as failed:  # the loop of sessions: a failure becomes a row (house rule 9)
             await self._went_wrong(lease, held, failed)
 
@@ -130,11 +132,9 @@ class Sessions:
             held.cut.why = held.cut.why or await self._why_refused(lease)
 
     async def _keep(self, lease: Lease, held: _Held) -> None:
-        """Renew the lease every 5 s, and look at once when somebody stopped the turn."""
+        """Renew the lease now and every 5 s, and look at once when somebody stopped the turn."""
         async with self.live.subscribe(turn_topic(lease.turn)) as wakes:
-            await _look_again(wakes, FIRST_LOOK_S)
             while True:
-                await asyncio.sleep(CALM_S)
                 try:
                     if await self.lanes.renew(lease) is TurnState.STOPPING:
                         _cut(held, Interrupt.STOP)
@@ -147,6 +147,7 @@ class Sessions:
                 else:
                     self.turns.say_working(lease)
                 await _look_again(wakes, RENEW_EVERY_S)
+                await asyncio.sleep(CALM_S)
 
     async def _why_refused(self, lease: Lease) -> Interrupt:
         """A write was refused: because the turn was stopped, or because somebody else has it."""
