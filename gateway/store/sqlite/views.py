@@ -16,8 +16,10 @@ from gateway.model.views import Counts, Item, Row, Rows, SessionLine, TurnView
 from gateway.model.waits import Wait
 from gateway.store.codec import dump_json
 from gateway.store.sqlite.base import SqliteBase
+from gateway.store.sqlite.ended import EndedTurns
 from gateway.store.sqlite.rows import moment, received_of, session_of, slot_of, step_of, turn_of, wait_of
 from gateway.store.sqlite.tx import Reader
+from gateway.store.sqlite.writer import ReaderPool, Writer
 
 NEWEST = (1 << 63) - 1
 
@@ -33,6 +35,11 @@ _ITEMS: Mapping[str, tuple[str, Callable[[tuple[Any, ...]], Item]]] = {
 class SqliteViews(SqliteBase):
     """`ports.Views`."""
 
+    def __init__(self, writer: Writer, readers: ReaderPool) -> None:
+        """Take the threads, which run already."""
+        super().__init__(writer, readers)
+        self._ended = EndedTurns()
+
     async def session(self, session: SessionId) -> Session | None:
         """One session."""
         return await self.read(lambda reader: _session(reader, session))
@@ -47,7 +54,7 @@ class SqliteViews(SqliteBase):
 
     async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
         """The last ended turns, in the order they ended."""
-        return await self.read(lambda reader: _history(reader, session, epoch, limit))
+        return await self.read(lambda reader: _history(reader, self._ended, session, epoch, limit))
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
         """What changed since a revision."""
@@ -111,9 +118,30 @@ def turn_view(reader: Reader, turn: TurnId) -> TurnView:
     return views_of(reader, [columns])[0]
 
 
-def _history(reader: Reader, session: SessionId, epoch: int, limit: int) -> list[TurnView]:
-    ended = reader.run("ended_turns", session, epoch, limit)
-    return views_of(reader, ended[::-1]) if ended else []
+def _history(reader: Reader, ended: EndedTurns, session: SessionId, epoch: int, limit: int) -> list[TurnView]:
+    places = [place for (place,) in reader.run("ended_turns", session, epoch, limit)][::-1]
+    views = ended.find(places)
+    unread = [place for place in places if place not in views]
+    if unread:
+        columns = {place: tuple(rest) for place, *rest in reader.run("turns_at", dump_json(unread))}
+        for place, view in zip(columns, views_of(reader, list(columns.values())), strict=True):
+            ended.keep(place, view)
+            views[place] = view
+    return _as_they_stand(reader, session, [views[place] for place in places])
+
+
+def _as_they_stand(reader: Reader, id_: SessionId, views: list[TurnView]) -> list[TurnView]:
+    """Ended turns of a session with what may have changed since they were read."""
+    session = _session(reader, id_)
+    if session is None:
+        return []
+    waits = _waits(reader, [view.turn.id for view in views])
+    return [
+        TurnView(
+            turn=view.turn, session=session, inputs=view.inputs, steps=view.steps, waits=tuple(waits[view.turn.id])
+        )
+        for view in views
+    ]
 
 
 def views_of(reader: Reader, rows: list[tuple[Any, ...]]) -> list[TurnView]:
@@ -128,9 +156,7 @@ def views_of(reader: Reader, rows: list[tuple[Any, ...]]) -> list[TurnView]:
     steps: defaultdict[TurnId, list[Step]] = defaultdict(list)
     for step in map(step_of, reader.run("steps_of_turns", named)):
         steps[step.turn].append(step)
-    waits: defaultdict[TurnId, list[Wait]] = defaultdict(list)
-    for wait in map(wait_of, reader.run("waits_of_turns", named)):
-        waits[wait.turn].append(wait)
+    waits = _waits(reader, [turn.id for turn in turns])
     return [
         TurnView(
             turn=turn,
@@ -141,6 +167,13 @@ def views_of(reader: Reader, rows: list[tuple[Any, ...]]) -> list[TurnView]:
         )
         for turn in turns
     ]
+
+
+def _waits(reader: Reader, turns: list[TurnId]) -> defaultdict[TurnId, list[Wait]]:
+    waits: defaultdict[TurnId, list[Wait]] = defaultdict(list)
+    for wait in map(wait_of, reader.run("waits_of_turns", dump_json(list(turns)))):
+        waits[wait.turn].append(wait)
+    return waits
 
 
 # --- rows of a session ----------------------------------------------------------------------
