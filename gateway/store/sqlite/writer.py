@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -27,8 +26,8 @@ REVS_AHEAD = 1_000
 """Revisions that are taken at once: they are unused after a crash, and one page less is written in each commit."""
 IDLE_S = 1.0
 """Seconds without a transition after which a long WAL is moved into the file."""
-LONG_WAL = 1 << 20
-"""Bytes."""
+LONG_WAL = 40
+"""Commits, about 1 MB."""
 
 
 @dataclass(slots=True)
@@ -128,6 +127,7 @@ class Writer(Worker):
         self._live = live
         self._rev = 0
         self._reserved = 0
+        self._moved = 0
         self.commits = 0
         self.transitions = 0
 
@@ -218,10 +218,11 @@ class Writer(Worker):
         job.settle()
 
     def _checkpoint(self, db: sqlite3.Connection) -> None:
-        with suppress(OSError, sqlite3.Error):
+        if self.commits - self._moved >= LONG_WAL:
             # A checkpoint that fails is tried again: until then all is in the WAL.
-            if Path(f"{self.path}-wal").stat().st_size >= LONG_WAL:
-                db.execute(self._sql["checkpoint"]).fetchall()
+            with suppress(sqlite3.Error):
+                db.execute(self._sql["checkpoint_and_keep"]).fetchall()
+                self._moved = self.commits
 
 
 def deliver(jobs: list[Job], announce: Callable[[Job], None]) -> None:
