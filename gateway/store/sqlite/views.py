@@ -118,29 +118,21 @@ def turn_view(reader: Reader, turn: TurnId) -> TurnView:
     return views_of(reader, [columns])[0]
 
 
-def _history(reader: Reader, ended: EndedTurns, session: SessionId, epoch: int, limit: int) -> list[TurnView]:
-    places = [place for (place,) in reader.run("ended_turns", session, epoch, limit)][::-1]
+def _history(reader: Reader, ended: EndedTurns, id_: SessionId, epoch: int, limit: int) -> list[TurnView]:
+    session = _session(reader, id_)
+    places = [place for (place,) in reader.run("ended_turns", id_, epoch, limit)][::-1]
+    if session is None or not places:
+        return []
     views = ended.find(places)
     unread = [place for place in places if place not in views]
     if unread:
         columns = {place: tuple(rest) for place, *rest in reader.run("turns_at", dump_json(unread))}
-        for place, view in zip(columns, views_of(reader, list(columns.values())), strict=True):
-            ended.keep(place, view)
-            views[place] = view
-    return _as_they_stand(reader, session, [views[place] for place in places])
-
-
-def _as_they_stand(reader: Reader, id_: SessionId, views: list[TurnView]) -> list[TurnView]:
-    """Ended turns of a session with what may have changed since they were read."""
-    session = _session(reader, id_)
-    if session is None:
-        return []
-    waits = _waits(reader, [view.turn.id for view in views])
+        read = dict(zip(columns, views_of(reader, list(columns.values())), strict=True))
+        ended.keep(read)
+        views.update(read)
+    found = [views[place] for place in places]
     return [
-        TurnView(
-            turn=view.turn, session=session, inputs=view.inputs, steps=view.steps, waits=tuple(waits[view.turn.id])
-        )
-        for view in views
+        TurnView(turn=one.turn, session=session, inputs=one.inputs, steps=one.steps, waits=one.waits) for one in found
     ]
 
 
@@ -156,7 +148,9 @@ def views_of(reader: Reader, rows: list[tuple[Any, ...]]) -> list[TurnView]:
     steps: defaultdict[TurnId, list[Step]] = defaultdict(list)
     for step in map(step_of, reader.run("steps_of_turns", named)):
         steps[step.turn].append(step)
-    waits = _waits(reader, [turn.id for turn in turns])
+    waits: defaultdict[TurnId, list[Wait]] = defaultdict(list)
+    for wait in map(wait_of, reader.run("waits_of_turns", named)):
+        waits[wait.turn].append(wait)
     return [
         TurnView(
             turn=turn,
@@ -167,13 +161,6 @@ def views_of(reader: Reader, rows: list[tuple[Any, ...]]) -> list[TurnView]:
         )
         for turn in turns
     ]
-
-
-def _waits(reader: Reader, turns: list[TurnId]) -> defaultdict[TurnId, list[Wait]]:
-    waits: defaultdict[TurnId, list[Wait]] = defaultdict(list)
-    for wait in map(wait_of, reader.run("waits_of_turns", dump_json(list(turns)))):
-        waits[wait.turn].append(wait)
-    return waits
 
 
 # --- rows of a session ----------------------------------------------------------------------

@@ -39,20 +39,20 @@ def view(text: str = "") -> TurnView:
 def test_there_are_never_more_than_fit(text: str, kept: int) -> None:
     ended, places = EndedTurns(), range(TURNS_KEPT + 10)
     for place in places:
-        ended.keep(place, view(text))
+        ended.keep({place: view(text)})
     assert sorted(ended.find(places)) == list(places)[len(places) - kept :]
 
 
 def test_what_is_asked_for_stays() -> None:
     ended = EndedTurns()
     for place in range(2 * TURNS_KEPT):
-        ended.keep(place, view())
+        ended.keep({place: view()})
         assert ended.find([0])
 
 
 def test_a_turn_that_is_kept_twice_counts_once() -> None:
     ended = EndedTurns()
     for _ in range(20):
-        ended.keep(1, view("x" * (CHARS_KEPT // 4)))
-    ended.keep(2, view("x" * (CHARS_KEPT // 4)))
+        ended.keep({1: view("x" * (CHARS_KEPT // 4))})
+    ended.keep({2: view("x" * (CHARS_KEPT // 4))})
     assert sorted(ended.find([1, 2])) == [1, 2]
