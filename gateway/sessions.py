@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -16,14 +16,17 @@ from gateway.model.ids import NodeId
 from gateway.model.live import TURNS, LiveEvent, TurnsDue, turn_topic
 from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import NewSlot
+from gateway.model.views import Claimed
 from gateway.observe import Meters, log
 from gateway.ports import Lanes, Live, Views
 from gateway.turn import Turns, last_words
 
 AT_ONCE = 256
+CLAIMED_AT_ONCE = 32
+"""In one transition, which takes about 0.3 ms for each: other writes wait for it."""
 RENEW_EVERY_S = 5.0
 FIRST_LOOK_S = 0.25
-"""A turn that is shorter pays for no renewal; one that was stopped before its keeper listened sees it then."""
+"""A turn that is shorter has no keeper, which saves 0.2 ms of CPU; one that was stopped by then sees it then."""
 CALM_S = 0.01
 """Most wakes of a keeper are its own turn's end, which cancels it: no need to look after those."""
 LOOK_EVERY_S = 1.0
@@ -57,13 +60,13 @@ class Sessions:
         """Claim and run turns until drained; returns when the last one was given up."""
         async with self.live.subscribe(TURNS) as wakes, asyncio.TaskGroup() as group:
             while not self._draining:
-                lease = await self._claim() if len(self._held) < AT_ONCE else None
-                if lease is None:
+                claimed = await self._claim()
+                for one in claimed:
+                    held = _Held(cut=Cut())
+                    self._held.add(held)
+                    group.create_task(self._hold(one, held), name=f"turn {one.lease.turn}")
+                if len(claimed) < CLAIMED_AT_ONCE:  # what comes next is announced
                     await _look_again(wakes)
-                    continue
-                held = _Held(cut=Cut())
-                self._held.add(held)
-                group.create_task(self._hold(lease, held), name=f"turn {lease.turn}")
 
     def drain(self) -> None:
         """Claim nothing more; cut what runs, so that it is given back. Twice is safe."""
@@ -72,19 +75,21 @@ class Sessions:
         for held in self._held:
             _cut(held, Interrupt.SHUTDOWN)
 
-    async def _claim(self) -> Lease | None:
+    async def _claim(self) -> Sequence[Claimed]:
+        most = min(CLAIMED_AT_ONCE, AT_ONCE - len(self._held))
         try:
-            return await self.lanes.claim(self.node)
+            return await self.lanes.claim(self.node, most) if most else ()
         except StoreError as error:
             self._log.error("claim failed", error=str(error))
-            return None
+            return ()
 
-    async def _hold(self, lease: Lease, held: _Held) -> None:
+    async def _hold(self, claimed: Claimed, held: _Held) -> None:
         """Run one turn under its lease. Whatever happens becomes a row; nothing but a cancellation is raised."""
+        lease = claimed.lease
         with structlog.contextvars.bound_contextvars(session=lease.session, turn=lease.turn):
             try:
                 await self.points.hit("J4")
-                await self._work(lease, held)
+                await self._work(claimed, held)
                 await self._give_up(lease, held.cut)
             except (StoreError, LeaseLost) as error:
                 # The lease runs out by itself and a sweep takes the turn back.
@@ -97,15 +102,18 @@ class Sessions:
                 if full:  # the store announced who may run when there was no room yet
                     self.live.publish(TURNS, TurnsDue())
 
-    async def _work(self, lease: Lease, held: _Held) -> None:
+    async def _work(self, claimed: Claimed, held: _Held) -> None:
         """Run the turn beside the keeper of its lease."""
+        lease = claimed.lease
         try:
             async with asyncio.TaskGroup() as group:
-                held.work = group.create_task(self.turns.run(lease, held.cut), name=f"run {lease.turn}")
-                keeper = group.create_task(self._keep(lease, held), name=f"lease of {lease.turn}")
-                held.work.add_done_callback(lambda _: keeper.cancel())
+                held.work = group.create_task(self.turns.run(claimed, held.cut), name=f"run {lease.turn}")
                 if self._draining:
                     _cut(held, Interrupt.SHUTDOWN)
+                _, goes_on = await asyncio.wait([held.work], timeout=FIRST_LOOK_S)
+                if goes_on:
+                    keeper = group.create_task(self._keep(lease, held), name=f"lease of {lease.turn}")
+                    held.work.add_done_callback(lambda _: keeper.cancel())
         except ExceptionGroup as failed:  # the loop of sessions: a failure becomes a row (house rule 9)
             await self._went_wrong(lease, held, failed)
 
@@ -124,11 +132,9 @@ class Sessions:
             held.cut.why = held.cut.why or await self._why_refused(lease)
 
     async def _keep(self, lease: Lease, held: _Held) -> None:
-        """Renew the lease every 5 s, and look at once when somebody stopped the turn."""
+        """Renew the lease now and every 5 s, and look at once when somebody stopped the turn."""
         async with self.live.subscribe(turn_topic(lease.turn)) as wakes:
-            await _look_again(wakes, FIRST_LOOK_S)
             while True:
-                await asyncio.sleep(CALM_S)
                 try:
                     if await self.lanes.renew(lease) is TurnState.STOPPING:
                         _cut(held, Interrupt.STOP)
@@ -141,6 +147,7 @@ class Sessions:
                 else:
                     self.turns.say_working(lease)
                 await _look_again(wakes, RENEW_EVERY_S)
+                await asyncio.sleep(CALM_S)
 
     async def _why_refused(self, lease: Lease) -> Interrupt:
         """A write was refused: because the turn was stopped, or because somebody else has it."""

@@ -93,17 +93,23 @@ class ToolCalls:
     expiry: Mapping[SessionKind, timedelta]
     _log: Any = field(default_factory=lambda: log("toolcalls"))
 
-    async def settle(self, lease: Lease, cut: Cut) -> bool:
-        """Do all that can be done now. Return True when every call has its result, False when decisions are missing."""
+    async def settle(self, view: TurnView, lease: Lease, cut: Cut) -> TurnView | None:
+        """Do all that can be done now for the turn, which stands as in `view`.
+
+        Return how it stands when every call has its result, None when decisions are missing.
+        """
         topic = turn_topic(lease.turn)
         async with self.live.subscribe(topic) as woken, asyncio.TaskGroup() as group:
             changed = asyncio.Event()
             watcher = group.create_task(_relay(woken, changed), name=f"wakes of {lease.turn}")
             running: dict[int, Risk] = {}
+            # A decision may have come before anybody listened here; of a turn without waits none can.
+            known = not view.waits
             while True:
                 changed.clear()
                 try:
-                    view = await self.views.turn(lease.turn)
+                    view = view if known else await self.views.turn(lease.turn)
+                    known = False
                     unfinished = [step for step in view.steps if step.state is not StepState.FINISHED]
                     runnable = await self._decide(view, unfinished, lease, running)
                 except StoreError as error:
@@ -120,10 +126,9 @@ class ToolCalls:
                     break
                 await changed.wait()
             watcher.cancel()
-        if not unfinished:
-            return True
-        view = await self.views.turn(lease.turn)
-        return all(step.state is StepState.FINISHED for step in view.steps)
+        if unfinished:
+            view = await self.views.turn(lease.turn)
+        return view if all(step.state is StepState.FINISHED for step in view.steps) else None
 
     # --- decide -------------------------------------------------------------------------------
 
@@ -139,8 +144,10 @@ class ToolCalls:
             if step.n in running:
                 continue
             if step.state is StepState.PLANNED:
-                place = place or await self.approvals.audience(view.session, view.turn, self.clock.now())
-                found = self._first_decision(view, step, place)
+                found = self._first_decision(view, step, askable=True)
+                if isinstance(found, _Asked):
+                    place = place or await self.approvals.audience(view.session, view.turn, self.clock.now())
+                    found = found if place.anybody else self._first_decision(view, step, askable=False)
             else:
                 found = self._later_decision(view, step, waits.get(step.n))
             if isinstance(found, ToolResult):
@@ -153,13 +160,13 @@ class ToolCalls:
             await self._ask(view, lease, asked, place)
         return runnable
 
-    def _first_decision(self, view: TurnView, step: Step, place: Audience) -> _Runnable | _Asked | ToolResult:
-        """Decide a call for which nothing was done yet."""
+    def _first_decision(self, view: TurnView, step: Step, *, askable: bool) -> _Runnable | _Asked | ToolResult:
+        """Decide a call for which nothing was done yet; `askable`: whether somebody can be asked."""
         try:
             prepared = self._prepare(view, step)
             if isinstance(prepared, Deny):
                 return self._refuse(prepared)
-            decision = decide(prepared.tool.spec, prepared.tool.policy, view.session, askable=place.anybody)
+            decision = decide(prepared.tool.spec, prepared.tool.policy, view.session, askable=askable)
             return self._consequence(view, prepared, decision)
         except Exception:  # a decision that fails is a refusal (I02); house rule 9: it becomes a result
             self._log.exception("decision failed", turn=step.turn, n=step.n)
@@ -173,7 +180,6 @@ class ToolCalls:
             case Deny():
                 return self._refuse(decision)
             case Ask():
-                self.meters.decisions.labels("ask", "").inc()
                 request = self._request(view, call)
                 return request if isinstance(request, _Asked) else self._refuse(request)
 
@@ -307,6 +313,7 @@ class ToolCalls:
         titles = [asking.title(one.request) for one in asked]
         slots = asking.card_slots([wait.id for wait in waits], titles, place, view.session, view.turn)
         await self.steps.open_waits(lease, waits, slots)
+        self.meters.decisions.labels("ask", "").inc(len(asked))
         await self.points.hit("J8")
         await self.points.hit("WAITS")
 

@@ -20,7 +20,7 @@ from gateway.model.prompts import Complete, TextPart
 from gateway.model.sessions import Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind, shown_when_stored
 from gateway.model.tools import Answer, StepKind, StepState
-from gateway.model.views import TurnView
+from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import NewWait, WaitKind
 from gateway.observe import HIDDEN, Meters, Redactor, log
 from gateway.ports import Clock, Lanes, Live, Model, Steps, Views
@@ -65,13 +65,14 @@ class Turns:
     """What is said of the turns that are held here now and whose conversation shows it."""
     _log: Any = field(default_factory=lambda: log("turn"))
 
-    async def run(self, lease: Lease, cut: Cut) -> None:
+    async def run(self, claimed: Claimed, cut: Cut) -> None:
         """Run until the turn ended or parked. Cancelled by the holder when it is cut (`cut` says why).
 
         Raises `LeaseLost` when a write is refused, or the turn was stopped: nothing more may be begun.
         """
         began = self.clock.monotonic()
-        view = await self.views.turn(lease.turn)
+        lease = claimed.lease
+        view = claimed.view or await self.views.turn(lease.turn)
         where = view.turn.conversation
         if where.channel in self.streams:
             self._working[lease] = Working(session=lease.session, turn=lease.turn, conversation=where)
@@ -94,20 +95,22 @@ class Turns:
             return
         if view.steps:
             await self.points.hit("WOKEN")
-        while True:
-            if any(step.state is not StepState.FINISHED for step in view.steps):
-                if not await self.calls.settle(lease, cut) and await self.lanes.park(lease):
+        now: TurnView | None = view
+        while now is not None:
+            if any(step.state is not StepState.FINISHED for step in now.steps):
+                now = await self.calls.settle(now, lease, cut)
+                if now is None and await self.lanes.park(lease):
                     await self.points.hit("PARKED")
                     return
-            elif await self._ask(view, lease, self.clock.monotonic() - began):
-                await self.points.hit("J20")
-                return
-            view = await self.views.turn(lease.turn)
-            if view.turn.state is TurnState.STOPPING:
+                now = now or await self.views.turn(lease.turn)
+            else:
+                now = await self._ask(now, lease, self.clock.monotonic() - began)
+            if now is not None and now.turn.state is TurnState.STOPPING:
                 raise LeaseLost("The turn was stopped.")  # asking the model again would be for nothing
+        await self.points.hit("J20")
 
-    async def _ask(self, view: TurnView, lease: Lease, held_s: float) -> bool:
-        """Ask the model once and store what it said. Return True when the turn ended."""
+    async def _ask(self, view: TurnView, lease: Lease, held_s: float) -> TurnView | None:
+        """Ask the model once and store what it said. Return how the turn stands then, None when it ended."""
         beyond = self._beyond(view, held_s)
         if beyond:
             return await self._fail(view, lease, beyond)
@@ -120,18 +123,19 @@ class Turns:
         await self.points.hit("J6")
         given = ungiven(view)
         if answer.calls:
-            await self.steps.plan(lease, answer, given=given, slots=self._said(view, answer))
+            planned = await self.steps.plan(lease, answer, given=given, slots=self._said(view, answer))
             await self.points.hit("J7")
-            return False
+            return planned
         slots = self._said(view, answer) or [last_words(view, EMPTY)]
         timers = self._timers(view, slots[0])
         ended = await self.lanes.finish_turn(
             lease, TurnState.DONE, answer=answer, given=given, slots=slots, timers=timers
         )
         await self.points.hit("J15")
-        if ended:
-            self.meters.turns.labels(TurnState.DONE.value).inc()
-        return ended
+        if not ended:
+            return await self.views.turn(lease.turn)
+        self.meters.turns.labels(TurnState.DONE.value).inc()
+        return None
 
     async def _stream(self, model: Model, view: TurnView, lease: Lease) -> Answer:
         """Ask, show the text as it comes, return the whole answer."""
@@ -176,10 +180,10 @@ class Turns:
             return "Stopped: this turn worked for 15 minutes. Write again to go on."
         return ""
 
-    async def _fail(self, view: TurnView, lease: Lease, text: str) -> bool:
+    async def _fail(self, view: TurnView, lease: Lease, text: str) -> None:
         slot = last_words(view, self.redactor.text(text))
         timers = self._timers(view, slot)
-        return await self.lanes.finish_turn(lease, TurnState.FAILED, answer=None, given=(), slots=[slot], timers=timers)
+        await self.lanes.finish_turn(lease, TurnState.FAILED, answer=None, given=(), slots=[slot], timers=timers)
 
 
 @dataclass(slots=True, kw_only=True)

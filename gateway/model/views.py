@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from gateway.model.ids import Principal, SessionId
 from gateway.model.messages import Conversation, Received
-from gateway.model.sessions import Session, Turn
+from gateway.model.sessions import Lease, Session, Turn
 from gateway.model.slots import Slot
 from gateway.model.tools import Step
 from gateway.model.waits import Wait
@@ -26,6 +26,15 @@ class TurnView:
     """By number."""
     waits: tuple[Wait, ...]
     """In the order they were opened; the last one of a step is the one that counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A turn that was handed out, as it stood then."""
+
+    lease: Lease
+    view: TurnView | None
+    """None when it cannot be read: the turn is held all the same, so that it can be ended."""
 
 
 Item: TypeAlias = Received | Turn | Step | Wait | Slot

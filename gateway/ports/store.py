@@ -20,7 +20,7 @@ from gateway.model.messages import Inbound, Press, Refused
 from gateway.model.sessions import Accepted, Drop, Lease, Route, Session, TurnKind, TurnState
 from gateway.model.slots import NewSlot, Slot
 from gateway.model.tools import Answer, ToolResult
-from gateway.model.views import Counts, Reach, Rows, SessionLine, TurnView
+from gateway.model.views import Claimed, Counts, Reach, Rows, SessionLine, TurnView
 from gateway.model.waits import NewWait, Pressed, Start, Verdict, Wait
 
 
@@ -121,8 +121,8 @@ class Lanes(Protocol):
     Called by `sessions` and `turn`.
     """
 
-    async def claim(self, node: NodeId) -> Lease | None:
-        """Hand out the turn that waits longest and may run now, or None.
+    async def claim(self, node: NodeId, limit: int = 1) -> Sequence[Claimed]:
+        """Hand out turns that may run now, who waits longest first. Fewer than `limit`: no other one may run now.
 
         A MODEL turn may run when it is the oldest model turn of its session that has not ended. A COMMAND turn may
         run when fewer than four command turns of its session are RUNNING or STOPPING.
@@ -169,10 +169,13 @@ class Lanes(Protocol):
 class Steps(Protocol):
     """The journal of a turn: stored before acting. Called by `turn` and `toolcalls` under a lease."""
 
-    async def plan(self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> None:
+    async def plan(
+        self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]
+    ) -> TurnView:
         """Store an answer with calls: a FINISHED model step, then a PLANNED tool step for each call, numbered on.
 
         `given` messages count as given before the model step. Refused with `LeaseLost` when the turn is STOPPING.
+        Return the turn as it stands then.
         """
         ...
 

@@ -99,9 +99,9 @@ class Scene:
 
     async def claim(self, node: NodeId = NODE) -> Lease:
         """Claim a turn that must be there."""
-        lease = await self.store.claim(node)
-        assert lease is not None, "nothing could be claimed"
-        return lease
+        claimed = await self.store.claim(node)
+        assert claimed, "nothing could be claimed"
+        return claimed[0].lease
 
     async def running(self, to: Route | None = None, *, kind: TurnKind = TurnKind.MODEL) -> Lease:
         """A message's turn, claimed; it must be the only one that can be."""

@@ -245,4 +245,4 @@ async def test_a_command_makes_its_session(scene: Scene, clock: FakeClock) -> No
     assert await scene.stop(ControlEffect.RESET) == 0
     assert await _epoch(scene.store) == 1
     assert ANN_TELEGRAM in (await scene.store.reach(ANN, [ANN_TELEGRAM])).direct
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)

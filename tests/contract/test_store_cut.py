@@ -26,7 +26,7 @@ async def test_a_cut_message_waits_for_its_rest(scene: Scene, clock: FakeClock, 
     """A second and a half, then it is claimed as it is."""
     accepted = await scene.say(cut=True, kind=kind)
     clock.advance(1.499)
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
     clock.advance(0.001)
     assert (await scene.claim()).turn == accepted.turn
 
@@ -51,7 +51,7 @@ async def test_a_rest_that_is_cut_too_waits_again(scene: Scene, clock: FakeClock
     clock.advance(1)
     await scene.say("b", cut=True)
     clock.advance(1)
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
     assert (await scene.say("c")).turn == first.turn
     assert [one.continues for one in (await scene.view(first.turn)).inputs] == [False, True, True]
     assert (await scene.claim()).turn == first.turn
@@ -140,7 +140,7 @@ async def test_eight_parts_are_one_message_at_most(scene: Scene) -> None:
     first = await scene.say("0", cut=True)
     for part in range(1, 7):
         assert (await scene.say(str(part), cut=True)).turn == first.turn
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
     async with scene.store.live.subscribe(TURNS) as heard:
         assert (await scene.say("7", cut=True)).turn == first.turn
         assert await anext(heard) == TurnsDue()
@@ -155,7 +155,7 @@ async def test_what_was_overheard_is_no_part(scene: Scene) -> None:
         await scene.overhear("beside", to=GROUP)
     first = await scene.say("a", cut=True, to=GROUP, event_key="m7")
     assert (await scene.say("b", cut=True, to=GROUP, follows="m7")).turn == first.turn
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
 
 
 async def test_it_waits_six_seconds_at_most(scene: Scene, clock: FakeClock) -> None:
@@ -165,7 +165,7 @@ async def test_it_waits_six_seconds_at_most(scene: Scene, clock: FakeClock) -> N
         clock.advance(1.4)
         assert (await scene.say(str(part), cut=True)).turn == first.turn
     clock.advance(0.399)
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
     clock.advance(0.001)
     assert (await scene.say("5")).turn != first.turn
     assert (await scene.claim()).turn == first.turn

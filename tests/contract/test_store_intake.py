@@ -109,7 +109,7 @@ async def test_an_event_is_taken_once_whatever_it_was(store: Store, scene: Scene
         assert not await store.drop(inbound(key=key), drop(refuse=True), "no")
         assert await store.control(route(), inbound(key=key), control()) is None
         assert (await store.press(press(key=key), None, approve())).result is PressResult.DUPLICATE
-    assert await store.claim(NODE) is None
+    assert not await store.claim(NODE)
 
 
 # --- steering -------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ async def test_a_message_steers_the_running_turn(scene: Scene) -> None:
     view = await scene.view(lease.turn)
     assert [r.message.text for r in view.inputs] == ["hello", "and this"]
     assert view.inputs[1].given is None
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
 
 
 async def test_a_parked_turn_is_steered_too(scene: Scene) -> None:
@@ -244,7 +244,7 @@ async def test_a_dropped_message_starts_nothing(store: Store) -> None:
     """Only the event is stored: no session, no turn, no slot without `refuse`."""
     assert await store.drop(inbound(who=BOB), drop(refuse=False), "No.")
     assert await store.sessions() == []
-    assert await store.claim(NODE) is None
+    assert not await store.claim(NODE)
     assert await store.claim_slots(NODE, ["telegram"], 10) == []
 
 

@@ -22,8 +22,8 @@ GROUP = route(SessionId("chat:g"))
 
 
 async def test_an_empty_queue_gives_nothing(store: Store) -> None:
-    """None, at once."""
-    assert await store.claim(NODE) is None
+    """Nothing, at once."""
+    assert not await store.claim(NODE)
 
 
 async def test_a_claim_is_a_lease_of_fifteen_seconds(scene: Scene, clock: FakeClock) -> None:
@@ -37,10 +37,21 @@ async def test_a_claim_is_a_lease_of_fifteen_seconds(scene: Scene, clock: FakeCl
     assert (turn.state, turn.started_at) == (TurnState.RUNNING, clock.now())
 
 
+async def test_several_turns_are_claimed_at_once_as_they_stand(scene: Scene) -> None:
+    """Who waits longest comes first; of a lane of commands no more than may run; each with what is stored of it."""
+    commands = [(await scene.say(str(n), kind=TurnKind.COMMAND)).turn for n in range(6)]
+    await scene.say(to=GROUP)
+    claimed = await scene.store.claim(NODE, 3)
+    assert [one.lease.turn for one in claimed] == commands[:3]
+    assert len(await scene.store.claim(NODE, 9)) == 2
+    assert not await scene.store.claim(NODE, 9)
+    assert [one.view for one in claimed] == [await scene.view(turn) for turn in commands[:3]]
+
+
 async def test_a_turn_is_claimed_by_one(scene: Scene) -> None:
     """Nobody else gets it while it is held."""
     await scene.running()
-    assert await scene.store.claim(OTHER_NODE) is None
+    assert not await scene.store.claim(OTHER_NODE)
 
 
 async def test_a_session_runs_its_model_turns_one_after_the_other(scene: Scene) -> None:
@@ -49,16 +60,16 @@ async def test_a_session_runs_its_model_turns_one_after_the_other(scene: Scene) 
     for turn in turns:
         lease = await scene.claim()
         assert lease.turn == turn
-        assert await scene.store.claim(NODE) is None
+        assert not await scene.store.claim(NODE)
         await scene.finish(lease)
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
 
 
 async def test_a_parked_turn_holds_back_the_next(scene: Scene) -> None:
     """It has not ended: the order of the history is kept."""
     await scene.parked()
     await scene.say("next")
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
 
 
 async def test_a_stopping_turn_holds_back_the_next(scene: Scene) -> None:
@@ -66,7 +77,7 @@ async def test_a_stopping_turn_holds_back_the_next(scene: Scene) -> None:
     await scene.running()
     await scene.say("next")
     await scene.stop()
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
 
 
 async def test_sessions_run_side_by_side(scene: Scene) -> None:
@@ -87,12 +98,12 @@ async def test_four_commands_of_a_session_run_at_once(scene: Scene) -> None:
     for _ in range(6):
         await scene.say(kind=TurnKind.COMMAND)
     leases = [await scene.claim() for _ in range(4)]
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
     await scene.say(to=GROUP, kind=TurnKind.COMMAND)
     assert (await scene.claim()).session == GROUP.session
     await scene.finish(leases[2])
     await scene.claim()
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
 
 
 async def test_a_stopping_command_still_counts(scene: Scene) -> None:
@@ -101,7 +112,7 @@ async def test_a_stopping_command_still_counts(scene: Scene) -> None:
         await scene.running(kind=TurnKind.COMMAND)
     await scene.stop()
     await scene.say(kind=TurnKind.COMMAND)
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
 
 
 async def test_a_parked_command_does_not_count(scene: Scene) -> None:
@@ -112,7 +123,7 @@ async def test_a_parked_command_does_not_count(scene: Scene) -> None:
     for _ in range(4):
         await scene.running(kind=TurnKind.COMMAND)
     await scene.say(kind=TurnKind.COMMAND)
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
 
 
 async def test_a_woken_command_waits_for_a_place(scene: Scene) -> None:
@@ -121,7 +132,7 @@ async def test_a_woken_command_waits_for_a_place(scene: Scene) -> None:
     await scene.store.park(asked.lease)
     leases = [await scene.running(kind=TurnKind.COMMAND) for _ in range(4)]
     await scene.press(asked.wait)
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
     await scene.store.release(leases[0])
     assert (await scene.claim()).turn == asked.turn
 
@@ -165,7 +176,7 @@ async def test_a_turn_parks_on_an_open_wait(scene: Scene) -> None:
     view = await scene.view(asked.turn)
     assert view.turn.state is TurnState.PARKED
     assert [wait.state for wait in view.waits] == [WaitState.OPEN] * 2
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
 
 
 async def test_a_turn_without_open_waits_does_not_park(scene: Scene) -> None:

@@ -245,11 +245,11 @@ class StoreMachine(WayOut):
         """A runner looks for work."""
 
         async def do(world: World) -> object:
-            lease = await world.store.claim(node)
-            if lease is not None:
-                world.leases.append(lease)
-                self.seen.claimed(lease)
-            return lease
+            claimed = await world.store.claim(node)
+            for one in claimed:
+                world.leases.append(one.lease)
+                self.seen.claimed(one.lease)
+            return claimed
 
         self.both(do)
 

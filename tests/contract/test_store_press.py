@@ -141,7 +141,7 @@ async def test_a_decision_leaves_a_running_turn_with_its_holder(scene: Scene) ->
     asked = await scene.asked()
     await scene.press(asked.wait)
     assert await scene.state(asked.turn) is TurnState.RUNNING
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
     assert await scene.start(asked.lease, 1, asked.wait) is Start.STARTED
 
 

@@ -252,6 +252,7 @@ async def test_an_answer_nobody_saw_is_copied_to_the_last_chat(scene: Scene, clo
     await _answered_on_page(scene)
     clock.advance(29)
     assert await scene.store.fire_timers() == 0
+    assert await _timer(scene) is WaitState.OPEN
     clock.advance(1)
     assert await scene.store.fire_timers() == 1
     assert await scene.store.fire_timers() == 0

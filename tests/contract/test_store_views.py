@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.errors import NotFound
@@ -67,6 +69,14 @@ async def test_history_is_the_last_turns_that_ended(scene: Scene) -> None:
     assert [v.turn.id for v in await scene.store.history(MAIN, 0, 10)] == [second.turn, first.turn, third]
     assert [v.turn.id for v in await scene.store.history(MAIN, 0, 2)] == [first.turn, third]
     assert await scene.store.history(MAIN, 0, 0) == []
+
+
+async def test_history_shows_each_turn_as_it_stands_however_often_it_is_read(scene: Scene) -> None:
+    """With its session of now: a title may change."""
+    turns = [await scene.ended() for _ in range(3)]
+    for title in ("one", "two"):
+        await scene.say(to=replace(route(), title=title))
+        assert await scene.store.history(MAIN, 0, 10) == [await scene.view(turn) for turn in turns]
 
 
 async def test_history_is_of_one_epoch_of_one_session(scene: Scene) -> None:

@@ -80,7 +80,7 @@ async def test_a_fifth_command_can_be_claimed_when_one_parks(scene: Scene) -> No
     for _ in range(3):
         await scene.running(kind=TurnKind.COMMAND)
     await scene.say(kind=TurnKind.COMMAND)
-    assert await scene.store.claim(NODE) is None
+    assert not await scene.store.claim(NODE)
     assert TurnsDue() in await _heard(scene, TURNS, scene.store.park(asked.lease))
     await scene.claim()
 
@@ -207,8 +207,7 @@ async def test_what_is_announced_can_be_read(scene: Scene) -> None:
         async with scene.store.live.subscribe(TURNS) as heard:
             turn.set_result(None)
             async for _ in heard:
-                lease = await scene.store.claim(NODE)
-                assert lease is not None
+                lease = (await scene.store.claim(NODE))[0].lease
                 seen.append(await scene.state(lease.turn))
                 return
 

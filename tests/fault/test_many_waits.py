@@ -53,8 +53,7 @@ async def ask(store: Store, clock: FakeClock, number: int) -> WaitId:
     accepted = await store.accept(
         room(number), inbound(where=chat(number), direct=False), TurnKind.MODEL, steer=False, say_if_waiting=""
     )
-    lease = await store.claim(NODE)
-    assert lease is not None
+    lease = (await store.claim(NODE))[0].lease
     view = await store.turn(lease.turn)
     await store.plan(lease, answer(calls=1), given=[one.id for one in view.inputs], slots=[])
     wait = WaitId(mint("w"))
@@ -71,8 +70,7 @@ async def ask(store: Store, clock: FakeClock, number: int) -> WaitId:
 async def decide(store: Store, wait: WaitId) -> None:
     """Press Once, and run the turn to its end."""
     await store.press(press(), wait, approve())
-    lease = await store.claim(NODE)
-    assert lease is not None
+    lease = (await store.claim(NODE))[0].lease
     assert await store.start_step(lease, 1, wait, sha(1)) is Start.STARTED
     assert await store.finish_step(lease, 1, result())
     assert await store.finish_turn(lease, TurnState.DONE, answer=answer(), given=[], slots=[], timers=[])
@@ -82,7 +80,7 @@ async def sweep(store: Store) -> None:
     """What happens every second, and finds nothing."""
     for one in (store.expire_waits, store.reclaim, store.fire_timers):
         assert await one() == 0
-    assert await store.claim(NODE) is None
+    assert not await store.claim(NODE)
     await store.counts()
 
 

@@ -31,6 +31,7 @@ from gateway.model.tools import (
     Step,
     ToolResult,
 )
+from gateway.model.views import Claimed
 from gateway.model.waits import Pressed, Verb, Wait
 from gateway.observe import Meters, Redactor
 from gateway.pace import Pacer
@@ -239,9 +240,8 @@ class Engine:
 
     async def claim(self) -> Lease:
         """Claim a turn that must be there."""
-        lease = await self.store.claim(NODE)
-        assert lease is not None
-        return lease
+        (claimed,) = await self.store.claim(NODE)
+        return claimed.lease
 
     async def planned(self, *named: str, who: Principal = ANN_TELEGRAM, where: Conversation = CHAT) -> Lease:
         """A held turn whose first answer called these tools."""
@@ -252,15 +252,16 @@ class Engine:
         await self.store.plan(lease, calls(*named), given=given, slots=[])
         return lease
 
-    async def settle(self, lease: Lease) -> bool:
+    async def settle(self, lease: Lease, cut: Cut | None = None) -> bool:
         """Do all that can be done for the calls of a turn."""
         async with asyncio.timeout(10):
-            return await self.calls.settle(lease, Cut())
+            view = await self.store.turn(lease.turn)
+            return await self.calls.settle(view, lease, cut or Cut()) is not None
 
     async def run(self, lease: Lease) -> None:
         """Run a claimed turn until it ends or parks."""
         async with asyncio.timeout(10):
-            await self.turns.run(lease, Cut())
+            await self.turns.run(Claimed(lease=lease, view=None), Cut())
 
     async def press(
         self,

@@ -14,7 +14,6 @@ from gateway.errors import ModelError, SendFailed, StoreError
 from gateway.model.ids import CallId, NodeId, OwnerName, Principal, SlotId, TurnId
 from gateway.model.messages import Conversation
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
-from gateway.model.sessions import Lease
 from gateway.model.slots import Pace, Showing, Slot
 from gateway.model.tools import (
     Answer,
@@ -30,7 +29,7 @@ from gateway.model.tools import (
     ToolResult,
     ToolSpec,
 )
-from gateway.model.views import TurnView
+from gateway.model.views import Claimed, TurnView
 from gateway.ports import Progress, Sink, ToolContext
 from gateway.registry import Tool
 from gateway.routing import People
@@ -212,10 +211,10 @@ class FailingStore(MemoryStore):
             self.failing[name] -= 1
             raise StoreError(f"The store failed: {name}.")
 
-    async def claim(self, node: NodeId) -> Lease | None:
+    async def claim(self, node: NodeId, limit: int = 1) -> Sequence[Claimed]:
         """Fail, or claim."""
         self._maybe("claim")
-        return await super().claim(node)
+        return await super().claim(node, limit)
 
     async def turn(self, turn: TurnId) -> TurnView:
         """Fail, or read."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from gateway.errors import LeaseLost
 from gateway.model.ids import InboundId, NodeId, WaitId
 from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import NewSlot
 from gateway.model.tools import Answer, Step, StepKind, StepState, ToolResult
+from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import DECISION_GOOD_FOR_S, NewWait, Start, Wait, WaitState
 from gateway.store.memory.rows import LEASE, TurnRow
 from gateway.store.memory.turns import Turns
@@ -19,18 +20,21 @@ from gateway.store.memory.turns import Turns
 class MemoryEngine(Turns):
     """`ports.Lanes` and `ports.Steps`."""
 
-    async def claim(self, node: NodeId) -> Lease | None:
-        """Hand out the turn that waits longest and may run."""
+    async def claim(self, node: NodeId, limit: int = 1) -> Sequence[Claimed]:
+        """Hand out turns that may run, who waits longest first."""
         with self.transition() as now:
-            row = self.next_ready()
-            if row is None:
-                return None
-            row.node, row.fence = node, row.fence + 1
-            row.lease_until, row.held_since = now + LEASE, now
-            self.hold_back(row, None)
-            turn = replace(row.turn, state=TurnState.RUNNING, started_at=row.turn.started_at or now)
-            self.put_turn(row, turn)
-            return Lease(turn=turn.id, session=turn.session, node=node, fence=row.fence, expires_at=row.lease_until)
+            claimed: list[Claimed] = []
+            while len(claimed) < limit and (row := self.next_ready()) is not None:
+                claimed.append(Claimed(lease=self._lease(row, node, now), view=self.view_of(row)))
+            return claimed
+
+    def _lease(self, row: TurnRow, node: NodeId, now: datetime) -> Lease:
+        row.node, row.fence = node, row.fence + 1
+        row.lease_until, row.held_since = now + LEASE, now
+        self.hold_back(row, None)
+        turn = replace(row.turn, state=TurnState.RUNNING, started_at=row.turn.started_at or now)
+        self.put_turn(row, turn)
+        return Lease(turn=turn.id, session=turn.session, node=node, fence=row.fence, expires_at=row.lease_until)
 
     async def renew(self, lease: Lease) -> TurnState:
         """Extend the lease."""
@@ -91,7 +95,9 @@ class MemoryEngine(Turns):
             else:
                 self.queue(row)
 
-    async def plan(self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> None:
+    async def plan(
+        self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]
+    ) -> TurnView:
         """Store an answer with its calls planned."""
         with self.transition():
             row = self._running(lease)
@@ -109,6 +115,7 @@ class MemoryEngine(Turns):
                     ),
                 )
             self.say(row, slots)
+            return self.view_of(row)
 
     async def open_slot(self, lease: Lease, slot: NewSlot) -> bool:
         """Store the slot of an answer that is being written, or what it says by now."""

@@ -13,7 +13,6 @@ from gateway.model.sessions import Session, TurnKind, TurnState
 from gateway.model.slots import Slot, SlotState
 from gateway.model.views import Counts, Reach, Rows, SessionLine, TurnView
 from gateway.model.waits import Wait, WaitKind, WaitState
-from gateway.store.memory.rows import TurnRow
 from gateway.store.memory.turns import Turns
 
 FAILURES_KEPT = timedelta(minutes=15)
@@ -125,21 +124,12 @@ class MemoryViews(Turns):
 
     async def turn(self, turn: TurnId) -> TurnView:
         """One turn with everything stored of it."""
-        return self._view(self.turn_row(turn))
-
-    def _view(self, row: TurnRow) -> TurnView:
-        return TurnView(
-            turn=row.turn,
-            session=self.all_sessions[row.turn.session].session,
-            inputs=tuple(self.inbounds[i] for i in row.inputs),
-            steps=tuple(row.steps),
-            waits=tuple(self.waits[w] for w in row.waits),
-        )
+        return self.view_of(self.turn_row(turn))
 
     async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
         """The last ended turns, in the order they ended."""
         ended = [row for row in self.ended.get(session, []) if row.turn.epoch == epoch]
-        return [self._view(row) for row in _last(ended, limit)]
+        return [self.view_of(row) for row in _last(ended, limit)]
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
         """What changed since a revision."""

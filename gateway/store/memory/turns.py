@@ -12,6 +12,7 @@ from gateway.model.ids import TurnId
 from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.tools import Step, StepState, ToolResult
+from gateway.model.views import TurnView
 from gateway.model.waits import Wait, WaitState
 from gateway.store.early import last_word
 from gateway.store.memory.rows import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED, UNKNOWN, TurnRow
@@ -34,6 +35,16 @@ class Turns(Tables):
         if row is None or row.fence != lease.fence or row.turn.state not in HELD:
             raise LeaseLost
         return row
+
+    def view_of(self, row: TurnRow) -> TurnView:
+        """The turn with everything stored of it."""
+        return TurnView(
+            turn=row.turn,
+            session=self.all_sessions[row.turn.session].session,
+            inputs=tuple(self.inbounds[i] for i in row.inputs),
+            steps=tuple(row.steps),
+            waits=tuple(self.waits[w] for w in row.waits),
+        )
 
     # --- the queue --------------------------------------------------------------------------
 

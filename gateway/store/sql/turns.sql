@@ -31,7 +31,8 @@ FROM turns INDEXED BY turns_lane
 WHERE session = ? AND kind = ? AND ended_rev IS NULL;
 
 -- name: claim_next
--- Leases the turn that was queued first of those that may run. One row, or none. ?1 revision, ?2 node, ?3 now,
+-- Leases the turn that was queued first of those that may run. One row, or none: its fence, then what `rows.turn_of`
+-- takes. ?1 revision, ?2 node, ?3 now,
 -- ?4 end of the lease, ?5 command turns at once.
 UPDATE turns
 SET state = 'running', node = ?2, fence = fence + 1, lease_until = ?4, held_since = ?3,
@@ -47,7 +48,7 @@ WHERE ord = (
       ))
     ORDER BY t.queued_rev LIMIT 1
 )
-RETURNING id, session, fence;
+RETURNING fence, id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms;
 
 -- name: held_turn
 -- The new turn that waits for the rest of what somebody said somewhere. In order: session, now, who, where.

@@ -50,9 +50,8 @@ SELECT id, session, epoch, kind, state, conversation, principal, created_at, sta
 FROM turns WHERE id = ?;
 
 -- name: ended_turns
--- The last ones of an epoch, the newest first.
-SELECT id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms
-FROM turns INDEXED BY turns_ended
+-- Where the last ones of an epoch stand, the newest first: from the index alone.
+SELECT ord FROM turns INDEXED BY turns_ended
 WHERE session = ? AND epoch = ? AND ended_rev IS NOT NULL ORDER BY ended_rev DESC LIMIT ?;
 
 -- name: messages_of_turns

@@ -6,25 +6,27 @@ from collections.abc import Sequence
 from functools import partial
 
 from gateway.errors import LeaseLost, NotFound
-from gateway.model.ids import InboundId, NodeId, SessionId, TurnId, WaitId
+from gateway.model.ids import InboundId, NodeId, WaitId
 from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import NewSlot
 from gateway.model.tools import Answer, StepState, ToolResult
+from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import DECISION_GOOD_FOR_S, NewWait, Start, WaitState
 from gateway.store.codec import ANSWER, CALL, from_us
 from gateway.store.sqlite import moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.moves import COMMANDS_AT_ONCE, LEASE_US
-from gateway.store.sqlite.rows import TurnRow, wait_of
+from gateway.store.sqlite.rows import Columns, TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
+from gateway.store.sqlite.views import turn_view, views_of
 
 
 class SqliteEngine(SqliteBase):
     """`ports.Lanes` and `ports.Steps`."""
 
-    async def claim(self, node: NodeId) -> Lease | None:
-        """Hand out the turn that waits longest and may run."""
-        return await self.write(lambda tx: _claim(tx, node))
+    async def claim(self, node: NodeId, limit: int = 1) -> Sequence[Claimed]:
+        """Hand out turns that may run, who waits longest first."""
+        return await self.write(lambda tx: _claim(tx, node, limit))
 
     async def renew(self, lease: Lease) -> TurnState:
         """Extend the lease."""
@@ -53,9 +55,11 @@ class SqliteEngine(SqliteBase):
         """Give the turn back."""
         await self.write(lambda tx: _release(tx, lease))
 
-    async def plan(self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> None:
+    async def plan(
+        self, lease: Lease, answer: Answer, *, given: Sequence[InboundId], slots: Sequence[NewSlot]
+    ) -> TurnView:
         """Store an answer with its calls planned."""
-        await self.write(lambda tx: _plan(tx, lease, answer, given, slots))
+        return await self.write(lambda tx: _plan(tx, lease, answer, given, slots))
 
     async def open_slot(self, lease: Lease, slot: NewSlot) -> bool:
         """Store the slot of an answer that is being written, or what it says by now."""
@@ -77,14 +81,27 @@ class SqliteEngine(SqliteBase):
 # --- lanes ----------------------------------------------------------------------------------
 
 
-def _claim(tx: Tx, node: NodeId) -> Lease | None:
+def _claim(tx: Tx, node: NodeId, limit: int) -> list[Claimed]:
     until = tx.now + LEASE_US
-    found = tx.one("claim_next", tx.rev + 1, node, tx.now, until, COMMANDS_AT_ONCE)
-    if found is None:
+    claimed: list[Claimed] = []
+    while len(claimed) < limit:
+        found = tx.one("claim_next", tx.rev + 1, node, tx.now, until, COMMANDS_AT_ONCE)
+        if found is None:
+            break
+        fence, turn, session, *_ = found
+        tx.next_rev(session)
+        lease = Lease(turn=turn, session=session, node=node, fence=fence, expires_at=from_us(until))
+        claimed.append(Claimed(lease=lease, view=_view(tx, found[1:])))
+    return claimed
+
+
+def _view(tx: Tx, columns: Columns) -> TurnView | None:
+    """The turn, read with the claim: asking a reader for it costs 0.5 ms of CPU. None when it cannot be read."""
+    try:
+        (view,) = views_of(tx, [columns])
+    except (ValueError, TypeError, LookupError):  # what whoever reads it again gets raised
         return None
-    turn, session, fence = found
-    tx.next_rev(SessionId(session))
-    return Lease(turn=TurnId(turn), session=SessionId(session), node=node, fence=fence, expires_at=from_us(until))
+    return view
 
 
 def _renew(tx: Tx, lease: Lease) -> TurnState:
@@ -147,7 +164,7 @@ def _release(tx: Tx, lease: Lease) -> None:
 # --- steps ----------------------------------------------------------------------------------
 
 
-def _plan(tx: Tx, lease: Lease, answer: Answer, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> None:
+def _plan(tx: Tx, lease: Lease, answer: Answer, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> TurnView:
     row = moves.held(tx, lease)
     if row.state == TurnState.STOPPING:
         raise LeaseLost("The turn was stopped.")
@@ -155,6 +172,7 @@ def _plan(tx: Tx, lease: Lease, answer: Answer, given: Sequence[InboundId], slot
     for n, call in enumerate(answer.calls, answer_n + 1):
         tx.run("add_call", tx.next_rev(row.session), row.id, n, row.session, CALL.dump(call), answer_n)
     outgoing.say(tx, row, slots)
+    return turn_view(tx, row.id)
 
 
 def _open_slot(tx: Tx, lease: Lease, slot: NewSlot) -> bool:

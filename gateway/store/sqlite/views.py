@@ -16,8 +16,10 @@ from gateway.model.views import Counts, Item, Row, Rows, SessionLine, TurnView
 from gateway.model.waits import Wait
 from gateway.store.codec import dump_json
 from gateway.store.sqlite.base import SqliteBase
+from gateway.store.sqlite.ended import EndedTurns
 from gateway.store.sqlite.rows import moment, received_of, session_of, slot_of, step_of, turn_of, wait_of
 from gateway.store.sqlite.tx import Reader
+from gateway.store.sqlite.writer import ReaderPool, Writer
 
 NEWEST = (1 << 63) - 1
 
@@ -33,6 +35,11 @@ _ITEMS: Mapping[str, tuple[str, Callable[[tuple[Any, ...]], Item]]] = {
 class SqliteViews(SqliteBase):
     """`ports.Views`."""
 
+    def __init__(self, writer: Writer, readers: ReaderPool) -> None:
+        """Take the threads, which run already."""
+        super().__init__(writer, readers)
+        self._ended = EndedTurns()
+
     async def session(self, session: SessionId) -> Session | None:
         """One session."""
         return await self.read(lambda reader: _session(reader, session))
@@ -43,11 +50,11 @@ class SqliteViews(SqliteBase):
 
     async def turn(self, turn: TurnId) -> TurnView:
         """One turn with everything stored of it."""
-        return await self.read(lambda reader: _turn(reader, turn))
+        return await self.read(lambda reader: turn_view(reader, turn))
 
     async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
         """The last ended turns, in the order they ended."""
-        return await self.read(lambda reader: _history(reader, session, epoch, limit))
+        return await self.read(lambda reader: _history(reader, self._ended, session, epoch, limit))
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
         """What changed since a revision."""
@@ -103,20 +110,34 @@ def _sessions(reader: Reader, limit: int) -> list[SessionLine]:
 # --- turns ----------------------------------------------------------------------------------
 
 
-def _turn(reader: Reader, turn: TurnId) -> TurnView:
+def turn_view(reader: Reader, turn: TurnId) -> TurnView:
+    """A turn with everything stored of it. Raises `NotFound`."""
     columns = reader.one("turn", turn)
     if columns is None:
         raise NotFound(f"There is no turn {turn}.")
-    return _views(reader, [columns])[0]
+    return views_of(reader, [columns])[0]
 
 
-def _history(reader: Reader, session: SessionId, epoch: int, limit: int) -> list[TurnView]:
-    ended = reader.run("ended_turns", session, epoch, limit)
-    return _views(reader, ended[::-1]) if ended else []
+def _history(reader: Reader, ended: EndedTurns, id_: SessionId, epoch: int, limit: int) -> list[TurnView]:
+    session = _session(reader, id_)
+    places = [place for (place,) in reader.run("ended_turns", id_, epoch, limit)][::-1]
+    if session is None or not places:
+        return []
+    views = ended.find(places)
+    unread = [place for place in places if place not in views]
+    if unread:
+        columns = {place: tuple(rest) for place, *rest in reader.run("turns_at", dump_json(unread))}
+        read = dict(zip(columns, views_of(reader, list(columns.values())), strict=True))
+        ended.keep(read)
+        views.update(read)
+    found = [views[place] for place in places]
+    return [
+        TurnView(turn=one.turn, session=session, inputs=one.inputs, steps=one.steps, waits=one.waits) for one in found
+    ]
 
 
-def _views(reader: Reader, rows: list[tuple[Any, ...]]) -> list[TurnView]:
-    """Make the views of turns of one session."""
+def views_of(reader: Reader, rows: list[tuple[Any, ...]]) -> list[TurnView]:
+    """Make the views of turns of one session from their columns."""
     turns = [turn_of(columns) for columns in rows]
     session = _session(reader, turns[0].session)
     assert session is not None, "foreign keys hold"

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -27,8 +26,8 @@ REVS_AHEAD = 1_000
 """Revisions that are taken at once: they are unused after a crash, and one page less is written in each commit."""
 IDLE_S = 1.0
 """Seconds without a transition after which a long WAL is moved into the file."""
-LONG_WAL = 1 << 20
-"""Bytes."""
+LONG_WAL = 40
+"""Commits, about 1 MB."""
 
 
 @dataclass(slots=True)
@@ -128,6 +127,7 @@ class Writer(Worker):
         self._live = live
         self._rev = 0
         self._reserved = 0
+        self._moved = 0
         self.commits = 0
         self.transitions = 0
 
@@ -175,7 +175,7 @@ class Writer(Worker):
             for job in batch:
                 # A caller that was cancelled before its turn came gets nothing written.
                 if not job.future.cancelled():
-                    rev = self._run(db, job, rev)
+                    rev = self._run(db, job, rev, alone=len(batch) == 1)
             if rev > reserved:
                 reserved = rev + REVS_AHEAD
                 db.execute(self._sql["save_rev"], (reserved,))
@@ -192,10 +192,14 @@ class Writer(Worker):
         self.commits += 1
         self.transitions += len(batch)
 
-    def _run(self, db: sqlite3.Connection, job: Job, rev: int) -> int:
-        """Run one transition in its savepoint and return the revision after it."""
+    def _run(self, db: sqlite3.Connection, job: Job, rev: int, *, alone: bool) -> int:
+        """Run one transition and return the revision after it. What fails is undone without the rest of its batch.
+
+        One that is `alone` needs no savepoint, which costs 0.03 ms: SQLite keeps a copy of every page for it.
+        """
         tx = Tx(db, self._sql, to_us(self._clock.now()), rev)
-        db.execute(self._sql["savepoint"])
+        if not alone:
+            db.execute(self._sql["savepoint"])
         try:
             job.result = job.work(tx)
         except Exception as error:
@@ -205,10 +209,11 @@ class Writer(Worker):
                 job.error = store_error(error, self.path)
             else:
                 job.error = error
-            db.execute(self._sql["rollback_to"])
-            db.execute(self._sql["release"])
+            for name in ("rollback", "begin") if alone else ("rollback_to", "release"):
+                db.execute(self._sql[name])
             return rev
-        db.execute(self._sql["release"])
+        if not alone:
+            db.execute(self._sql["release"])
         job.touched = tx.touched
         return tx.rev
 
@@ -218,10 +223,11 @@ class Writer(Worker):
         job.settle()
 
     def _checkpoint(self, db: sqlite3.Connection) -> None:
-        with suppress(OSError, sqlite3.Error):
+        if self.commits - self._moved >= LONG_WAL:
             # A checkpoint that fails is tried again: until then all is in the WAL.
-            if Path(f"{self.path}-wal").stat().st_size >= LONG_WAL:
-                db.execute(self._sql["checkpoint"]).fetchall()
+            with suppress(sqlite3.Error):
+                db.execute(self._sql["checkpoint_and_keep"]).fetchall()
+                self._moved = self.commits
 
 
 def deliver(jobs: list[Job], announce: Callable[[Job], None]) -> None:

@@ -123,8 +123,8 @@ async def _fill(store: Store, numbers: Iterator[int]) -> None:
     for number in numbers:
         way = route(SessionId(f"chat:bench-{number}"))
         await store.accept(way, inbound(direct=False), TurnKind.MODEL, steer=False, say_if_waiting="")
-        lease = await store.claim(NODE)
-        assert lease is not None, "every filler queues a turn before it claims one"
+        (claimed,) = await store.claim(NODE)
+        lease = claimed.lease
         given = [received.id for received in (await store.turn(lease.turn)).inputs]
         where = Conversation(channel="telegram", account="main", chat=str(PEOPLE[number % len(PEOPLE)]))
         slots = [said(ANSWER, where=where)]

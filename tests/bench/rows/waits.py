@@ -68,8 +68,7 @@ async def _ask_and_park(store: Store, numbers: Iterator[int]) -> None:
     for number in numbers:
         way = route(SessionId(f"chat:bench-{number}"))
         await store.accept(way, inbound(direct=False), TurnKind.MODEL, steer=False, say_if_waiting="")
-        lease = await store.claim(NODE)
-        assert lease is not None, "every seeder queues a turn before it claims one"
+        lease = (await store.claim(NODE))[0].lease
         view = await store.turn(lease.turn)
         given = [received.id for received in view.inputs]
         await store.plan(lease, answer(calls=1), given=given, slots=[])

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gateway.errors import LeaseLost, ModelError
-from gateway.model.ids import SessionId, TurnId
+from gateway.model.ids import NodeId, SessionId, TurnId
 from gateway.model.prompts import ModelEvent, ModelRequest, UserText
 from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState
 from gateway.model.slots import SlotKind
 from gateway.model.tools import Approval, Effect, ResultStatus, Risk, Sandbox, ToolResult
-from gateway.model.views import TurnView
+from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import WaitState
 from gateway.ports import ToolContext
 from gateway.sessions import AT_ONCE
@@ -77,6 +78,11 @@ class Unreadable(FailingStore):
     """A store with one turn that cannot be read."""
 
     bad: TurnId | None = None
+
+    async def claim(self, node: NodeId, limit: int = 1) -> Sequence[Claimed]:
+        return [
+            replace(one, view=None) if one.lease.turn == self.bad else one for one in await super().claim(node, limit)
+        ]
 
     async def turn(self, turn: TurnId) -> TurnView:
         if turn == self.bad:

@@ -42,7 +42,7 @@ async def test_at_start_what_this_machine_held_is_free_and_what_another_holds_is
     mine = await engine.say()
     await engine.claim()
     theirs = await engine.say(who=ANN_TELEGRAM, text="/shell x")
-    assert await engine.store.claim(NodeId("there#1")) is not None
+    assert await engine.store.claim(NodeId("there#1"))
     await sweeper(engine, NodeId("here#2")).start("here", engine.clock.now())
 
     assert (await engine.store.turn(mine)).turn.state is TurnState.QUEUED

@@ -69,7 +69,7 @@ async def test_a_call_that_a_crash_cut_in_half(tmp_path: Path, effect: Effect, s
     tool = FakeTool(name="tool", risk=Risk.READ, effect=effect, hold=True)
     engine = Engine(tmp_path, [tool])
     lease = await engine.planned("tool:a")
-    work = asyncio.create_task(engine.calls.settle(lease, Cut(why=Interrupt.LOST)))
+    work = asyncio.create_task(engine.settle(lease, Cut(why=Interrupt.LOST)))
     await tool.until_begun()
     work.cancel()
     await asyncio.wait([work])
@@ -92,7 +92,7 @@ async def test_an_approved_unsafe_call_that_was_cut_in_half_is_not_run_again(eng
     (wait,) = await engine.waits(lease.turn)
     await engine.press(wait.id)
     tools.shell.hold = True
-    work = asyncio.create_task(engine.calls.settle(lease, Cut(why=Interrupt.LOST)))
+    work = asyncio.create_task(engine.settle(lease, Cut(why=Interrupt.LOST)))
     await tools.shell.until_begun()
     work.cancel()
     await asyncio.wait([work])
@@ -114,7 +114,7 @@ async def test_stop_while_a_call_runs_keeps_what_it_printed(tmp_path: Path) -> N
     engine = Engine(tmp_path, [tool])
     lease = await engine.planned("tool", "tool")
     cut = Cut()
-    work = asyncio.create_task(engine.calls.settle(lease, cut))
+    work = asyncio.create_task(engine.settle(lease, cut))
     await tool.until_begun(2)
     await engine.gate.message(inbound("/stop"))
     cut.why = Interrupt.STOP

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import LeaseLost, ModelError
-from gateway.execution import Cut
 from gateway.model.ids import Principal, SessionId, TurnId
 from gateway.model.live import TextDelta, session_topic
 from gateway.model.messages import Conversation
@@ -223,7 +222,7 @@ async def test_stop_while_the_model_answers_writes_no_answer_and_asks_no_more(en
     engine.model.hold = True
     await engine.say("first")
     lease = await engine.claim()
-    running = asyncio.create_task(engine.turns.run(lease, Cut()))
+    running = asyncio.create_task(engine.run(lease))
     await engine.model.until_asked()
     await engine.gate.message(inbound("/stop"))
     engine.model.go.set()

@@ -75,8 +75,7 @@ async def test_a_store_of_version_1_goes_on(path: str, old: sqlite3.Connection) 
     assert (received.context, received.continues, received.given) == (False, False, None)
     known = await store.accept(route(), inbound(key="e1"), TurnKind.MODEL, steer=False, say_if_waiting="")
     assert (known.duplicate, known.turn) == (True, TurnId("t1"))
-    lease = await store.claim(NODE)
-    assert lease is not None
+    lease = (await store.claim(NODE))[0].lease
     given = [InboundId("i1")]
     assert await store.finish_turn(lease, TurnState.DONE, answer=answer(), given=given, slots=[], timers=[])
     await store.close()

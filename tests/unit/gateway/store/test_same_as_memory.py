@@ -227,13 +227,12 @@ def stop(random: Random, number: int, _clock: FakeClock) -> Step:
 
 
 def claim(random: Random, number: int, _clock: FakeClock) -> Step:
-    node = random.choice(NODES)
+    node, limit = random.choice(NODES), random.randint(1, 3)
 
     async def step(life: Life) -> object:
-        lease = await life.store.claim(node)
-        if lease is not None:
-            life.leases = [*life.leases, lease][-8:]
-        return lease
+        claimed = await life.store.claim(node, limit)
+        life.leases = [*life.leases, *(one.lease for one in claimed)][-8:]
+        return claimed
 
     return step
 

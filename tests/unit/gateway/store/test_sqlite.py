@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import Forbidden, LeaseLost, NotFound, StoreError, StoreInUse, StoreTooNew
-from gateway.model.ids import NodeId, TurnId
+from gateway.model.ids import NodeId, SessionId, TurnId
 from gateway.model.live import TURNS, LiveEvent, TurnsDue
 from gateway.model.sessions import Accepted, Lease, TurnKind
 from gateway.store.sqlite import SqliteStore, open_sqlite
@@ -301,13 +301,27 @@ async def test_a_caller_that_goes_away_leaves_a_whole_transition_or_none(path: s
 async def test_text_that_no_file_can_hold_is_stored_with_a_mark_in_its_place(path: str) -> None:
     async with opened(path) as store:
         accepted = await say(store, text="half an emoji: \ud83d, nothing: \x00.")
-        lease = await store.claim(NODE)
-        assert lease is not None
+        lease = (await store.claim(NODE))[0].lease
         spoken = replace(answer("half: \udc00"), opaque={"provider": "\ud83d"})
         await store.plan(lease, spoken, given=[accepted.inbound], slots=[said("half: \udc00")])
         view = await store.turn(accepted.turn)
         assert view.inputs[0].message.text == "half an emoji: \ufffd, nothing: \x00."
         assert view.steps[0].answer == replace(spoken, text="half: \ufffd", opaque={"provider": "\ufffd"})
+
+
+async def test_a_turn_that_makes_no_sense_is_handed_out_all_the_same(path: str) -> None:
+    """So that it can be ended; and what waits behind it runs."""
+    async with opened(path) as store:
+        bad = await say(store)
+        other = route(SessionId("chat:other"))
+        good = await store.accept(other, inbound(), TurnKind.MODEL, steer=False, say_if_waiting="")
+    query(path, f"UPDATE messages SET conversation = 'nonsense' WHERE turn = '{bad.turn}'")
+    async with opened(path) as store:
+        claimed = await store.claim(NODE, 5)
+        assert [one.lease.turn for one in claimed] == [bad.turn, good.turn]
+        assert [one.view is None for one in claimed] == [True, False]
+        with pytest.raises(ValueError, match="Expecting value"):
+            await store.turn(bad.turn)
 
 
 # --- closing --------------------------------------------------------------------------------

@@ -154,9 +154,9 @@ class Counted:
         self._now = 0
         accepted = await store.accept(route(session), inbound(key=key), TurnKind.MODEL, steer=True, say_if_waiting="")
         count("accept")
-        lease = await store.claim(NODE)
+        (claimed,) = await store.claim(NODE)
         count("claim")
-        assert lease is not None
+        lease = claimed.lease
         await store.renew(lease)
         count("renew")
         given, slots = [accepted.inbound], [said()]
