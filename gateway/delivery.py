@@ -28,8 +28,8 @@ AT_ONCE = 64
 """Sends of one channel side by side, about: from there on it is given no more."""
 LOOK_EVERY_S = 1.0
 SEND_WITHIN_S = 45.0
-"""With the waiting before it (4 s for a turn, 5 s for an edit that streams) below the 60 s after which a sweep takes a
-slot back: it must not be sent twice because a send hangs."""
+"""With the waiting before it (4 s for a turn, 5 s for an edit that streams, see `Streams.finish`) below the 60 s after
+which a sweep takes a slot back: it must not be sent twice because a send hangs."""
 PARTS_WITHIN_S = 25.0
 """How long the parts of one slot wait for their turns; what is left then goes on with the next try."""
 STORE_AGAIN_S = 1.0
@@ -132,10 +132,12 @@ class Delivery:
         sending = _Sending(delivery=self, slot=slot, way=Way.to(slot.conversation, ()))
         try:
             sending.way = Way.to(slot.conversation, channel.paces(slot.conversation))
-            await self.streams.finish(slot.id)
-            await sending.turn(PATIENCE_S)
-            await self.points.hit("J16")
-            await self._send(channel, sending)
+            if unsettled_s := await self.streams.finish(slot.id):
+                await self._again(slot, unsettled_s, counted=False)
+            else:
+                await sending.turn(PATIENCE_S)
+                await self.points.hit("J16")
+                await self._send(channel, sending)
         except _Later as later:
             # Taken a little early, it comes just in time: due slots are looked for every second.
             await self._again(slot, max(later.delay_s - LOOK_EVERY_S, 0), counted=False)
@@ -218,12 +220,13 @@ class Delivery:
         )
 
     async def _give_up(self, slot: Slot, why: str) -> None:
-        """Record that it will not be shown, and tell the owners: once an hour for a conversation."""
+        """Record that it will not be shown, and tell the owners: once an hour for a chat with all its topics."""
         await self.record(slot, lambda: self.outbox.slot_dead(slot.id, slot.version, why))
         if slot.session is None:
             return  # a stranger's refusal, or such a notice itself: telling of it could go on for ever
         text = self.redactor.text(_not_shown(slot, why))
-        await self.record(slot, lambda: self.outbox.tell_owners(f"dead/{slot.conversation.key}", text, self.owners))
+        key = f"dead/{Way.to(slot.conversation, ()).chat}"
+        await self.record(slot, lambda: self.outbox.tell_owners(key, text, self.owners))
 
 
 class _Later(SendFailed):

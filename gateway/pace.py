@@ -177,7 +177,8 @@ class Pacer:
     def obey(self, way: Way, refused: SendFailed) -> dict[str, datetime]:
         """Ban what a `WAIT` names, the chat when it names nothing on this way; return the bans, by scope, to be stored.
 
-        A platform may mean the account without saying so: the third chat within 10 s bans that too.
+        A platform may mean the account without saying so: the third chat within 10 s bans that too, until the first of
+        those chats opens. When it is not open then, refusals say so again; one chat's long ban must not silence all.
         """
         now = self._clock.now()
         until = max(refused.until or now + UNTOLD_BAN, now + SHORTEST_BAN)
@@ -186,7 +187,7 @@ class Pacer:
         if scope != way.account:
             chats = self._refused_chats(way, until)
             if len(chats) >= ACCOUNT_MEANT:
-                bans[way.account] = max(until for _, until in chats.values())
+                bans[way.account] = min(until for _, until in chats.values() if until > now)
         return {scope: self.ban(scope, until) for scope, until in bans.items()}
 
     def close(self) -> None:

@@ -27,8 +27,13 @@ TYPING_EVERY_S = 4.0
 QUIET_S = 2.0
 """Without new text for so long, the turn does something else: it shows typing again."""
 EDIT_EVERY_S = 1.0
-EDIT_WITHIN_S = 5.0
-"""Delivery waits for an edit that is under way before it sends the last words."""
+EDIT_WITHIN_S = 45.0
+"""For a channel that hangs. Longer than one waits for its platform: an edit that is cut off may still be made."""
+PATIENCE_S = 5.0
+"""Delivery waits so long for an edit that is under way; a place to send from is worth more than that."""
+ASK_AGAIN_S = 1.0
+SETTLED_AFTER_S = 5.0
+"""So long after its end an edit that was not answered may still be made."""
 TYPING_WITHIN_S = 5.0
 FORGET_AFTER_S = 7.0
 """`Working` comes every 5 s."""
@@ -87,10 +92,13 @@ class Streams:
     clock: Clock
     look_every_s: float = LOOK_EVERY_S
     edit_within_s: float = EDIT_WITHIN_S
+    patience_s: float = PATIENCE_S
     _turns: dict[TurnId, _Turn] = field(default_factory=dict[TurnId, _Turn])
     _open: dict[SlotId, _Open] = field(default_factory=dict[SlotId, _Open])
     _edits: dict[SlotId, asyncio.Task[None]] = field(default_factory=dict[SlotId, asyncio.Task[None]])
     """Edits under way."""
+    _settled_at: dict[SlotId, float] = field(default_factory=dict[SlotId, float])
+    """When an edit that was not answered is not to be expected any more."""
     _changed_at: dict[str, float] = field(default_factory=dict[str, float])
     """When the messages of a chat were changed last, by the chat's scope."""
     _some: asyncio.Event = field(default_factory=asyncio.Event)
@@ -130,12 +138,21 @@ class Streams:
             shown = replace(slot, platform_id=platform_id, sent_version=slot.version)
             self._open[slot.id] = _Open(slot=shown, shown=len(slot.text))
 
-    async def finish(self, slot: SlotId) -> None:
-        """No edit of this slot is under way when it returns, or begins before `shown` is called again."""
+    async def finish(self, slot: SlotId) -> float:
+        """Begin no edit of this slot before `shown` is called again. Return 0 when its last words may be sent now.
+
+        Otherwise the seconds after which to ask again: an edit is under way, or one ended without an answer and may
+        still be made. The last words wait for it. Sent at once, they would have to be sent once more after it, by
+        somebody who knows that an equal edit is not a needless one here; and meanwhile the chat would show them, then
+        a beginning, then them again.
+        """
         self._open.pop(slot, None)
         edit = self._edits.get(slot)
         if edit is not None:
-            await asyncio.wait([edit])
+            await asyncio.wait([edit], timeout=self.patience_s)
+            if not edit.done():
+                return ASK_AGAIN_S
+        return max(0.0, self._settled_at.get(slot, 0.0) - self.clock.monotonic())
 
     # --- what is heard ------------------------------------------------------------------------
 
@@ -234,23 +251,28 @@ class Streams:
         if gone:
             self._open = {id_: one for id_, one in self._open.items() if one.slot.turn in self._turns}
             self._changed_at = {chat: at for chat, at in self._changed_at.items() if now - at < EDIT_EVERY_S}
+            self._settled_at = {id_: at for id_, at in self._settled_at.items() if at > now}
         if not self._turns:
             self._some.clear()
 
     async def _edit(self, turn: _Turn, showing: Showing) -> None:
-        slot = showing.slot
+        slot, answered = showing.slot, False
         try:
             async with asyncio.timeout(self.edit_within_s):
                 await self.channels[slot.conversation.channel].edit(showing, _keep_nothing)
+            answered = True
         except TimeoutError:
             pass  # the next one shows more
         except SendFailed as failed:
+            answered = failed.outcome in (SendOutcome.DEAD, SendOutcome.WAIT)
             await self._failed(turn, slot, failed)
         except Exception:  # noqa: BLE001 - the loop of streams: only this message stands still (house rule 9)
             self._log.exception("a channel broke while streaming", slot=slot.id)
             self._open.pop(slot.id, None)
         finally:
             self._edits.pop(slot.id, None)
+            if not answered:
+                self._settled_at[slot.id] = self.clock.monotonic() + SETTLED_AFTER_S
 
     async def _failed(self, turn: _Turn, slot: Slot, failed: SendFailed) -> None:
         """Nothing is repeated; a ban is obeyed, and what was refused for good is left to the last words."""

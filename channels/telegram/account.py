@@ -96,6 +96,8 @@ class Account:
         self._answers = asyncio.Semaphore(ANSWERS_AT_ONCE)
         self._trouble = STARTING
         self._failures = 0
+        self._conflicts = 0
+        """Since a poll was last waited out."""
         self._heard_at = context.clock.monotonic()
         self._polling = False
         secret = settings.webhook_secret
@@ -159,14 +161,15 @@ class Account:
     # --- what goes wrong ----------------------------------------------------------------------------
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until it is answered."""
+        """Ask until it is answered. That ends any trouble but a conflict, of which only a poll can tell."""
         while True:
             try:
                 found = await ask()
             except TelegramError as error:
                 await self._bear(error)
             else:
-                self._well()
+                if not self._conflicts:
+                    self._well()
                 return found
 
     def _well(self) -> None:
@@ -183,7 +186,8 @@ class Account:
             await self._alert("token", self._trouble)
         elif isinstance(error, Declined) and error.code == 409:
             self._trouble = "Somebody else polls with this bot's token. Stop the other program, or give it its own bot."
-            pause = min(self._pauses.conflict * 2.0 ** min(self._failures - 1, 10), self._pauses.longest)
+            pause = min(self._pauses.conflict * 2.0 ** min(self._conflicts, 10), self._pauses.longest)
+            self._conflicts += 1
             await self._alert("conflict", self._trouble)
         elif isinstance(error, Declined) and error.code == 429:
             pause = max(error.retry_after_s, self._pauses.first)
@@ -267,18 +271,23 @@ class Account:
         # Never with drop_pending_updates: they are messages of people.
         await self._insist(lambda: self.bot.delete_webhook(drop_pending_updates=False))
         confirm: int | None = None
+        # After a failure the first poll is answered at once, to say that this one hears again: one that waits may take
+        # 50 s to say so. Of a conflict it proves nothing more, for the other's next poll ends ours that waits. So only
+        # one that waited and was answered ends the counting of conflicts.
+        wait_s = 0 if self._conflicts else LONG_POLL_S
         while True:
             try:
                 if confirm is not None:
                     group.create_task(self._acknowledged(), name=f"telegram {self.name} acknowledged")
-                updates = await self._get_updates(confirm)
+                updates = await self._get_updates(confirm, wait_s)
             except TelegramError as error:
-                confirm = None
+                confirm, wait_s = None, 0
                 await self._bear(error)
                 if isinstance(error, Declined) and error.code == 409:
                     return
                 continue
             self._well()
+            self._conflicts, wait_s = (0 if wait_s else self._conflicts), LONG_POLL_S
             confirm = await self._take(updates) if updates else None
 
     async def _take(self, updates: Sequence[object]) -> int | None:
@@ -290,10 +299,10 @@ class Account:
         await asyncio.sleep(self._pauses.store)
         return None
 
-    async def _get_updates(self, offset: int | None) -> list[object]:
+    async def _get_updates(self, offset: int | None, wait_s: int) -> list[object]:
         """Ask for updates as they are: one that is malformed must not take the others with it."""
         wanted: dict[str, object] = {
-            "timeout": LONG_POLL_S,
+            "timeout": wait_s,
             "limit": BATCH,
             "allowed_updates": inbound.ALLOWED_UPDATES,
         }
@@ -312,9 +321,13 @@ class Account:
     async def _answer(self, query: str, result: PressResult) -> None:
         """Say what came of a press. It may be too late for that; the card says it too."""
         async with self._answers:
-            with suppress(TelegramError):
+            try:
                 said = {"text": PRESSED[result], "show_alert": result is PressResult.ASK_REASON}
                 await self.bot.call("answerCallbackQuery", {"callback_query_id": query, **said})
+            except TelegramError:
+                return
+            except Exception:  # noqa: BLE001 - the loop of an account: it must not restart for this (house rule 9)
+                self._log.exception("account %s: a press is not answered", self.name)
 
 
 def _nameable(name: str, about: str) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from telegram.constants import ChatAction
 from telegram.error import TelegramError
 
 from channels.telegram import ids
@@ -95,17 +94,18 @@ class TelegramChannel:
             digests=self._digests,
             clock=self._clock,
         )
-        return await screen.show(self._renderer.parts(showing), showing.slot.platform_id, progress)
+        parts, shown = self._renderer.parts(showing), showing.slot.platform_id
+        return await (screen.grow(parts, shown) if showing.partial else screen.show(parts, shown, progress))
 
     async def typing(self, conversation: Conversation) -> None:
         """Show that an answer is being written; not while Telegram wants less of an account."""
         account = self._accounts.get(conversation.account)
         if account is None or not _is_place(conversation) or self._clock.now() < self._typing_from[account.name]:
             return
-        thread = int(conversation.thread) if conversation.thread else None
+        thread = {"message_thread_id": int(conversation.thread)} if conversation.thread else {}
         try:
             chat = await self._moves.now(conversation.chat)
-            await account.bot.send_chat_action(chat, ChatAction.TYPING, message_thread_id=thread)
+            await account.bot.call("sendChatAction", {"chat_id": chat, "action": "typing", **thread})
         except Declined as declined:
             self._typing_from[account.name] = self._clock.now() + timedelta(seconds=declined.retry_after_s)
         except (TelegramError, StoreError):

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from types import MappingProxyType
 
-from channels.telegram.limits import CALLBACK_BYTES, CARD_BYTES, TEXT_PARTS, TEXT_UNITS
-from channels.telegram.parts import FilePart, Part, TextPart
-from channels.telegram.rich import Draft, Json, clean, marked, shorten, units
+from channels.telegram.limits import CALLBACK_BYTES, CARD_BYTES, TEXT_PARTS
+from channels.telegram.parts import ROOM, FilePart, Part, TextPart
+from channels.telegram.rich import Draft, Json, clean, shorten, units
 from gateway.model.slots import CardRow
 from gateway.model.tools import Risk
 from gateway.model.waits import Verb, WaitState
@@ -49,9 +49,6 @@ HEAD_UNITS = 300
 NOTE_UNITS = 300
 FACT_UNITS = 120
 """What a row shows of each when all of it is in a file."""
-MARK_UNITS = 24
-"""Room for a word before the first row, that a repetition was marked or not."""
-ROOM = TEXT_UNITS - MARK_UNITS
 BETWEEN = "\n\n"
 
 
@@ -84,11 +81,11 @@ class _Row:
         return units(draft.rich(quiet=True).text)
 
 
-def card(rows: Sequence[CardRow], *, mark: str = "", quiet: bool = False) -> list[Part]:
+def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
     """Return the messages of a card: the files, then the rows; the last message has all buttons.
 
-    Their number and order are the same whatever was decided, and the files never change. `mark` stands before the
-    first row; with `quiet`, names in what people wrote ring nobody.
+    Their number and order are the same whatever was decided, and the files never change. With `quiet`, names in what
+    people wrote ring nobody.
     """
     plan = _plan(rows)
     files = [row.file for row in plan if row.file is not None]
@@ -100,8 +97,7 @@ def card(rows: Sequence[CardRow], *, mark: str = "", quiet: bool = False) -> lis
         for row in message:
             draft.line(2)
             _write(draft, row, _outcome(row.row))
-        rich = marked(draft.rich(quiet=quiet), mark if n == 0 else "")
-        parts.append(TextPart.of(rich, buttons if n == len(messages) - 1 else ()))
+        parts.append(TextPart.of(draft.rich(quiet=quiet), buttons if n == len(messages) - 1 else ()))
     return parts
 
 

@@ -7,8 +7,8 @@ from itertools import islice
 from channels.telegram.cards import card
 from channels.telegram.limits import TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
 from channels.telegram.markup import Markup
-from channels.telegram.parts import FilePart, Part, TextPart
-from channels.telegram.rich import Rich, joined, marked, split, units, visible
+from channels.telegram.parts import ROOM, FilePart, Part, TextPart
+from channels.telegram.rich import Rich, joined, split, units, visible
 from channels.telegram.source import closed, output
 from gateway.model.slots import Showing, SlotKind
 
@@ -18,7 +18,6 @@ SOURCE_LINES = 800
 HEAD_CHARS = 8_192
 HEAD_LINES = 400
 """Markdown that is read to show the beginning of a text: one message and what its formatting takes."""
-RESENT = "(re-sent)"
 IN_FILE = "… the whole text is in the file below"
 GOES_ON = "…"
 CUT = "\n\n… cut here: the file would be too large for Telegram\n"
@@ -43,11 +42,15 @@ class Renderer:
         A card has the same number and kinds of messages while it is open and once it is decided. Names in the text
         ring nobody in groups.
         """
-        if showing.slot.kind is SlotKind.CARD:
-            return card(showing.rows, mark=_mark(showing), quiet=_in_group(showing))
         if showing.partial:
             return self._beginning(showing)
-        return self._final(showing)
+        is_card = showing.slot.kind is SlotKind.CARD
+        parts = card(showing.rows, quiet=_in_group(showing)) if is_card else self._final(showing)
+        there = len([one for one in showing.slot.platform_id.split(",") if one])
+        if showing.slot.uncertain and there < len(parts):
+            # What is stored is certain: the one behind it was on its way.
+            parts[there] = parts[there].sent_again()
+        return parts
 
     def _beginning(self, showing: Showing) -> list[Part]:
         """What there is of a text that is still being written, in one message."""
@@ -60,7 +63,7 @@ class Renderer:
         if len(text) > SOURCE_CHARS or text.count("\n") >= SOURCE_LINES:
             return self._as_file(showing, self._head(showing))
         rich, whole = self._read(showing, text, messages=TEXT_PARTS)
-        found = list(islice(split(rich), TEXT_PARTS + 1)) if whole else []
+        found = list(islice(split(rich, ROOM), TEXT_PARTS + 1)) if whole else []
         if not whole or len(found) > TEXT_PARTS:
             return self._as_file(showing, rich)
         return [TextPart.of(one) for one in found]
@@ -70,7 +73,7 @@ class Renderer:
         found = output(showing.text)
         name, whole, below = ("output.txt", *found) if found else ("answer.md", showing.text, "")
         end = self._markup.rich(f"{IN_FILE}\n{below}", quiet=_in_group(showing))
-        head = next(split(rich, TEXT_UNITS - units(f"\n\n{end.text}")), Rich(text=""))
+        head = next(split(rich, ROOM - units(f"\n\n{end.text}")), Rich(text=""))
         caption = f"The whole text: {len(whole):,} characters"
         return [
             TextPart.of(joined([head, end], "\n\n")),
@@ -83,14 +86,9 @@ class Renderer:
         return self._read(showing, closed("\n".join(lines)), messages=1)[0]
 
     def _read(self, showing: Showing, markdown: str, *, messages: int) -> tuple[Rich, bool]:
-        """As much as so many messages can show, marked, and whether that is all of it."""
+        """As much as so many messages can show, and whether that is all of it."""
         rich, whole = self._markup.beginning(markdown, messages=messages, quiet=_in_group(showing))
-        return (marked(rich, _mark(showing)) if visible(rich.text) else Rich(text="")), whole
-
-
-def _mark(showing: Showing) -> str:
-    """What stands before content that may be there already."""
-    return RESENT if showing.slot.uncertain else ""
+        return (rich if visible(rich.text) else Rich(text="")), whole
 
 
 def _in_group(showing: Showing) -> bool:

@@ -1,13 +1,19 @@
-"""On the way out: what one slot becomes, message by message."""
+"""On the way out: what one slot becomes, message by message. Any of them may have to be marked as sent again."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from channels.telegram.rich import Json, Rich, entities
+from channels.telegram.limits import TEXT_UNITS
+from channels.telegram.rich import Json, Rich, entities, units
+
+RESENT = "(re-sent)"
+"""Stands before content that may be there already."""
+ROOM = TEXT_UNITS - units(f"{RESENT}\n")
+"""UTF-16 units that content may fill, so that a message is cut where it was when it turns out to need the mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +29,13 @@ class TextPart:
     def of(rich: Rich, buttons: tuple[tuple[Json, ...], ...] = ()) -> TextPart:
         """Make it of text that fits."""
         return TextPart(text=rich.text, entities=tuple(entities(rich)), buttons=buttons)
+
+    def sent_again(self) -> TextPart:
+        """Return it with the mark; a block of code begins below that."""
+        block = any(entity["type"] == "pre" and entity["offset"] == 0 for entity in self.entities)
+        mark = f"{RESENT}\n" if block else f"{RESENT} "
+        moved = tuple({**entity, "offset": entity["offset"] + units(mark)} for entity in self.entities)
+        return replace(self, text=mark + self.text, entities=moved)
 
     def payload(self) -> Json:
         """Return the Bot API's parameters of this content, the same for a new message and an edit.
@@ -50,6 +63,12 @@ class FilePart:
     name: str
     data: bytes
     caption: str
+    mark: str = ""
+    """Before the caption. It makes no other content of it: the file is not sent anew when the mark is not needed."""
+
+    def sent_again(self) -> FilePart:
+        """Return it with the mark."""
+        return replace(self, mark=RESENT)
 
     @property
     def digest(self) -> str:

@@ -36,7 +36,8 @@ _CLEANED = MappingProxyType(
     | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 )
 _UNCLEAN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028-\u202e\ud800-\udfff]")
-_MENTION = re.compile(r"https?://[\w-]+(?:\.[\w-]+)+/[!-~]*|(?<!\w)@(?=\w)")
+# What ends an address for Telegram ends it here too: a mention behind it rings.
+_MENTION = re.compile(r"""https?://[\w-]+(?:\.[\w-]+)+/[!#-(*-;=?-~]*|(?<!\w)@(?=\w)""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,12 +208,6 @@ def joined(riches: Iterable[Rich], by: str) -> Rich:
         spans += [_moved(span, span.start + len(text), span.end + len(text)) for span in rich.spans]
         text += rich.text
     return Rich(text=text, spans=tuple(spans))
-
-
-def marked(rich: Rich, mark: str) -> Rich:
-    """Put a word before a text; a block of code begins below it."""
-    block = any(span.kind == "pre" and span.start == 0 for span in rich.spans)
-    return joined([Rich(text=mark), rich], "\n" if block else " ")
 
 
 def shorten(text: str, limit: int) -> str:

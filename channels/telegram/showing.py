@@ -91,18 +91,35 @@ class Screen:
         await self._tidy()
         return ",".join(messages[: len(parts)])
 
+    async def grow(self, parts: Sequence[Part], shown: str) -> str:
+        """Change what is shown to a beginning that grew; a beginning makes no message and takes none away.
+
+        What it made would be kept nowhere, and made again with the next word. Fails for good where it would have to;
+        the last words do that.
+        """
+        messages = [one for one in shown.split(",") if one]
+        can = len(messages) == len(parts)
+        for message, part in zip(messages, parts, strict=False):
+            can = can and await self._shows(message, part)
+        if not can:
+            raise SendFailed("A beginning cannot grow here.", outcome=SendOutcome.DEAD, creating=False)
+        return shown
+
     async def _refresh(self, message: str, part: Part) -> str:
         """Make a message show a part, in a new message when it must be; return the one that shows it."""
-        known = self.digests.get(self._key(message))
-        if known == part.digest:
-            return message
-        if isinstance(part, FilePart):
-            if not known:  # after a restart: a file's content never changes
-                return message
-        elif await self._edit(message, part):
+        if await self._shows(message, part):
             return message
         self._stale.append(message)
         return await self._create(part)
+
+    async def _shows(self, message: str, part: Part) -> bool:
+        """Make a message show a part; False when that is not possible."""
+        known = self.digests.get(self._key(message))
+        if known == part.digest:
+            return True
+        if isinstance(part, FilePart):
+            return not known  # after a restart: a file's content never changes
+        return await self._edit(message, part)
 
     async def _create(self, part: Part) -> str:
         thread = int(self.conversation.thread) if self.conversation.thread else None
@@ -113,7 +130,7 @@ class Screen:
                 made = await self.bot.send_document(
                     self.chat,
                     file,
-                    caption=part.caption or None,
+                    caption=f"{part.mark} {part.caption}".strip() or None,
                     disable_content_type_detection=True,
                     message_thread_id=thread,
                 )
@@ -128,6 +145,8 @@ class Screen:
 
     async def _edit(self, message: str, part: TextPart) -> bool:
         """Change a message; False when that is not possible any more."""
+        # Not known until it is answered: an edit that is not may be made late.
+        self.digests.drop(self._key(message))
 
         async def ask(payload: Json) -> str:
             await self.bot.call("editMessageText", self._at(message) | payload)

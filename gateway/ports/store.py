@@ -270,7 +270,7 @@ class Outbox(Protocol):
         ...
 
     async def slot_part(self, slot: SlotId, platform_id: str) -> None:
-        """So much of it is shown, under this id; the rest follows. Its state stays."""
+        """So much of it is shown, under this id; the rest follows, of which nothing is uncertain. Its state stays."""
         ...
 
     async def slot_retry(

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from channels.telegram.outbound import RESENT
+from channels.telegram.parts import RESENT
 from tests.bench.world import WITH_MODEL, Bench, Life, Watcher, pid_of, run_bare, start
 from tests.support.daemon import Daemon
 from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault

@@ -210,6 +210,16 @@ async def test_the_sender_knows_whether_an_edit_may_have_added_a_message(scene: 
     assert (await _one(scene)).uncertain is uncertain
 
 
+async def test_a_part_that_is_stored_settles_the_doubt(scene: Scene) -> None:
+    """The part that was sent again stands there now; what follows was never sent before."""
+    await _say(scene, "a")
+    slot = await _one(scene)
+    await scene.store.slot_retry(slot.id, slot.version, seconds(0), uncertain=True)
+    assert (await _one(scene)).uncertain
+    await scene.store.slot_part(slot.id, "1")
+    assert not (await scene.slot(slot.id)).uncertain
+
+
 async def test_a_dead_slot_is_not_tried_again(scene: Scene, clock: FakeClock) -> None:
     """The next of its conversation goes on."""
     await _say(scene, "a", "b")

@@ -34,7 +34,7 @@ class Suspended:
     store: MemoryStore
     awake: asyncio.Event = field(default_factory=asyncio.Event)
     answered: Counter[str] = field(default_factory=Counter[str])
-    """How often each method returned something that is not None."""
+    """How often each method returned something: not None, False or nothing at all."""
 
     def __getattr__(self, name: str) -> Any:
         """Return the store's own method, behind the gate."""
@@ -45,7 +45,7 @@ class Suspended:
         async def asked(*args: Any, **kwargs: Any) -> Any:
             await self.awake.wait()
             answer = await cast(Callable[..., Awaitable[Any]], found)(*args, **kwargs)
-            self.answered[name] += answer is not None
+            self.answered[name] += bool(answer)
             return answer
 
         return asked

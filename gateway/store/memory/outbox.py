@@ -57,7 +57,7 @@ class MemoryOutbox(Turns):
         """Record what is shown of it so far."""
         with self.transition():
             row = self.slots[slot]
-            self.put_slot(row, replace(row.slot, platform_id=platform_id))
+            self.put_slot(row, replace(row.slot, platform_id=platform_id, uncertain=False))
 
     async def slot_retry(
         self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool, counted: bool = True

@@ -83,7 +83,7 @@ SET state = CASE WHEN version > ?3 THEN 'due' ELSE 'sent' END, sent_version = ma
 WHERE seq = ?1 RETURNING state, conversation;
 
 -- name: slot_part
-UPDATE slots SET platform_id = ?3, rev = ?2 WHERE seq = ?1;
+UPDATE slots SET platform_id = ?3, uncertain = 0, rev = ?2 WHERE seq = ?1;
 
 -- name: slot_retry
 -- ?1 slot, ?2 revision or NULL, ?3 whether a message of it may have appeared, ?4 when to try again, ?5 tries to be taken

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.ids import TurnId, main_session
+from gateway.model.ids import SlotId, TurnId, main_session
 from gateway.model.live import ANSWERS, TextDelta, Working
 from gateway.model.messages import Conversation
 from gateway.model.slots import NewSlot, Showing, SlotKind, SlotState
 from gateway.model.tools import Effect, Risk
 from gateway.model.waits import WaitState
 from gateway.ports import Progress
+from gateway.streams import ASK_AGAIN_S, SETTLED_AFTER_S
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
 from tests.support.makers import ANN, CHAT, chat
@@ -277,6 +280,15 @@ async def test_the_owners_are_told_what_could_not_be_shown_once_an_hour_for_each
     )
 
 
+async def test_topics_of_a_chat_are_one_place(engine: Engine) -> None:
+    await engine.say()
+    for thread in ("1", "2", "3"):
+        await slot(engine, where=replace(chat(7), thread=thread), session=OWN_SESSION)
+    await delivered(engine, FakeChannel(outcomes=[DEAD] * 3))
+
+    assert len([text for text in await engine.texts() if "could not be shown" in text]) == 1
+
+
 async def test_nobody_is_told_of_a_notice_or_a_refusal_that_could_not_be_shown(engine: Engine) -> None:
     await engine.say()  # Ann's chat is known
     await slot(engine, session=OWN_SESSION)
@@ -302,20 +314,30 @@ async def test_what_shows_a_slot_after_an_edit_is_stored(engine: Engine) -> None
     assert (channel.parts, now(engine, id).platform_id) == (["one", "two"], "m1,m2")
 
 
-async def test_the_last_words_come_after_every_edit_of_the_beginning(engine: Engine) -> None:
-    @dataclass(slots=True)
-    class Slow(FakeChannel):
-        partial_begun: asyncio.Event = field(default_factory=asyncio.Event)
-        partial_may_end: asyncio.Event = field(default_factory=asyncio.Event)
+@dataclass(slots=True)
+class SlowEdits(FakeChannel):
+    """A channel whose edits of a beginning take until they are let go, and may end badly."""
 
-        async def edit(self, showing: Showing, progress: Progress) -> str:
-            if showing.partial:
-                self.partial_begun.set()
-                await self.partial_may_end.wait()
-            return await FakeChannel.edit(self, showing, progress)
+    streams: bool = True
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    may_end: asyncio.Event = field(default_factory=asyncio.Event)
+    end: SendFailed | None = None
 
-    channel, turn = Slow(streams=True), TurnId("t1")
-    delivery = engine.delivery(channel)
+    async def edit(self, showing: Showing, progress: Progress) -> str:
+        """Change, or fail."""
+        if showing.partial:
+            self.begun.set()
+            await self.may_end.wait()
+            if self.end is not None:
+                raise self.end
+        return await FakeChannel.edit(self, showing, progress)
+
+
+@asynccontextmanager
+async def written(engine: Engine, channel: SlowEdits, *, patience_s: float = 5) -> AsyncGenerator[SlotId]:
+    """An answer that was written to its end while an edit of its beginning is under way."""
+    delivery, turn = engine.delivery(channel), TurnId("t1")
+    delivery.streams.patience_s = patience_s
 
     def says(start: int, text: str) -> None:
         engine.store.live.publish(ANSWERS, TextDelta(session=OWN_SESSION, turn=turn, n=0, start=start, text=text))
@@ -331,18 +353,54 @@ async def test_the_last_words_come_after_every_edit_of_the_beginning(engine: Eng
         await until(lambda: holds(now(engine, id).state is SlotState.SENT))
         says(10, "a time ")
         engine.clock.advance(1.1)
-        await channel.partial_begun.wait()
+        await channel.begun.wait()
         with engine.store.transition():
             engine.store.rewrite(engine.store.slots[id], "The end.", 0)
         await until(lambda: holds(now(engine, id).state is SlotState.SENDING))
         says(17, "and then ")
+        yield id
+
+
+async def test_the_last_words_come_after_every_edit_of_the_beginning(engine: Engine) -> None:
+    channel = SlowEdits()
+    async with written(engine, channel) as id:
         engine.clock.advance(1.1)
         await asyncio.sleep(0.05)
         assert channel.edited == []
-        channel.partial_may_end.set()
+        channel.may_end.set()
         await until(lambda: holds(now(engine, id).state is SlotState.SENT))
         engine.clock.advance(3)
         await asyncio.sleep(0.05)
 
     assert [one.text for one in channel.edited] == ["Once upon a time", "The end."]
     assert len(channel.sent) == 1
+
+
+async def test_the_last_words_wait_for_an_edit_that_takes_long_and_that_is_no_try(engine: Engine) -> None:
+    channel = SlowEdits()
+    async with written(engine, channel, patience_s=0.05) as id:
+        for _ in range(3):
+            await until(lambda: holds(now(engine, id).due_at == engine.clock.now() + timedelta(seconds=ASK_AGAIN_S)))
+            assert (now(engine, id).state, now(engine, id).attempts) == (SlotState.DUE, 0)
+            engine.clock.advance(ASK_AGAIN_S)
+        channel.may_end.set()
+        await until(lambda: holds(bool(channel.edited)))
+        engine.clock.advance(ASK_AGAIN_S)
+        await until(lambda: holds(now(engine, id).state is SlotState.SENT))
+
+    assert [one.text for one in channel.edited] == ["Once upon a time", "The end."]
+
+
+@pytest.mark.parametrize("end", [RETRY, DOUBTFUL_EDIT])
+async def test_after_an_edit_whose_end_is_unknown_the_last_words_wait_until_it_has_come(
+    engine: Engine, end: SendFailed
+) -> None:
+    channel = SlowEdits(end=end)
+    async with written(engine, channel) as id:
+        channel.may_end.set()
+        await until(lambda: holds(now(engine, id).due_at == engine.clock.now() + timedelta(seconds=SETTLED_AFTER_S)))
+        assert (now(engine, id).state, now(engine, id).attempts, channel.edited) == (SlotState.DUE, 0, [])
+        engine.clock.advance(SETTLED_AFTER_S)
+        await until(lambda: holds(now(engine, id).state is SlotState.SENT))
+
+    assert [one.text for one in channel.edited] == ["The end."]

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.ids import SessionId, SlotId, TurnId, answer_slot
+from gateway.model.ids import SessionId, TurnId, answer_slot
 from gateway.model.live import ANSWERS, TextDelta, Working
 from gateway.model.messages import Conversation
 from gateway.model.slots import Pace, Showing, Slot, SlotKind, SlotState
@@ -45,7 +45,7 @@ class SlowChannel(FakeChannel):
 class World:
     """A streaming channel and what is told about turns."""
 
-    def __init__(self, channel: FakeChannel, *, edit_within_s: float = 5) -> None:
+    def __init__(self, channel: FakeChannel, *, edit_within_s: float = 5, patience_s: float = 5) -> None:
         """Nothing runs yet."""
         self.clock = FakeClock()
         self.store = MemoryStore(self.clock)
@@ -61,6 +61,7 @@ class World:
             clock=self.clock,
             look_every_s=0.002,
             edit_within_s=edit_within_s,
+            patience_s=patience_s,
         )
         self._length = 0
 
@@ -378,30 +379,6 @@ async def test_no_typing_right_after_the_last_words(world: World) -> None:
     assert world.channel.typed == []
 
 
-async def test_finish_waits_for_the_edit_under_way() -> None:
-    channel = SlowChannel()
-    async with running(World(channel)) as world:
-        slot = await world.begins()
-        await world.writes("a time there ")
-        await world.passes(1.1)
-        assert channel.begun == 1
-        await world.writes("was ")
-        await world.passes(1.1)
-        assert channel.begun == 1  # one at a time
-        async with asyncio.TaskGroup() as group:
-            finishing = group.create_task(world.streams.finish(slot.id))
-            await asyncio.sleep(0.05)
-            assert not finishing.done()
-            channel.go.set()
-        await world.passes(1.1)
-        assert world.edits == ["Once upon a time there"]
-
-
-async def test_to_finish_what_was_never_shown_is_nothing(world: World) -> None:
-    await world.streams.finish(SlotId("unknown"))
-    assert world.edits == []
-
-
 async def test_a_drained_one_waits_for_its_edit_and_begins_none() -> None:
     channel = SlowChannel()
     async with running(World(channel)) as world:
@@ -470,14 +447,3 @@ async def test_an_edit_that_failed_is_not_repeated(world: World, failure: Except
     await world.writes("there ")
     await world.passes(1.1)
     assert world.edits == (["Once upon a time there"] if goes_on else [])
-
-
-async def test_an_edit_that_hangs_is_given_up() -> None:
-    channel = SlowChannel()
-    async with running(World(channel, edit_within_s=0.1)) as world:
-        slot = await world.begins()
-        await world.writes("a time ")
-        await world.passes(1.1)
-        async with asyncio.timeout(2):
-            await world.streams.finish(slot.id)
-        assert (channel.begun, world.edits) == (1, [])

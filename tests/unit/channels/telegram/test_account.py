@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
+from typing import cast
 
 import aiohttp
 import pytest
@@ -44,15 +45,15 @@ async def scene(telegram: FakeTelegram) -> AsyncIterator[Scene]:
         yield Scene(client=client, api_root=telegram.api_root)
 
 
-def account(scene: Scene) -> Account:
+def account(scene: Scene, pauses: Pauses = QUICK) -> Account:
     context = scene.context()
-    return Account("main", scene.settings().accounts["main"], context, Moves(scene.memory), QUICK)
+    return Account("main", scene.settings().accounts["main"], context, Moves(scene.memory), pauses)
 
 
 @asynccontextmanager
-async def running(scene: Scene) -> AsyncGenerator[Account]:
+async def running(scene: Scene, pauses: Pauses = QUICK) -> AsyncGenerator[Account]:
     """The account, served until the block ends."""
-    found = account(scene)
+    found = account(scene, pauses)
     task = asyncio.create_task(found.run(scene.sink), name="account")
     try:
         yield found
@@ -224,17 +225,6 @@ async def test_updates_without_a_number_are_kept_and_do_not_spin(telegram: FakeT
     assert offsets(telegram)[:4] == [None] * 4
 
 
-async def test_silence_for_too_long_is_trouble(telegram: FakeTelegram, scene: Scene) -> None:
-    async with running(scene) as bot:
-        await until(lambda: telegram.calls("getUpdates"))
-        scene.clock.advance(89)
-        assert bot.trouble() == ""
-        scene.clock.advance(3)
-        assert "92 s" in bot.trouble()
-        telegram.say(ANN, "hello")
-        await until(lambda: not bot.trouble())
-
-
 # --- one poller ---------------------------------------------------------------------------------
 
 
@@ -264,17 +254,6 @@ async def test_a_lease_that_cannot_be_stored_is_not_held(telegram: FakeTelegram,
     async with running(scene):
         await until(lambda: len(scene.helm.held) >= 3)
         assert telegram.calls("getUpdates") == []
-
-
-async def test_somebody_else_with_the_token_is_said_and_waited_out(telegram: FakeTelegram, scene: Scene) -> None:
-    telegram.script(refusing("getUpdates", faults.error(409, "Conflict: terminated by other getUpdates request")))
-    async with running(scene) as bot:
-        await until(lambda: len(telegram.calls("getUpdates")) >= 3)
-        assert "Stop the other program" in bot.trouble()
-        assert scene.helm.alerts[0][0] == "telegram/main/conflict"
-        telegram.script(lambda _call: None)
-        telegram.say(ANN, "hello")
-        await until(lambda: scene.sink.texts == ["hello"] and not bot.trouble())
 
 
 async def test_a_webhook_that_somebody_set_is_taken_away_again(telegram: FakeTelegram, scene: Scene) -> None:
@@ -322,6 +301,16 @@ async def test_an_answer_that_hangs_or_is_refused_holds_nothing_up(telegram: Fak
         await until(lambda: scene.sink.texts == ["hello"])
         assert bot.trouble() == ""
     assert len(scene.sink.pressed) == 3
+
+
+async def test_an_answer_that_breaks_restarts_nothing(telegram: FakeTelegram, scene: Scene) -> None:
+    scene.sink.result = cast("PressResult", "of a later version")
+    async with running(scene) as bot:
+        telegram.press(ANN, await card(telegram, bot), "Once")
+        await until(lambda: scene.sink.pressed and not telegram.updates.waiting)
+        telegram.say(ANN, "hello")
+        await until(lambda: scene.sink.texts == ["hello"])
+    assert len(telegram.calls("getMe")) == 1
 
 
 async def test_the_fail_point_of_a_confirmed_press_is_passed(telegram: FakeTelegram, scene: Scene) -> None:

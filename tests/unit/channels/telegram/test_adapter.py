@@ -13,6 +13,7 @@ import pytest
 
 from channels.telegram.account import Pauses
 from channels.telegram.adapter import TelegramChannel, build
+from channels.telegram.parts import RESENT
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.ids import SlotId
 from gateway.model.messages import Conversation
@@ -83,9 +84,9 @@ class Shower:
         self.shown = await act(Showing(slot=slot, text=text, partial=partial), self.progress)
         return self.shown
 
-    async def failing(self, text: str = "hello") -> SendFailed:
+    async def failing(self, text: str = "hello", *, partial: bool = False) -> SendFailed:
         with pytest.raises(SendFailed) as caught:
-            await self.show(text)
+            await self.show(text, partial=partial)
         return caught.value
 
 
@@ -141,8 +142,7 @@ async def test_after_a_restart_an_equal_edit_is_a_success(telegram: FakeTelegram
     await slot.show("one")
     slot.channel = TelegramChannel(scene.context(), QUICK)
     await slot.show("one")
-    assert texts(telegram) == ["one"]
-    assert telegram.calls("editMessageText")[0].status == 400
+    assert (texts(telegram), telegram.calls("editMessageText")[0].status) == (["one"], 400)
 
 
 async def test_a_long_text_becomes_several_messages_and_each_but_the_last_is_kept(
@@ -160,10 +160,63 @@ async def test_a_growing_text_is_edited_and_goes_on_in_new_messages(
     telegram: FakeTelegram, channel: TelegramChannel
 ) -> None:
     slot = Shower(channel)
-    first = await slot.show("Paragraph 0. word", partial=True)
+    first = await slot.show("Paragraph 0.")
+    assert await slot.show("Paragraph 0. word", partial=True) == first
     assert (await slot.show(LONG)).split(",")[0] == first
     assert len(texts(telegram)) == 2
     assert len(telegram.calls("sendMessage")) == 2
+
+
+async def test_a_beginning_never_makes_a_message_and_the_last_words_make_one(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    slot = Shower(channel)
+    await slot.show("Once upon")
+    telegram.shown(ANN)[0].deleted = True
+    for text in ("Once upon a", "Once upon a", "Once upon a time"):
+        failed = await slot.failing(text, partial=True)
+        assert (failed.outcome, failed.creating) == (SendOutcome.DEAD, False)
+    assert {call.method for call in telegram.log[1:]} == {"editMessageText"}
+    await slot.show("Once upon")
+    assert (texts(telegram), len(telegram.calls("sendMessage"))) == (["Once upon"], 2)
+
+
+@pytest.mark.parametrize(("before", "beginning"), [("", "Once"), (LONG, "Once"), ("Once", " ")])
+async def test_a_beginning_of_other_messages_than_there_are_changes_nothing(
+    telegram: FakeTelegram, channel: TelegramChannel, before: str, beginning: str
+) -> None:
+    slot = Shower(channel)
+    await slot.show(before)
+    asked = len(telegram.log)
+    failed = await slot.failing(beginning, partial=True)
+    assert (failed.outcome, failed.creating) == (SendOutcome.DEAD, False)
+    assert len(telegram.log) == asked
+
+
+async def test_an_edit_whose_end_is_unknown_leaves_nothing_known_of_the_message(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    slot = Shower(channel)
+    await slot.show("one")
+    telegram.script(once("editMessageText", faults.cut()))
+    await slot.failing("two")
+    assert await slot.show("one") == str(telegram.shown(ANN)[0].id)
+    assert texts(telegram) == ["one"]
+
+
+async def test_a_file_that_is_sent_again_says_so_and_is_not_sent_anew_for_that(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    slot = Shower(channel)
+    telegram.script(once("sendDocument", faults.cut()))
+    whole = LONGER * 3
+    assert (await slot.failing(whole)).outcome is SendOutcome.UNCERTAIN
+    await slot.show(whole, uncertain=True)
+    shown = await slot.show(whole)
+    head, lost, again = telegram.shown(ANN)
+    assert shown == f"{head.id},{again.id}"
+    assert [RESENT in text for text in (head.text, lost.text, again.text)] == [False, False, True]
+    assert len(telegram.calls("sendDocument")) == 2
 
 
 async def test_what_is_too_much_is_taken_away(telegram: FakeTelegram, channel: TelegramChannel) -> None:

@@ -425,3 +425,9 @@ def test_bold_around_several_pieces_of_code_is_what_lies_between_them() -> None:
     rich = MARKUP.rich("`z` **a `b` c `d` e** `f`")
     bold = [rich.text[span.start : span.end] for span in rich.spans if span.kind == "bold"]
     assert bold == ["a", "c", "e"]
+
+
+@pytest.mark.parametrize("end", ['"', "<", ">", ")"])
+def test_a_name_behind_the_end_of_an_address_is_quiet(end: str) -> None:
+    found = MARKUP.rich(f"https://example.org/@not{end}@ann", quiet=True).text
+    assert found == f"https://example.org/@not{end}@\u2060ann"

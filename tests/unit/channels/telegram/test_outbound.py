@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from channels.telegram.limits import CALLBACK_BYTES, CARD_BYTES, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
-from channels.telegram.outbound import IN_FILE, RESENT, SOURCE_CHARS, SOURCE_LINES, Renderer
+from channels.telegram.outbound import IN_FILE, SOURCE_CHARS, SOURCE_LINES, Renderer
 from channels.telegram.parts import FilePart, Part, TextPart
 from channels.telegram.rich import units
 from gateway.approvals import Approvals, Handles, needs_escape, render_action
@@ -45,7 +45,9 @@ LONG = "\n".join(f"line {n} of an answer that goes on and on, with **bold** word
 OUTPUT = "\n".join(f"{n:5} -rw-r--r-- 1 ann ann {n * 37:8} file-{n}.txt" for n in range(400))
 
 
-def slot(kind: SlotKind = SlotKind.ANSWER, *, where: Conversation = CHAT, uncertain: bool = False) -> Slot:
+def slot(
+    kind: SlotKind = SlotKind.ANSWER, *, where: Conversation = CHAT, uncertain: bool = False, there: str = ""
+) -> Slot:
     """A slot to be sent."""
     return Slot(
         id=SlotId("s1"),
@@ -58,7 +60,7 @@ def slot(kind: SlotKind = SlotKind.ANSWER, *, where: Conversation = CHAT, uncert
         waits=(),
         version=1,
         sent_version=0,
-        platform_id="",
+        platform_id=there,
         state=SlotState.SENDING,
         attempts=1,
         uncertain=uncertain,
@@ -67,9 +69,12 @@ def slot(kind: SlotKind = SlotKind.ANSWER, *, where: Conversation = CHAT, uncert
     )
 
 
-def shown(text: str, *, where: Conversation = CHAT, uncertain: bool = False, partial: bool = False) -> list[Part]:
-    """The messages of an answer."""
-    return RENDERER.parts(Showing(slot=slot(where=where, uncertain=uncertain), text=text, partial=partial))
+def shown(
+    text: str, *, where: Conversation = CHAT, uncertain: bool = False, partial: bool = False, there: str = ""
+) -> list[Part]:
+    """The messages of an answer, of which some are `there` already."""
+    again = slot(where=where, uncertain=uncertain, there=there)
+    return RENDERER.parts(Showing(slot=again, text=text, partial=partial))
 
 
 def row(
@@ -113,9 +118,10 @@ def row(
     return APPROVALS.row(wait, "s1")
 
 
-def card(*rows: CardRow, where: Conversation = CHAT, uncertain: bool = False) -> list[Part]:
+def card(*rows: CardRow, where: Conversation = CHAT, uncertain: bool = False, there: str = "") -> list[Part]:
     """The messages of a card."""
-    return RENDERER.parts(Showing(slot=slot(SlotKind.CARD, where=where, uncertain=uncertain), text="", rows=rows))
+    again = slot(SlotKind.CARD, where=where, uncertain=uncertain, there=there)
+    return RENDERER.parts(Showing(slot=again, text="", rows=rows))
 
 
 def texts(parts: Sequence[Part]) -> list[TextPart]:
@@ -220,13 +226,6 @@ def test_a_message_never_fetches_what_a_model_wrote() -> None:
         "text": "https://evil.example/?secret=1",
         "link_preview_options": {"is_disabled": True},
     }
-
-
-def test_a_repetition_says_so_once() -> None:
-    first, *rest = texts(shown("word " * 1500, uncertain=True))
-    assert first.text.startswith(f"{RESENT} word")
-    assert rest
-    assert not any(RESENT in part.text for part in rest)
 
 
 def test_a_text_of_several_messages_is_cut_and_a_longer_one_is_a_file() -> None:
@@ -467,12 +466,6 @@ def test_a_long_folder_is_in_the_file() -> None:
     assert isinstance(part, TextPart)
     assert "d" * 5000 in file.data.decode()
     assert units(part.text) <= TEXT_UNITS
-
-
-def test_a_card_shown_again_is_marked_and_without_rows_it_is_nothing() -> None:
-    (part,) = texts(card(row(), uncertain=True))
-    assert part.text.startswith(RESENT)
-    assert card() == []
 
 
 def test_a_reason_in_a_group_rings_nobody() -> None:

@@ -1,0 +1,318 @@
+"""What the fault tests of Telegram share: a daemon on its wire, and the judge of what people see there.
+
+`oracle` judges the rows of a session. Here those rows are compared with the chats themselves: what stands there and is
+no slot's message was shown twice.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import sqlite3
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+import aiohttp
+
+from gateway.clock import SystemClock
+from gateway.failpoints import ENVIRONMENT
+from gateway.model.ids import NodeId
+from gateway.model.slots import Slot, SlotKind, SlotState
+from gateway.model.views import Item
+from gateway.store import open_store
+from tests.fault.oracle import (
+    Evidence,
+    every_call_has_one_result,
+    every_turn_ended_with_one_answer,
+    nothing_is_lost,
+    order_is_kept,
+    the_model_was_asked_properly,
+    what_was_allowed_ran_once,
+)
+from tests.fault.rig import stored, until, until_quiet
+from tests.support.clock import FakeClock
+from tests.support.daemon import Daemon
+from tests.support.model_server import Rule, ScriptedModel
+from tests.support.telegram import TOKEN, Call, FakeTelegram, Shown
+from tests.support.telegram.faults import SHOWING
+
+ANN, JOE, BOB, EVE = 1001, 1002, 2002, 6666
+"""Two owners, a friend who may write, and a stranger."""
+SECRET = "webhook-secret_of-a-test"
+RESENT = "(re-sent)"
+CREATES = ("sendMessage", "sendDocument")
+Figure: TypeAlias = Callable[[str, object, object], None]
+"""Keeps what was measured, beside what is allowed."""
+ON_ITS_WAY_S = 0.3
+"""So long after a refusal a call may still arrive that was written before it was known."""
+CONFIG = """
+[owners]
+ann = ["telegram:1001"]
+joe = ["telegram:1002"]
+[people]
+allow = [{friends}]
+[sessions]
+approval_expiry_main = "{expiry}"
+[model]
+name = "openai:scripted"
+base_url = "{model}"
+[tools.shell]
+permission = "always"
+{telegram}
+"""
+ONE_BOT = """
+[channels.telegram]
+token = "env:TELEGRAM_BOT_TOKEN"
+api_root = "{api_root}"
+mode = "{mode}"
+{secret}
+[channels.telegram.limits]
+{limits}
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class Wire:
+    """A daemon, its bot on Telegram and its model. What it is configured with can change between two lives."""
+
+    daemon: Daemon
+    telegram: FakeTelegram
+    model: ScriptedModel
+    channel: str
+    """The table of the channel."""
+    friends: Sequence[int]
+    expiry: str = "1h"
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    line: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """While it is open, Telegram can be reached."""
+    deaths: list[float] = field(default_factory=list[float])
+    """When it died by `kill -9`, in seconds of `time.monotonic()`."""
+
+    async def start(self, armed: str = "", *, ready: bool = True) -> None:
+        """Begin a life, with fail points armed."""
+        self.daemon.config = CONFIG.format(
+            friends=", ".join(f'"telegram:{friend}"' for friend in self.friends),
+            expiry=self.expiry,
+            model=self.model.base_url,
+            telegram=self.channel,
+        )
+        await self.daemon.start({**self.env, ENVIRONMENT: armed}, ready=ready)
+
+    async def hang_up(self) -> None:
+        """Nobody listens where Telegram was: connections are refused."""
+        await self.line.aclose()
+
+    async def connect(self) -> None:
+        """Telegram can be reached, at its old address."""
+        await self.line.enter_async_context(self.telegram.serve())
+
+    async def kill(self) -> None:
+        """End this life as by `kill -9`."""
+        await self.daemon.kill()
+        self.deaths.append(time.monotonic())
+
+    async def killed(self) -> None:
+        """Wait until a fail point ends this life."""
+        assert await self.daemon.died() == -signal.SIGKILL
+        self.deaths.append(time.monotonic())
+
+    async def settled(self, within_s: float = 30) -> None:
+        """Wait until every update is confirmed and nothing is queued, running, parked or due."""
+        try:
+            await self.telegram.until(lambda: not self.telegram.updates.pending(), within_s)
+        except TimeoutError:
+            pending, log = self.telegram.updates.pending(), self.daemon.log[-4000:]
+            raise AssertionError(f"{len(pending)} updates are not confirmed: {pending[:2]}\n{log}") from None
+        await until_quiet(self.daemon, within_s)
+        await self.all_sent(within_s)
+
+    async def all_sent(self, within_s: float = 20) -> None:
+        """Wait until no slot is due or being sent. The figures in /metrics leave out the latter."""
+        await until(lambda: not self.unsent(), within_s)
+
+    def unsent(self) -> list[tuple[str, str]]:
+        """Conversation and text of the slots that are due or being sent now."""
+        path = f"file:{self.daemon.state / 'dragoman.db'}?mode=ro"
+        with closing(sqlite3.connect(path, uri=True)) as store:
+            return store.execute(
+                "SELECT conversation, text FROM slots WHERE state IN ('due', 'sending') ORDER BY seq"
+            ).fetchall()
+
+    async def health(self) -> tuple[int, str]:
+        """What /readyz says."""
+        async with aiohttp.ClientSession() as client, client.get(f"{self.daemon.url}/readyz") as response:
+            return response.status, await response.text()
+
+
+@asynccontextmanager
+async def wire(
+    folder: Path,
+    *,
+    mode: str = "polling",
+    friends: Sequence[int] = (BOB,),
+    rules: Sequence[Rule] = (),
+    limits: str = "",
+    channel: str = "",
+) -> AsyncGenerator[Wire]:
+    """Everything but the daemon's first life. In the end no secret stands in a log and nothing odd was sent.
+
+    `channel`: another table of the channel, in which `{api_root}` is filled in.
+    """
+    async with ScriptedModel(rules=rules) as model, AsyncExitStack() as line:
+        telegram = await line.enter_async_context(FakeTelegram().serve())
+        secret = 'webhook_secret = "env:TELEGRAM_WEBHOOK_SECRET"' if mode == "webhook" else ""
+        daemon = Daemon(folder=folder)
+        found = Wire(
+            daemon=daemon,
+            telegram=telegram,
+            model=model,
+            channel=(channel or ONE_BOT).format(api_root=telegram.api_root, mode=mode, secret=secret, limits=limits),
+            friends=friends,
+            line=line,
+            env={
+                "TELEGRAM_BOT_TOKEN": TOKEN,
+                "TELEGRAM_WEBHOOK_SECRET": SECRET,
+                "DRAGOMAN_HTTP__PUBLIC_URL": daemon.url,
+            },
+        )
+        try:
+            yield found
+        finally:
+            await daemon.kill()
+        assert telegram.surprises == []
+        assert [one for one in (TOKEN.partition(":")[2], SECRET) if one in daemon.log] == []
+
+
+# --- the store ----------------------------------------------------------------------------------
+
+
+async def everything(state: Path) -> dict[str, list[Item]]:
+    """The rows of every session of a stopped daemon, by session."""
+    store = open_store(f"sqlite://{state / 'dragoman.db'}", SystemClock())
+    try:
+        sessions = [line.session.id for line in await store.sessions(10_000)]
+    finally:
+        await store.close()
+    return {session: await stored(state, session) for session in sessions}
+
+
+async def age(state: Path, downtime: timedelta) -> None:
+    """Let a killed daemon have been away for so long: it said last that long ago that it lives."""
+    then = FakeClock(datetime.now(UTC) - downtime)
+    store = open_store(f"sqlite://{state / 'dragoman.db'}", then)
+    try:
+        await store.alive(NodeId("aged#1"))
+    finally:
+        await store.close()
+
+
+def slots_of(rows: Mapping[str, Sequence[Item]]) -> list[Slot]:
+    """All slots that Telegram shows, session by session, in the order in which they were stored."""
+    found = [item for items in rows.values() for item in items if isinstance(item, Slot)]
+    return [slot for slot in found if slot.conversation.channel == "telegram"]
+
+
+# --- the judge ----------------------------------------------------------------------------------
+
+
+def judge_sessions(
+    rows: Mapping[str, Sequence[Item]], said: Mapping[str, Sequence[str]], ran: Mapping[str, int], wire: Wire
+) -> None:
+    """Every promise about rows, for each session of which `said` tells what people wrote."""
+    asked = [one.body for one in wire.model.requests]
+    for session, texts in said.items():
+        evidence = Evidence(said=texts, ran=ran, frames=(), asked=asked, page=(), items=rows.get(session, ()))
+        nothing_is_lost(evidence)
+        order_is_kept(evidence)
+        every_turn_ended_with_one_answer(evidence)
+        every_call_has_one_result(evidence)
+        what_was_allowed_ran_once(evidence)
+        the_model_was_asked_properly(evidence)
+
+
+def judge_chats(telegram: FakeTelegram, slots: Sequence[Slot], deaths: Sequence[float] = ()) -> list[Shown]:
+    """Each slot is shown whole, in its chat, in order; return what else stands there.
+
+    That is only what was on its way when the daemon died (`Wire.deaths`), at most one in a chat at each death, and it
+    was shown again, marked.
+    """
+    owned: set[tuple[int, int]] = set()
+    for slot in slots:
+        assert slot.state is SlotState.SENT, slot
+        assert slot.sent_version == slot.version, slot
+        messages = _messages(telegram, slot)
+        assert messages, slot
+        assert not owned & {(one.chat, one.id) for one in messages}, "two slots in one message"
+        owned |= {(one.chat, one.id) for one in messages}
+        if slot.kind is not SlotKind.CARD and "`" not in slot.text:
+            assert words("".join(one.text for one in messages)) == words(slot.text), slot
+    _in_order(telegram, slots)
+    surplus = [one for chat in _chats(slots) for one in telegram.shown(chat) if (one.chat, one.id) not in owned]
+    for one in surplus:
+        assert one.id in _on_their_way(telegram, one.chat, deaths), telegram.picture(one.chat)
+        assert _was_marked(telegram, one), telegram.picture(one.chat)
+    return surplus
+
+
+def calls_in_bans(log: Sequence[Call]) -> list[Call]:
+    """Calls that show something in a chat while a ban held that its bot had been told of."""
+    refused = [call for call in log if call.status == 429]
+
+    def banned(call: Call) -> bool:
+        return any(
+            call.chat == ban.chat
+            and ban.answered_s + ON_ITS_WAY_S < call.at_s < ban.answered_s + retry_after_s(ban) - ON_ITS_WAY_S
+            for ban in refused
+        )
+
+    return [call for call in log if call.method in SHOWING and banned(call)]
+
+
+def retry_after_s(call: Call) -> float:
+    """For how long a call was refused."""
+    return float(call.answer["parameters"]["retry_after"])
+
+
+def words(text: str) -> str:
+    """Letters and digits alone, without the mark of a repetition: what is left of a text however it is formatted."""
+    return re.sub(r"[\W_]+", "", text.replace(RESENT, ""))
+
+
+def _messages(telegram: FakeTelegram, slot: Slot) -> list[Shown]:
+    shown = telegram.chats.all[int(slot.conversation.chat)].messages
+    found = [shown[int(one)] for one in slot.platform_id.split(",") if one]
+    assert not any(one.deleted for one in found), slot
+    return found
+
+
+def _chats(slots: Sequence[Slot]) -> Collection[int]:
+    return {int(slot.conversation.chat) for slot in slots}
+
+
+def _in_order(telegram: FakeTelegram, slots: Sequence[Slot]) -> None:
+    """In a chat the slots of one session stand in the order in which they were stored."""
+    for session, chat in {(slot.session, slot.conversation.chat) for slot in slots}:
+        mine = [slot for slot in slots if (slot.session, slot.conversation.chat) == (session, chat)]
+        firsts = [_messages(telegram, slot)[0].id for slot in mine]
+        assert firsts == sorted(firsts), telegram.picture(int(chat))
+
+
+def _on_their_way(telegram: FakeTelegram, chat: int, deaths: Sequence[float]) -> set[int]:
+    """The messages that a chat got last before each death."""
+    made = [call.at_s for call in telegram.calls(chat=chat) if call.acted and call.method in CREATES]
+    messages = telegram.shown(chat, deleted=True)
+    assert len(made) == len(messages)
+    before = [[one.id for at_s, one in zip(made, messages, strict=True) if at_s <= death] for death in deaths]
+    return {ids[-1] for ids in before if ids}
+
+
+def _was_marked(telegram: FakeTelegram, orphan: Shown) -> bool:
+    """Whether the same stands below, or stood when it was made, with the mark."""
+    after = [one for one in telegram.shown(orphan.chat) if one.id > orphan.id]
+    first = [one.history[0] if one.history else one.text for one in after]
+    return any(RESENT in text and words(orphan.text)[:40] in words(text) for text in first)

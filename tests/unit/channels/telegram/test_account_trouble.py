@@ -1,0 +1,94 @@
+"""One bot on a Telegram on loopback that fails, or that somebody else polls too: what it says, how long it waits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import pairwise
+
+import aiohttp
+import pytest
+
+from tests.support.telegram import Call, FakeTelegram, Fault, faults
+from tests.unit.channels.telegram.scene import Scene, until
+from tests.unit.channels.telegram.test_account import QUICK, refusing, running
+
+ANN = 1001
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[FakeTelegram]:
+    async with FakeTelegram().serve() as fake:
+        yield fake
+        assert fake.surprises == []
+
+
+@pytest.fixture
+async def scene(telegram: FakeTelegram) -> AsyncIterator[Scene]:
+    async with aiohttp.ClientSession() as client:
+        yield Scene(client=client, api_root=telegram.api_root)
+
+
+async def test_silence_for_too_long_is_trouble(telegram: FakeTelegram, scene: Scene) -> None:
+    async with running(scene) as bot:
+        await until(lambda: telegram.calls("getUpdates"))
+        scene.clock.advance(89)
+        assert bot.trouble() == ""
+        scene.clock.advance(3)
+        assert "92 s" in bot.trouble()
+        telegram.say(ANN, "hello")
+        await until(lambda: not bot.trouble())
+
+
+async def test_after_a_failure_a_poll_that_does_not_wait_says_that_all_is_well(
+    telegram: FakeTelegram, scene: Scene
+) -> None:
+    async with running(scene) as bot:
+        await until(lambda: telegram.calls("getUpdates"))
+        telegram.script(refusing("getUpdates", faults.drop()))
+        telegram.replay()  # the poll that waits ends
+        await until(lambda: len(telegram.calls("getUpdates")) >= 4)
+        scene.clock.advance(100)
+        assert "100 s" in bot.trouble()
+        telegram.script(lambda _call: None)
+        await until(lambda: not bot.trouble())
+
+
+async def test_somebody_else_with_the_token_is_said_and_waited_out(telegram: FakeTelegram, scene: Scene) -> None:
+    telegram.script(refusing("getUpdates", faults.error(409, "Conflict: terminated by other getUpdates request")))
+    async with running(scene) as bot:
+        await until(lambda: len(telegram.calls("getUpdates")) >= 3)
+        assert "Stop the other program" in bot.trouble()
+        assert scene.helm.alerts[0][0] == "telegram/main/conflict"
+        telegram.script(lambda _call: None)
+        telegram.say(ANN, "hello")
+        await until(lambda: scene.sink.texts == ["hello"] and not bot.trouble())
+
+
+async def test_it_yields_ever_longer_to_one_that_goes_on_polling(telegram: FakeTelegram, scene: Scene) -> None:
+    conflict = faults.error(409, "Conflict: terminated by other getUpdates request")
+
+    def rival(call: Call) -> Fault | None:
+        return conflict if call.method == "getUpdates" and call.parameters["timeout"] else None
+
+    def conflicts() -> list[float]:
+        return [call.answered_s for call in telegram.calls("getUpdates") if call.status == 409]
+
+    telegram.script(rival)
+    async with running(scene, replace(QUICK, longest=10.0)) as bot:
+        await until(lambda: len(conflicts()) >= 4)
+        gaps = [later - earlier for earlier, later in pairwise(conflicts())]
+        assert [gap >= 0.02 * 2**n for n, gap in enumerate(gaps)] == [True] * len(gaps)
+        telegram.script(lambda _call: None)
+        await until(lambda: not bot.trouble())  # a short poll says so: the next one may take 50 s
+        telegram.say(ANN, "hello")
+        await until(lambda: scene.sink.texts == ["hello"] and not telegram.updates.waiting)
+        before, told = len(telegram.calls("getUpdates")), len(conflicts())
+        telegram.updates.end_poll()
+        await until(lambda: len(telegram.calls("getUpdates")) > before + 1)
+        telegram.say(ANN, "again")
+        await until(lambda: scene.sink.texts == ["hello", "again"])
+        first, then = telegram.calls("getUpdates")[before : before + 2]
+        assert (first.parameters["timeout"], then.parameters["timeout"]) == (0, 50)
+        assert len(conflicts()) == told + 1
+        assert first.at_s - conflicts()[-1] < 0.1  # counted anew

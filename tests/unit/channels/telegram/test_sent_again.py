@@ -1,0 +1,59 @@
+"""What may be there already and is sent again: marked, and cut where it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from channels.telegram.limits import TEXT_UNITS
+from channels.telegram.parts import RESENT, FilePart, TextPart
+from channels.telegram.rich import units
+from tests.unit.channels.telegram.test_outbound import card, pres, row, shown, texts
+
+
+def test_a_repetition_says_so_once() -> None:
+    first, *rest = texts(shown("word " * 1500, uncertain=True))
+    assert first.text.startswith(f"{RESENT} word")
+    assert rest
+    assert not any(RESENT in part.text for part in rest)
+
+
+@pytest.mark.parametrize(
+    "text", ["word " * 2000, "**bold** and `code`\n\n" * 140, f"```\n{'x y ' * 2500}\n```", "é🧵" * 3000]
+)
+@pytest.mark.parametrize("there", ["", "101", "101,102"])
+def test_the_message_that_is_sent_again_is_marked_and_all_are_cut_where_they_were(text: str, there: str) -> None:
+    at = len(there.split(",")) if there else 0
+    before, after = texts(shown(text)), texts(shown(text, uncertain=True, there=there))
+    assert len(before) == 3
+    assert before[:at] + before[at + 1 :] == after[:at] + after[at + 1 :]
+    assert after[at].text.startswith(RESENT)
+    assert after[at].text.removeprefix(RESENT)[1:] == before[at].text
+    assert units(after[at].text) <= TEXT_UNITS
+    assert pres(after[at]) == pres(before[at])
+
+
+def test_what_is_there_already_is_not_marked() -> None:
+    assert shown("word", uncertain=True, there="101") == shown("word")
+    assert shown("word", uncertain=True, there="101", partial=True) == shown("word", partial=True)
+
+
+def test_a_file_that_is_sent_again_is_marked_and_stays_the_same_file() -> None:
+    text = "word " * (4 * 800)
+    head, file = shown(text, uncertain=True, there="101")
+    assert isinstance(head, TextPart)
+    assert isinstance(file, FilePart)
+    assert (RESENT in head.text, file.mark) == (False, RESENT)
+    assert [part.digest for part in (head, file)] == [part.digest for part in shown(text)]
+
+
+def test_a_card_shown_again_is_marked_and_without_rows_it_is_nothing() -> None:
+    (part,) = texts(card(row(), uncertain=True))
+    assert part.text.startswith(RESENT)
+    assert card() == []
+    long = [row("z" * 60_000, n=1), row("z" * 3_500, n=2)]
+    file, first, last = card(*long)
+    assert texts(card(*long, uncertain=True)) == [first, last]
+    assert texts(card(*long, uncertain=True, there="1"))[0].text.startswith(RESENT)
+    marked = card(*long, uncertain=True, there="1,2")
+    assert marked[:2] == [file, first]
+    assert texts(marked)[1].text.startswith(RESENT)
