@@ -187,7 +187,8 @@ async def test_a_send_that_failed_and_cannot_be_recorded_does_not_end_the_sender
     channel = FakeChannel(outcomes=[SendFailed("no network", outcome=SendOutcome.RETRY)])
     await engine.gate.message(inbound("/help"))
     async with in_background(engine.delivery(channel).run()) as running:
-        await until(lambda: _is(store.count == 2))
+        (row,) = store.slots.values()
+        await until(lambda: _is(store.count == 2 and row.slot.state is SlotState.DUE))
         engine.clock.advance(10)
         await until(lambda: _is(len(channel.sent) == 1))
         assert not running.done()

@@ -298,16 +298,24 @@ WORST = {
 }
 
 
-@pytest.mark.parametrize("name", WORST)
-@pytest.mark.parametrize("length", [8_000, SOURCE_CHARS, 60_000])
-def test_no_text_holds_the_loop_up(name: str, length: int) -> None:
-    text = (WORST[name] * length)[:length]
+ORDINARY = "A paragraph with **bold** and `code` in it, and a [link](https://example.org/a).\n\n" * 36
+
+
+def cpu_s(text: str) -> float:
+    """Seconds of CPU that a text takes, the best of three."""
     took: list[float] = []
     for _ in range(3):
         began = time.thread_time()
         shown(text)
         took.append(time.thread_time() - began)
-    assert min(took) < 0.1
+    return min(took)
+
+
+@pytest.mark.parametrize("name", WORST)
+@pytest.mark.parametrize("length", [8_000, SOURCE_CHARS, 60_000])
+def test_no_text_holds_the_loop_up(name: str, length: int) -> None:
+    # An ordinary text of 3 kB takes 4 ms; beside it, so that a slow machine or a tracer counts for both.
+    assert cpu_s((WORST[name] * length)[:length]) < 25 * cpu_s(ORDINARY)
 
 
 @pytest.mark.parametrize("text", ["Looking at **the fi", "```py\nx = [", "a [link](https://exa", "| a | b |\n|---|"])
