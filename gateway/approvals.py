@@ -228,20 +228,6 @@ def is_shown_by(slot: Slot, conversation: Conversation, message: str) -> bool:
     return slot.conversation == conversation and bool(message) and message in slot.platform_id.split(",")
 
 
-PRESSED_TEXT: Mapping[PressResult, str] = MappingProxyType(
-    {
-        PressResult.APPROVED: "Allowed once.",
-        PressResult.DENIED: "Denied; nothing was run.",
-        PressResult.DUPLICATE: "This press was handled before.",
-        PressResult.ALREADY: "Already decided.",
-        PressResult.EXPIRED: "Expired; nothing was run.",
-        PressResult.ASK_REASON: "Reply to this card with the reason.",
-        PressResult.NOT_ALLOWED: "You may not decide this.",
-        PressResult.NOT_VALID: "This button is not valid here.",
-    }
-)
-
-
 # --- where it is asked --------------------------------------------------------------------------
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from telegram import BotCommandScope, BotCommandScopeAllGroupChats, BotCommandScopeAllPrivateChats, User
@@ -28,7 +27,7 @@ from channels.telegram.updates import Updates
 from channels.telegram.webhook import Webhook
 from gateway.errors import StoreError
 from gateway.model.sessions import SessionKind
-from gateway.model.waits import PressResult
+from gateway.model.waits import PRESSED_TEXT, PressResult
 from gateway.ports import ChannelContext, Sink
 
 LEASE = timedelta(seconds=30)
@@ -38,19 +37,6 @@ BATCH = 100
 ANSWERS_AT_ONCE = 16
 COMMANDS_AT_MOST = 100
 WEBHOOK_CONNECTIONS = 40
-PRESSED: Mapping[PressResult, str] = MappingProxyType(
-    {
-        PressResult.APPROVED: "Allowed once.",
-        PressResult.DENIED: "Denied; nothing was run.",
-        PressResult.DUPLICATE: "This press was handled before.",
-        PressResult.ALREADY: "Already decided.",
-        PressResult.EXPIRED: "Expired; nothing was run.",
-        PressResult.ASK_REASON: "Reply to this card with the reason.",
-        PressResult.NOT_ALLOWED: "You may not decide this.",
-        PressResult.NOT_VALID: "This button is not valid here.",
-    }
-)
-"""What is said to whoever pressed; at most 200 characters are shown."""
 STARTING = "It is not connected yet."
 
 T = TypeVar("T")
@@ -322,7 +308,7 @@ class Account:
         """Say what came of a press. It may be too late for that; the card says it too."""
         async with self._answers:
             try:
-                said = {"text": PRESSED[result], "show_alert": result is PressResult.ASK_REASON}
+                said = {"text": PRESSED_TEXT[result], "show_alert": result is PressResult.ASK_REASON}
                 await self.bot.call("answerCallbackQuery", {"callback_query_id": query, **said})
             except TelegramError:
                 return

@@ -24,7 +24,7 @@ from gateway.model.live import SESSIONS, Changed, OutputDelta, TextDelta, sessio
 from gateway.model.messages import Conversation
 from gateway.model.slots import Pace, Showing
 from gateway.model.views import Rows, SessionLine
-from gateway.model.waits import PressResult
+from gateway.model.waits import PRESSED_TEXT, PressResult
 from gateway.ports import Auth, ChannelContext, Desk, Endpoint, Progress, Sink
 
 COOKIE = "dragoman"
@@ -36,13 +36,8 @@ SEND_WITHIN_S = 20.0
 OPEN_AT_MOST = 20
 
 PRESSED = {
-    PressResult.APPROVED: "Allowed once.",
-    PressResult.DENIED: "Denied; nothing was run.",
-    PressResult.DUPLICATE: "This press was handled before.",
-    PressResult.ALREADY: "Already decided.",
-    PressResult.EXPIRED: "Expired; nothing was run.",
+    **PRESSED_TEXT,
     PressResult.ASK_REASON: "Say why, and it is denied.",
-    PressResult.NOT_ALLOWED: "You may not decide this.",
     PressResult.NOT_VALID: "This button is not valid here. Reload the page.",
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from gateway.model.ids import Principal, SessionId, TurnId, WaitId
@@ -105,6 +106,21 @@ class PressResult(StrEnum):
     NOT_ALLOWED = "not_allowed"
     NOT_VALID = "not_valid"
     """Unknown, forged or from another place."""
+
+
+PRESSED_TEXT: Mapping[PressResult, str] = MappingProxyType(
+    {
+        PressResult.APPROVED: "Allowed once.",
+        PressResult.DENIED: "Denied; nothing was run.",
+        PressResult.DUPLICATE: "This press was handled before.",
+        PressResult.ALREADY: "Already decided.",
+        PressResult.EXPIRED: "Expired; nothing was run.",
+        PressResult.ASK_REASON: "Reply to this card with the reason.",
+        PressResult.NOT_ALLOWED: "You may not decide this.",
+        PressResult.NOT_VALID: "This button is not valid here.",
+    }
+)
+"""What is said to whoever pressed, at most 200 characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

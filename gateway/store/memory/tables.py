@@ -20,7 +20,7 @@ from gateway.model.live import (
     turn_topic,
 )
 from gateway.model.messages import Conversation, Received
-from gateway.model.sessions import ENDED, Route, Session, Turn, TurnKind
+from gateway.model.sessions import ENDED, Route, Turn, TurnKind, empty_session
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.model.tools import Step
 from gateway.model.views import Item, Row
@@ -105,19 +105,7 @@ class Tables:
         """Return the session, made when absent."""
         row = self.all_sessions.get(route.session)
         if row is None:
-            now = self.clock.now()
-            session = Session(
-                id=route.session,
-                kind=route.kind,
-                origin=route.origin,
-                owner=route.owner,
-                title=route.title,
-                epoch=0,
-                root_kind=route.kind,
-                created_at=now,
-                active_at=now,
-            )
-            row = self.all_sessions[route.session] = SessionRow(session, 0)
+            row = self.all_sessions[route.session] = SessionRow(empty_session(route, self.clock.now()), 0)
         return row
 
     # --- turns, messages, steps -------------------------------------------------------------

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from gateway.approvals import (
-    PRESSED_TEXT,
     ROWS_A_CARD,
     Approvals,
     Audience,
@@ -31,7 +30,7 @@ from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind,
 from gateway.model.slots import Slot, SlotKind, SlotState
 from gateway.model.tools import Risk
 from gateway.model.views import Reach
-from gateway.model.waits import PressResult, Verb, Verdict, Wait, WaitKind, WaitState
+from gateway.model.waits import PRESSED_TEXT, PressResult, Verb, Verdict, Wait, WaitKind, WaitState
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, CLEO, CLEO_CHAT, CLEO_TELEGRAM, GROUP, KEY, PEOPLE

@@ -14,11 +14,10 @@ import pytest
 from yarl import URL
 
 from channels.web.adapter import PRESSED, WebChannel
-from gateway.approvals import PRESSED_TEXT
 from gateway.http import COOKIE, HEADERS, KEY_HEADER, Address
 from gateway.model.ids import OwnerName
 from gateway.model.tools import Effect, Risk, ToolResult
-from gateway.model.waits import PressResult
+from gateway.model.waits import PRESSED_TEXT, PressResult
 from gateway.ports import ToolContext
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls, done
