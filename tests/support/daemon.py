@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,13 @@ import aiohttp
 
 from gateway.control.client import call
 from gateway.control.wire import socket_path
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 AS_INSTALLED = Path(__file__).with_name("as_installed")
 """Hides what only developers have: structlog imports `rich` where it finds it, 0.15 s of CPU at each start."""
 KEY_HEADER = "X-Dragoman-Key"
 Wanted = Callable[[dict[str, Any]], Any]
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody uses now, nor gets by asking for any: those are higher on Linux."""
-    while True:
-        port = random.randrange(10_000, 32_000)
-        with socket.socket() as sock, suppress(OSError):
-            sock.bind(("127.0.0.1", port))
-            return port
 
 
 def environment() -> dict[str, str]:

@@ -25,6 +25,8 @@ from typing import Any, Self
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
+from tests.support.ports import free_port
+
 # --- scripts --------------------------------------------------------------------------------
 
 
@@ -179,7 +181,7 @@ class ScriptedModel:
         # A handler whose client left is cancelled, and the request is marked so.
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self.host, self.port).start()
+        await web.TCPSite(self._runner, self.host, self.port or free_port()).start()
         self.port = self._runner.addresses[0][1]
         return self
 

@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.ports import free_port
+
 
 @dataclass(slots=True, kw_only=True)
 class Shown:
@@ -53,7 +55,7 @@ class FakePlatform:
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[FakePlatform]:
         """Listen on a free port of loopback."""
-        server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, limit=4_194_304)
+        server = await asyncio.start_server(self._connected, "127.0.0.1", self.port or free_port(), limit=4_194_304)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self

@@ -13,6 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.support.ports import free_port
 from tests.support.telegram.checks import Json, Refusal, odd
 from tests.support.telegram.faults import SHOWING, Call, Fault, too_many
 from tests.support.telegram.methods import METHODS
@@ -59,7 +60,7 @@ class FakeTelegram(Watching, People):
         """Listen on loopback; port 0 picks a free one."""
         runner = web.ServerRunner(_Door(self.hub, self._bots).server(), shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", self.hub.port).start()
+        await web.TCPSite(runner, "127.0.0.1", self.hub.port or free_port()).start()
         self.hub.port = runner.addresses[0][1]
         try:
             yield self
