@@ -35,7 +35,7 @@ def _watch_callbacks(path: Path) -> None:
             longest_s = took
             path.write_text(json.dumps({"ms": took * 1000, "what": _name(handle)}))
 
-    asyncio.Handle._run = measured  # pyright: ignore[reportAttributeAccessIssue]
+    asyncio.Handle._run = measured  # pyright: ignore[reportAttributeAccessIssue] - to measure each
 
 
 def _name(handle: asyncio.Handle) -> str:

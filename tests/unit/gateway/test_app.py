@@ -114,7 +114,7 @@ def test_without_a_configuration_there_is_one_owner_on_the_page_and_the_operator
 def test_every_owner_has_a_principal_on_the_page(made: Build) -> None:
     app = made('[owners]\nann = ["telegram:1001"]\ncleo = []\n')
 
-    people = app.daemon.gate._people  # pyright: ignore[reportPrivateUsage]
+    people = app.daemon.gate._people  # pyright: ignore[reportPrivateUsage] - what was wired
     assert people.owners == {"ann": {"web:ann", "telegram:1001"}, "cleo": {"web:cleo"}}
 
 
@@ -187,7 +187,7 @@ def test_a_fail_point_that_does_not_exist_stops_the_start(tmp_path: Path) -> Non
             loaded(tmp_path),
             containment=NO_SANDBOX,
             environ={"DRAGOMAN_FAILPOINT": "J99:kill"},
-            client=None,  # pyright: ignore[reportArgumentType]
+            client=None,  # pyright: ignore[reportArgumentType] - refused before
             store=MemoryStore(FakeClock()),
         )
 

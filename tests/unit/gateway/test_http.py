@@ -167,7 +167,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 
 def routes(app: App) -> list[tuple[str, str]]:
     """Method and path of every route there is; a new one is among them by itself."""
-    runner = app.daemon.http._runner  # pyright: ignore[reportPrivateUsage]
+    runner = app.daemon.http._runner  # pyright: ignore[reportPrivateUsage] - all real routes
     assert runner is not None
     found = {
         (route.method, route.resource.canonical) for route in runner.app.router.routes() if route.resource is not None
