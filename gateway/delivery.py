@@ -123,8 +123,9 @@ class Delivery:
         finally:
             full = self._full(slot.conversation.channel)
             self._busy.pop(slot.id, None)
-            # The store announces the conversation's next slot; only here it is known that there is room again.
-            if full or self._flushing:
+            # The store announces the conversation's next slot; only here it is known that there is room again. Of
+            # refusals few are under way at a time, so that there is none until one has ended.
+            if full or self._flushing or slot.kind is SlotKind.REFUSAL:
                 self.live.publish(SLOTS, SlotsDue())
 
     async def _try(self, slot: Slot) -> None:

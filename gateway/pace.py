@@ -178,7 +178,8 @@ class Pacer:
         """Ban what a `WAIT` names, the chat when it names nothing on this way; return the bans, by scope, to be stored.
 
         A platform may mean the account without saying so: the third chat within 10 s bans that too, until the first of
-        those chats opens. When it is not open then, refusals say so again; one chat's long ban must not silence all.
+        those chats opens; not when one did by then. When it is not open then, refusals say so again: one chat's long
+        ban must not silence all.
         """
         now = self._clock.now()
         until = max(refused.until or now + UNTOLD_BAN, now + SHORTEST_BAN)
@@ -186,8 +187,9 @@ class Pacer:
         bans = {scope: until}
         if scope != way.account:
             chats = self._refused_chats(way, until)
-            if len(chats) >= ACCOUNT_MEANT:
-                bans[way.account] = min(until for _, until in chats.values() if until > now)
+            opens = min(until for _, until in chats.values())
+            if len(chats) >= ACCOUNT_MEANT and opens > now:
+                bans[way.account] = opens
         return {scope: self.ban(scope, until) for scope, until in bans.items()}
 
     def close(self) -> None:

@@ -98,7 +98,8 @@ class Updates:
         """Store a batch; return after the commits, and False when any of it is not stored. Never raises for a store."""
         now = self._clock.now()
         # `read` takes whatever JSON there is.
-        events = [_Event(raw=raw, meaning=inbound.read(cast("Any", raw), self._bot, now)) for raw in updates]
+        in_order = sorted(updates, key=_number)  # a server of one's own may mix them
+        events = [_Event(raw=raw, meaning=inbound.read(cast("Any", raw), self._bot, now)) for raw in in_order]
         stored = True
         for rank in range(3):
             stored &= await self._side_by_side([event for event in events if event.rank == rank])
@@ -171,6 +172,12 @@ class Updates:
 
 
 _Object: TypeAlias = Mapping[str, Any]
+
+
+def _number(raw: object) -> int:
+    """Return an update's number; what has none goes first, since nothing waits for it."""
+    number = cast("_Object", raw).get("update_id") if isinstance(raw, dict) else None
+    return number if isinstance(number, int) else -1
 
 
 def _query(raw: object) -> str:

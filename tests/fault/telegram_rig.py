@@ -56,6 +56,8 @@ ann = ["telegram:1001"]
 joe = ["telegram:1002"]
 [people]
 allow = [{friends}]
+[chats]
+allow = [{chats}]
 [sessions]
 approval_expiry_main = "{expiry}"
 [model]
@@ -63,6 +65,7 @@ name = "openai:scripted"
 base_url = "{model}"
 [tools.shell]
 permission = "always"
+{shell}
 {telegram}
 """
 ONE_BOT = """
@@ -86,7 +89,11 @@ class Wire:
     channel: str
     """The table of the channel."""
     friends: Sequence[int]
+    chats: Sequence[int] = ()
+    """Groups that may use it."""
     expiry: str = "1h"
+    shell: str = ""
+    """More keys of the shell's table."""
     env: dict[str, str] = field(default_factory=dict[str, str])
     line: AsyncExitStack = field(default_factory=AsyncExitStack)
     """While it is open, Telegram can be reached."""
@@ -97,8 +104,10 @@ class Wire:
         """Begin a life, with fail points armed."""
         self.daemon.config = CONFIG.format(
             friends=", ".join(f'"telegram:{friend}"' for friend in self.friends),
+            chats=", ".join(f'"telegram:{chat}"' for chat in self.chats),
             expiry=self.expiry,
             model=self.model.base_url,
+            shell=self.shell,
             telegram=self.channel,
         )
         await self.daemon.start({**self.env, ENVIRONMENT: armed}, ready=ready)
@@ -155,6 +164,7 @@ async def wire(
     *,
     mode: str = "polling",
     friends: Sequence[int] = (BOB,),
+    chats: Sequence[int] = (),
     rules: Sequence[Rule] = (),
     limits: str = "",
     channel: str = "",
@@ -173,6 +183,7 @@ async def wire(
             model=model,
             channel=(channel or ONE_BOT).format(api_root=telegram.api_root, mode=mode, secret=secret, limits=limits),
             friends=friends,
+            chats=chats,
             line=line,
             env={
                 "TELEGRAM_BOT_TOKEN": TOKEN,

@@ -308,7 +308,8 @@ async def test_a_429_that_says_no_time_is_obeyed_for_five_seconds_and_one_of_the
     [
         ([(0, 1, 40), (5, 2, 40), (10, 3, 25)], 25),  # the first of them to end
         ([(0, 1, 600), (5, 2, 12), (10, 3, 20)], 7),
-        ([(0, 1, 2), (5, 2, 600), (10, 3, 20)], 20),  # of those that have not ended
+        ([(0, 1, 2), (5, 2, 600), (10, 3, 20)], 0),  # one was open again: it is not the account
+        ([(0, 1, 1), (3, 2, 1), (6, 3, 600)], 0),
         ([(0, 1, 30), (5, 2, 40), (10.5, 3, 20)], 0),  # not within ten seconds
         ([(0, 1, 30), (1, 2, 30), (2, 1, 30), (3, 2, 30)], 0),  # only two chats
     ],

@@ -81,6 +81,13 @@ async def test_topics_of_a_chat_keep_the_chats_order() -> None:
     assert taker.sink.texts == ["a", "b", "c"]
 
 
+async def test_an_answer_that_mixes_them_is_taken_in_the_order_of_their_numbers() -> None:
+    taker = Taker()
+    nameless: dict[str, Any] = {"message": {}}
+    assert await taker.take(message(12, "c"), nameless, message(10, "a"), message(11, "b"))
+    assert taker.sink.texts == ["a", "b", "c"]
+
+
 async def test_presses_go_before_messages_and_are_answered() -> None:
     taker = Taker()
     assert await taker.take(message(1, "hello"), press(2), message(3, "more", user=2002))
