@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from config.load import Loaded
-from config.settings import ModelSettings
+from config.model import OPERATOR, ModelSettings
 from config.tools import describe
 from config.values import spoken
+from gateway.model.sessions import Agent, TurnLimits
 
 
 def lines(loaded: Loaded) -> list[tuple[str, str]]:
@@ -20,6 +21,9 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         ("listens on", f"{settings.http.host}:{settings.http.port or 'any free port'}"),
         *([("reached as", settings.http.public_url)] if settings.http.public_url else []),
         *_model(settings.model),
+        *([("instructions", f"{len(loaded.instructions)} characters of your own")] if loaded.instructions else []),
+        ("limits of a turn", _limits(loaded.limits)),
+        *((f"agent {name}", _agent(agent)) for name, agent in loaded.agents.items()),
         ("channel web", _web(loaded)),
         *_telegram(loaded),
         *((f"channel {name}", channel.module) for name, channel in settings.channels.imported.items()),
@@ -36,7 +40,23 @@ def _model(model: ModelSettings) -> list[tuple[str, str]]:
     for what, one in (("model", model), *(("fallback", one) for one in model.fallback)):
         parts = [one.name, f"at {one.base_url}" if one.base_url else "", "key set" if one.api_key else ""]
         rows.append((what, ", ".join(part for part in parts if part)))
+    if model.name != OPERATOR:
+        rows.append(("context", f"{model.context_tokens} tokens"))
+    for name, price in model.prices.items():
+        parts = [f"{price.input:g} read", f"{price.cached_or_input:g} read from a cache", f"{price.output:g} written"]
+        rows.append((f"price of {name}", f"{', '.join(parts)} ({model.currency} a million tokens)"))
     return rows
+
+
+def _limits(limits: TurnLimits) -> str:
+    tokens = f"{limits.tokens} tokens" if limits.tokens else "any number of tokens"
+    child = spoken(limits.child_active)
+    return f"{limits.calls} calls, {spoken(limits.active)} of work, {tokens}; a sub-session {child}"
+
+
+def _agent(agent: Agent) -> str:
+    tools = None if agent.tools is None else f"tools {', '.join(agent.tools) or 'none'}"
+    return ", ".join(filter(None, [agent.description, agent.model, tools, agent.instructions and "instructions set"]))
 
 
 def _web(loaded: Loaded) -> str:

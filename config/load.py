@@ -12,6 +12,8 @@ from pydantic import SecretStr
 
 from channels.telegram.settings import TelegramSettings
 from channels.web.settings import WebSettings
+from config.agents import read_agents
+from config.model import ModelSettings
 from config.people import check_chats, check_people, read_owners
 from config.places import find_config, find_state
 from config.plugins import COMING_CHANNELS
@@ -22,22 +24,26 @@ from config.settings import (
     ChatsSettings,
     HttpSettings,
     ImportedSettings,
+    LimitsSettings,
     LogSettings,
-    ModelSettings,
     PeopleSettings,
     SessionsSettings,
     Settings,
     StoreSettings,
 )
 from config.telegram import read_telegram, telegram_warnings
+from config.texts import Texts
 from config.tools import read_own_tools, read_tools
 from config.values import EnvText
 from gateway.errors import ConfigError
 from gateway.model.ids import Principal, channel_of
+from gateway.model.sessions import Agent, TurnLimits
 from gateway.model.tools import ToolPolicy, ToolSpec
 
 PREFIX = "DRAGOMAN_"
-SECTIONS: Final = ("owners", "store", "http", "model", "channels", "people", "chats", "sessions", "tools", "log")
+SECTIONS: Final = (
+    "owners", "store", "http", "model", "limits", "agents", "channels", "people", "chats", "sessions", "tools", "log"
+)  # fmt: skip
 _FILE_BYTES = 1_048_576
 _OTHERS_MAY_WRITE = 0o002
 
@@ -47,6 +53,11 @@ class Loaded:
     """A configuration that can be used."""
 
     settings: Settings
+    instructions: str
+    """What follows the system prompt: the text of the files that `model.instructions` names; usually empty."""
+    limits: TurnLimits
+    agents: Mapping[str, Agent]
+    """The configured agents, by name."""
     tools: Mapping[str, ToolPolicy]
     """A policy for every tool of `specs` and every own tool, by name."""
     own_tools: Mapping[str, str]
@@ -79,11 +90,19 @@ def load(
     _lay_over(raw, overrides, environ, reader)
     own = read_own_tools(raw.get("tools", {}), specs, reader)
     every = {**specs, **{name: spec for name, (_, spec) in own.items()}}
-    settings, tools, warnings = _read(raw, folder, every, reader)
-    if settings is None or reader.problems:
+    model = reader.model(ModelSettings, raw.get("model", {}), ("model",))
+    limits = reader.model(LimitsSettings, raw.get("limits", {}), ("limits",))
+    texts = Texts(file.absolute().parent if file else None)
+    instructions = texts.read(model.instructions if model else (), ("model", "instructions"), reader)
+    agents = read_agents(raw.get("agents", {}), model.names if model else None, every, texts, reader)
+    settings, tools, warnings = _read(raw, folder, model, every, reader)
+    if settings is None or limits is None or reader.problems:
         raise as_error(reader.problems)
     return Loaded(
         settings=settings,
+        instructions=instructions,
+        limits=limits.of_a_turn(),
+        agents=agents,
         tools=tools,
         own_tools={name: module for name, (module, _) in own.items()},
         state=folder,
@@ -145,7 +164,7 @@ def _lay_over(
 
 
 def _read(
-    raw: Mapping[str, Any], state: Path, specs: Mapping[str, ToolSpec], reader: Reader
+    raw: Mapping[str, Any], state: Path, model: ModelSettings | None, specs: Mapping[str, ToolSpec], reader: Reader
 ) -> tuple[Settings | None, Mapping[str, ToolPolicy], list[str]]:
     for key in raw:
         if key == "rules":
@@ -157,7 +176,6 @@ def _read(
     imported = _imported_names(raw.get("channels", {}))
     owners = read_owners(raw.get("owners", {}), imported, reader)
     store = reader.model(StoreSettings, raw.get("store", {}), ("store",))
-    model = reader.model(ModelSettings, raw.get("model", {}), ("model",))
     people = reader.model(PeopleSettings, raw.get("people", {}), ("people",))
     chats = reader.model(ChatsSettings, raw.get("chats", {}), ("chats",))
     sessions = reader.model(SessionsSettings, raw.get("sessions", {}), ("sessions",))
@@ -222,6 +240,8 @@ def _without_effect(settings: Settings, imported: Collection[str]) -> list[str]:
     model = settings.model
     if model.name == "operator" and (model.base_url or model.api_key):
         lines.append("model: base_url and api_key have no effect with the operator; set model.name.")
+    lines += [f"model.prices: no model is called {name}, so its prices have no effect."
+              for name in model.prices if name not in model.names]  # fmt: skip
     named = [*(who for listed in settings.owners.values() for who in listed), *settings.people.allow]
     there = {*imported, *(["telegram"] if settings.channels.telegram else [])}
     missing = sorted({channel_of(Principal(who)) for who in named} - there)

@@ -21,6 +21,7 @@ _PLAIN: Mapping[str, tuple[str, str]] = types.MappingProxyType(
     {
         "missing": ("it is missing", "Add it"),
         "int_type": ("it is not a whole number", "Write the number without quotes"),
+        "finite_number": ("it is not a number that can be reckoned with", "Write a plain number"),
         "float_type": ("it is not a number", "Write the number without quotes"),
         "bool_type": ("it is neither true nor false", "Write true or false, without quotes"),
         "string_type": ("it is not text", "Write it in quotes"),
@@ -137,9 +138,18 @@ class Reader:
         if isinstance(value, list):
             inner = (get_args(kind) or (Any,))[0]
             return [self._item(inner, one, (*path, n)) for n, one in enumerate(cast("list[object]", value))]
-        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, BaseModel):
-            return self._known(kind, cast("dict[str, Any]", value), path)
-        return cast("object", value)
+        if isinstance(value, dict):
+            return self._below(kind, cast("dict[str, Any]", value), path)
+        return value
+
+    def _below(self, kind: Any, value: dict[str, Any], path: Path) -> dict[str, Any]:
+        """Read a table in a table: one with known keys, or one of such tables by names."""
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return self._known(kind, value, path)
+        inner = get_args(kind)[-1] if get_origin(kind) is dict else None
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            return {key: self._item(inner, one, (*path, key)) for key, one in value.items()}
+        return value
 
     def _secret(self, value: object) -> SecretStr:
         if isinstance(value, str) and value.startswith("env:"):

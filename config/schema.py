@@ -12,12 +12,14 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from channels.telegram.settings import TelegramAccount
 from channels.web.settings import WebSettings
+from config.agents import NAME, AgentSettings
+from config.model import ModelSettings
 from config.settings import (
     ChatsSettings,
     HttpSettings,
     ImportedSettings,
+    LimitsSettings,
     LogSettings,
-    ModelSettings,
     PeopleSettings,
     SessionsSettings,
     StoreSettings,
@@ -47,7 +49,7 @@ def schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     tables: dict[str, type[BaseModel]] = {
         "store": StoreSettings, "http": HttpSettings, "model": ModelSettings, "people": PeopleSettings,
-        "chats": ChatsSettings, "sessions": SessionsSettings, "log": LogSettings,
+        "chats": ChatsSettings, "sessions": SessionsSettings, "limits": LimitsSettings, "log": LogSettings,
     }  # fmt: skip
     properties: dict[str, Any] = {name: _table(model, definitions) for name, model in tables.items()}
     properties["owners"] = {
@@ -60,6 +62,12 @@ def schema() -> dict[str, Any]:
         "type": "object",
         "properties": {"web": _table(WebSettings, definitions), "telegram": _telegram(definitions)},
         "additionalProperties": _table(ImportedSettings, definitions),
+    }
+    properties["agents"] = {
+        "type": "object",
+        "description": "Kinds of sub-session that a model may spawn, by name.",
+        "propertyNames": {"pattern": f"^{NAME}$"},
+        "additionalProperties": _table(AgentSettings, definitions),
     }
     properties["tools"] = {
         "type": "object",

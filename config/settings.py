@@ -1,7 +1,8 @@
 """The typed settings: one frozen model for each table of the configuration. Nothing here reads a file or a variable.
 
-Every value checks itself and says its cure; what needs two tables at once is checked in `config.people` and
-`config.tools`. Durations and secrets come here already read (`config.values`).
+Every value checks itself and says its cure; what needs two tables at once is checked in `config.people`,
+`config.tools` and `config.agents`. `[model]` stands in `config.model`. Durations and secrets come here already read
+(`config.values`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated, Any, Literal
-from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +20,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    SecretStr,
     StrictInt,
     WithJsonSchema,
     model_validator,
@@ -29,57 +27,23 @@ from pydantic import (
 
 from channels.telegram.settings import TelegramSettings
 from channels.web.settings import WebSettings
+from config.basics import Table, address, is_loopback
+from config.model import ModelSettings
 from config.values import Flaw
 from gateway.model.ids import OwnerName, Principal
-from gateway.model.sessions import SessionKind
+from gateway.model.sessions import SessionKind, TurnLimits, WhileRunning
 from gateway.model.tools import Approval, Permission, Sandbox
 
 COMES_LATER = "comes with a later version"
 
 
-class Table(BaseModel):
-    """What every table has in common: it cannot be changed, and knows its keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 # --- single values --------------------------------------------------------------------------
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine only."""
-    if host.lower() == "localhost" or host.lower().endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _address(text: str, example: str) -> SplitResult:
-    try:
-        parts = urlsplit(text)
-        _ = parts.port
-    except ValueError:
-        raise Flaw("it is not an address", f'Write, for instance, "{example}"') from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
-        raise Flaw("it is not an http:// or https:// address", f'Write, for instance, "{example}"')
-    if parts.username is not None or parts.password is not None:
-        raise Flaw("there is a user name or password in the address", "Leave it out; secrets have keys of their own")
-    if parts.query or parts.fragment:
-        raise Flaw("there is a ? or # in the address", f'Write, for instance, "{example}"')
-    return parts
-
-
 def _public_url(text: str) -> str:
-    parts = _address(text, "https://chat.example.org")
+    parts = address(text, "https://chat.example.org")
     if parts.path not in {"", "/"}:
         raise Flaw("the address has a path", "Give the page a host name of its own and leave the path out")
-    return text.rstrip("/")
-
-
-def _base_url(text: str) -> str:
-    _address(text, "https://example.org/v1")
     return text.rstrip("/")
 
 
@@ -115,26 +79,6 @@ def _store_url(text: str) -> str:
         f"no store is known at {text!r}",
         'Write "sqlite://" and an absolute path, as in "sqlite:///var/lib/dragoman/dragoman.db"',
     )
-
-
-def _model_name(text: str) -> str:
-    provider, colon, model = text.partition(":")
-    if text == "operator" or (provider == "openai" and model.strip() == model and model):
-        return text
-    if not colon:
-        raise Flaw(f"{text!r} names no provider", f'Write "operator" or "openai:{text}"')
-    if provider == "openai":
-        raise Flaw("no model is named", 'Write, for instance, "openai:gpt-5-mini"')
-    raise Flaw(
-        f"the provider {provider!r} {COMES_LATER}",
-        'Write "operator", or "openai:<model>" with the base_url of a server that speaks that protocol',
-    )
-
-
-def _not_yet(text: object) -> object:
-    if text == "interrupt":
-        raise Flaw(f'"interrupt" {COMES_LATER}', 'Write "steer" or "queue"; /stop interrupts')
-    return text
 
 
 def _main_only(text: object) -> object:
@@ -204,66 +148,6 @@ class HttpSettings(Table):
         return self
 
 
-class ProviderSettings(Table):
-    """What a model and each of its fallbacks have."""
-
-    base_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
-        default=None, description="The server to ask, when it is not the provider's own."
-    )
-    api_key: SecretStr | None = Field(
-        default=None, description='"env:NAME" or "file:PATH". Not needed when base_url is on this machine.'
-    )
-
-    def needs_key(self, name: str) -> bool:
-        """Whether the model called `name` cannot be asked without a key that is not there."""
-        return name.startswith("openai:") and self.api_key is None and not self._is_here()
-
-    def sends_key_in_clear(self) -> bool:
-        """Whether the key leaves this machine without TLS."""
-        return self.api_key is not None and (self.base_url or "").startswith("http://") and not self._is_here()
-
-    def _is_here(self) -> bool:
-        return self.base_url is not None and is_loopback(urlsplit(self.base_url).hostname or "")
-
-
-class FallbackSettings(ProviderSettings):
-    """`[[model.fallback]]`: asked, in order, when those before it fail."""
-
-    name: Annotated[str, AfterValidator(_model_name)] = Field(description='"openai:<model>".')
-
-    @model_validator(mode="after")
-    def _can_be_asked(self) -> FallbackSettings:
-        if self.name == "operator":
-            raise Flaw("the operator cannot be a fallback", 'Name a model: "openai:<model>"', key="name")
-        _check_key(self, self.name)
-        return self
-
-
-class ModelSettings(ProviderSettings):
-    """`[model]`."""
-
-    name: Annotated[str, AfterValidator(_model_name)] = Field(
-        default="operator", description='"operator" (no model: people drive the tools themselves) or "openai:<model>".'
-    )
-    fallback: tuple[FallbackSettings, ...] = Field(default=(), description="Models that are asked when this one fails.")
-
-    @model_validator(mode="after")
-    def _can_be_asked(self) -> ModelSettings:
-        if self.name == "operator" and self.fallback:
-            raise Flaw("the operator needs no fallback", "Set model.name, or remove [[model.fallback]]", key="fallback")
-        _check_key(self, self.name)
-        return self
-
-
-def _check_key(provider: ProviderSettings, name: str) -> None:
-    if provider.needs_key(name):
-        raise Flaw(
-            f"{name} needs an api_key",
-            'Write api_key = "env:OPENAI_API_KEY", or the base_url of a server on this machine',
-            key="api_key",
-        )
-
-
 class PeopleSettings(Table):
     """`[people]`."""
 
@@ -280,21 +164,13 @@ class ChatsSettings(Table):
     )
 
 
-class WhileRunning(StrEnum):
-    """What a message does that comes while a turn of its session runs."""
-
-    STEER = "steer"
-    """Given to the running turn at its next step, when it is of the same person in the same conversation."""
-    QUEUE = "queue"
-    """A turn of its own, after this one."""
-
-
 class SessionsSettings(Table):
     """`[sessions]`."""
 
-    message_while_running: Annotated[WhileRunning, BeforeValidator(_not_yet)] = Field(
+    message_while_running: WhileRunning = Field(
         default=WhileRunning.STEER,
-        description='A message while a turn runs: "steer" (into the running turn) or "queue" (the next turn).',
+        description='A message while a turn runs: "steer" (into the running turn), "queue" (the next turn) or '
+        '"interrupt" (stops the running turn and is the next one).',
     )
     approval_expiry_main: timedelta = Field(
         default=timedelta(hours=1), description="How long a card can be pressed in an owner's own session."
@@ -302,6 +178,38 @@ class SessionsSettings(Table):
     approval_expiry_other: timedelta = Field(
         default=timedelta(minutes=15), description="How long a card can be pressed that another session asked for."
     )
+
+
+_USUAL = TurnLimits()
+
+
+class LimitsSettings(Table):
+    """`[limits]`."""
+
+    calls_per_turn: StrictInt = Field(
+        default=_USUAL.calls, ge=1, le=100_000, description="Tool calls that one turn may make."
+    )
+    time_per_turn: timedelta = Field(
+        default=_USUAL.active, description="How long one turn may work; waiting for a decision does not count."
+    )
+    tokens_per_turn: StrictInt = Field(
+        default=_USUAL.tokens,
+        ge=0,
+        le=1_000_000_000_000,
+        description="Tokens that one turn may read and write, its sub-sessions' included; 0 is no limit.",
+    )
+    time_per_child: timedelta = Field(
+        default=_USUAL.child_active, description="How long a sub-session may work whose spawning names no time."
+    )
+
+    def of_a_turn(self) -> TurnLimits:
+        """Return them as turns know them."""
+        return TurnLimits(
+            calls=self.calls_per_turn,
+            active=self.time_per_turn,
+            tokens=self.tokens_per_turn,
+            child_active=self.time_per_child,
+        )
 
 
 class LogSettings(Table):

@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from channels.telegram.settings import ONE_ACCOUNT, TelegramAccount, TelegramSettings
+from config.basics import is_loopback
 from config.reading import Path, Reader
-from config.settings import HttpSettings, is_loopback
+from config.settings import HttpSettings
 
 TABLE = ("channels", "telegram")
 

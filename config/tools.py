@@ -101,10 +101,10 @@ def _check_timeout(timeout: timedelta, spec: ToolSpec, path: Path, reader: Reade
 def _policy(spec: ToolSpec, settings: ToolSettings, timeouts: Mapping[str, timedelta]) -> ToolPolicy:
     timeout = settings.timeout or timeouts.get(spec.name)
     actions = {action: timeouts.get(f"{spec.name}.{action}") for action in spec.actions}
-    approval: dict[str, Approval] = {kind.value: choice for kind, choice in settings.approval.items()}
+    configured: dict[str, Approval] = {kind.value: choice for kind, choice in settings.approval.items()}
     return ToolPolicy(
         permission=settings.permission or spec.permission,
-        approval=approval,
+        approval={**spec.approval, **configured},
         timeout_s=spec.timeout_s if timeout is None else timeout.total_seconds(),
         actions={a: spec.actions[a] if set_ is None else set_.total_seconds() for a, set_ in actions.items()},
         sandbox=settings.sandbox or spec.sandbox,

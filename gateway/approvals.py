@@ -29,6 +29,8 @@ ROWS_A_CARD = 8
 SHOWN_AT_MOST = 65_536
 """UTF-8 bytes of a rendered action; a longer one cannot be approved."""
 PAGE_REACHES_FOR = timedelta(days=7)
+SUB_SESSION = "sub_session"
+"""In the payload of an approval: the title of the child that asks."""
 
 _ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[rtbfu]")  # a control character in JSON; not a backslash that somebody wrote
 _LONG_SPACES = re.compile(r" {9,}")
@@ -246,12 +248,22 @@ class Audience:
 
 
 def audience(session: Session, turn: Turn, reaches: Sequence[Reach], now: datetime) -> Audience:
-    """Say where to ask: a main session in its own chat, others in each approver's last direct conversation."""
+    """Say where to ask: a main session and its children in its chat, others in each approver's last direct one."""
     page = any(r.page_seen_at is not None and now - r.page_seen_at <= PAGE_REACHES_FOR for r in reaches)
-    if session.kind is SessionKind.MAIN:
-        return Audience(conversations=(turn.conversation,), page=page)
+    if session.root_kind is SessionKind.MAIN:
+        return Audience(conversations=(_place(session, turn),), page=page)
     latest = [max(r.direct.values(), key=lambda one: one[1])[0] for r in reaches if r.direct]
     return Audience(conversations=tuple(dict.fromkeys(latest)), page=page)
+
+
+def _place(session: Session, turn: Turn) -> Conversation:
+    """Where it was asked for: of a child, where its root's turn began."""
+    return session.lineage.conversation if session.lineage else turn.conversation
+
+
+def payload(session: Session) -> Mapping[str, str]:
+    """What is kept with an approval besides the action: which sub-session it is for."""
+    return {SUB_SESSION: session.title} if session.lineage else {}
 
 
 def card_slots(
@@ -262,10 +274,11 @@ def card_slots(
     slots = [
         NewSlot(conversation=where, kind=SlotKind.CARD, waits=some) for where in place.conversations for some in rows
     ]
-    if session.kind is not SessionKind.MAIN and turn.conversation not in place.conversations:
+    asked_at = _place(session, turn)
+    if session.root_kind is not SessionKind.MAIN and asked_at not in place.conversations:
         what = ", ".join(dict.fromkeys(titles))
         text = f"An owner was asked to allow this: {what}. It goes on when they decide."
-        slots.append(NewSlot(conversation=turn.conversation, kind=SlotKind.NOTE, text=text))
+        slots.append(NewSlot(conversation=asked_at, kind=SlotKind.NOTE, text=text))
     return slots
 
 
@@ -326,6 +339,7 @@ class Approvals:
             ("Folder", render(request.action.cwd)),
             ("Sandbox", {"": "none needed", "off": "none: it runs on the host"}.get(request.action.sandbox, "basic")),
             ("Asked by", render(name_of(request.requester, self._people))),
+            ("Sub-session", render(str(wait.payload.get(SUB_SESSION, "")))),
             ("Session", render(wait.session)),
             ("Answer by", f"{wait.expires_at:%Y-%m-%d %H:%M} UTC"),
             ("Check", request.action_sha[:8]),

@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TypeAlias
 
-from gateway.model.ids import OwnerName, SessionId
-from gateway.model.sessions import Session, SessionKind
-from gateway.model.views import Counts, SessionLine
+from gateway.model.ids import OwnerName, Principal, SessionId
+from gateway.model.sessions import ChildLine, Session, SessionKind
+from gateway.model.views import Counts, SessionLine, Spent
 from gateway.model.waits import Wait
 from gateway.permission import describe_permission
 from gateway.ports import CommandInfo
-from gateway.registry import Registry, Tool, usage
+from gateway.registry import Registry, Tool, by_hand, usage
 from gateway.routing import may_see
 
 CONTROL: Mapping[str, str] = MappingProxyType(
@@ -28,12 +28,16 @@ CONTROL: Mapping[str, str] = MappingProxyType(
         "tools": "which tools this session may use",
         "sessions": "the conversations that you may see",
         "approvals": "what waits for a decision",
+        "tree": "the sub-sessions below this session",
+        "usage": "tokens and money, today and in 30 days",
     }
 )
 
 START = "start"
 """Sent by platforms when a chat is opened for the first time: /help with a greeting, and not listed."""
 GREETING = "Welcome. I am an agent with tools; what could do harm waits until somebody allows it with a button."
+
+USAGE_DAYS = 30
 
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)(?:@[A-Za-z0-9_]+)?(?:\s+(.*))?", re.DOTALL)
 
@@ -55,6 +59,7 @@ class ToolCommand:
     """A tool called by hand; runs as a command turn."""
 
     tool: str
+    """The word that called it: its name, or its shorter one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,10 @@ def code(text: str) -> str:
 
 
 def parse(text: str, tools: Collection[str]) -> Parsed:
-    """Say what a message asks for. `/usr/bin is full` is plain text; `/nosuch` is an unknown command."""
+    """Say what a message asks for; `tools` are the words that call tools by hand.
+
+    `/usr/bin is full` is plain text; `/nosuch` is an unknown command.
+    """
     match = _COMMAND.fullmatch(text.strip())
     if match is None:
         return PlainText()
@@ -180,6 +188,79 @@ def approvals_text(
     return "\n".join(["Waiting for a decision; press the button on the card:", "", *rows])
 
 
+def tree_text(family: Sequence[ChildLine]) -> str:
+    """Answer /tree. Titles are words of a model or of a person, ids are what sessions_stop takes."""
+    if not family:
+        return "There are no sub-sessions below this session."
+    return "\n".join(["Sub-sessions:", "", *(_child_line(one) for one in family)])
+
+
+def _child_line(one: ChildLine) -> str:
+    depth = one.session.lineage.depth if one.session.lineage else 1
+    waits = f", {one.waiting} waiting for a decision" if one.waiting else ""
+    tokens = one.input_tokens + one.output_tokens
+    state = f"{one.turn.state}{waits}, {tokens:,} tokens"
+    return f"{'  ' * (depth - 1)}- {code(one.session.title)}: {state}, {code(one.session.id)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """What of the books somebody is shown."""
+
+    persons: frozenset[Principal]
+    """Their own."""
+    all: bool
+    """Whether what everybody used is shown, too, and with which models and for how much money: the owners' affair."""
+
+
+def usage_text(spent: Sequence[Spent], whose: Whose, today: date, currency: str) -> str:
+    """Answer /usage: of today and of the `USAGE_DAYS` that end with it.
+
+    By model and with money in `currency` for who may know it all; anybody else is told of tokens alone.
+    """
+    own = [one for one in spent if one.principal in whose.persons]
+    groups: list[tuple[str, Sequence[Spent]]] = [
+        ("You, today", [one for one in own if one.day == today]),
+        (f"You, in {USAGE_DAYS} days", own),
+    ]
+    if whose.all:
+        groups.append(("Everybody, today", [one for one in spent if one.day == today]))
+        groups.append((f"Everybody, in {USAGE_DAYS} days", spent))
+    return "\n\n".join(
+        f"{title}:\n\n{_used(lines, currency) if whose.all else _tokens(lines)}" for title, lines in groups
+    )
+
+
+def _tokens(lines: Sequence[Spent]) -> str:
+    read = sum(one.usage.input_tokens for one in lines)
+    written = sum(one.usage.output_tokens for one in lines)
+    return f"- {read:,} tokens read, {written:,} written" if lines else "- nothing"
+
+
+def _used(lines: Sequence[Spent], currency: str) -> str:
+    by_model: dict[str, list[Spent]] = {}
+    for one in lines:
+        by_model.setdefault(one.model, []).append(one)
+    rows = [_used_line(code(model), some, currency) for model, some in sorted(by_model.items())]
+    if len(rows) > 1:
+        rows.append(_used_line("in all", lines, currency))
+    return "\n".join(f"- {row}" for row in rows) or "- nothing"
+
+
+def _used_line(name: str, lines: Sequence[Spent], currency: str) -> str:
+    answers = sum(one.answers for one in lines)
+    read = sum(one.usage.input_tokens for one in lines)
+    cached = sum(one.usage.cached_tokens for one in lines)
+    written = sum(one.usage.output_tokens for one in lines)
+    micros = sum(one.usage.cost_micros for one in lines)
+    parts = [f"{answers:,} answer{'' if answers == 1 else 's'}"]
+    parts.append(f"{read:,} tokens read" + (f" ({cached:,} cached)" if cached else ""))
+    parts.append(f"{written:,} written")
+    if micros:
+        parts.append(f"{micros / 1_000_000:,.4f} {currency}".strip())
+    return f"{name}: {', '.join(parts)}"
+
+
 def _visible(session: Session, owner: OwnerName | None, here: Session) -> bool:
     if owner is not None and here.kind is SessionKind.MAIN:
         return may_see(owner, session.owner, session.root_kind)
@@ -190,7 +271,7 @@ def command_list(registry: Registry, session: Session) -> list[CommandInfo]:
     """The commands of a session as a channel offers them, the gateway's own first."""
     control = [CommandInfo(name=name, usage=f"/{name}", about=about) for name, about in CONTROL.items()]
     tools = [
-        CommandInfo(name=t.spec.name, usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)
+        CommandInfo(name=by_hand(t.spec), usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)
         for t in registry.seen_by(session)
     ]
     return [*control, *tools]

@@ -73,16 +73,18 @@ class Daemon:
         self.stopping.set()
 
     async def _serve(self, ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        reachable = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             inward = [
                 group.create_task(self._keep_running(channel), name=f"channel {name}")
                 for name, channel in self.channels.items()
             ]
-            inward.append(group.create_task(self.control.run(), name="control"))
+            inward.append(group.create_task(self.control.run(reachable), name="control"))
             sweeps = group.create_task(self.sweeper.run(), name="sweeps")
             streams = group.create_task(self.streams.run(), name="streams")
             turns = group.create_task(self.sessions.run(), name="sessions")
             sends = group.create_task(self.delivery.run(), name="delivery")
+            await reachable.wait()  # who reads that it is ready asks for a link at once
             await ready()
             self._log.info("ready", port=self.http.port)
             await self.stopping.wait()

@@ -221,10 +221,14 @@ class Delivery:
         )
 
     async def _give_up(self, slot: Slot, why: str) -> None:
-        """Record that it will not be shown, and tell the owners: once an hour for a chat with all its topics."""
+        """Record that it will not be shown, and tell the owners: once an hour for a chat with all its topics.
+
+        They are not told of a stranger's refusal or of such a notice itself, which could go on for ever, nor of a
+        status line, with which nothing is lost.
+        """
         await self.record(slot, lambda: self.outbox.slot_dead(slot.id, slot.version, why))
-        if slot.session is None:
-            return  # a stranger's refusal, or such a notice itself: telling of it could go on for ever
+        if slot.session is None or slot.kind is SlotKind.STATUS:
+            return
         text = self.redactor.text(_not_shown(slot, why))
         key = f"dead/{Way.to(slot.conversation, ()).chat}"
         await self.record(slot, lambda: self.outbox.tell_owners(key, text, self.owners))

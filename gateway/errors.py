@@ -87,11 +87,19 @@ class ModelError(DragomanError):
         cure: str = "",
         retryable: bool = False,
         retry_after_s: float | None = None,
+        too_long: bool = False,
+        about_request: bool = False,
     ) -> None:
-        """Say whether asking again may help, and after how many seconds at the earliest."""
+        """Say whether asking again may help, and after how many seconds at the earliest.
+
+        `too_long`: the request does not fit into the model; a shorter one may. `about_request`: the fault is, or may
+        be, this one request's or answer's; it tells nothing of how the model serves others.
+        """
         super().__init__(message, cure=cure)
         self.retryable = retryable
         self.retry_after_s = retry_after_s
+        self.too_long = too_long
+        self.about_request = about_request
 
 
 class SandboxMissing(DragomanError):

@@ -19,16 +19,24 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from gateway.errors import DragomanError, SandboxMissing
+from gateway.errors import BadRequest, DragomanError, SandboxMissing
+from gateway.family import Families
 from gateway.model.ids import SessionId
 from gateway.model.live import OutputDelta, session_topic
-from gateway.model.sessions import Lease
-from gateway.model.tools import Action, Park, ResultStatus, Step, ToolPolicy, ToolResult, ToolSpec
+from gateway.model.sessions import Lease, home_of
+from gateway.model.tools import Action, Park, Picture, ResultStatus, Step, ToolPolicy, ToolResult, ToolSpec
+from gateway.model.views import TurnView
 from gateway.observe import Meters, Redactor, log
 from gateway.output import OutputBuffer
-from gateway.ports import Clock, Ended, Live, Output
+from gateway.ports import Clock, Ended, Family, Live, Output
 from gateway.registry import Tool
 from gateway.sandbox import Containment, Limits, run_contained
+
+PICTURE_BYTES = 10_000_000
+PICTURES: Mapping[str, str] = MappingProxyType(
+    {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp", "image/gif": "gif"}
+)
+"""What is kept as a picture, and how its file ends."""
 
 
 class Interrupt(StrEnum):
@@ -36,6 +44,8 @@ class Interrupt(StrEnum):
 
     STOP = "stop"
     SHUTDOWN = "shutdown"
+    LIMIT = "limit"
+    """The turn has worked for as long as it may."""
     LOST = "lost"
     """Another holder has the turn; nothing may be written."""
 
@@ -48,7 +58,12 @@ class Cut:
 
 
 CUT_TEXT: Mapping[Interrupt, str] = MappingProxyType(
-    {Interrupt.STOP: "cancelled by /stop", Interrupt.SHUTDOWN: "cancelled by shutdown", Interrupt.LOST: "cancelled"}
+    {
+        Interrupt.STOP: "cancelled by /stop",
+        Interrupt.SHUTDOWN: "cancelled by shutdown",
+        Interrupt.LIMIT: "cancelled: the turn's time is over",
+        Interrupt.LOST: "cancelled",
+    }
 )
 
 
@@ -117,6 +132,34 @@ class Workspaces:
         return self.root / "outputs" / _folder_name(session)
 
 
+class Gallery:
+    """The pictures of one call, as files that are private to the daemon. Their names are the same in every run."""
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        """Take the session's output folder, and what the names begin with."""
+        self._folder = folder
+        self._stem = stem
+        self._kept = 0
+
+    def keep(self, data: bytes, media_type: str) -> Picture:
+        """Write one. Raises `BadRequest` for a type that is not shown, or more than 10 MB."""
+        ending = PICTURES.get(media_type)
+        if ending is None:
+            raise BadRequest(f"{media_type[:64]!r} is no picture.", cure=f"Use one of {', '.join(PICTURES)}.")
+        if len(data) > PICTURE_BYTES:
+            raise BadRequest(f"The picture has {len(data):,} bytes.", cure=f"At most {PICTURE_BYTES:,} are kept.")
+        self._kept += 1
+        name = f"{self._stem}-{self._kept}.{ending}"
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(self._folder / name, flags, 0o600), "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise DragomanError(f"The picture could not be kept: {error}.", cure="Free space on the disk.") from error
+        return Picture(file=name, media_type=media_type)
+
+
 def _folder_name(session: SessionId) -> str:
     readable = "".join(c if c.isalnum() or c in "-_" else "-" for c in session)[:40]
     return f"{readable}-{hashlib.sha256(session.encode()).hexdigest()[:12]}"
@@ -132,6 +175,12 @@ class _Context:
     action: Action
     containment: Containment
     state: Path
+    family: Family
+    gallery: Gallery
+
+    async def picture(self, data: bytes, media_type: str) -> Picture:
+        """Keep a picture beside the output. Raises `BadRequest` for what is none, or too large."""
+        return await asyncio.to_thread(self.gallery.keep, data, media_type)
 
     async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
         """Run a program in this call's sandbox."""
@@ -155,6 +204,8 @@ class _Context:
 class Prepared:
     """A call that was decided: what will run, exactly."""
 
+    view: TurnView
+    """The turn as it was when that was decided."""
     step: Step
     tool: Tool
     arguments: BaseModel
@@ -173,6 +224,7 @@ class Execution:
     live: Live
     meters: Meters
     redactor: Redactor
+    families: Families
     _log: Any = field(default_factory=lambda: log("execution"))
 
     async def run(
@@ -199,6 +251,7 @@ class Execution:
                 await done(self._whole(result, output, began, name))
             raise
         if isinstance(outcome, Park):
+            output.close()
             return outcome
         return self._whole(outcome, output, began, name)
 
@@ -222,8 +275,8 @@ class Execution:
 
     def _context(self, call: Prepared, lease: Lease, output: OutputBuffer) -> _Context:
         """Make the call's surroundings. Raises `DragomanError` when its folder is not the one that was allowed."""
-        cwd = self.workspaces.workspace(lease.session)
-        # By its own name, which is the session's: another machine keeps its state elsewhere.
+        cwd = self.workspaces.workspace(home_of(call.view.session))
+        # By its own name, which is the root's: another machine keeps its state elsewhere.
         if cwd.name != Path(call.action.cwd).name:
             raise DragomanError(
                 f"The workspace is {cwd} now, and this was allowed for {call.action.cwd}. Nothing was run.",
@@ -236,6 +289,8 @@ class Execution:
             action=call.action,
             containment=self.containment,
             state=self.workspaces.root,
+            gallery=Gallery(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
+            family=self.families.of(call.view, call.step.n, lease),
         )
 
     def _output(self, lease: Lease, step: Step) -> OutputBuffer:

@@ -5,22 +5,36 @@ Control commands and presses are handled at once; everything else becomes a turn
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from gateway import commands
 from gateway.approvals import Approvals, asks_reason, cards_at, is_shown_by, wait_of
 from gateway.failpoints import FailPoints
-from gateway.model.ids import Handle, Principal, WaitId
+from gateway.model.ids import Handle, OwnerName, Principal, WaitId
 from gateway.model.messages import Conversation, Inbound, Press, Refused
-from gateway.model.sessions import Accepted, Drop, DropReason, Route, TurnKind, empty_session
+from gateway.model.sessions import (
+    Accepted,
+    Drop,
+    DropReason,
+    Route,
+    Session,
+    SessionKind,
+    TurnKind,
+    WhileRunning,
+    empty_session,
+)
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitState
 from gateway.observe import Meters, log
-from gateway.ports import Clock, Control, ControlEffect, Intake, Notes, Views
-from gateway.registry import Registry
+from gateway.ports import Books, Children, Clock, Control, ControlEffect, Intake, Notes, Views, Waiting
+from gateway.registry import Registry, by_hand
 from gateway.routing import People, may_stop_all, route
 
 REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
-WAITING = "Noted. This conversation waits for a decision on the card above; your message is read after it."
+WAITING = Waiting(
+    decision="Noted. This conversation waits for a decision on the card above; your message is read after it.",
+    children="Noted. This conversation waits for its sub-sessions; your message is read when they have ended.",
+)
 STOPPED = "Stopped."
 UNREADABLE = "I cannot read {unread} yet. Write it as text, please."
 REST_WITHIN = timedelta(seconds=1.5)
@@ -29,13 +43,17 @@ REASON_WITHIN = timedelta(hours=1)
 """How long a person who pressed "Deny with reason" may take to reply to the card."""
 
 
+class GateStore(Intake, Children, Books, Protocol):
+    """What the way in asks of the store: to take what comes, and what commands tell of sub-sessions and costs."""
+
+
 class Gate:
     """`ports.Sink`: the one ingress for every channel and every kind of event."""
 
     def __init__(
         self,
         *,
-        store: Intake,
+        store: GateStore,
         views: Views,
         people: People,
         registry: Registry,
@@ -45,9 +63,13 @@ class Gate:
         meters: Meters,
         points: FailPoints,
         model_name: str,
-        steer: bool,
+        running: WhileRunning,
+        currency: str = "",
     ) -> None:
-        """Take what is needed to route, answer commands and judge presses."""
+        """Take what is needed to route, answer commands and judge presses.
+
+        `running`: what a message does while a turn runs; `currency`: of the prices that are configured.
+        """
         self._store = store
         self._views = views
         self._people = people
@@ -58,7 +80,8 @@ class Gate:
         self._meters = meters
         self._points = points
         self._model_name = model_name
-        self._steer = steer
+        self._running = running
+        self._currency = currency
         self._cut_reasons: dict[tuple[Conversation, Principal], tuple[str, datetime]] = {}
         self._log = log("intake")
 
@@ -105,7 +128,7 @@ class Gate:
         self._count("amended" if amended else DropReason.EDITED_LATE.value, message)
 
     async def _take(self, message: Inbound, found: Route) -> Accepted | None:
-        asked = commands.parse(message.text, self._registry.specs)
+        asked = commands.parse(message.text, self._registry.commands)
         match asked:
             case commands.ControlCommand(name) | commands.UnknownCommand(name):
                 control = await self._control(name, message, found)
@@ -122,7 +145,7 @@ class Gate:
                     await self._deny(message, wait)
                     return None
                 kind = TurnKind.MODEL
-        accepted = await self._store.accept(found, message, kind, steer=self._steer, say_if_waiting=WAITING)
+        accepted = await self._store.accept(found, message, kind, running=self._running, say_if_waiting=WAITING)
         self._count("duplicate" if accepted.duplicate else "steered" if accepted.steered else "queued", message)
         return accepted
 
@@ -161,16 +184,36 @@ class Gate:
                 return commands.tools_text(self._registry, session)
             case "new":
                 return "Only an owner begins a new history here."
+            case "status" | "sessions" | "approvals" | "tree":
+                return await self._list(name, session, owner)
+            case "usage":
+                return await self._usage(message.principal, session, owner)
+            case _:
+                return commands.unknown_text(name, [by_hand(tool.spec) for tool in self._registry.seen_by(session)])
+
+    async def _list(self, name: str, session: Session, owner: OwnerName | None) -> str:
+        """What the store knows, as far as this session may be told."""
+        match name:
             case "status":
-                counts, lines = await self._views.counts(), await self._views.sessions()
+                counts, lines = await self._views.counts(), await self._views.sessions(ended=0)
                 return commands.status_text(counts, lines, session, self._model_name, self._clock.now())
             case "sessions":
-                return commands.sessions_text(await self._views.sessions(), owner, session)
+                return commands.sessions_text(await self._views.sessions(ended=0), owner, session)
             case "approvals":
-                known = {line.session.id: line.session for line in await self._views.sessions()}
-                return commands.approvals_text(await self._views.open_approvals(), known, owner, session)
+                waits = await self._views.open_approvals()
+                found = [await self._views.session(asking) for asking in dict.fromkeys(wait.session for wait in waits)]
+                known = {one.id: one for one in found if one is not None}
+                return commands.approvals_text(waits, known, owner, session)
             case _:
-                return commands.unknown_text(name, [tool.spec.name for tool in self._registry.seen_by(session)])
+                return commands.tree_text(await self._store.family(session.id))
+
+    async def _usage(self, who: Principal, session: Session, owner: OwnerName | None) -> str:
+        """An owner in main is told of all that owner's persons, and of everybody; anywhere else of the own tokens."""
+        main = owner is not None and session.kind is SessionKind.MAIN
+        own = self._people.owners[owner] if owner is not None and main else frozenset([who])
+        today = self._clock.now().astimezone(UTC).date()
+        spent = await self._store.spent(today - timedelta(days=commands.USAGE_DAYS - 1))
+        return commands.usage_text(spent, commands.Whose(persons=own, all=main), today, self._currency)
 
     # --- presses ------------------------------------------------------------------------------
 

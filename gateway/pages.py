@@ -16,6 +16,7 @@ from gateway.model.ids import OwnerName, SessionId, TurnId, main_session
 from gateway.model.live import LiveEvent
 from gateway.model.sessions import Origin, Route, Session, SessionKind, empty_session
 from gateway.model.slots import CardRow
+from gateway.model.tools import ToolResult
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import Wait
 from gateway.ports import Accounts, Clock, Live, Views, Welcome
@@ -48,8 +49,9 @@ class Pages:
         model_name: str,
         version: str,
         signed_in_for: timedelta,
+        currency: str = "USD",
     ) -> None:
-        """Take what is read; `outputs` says where a session's long outputs are."""
+        """Take what is read; `outputs` says where a session's long outputs are, `currency` what prices are in."""
         self._accounts = accounts
         self._views = views
         self._live = live
@@ -60,6 +62,7 @@ class Pages:
         self._model_name = model_name
         self._version = version
         self._signed_in_for = signed_in_for
+        self._currency = currency
 
     async def mint_code(self, owner: OwnerName) -> str:
         """Make a single-use sign-in code, good for ten minutes. For links; never logged."""
@@ -89,7 +92,12 @@ class Pages:
         """What the page begins with: the commands are those of the owner's main session."""
         commands = command_list(self._registry, self._main(owner))
         return Welcome(
-            owner=owner, main=main_session(owner), commands=commands, model=self._model_name, version=self._version
+            owner=owner,
+            main=main_session(owner),
+            commands=commands,
+            model=self._model_name,
+            version=self._version,
+            currency=self._currency,
         )
 
     def _main(self, owner: OwnerName) -> Session:
@@ -131,17 +139,21 @@ class Pages:
         """An approval with the buttons of this owner's page."""
         return self._approvals.row(wait, page_card(owner))
 
-    async def output(self, owner: OwnerName, turn: TurnId, n: int) -> Path | None:
-        """The file with everything a call printed; the name comes from the stored result, never from the request."""
+    async def output(self, owner: OwnerName, turn: TurnId, n: int, picture: int | None = None) -> Path | None:
+        """The file with everything a call printed, or that of one of its pictures.
+
+        The name comes from the stored result, never from the request.
+        """
         try:
             view = await self._views.turn(turn)
             await self._check(owner, view.session.id)
         except (NotFound, Forbidden):
             return None
         step = view.steps[n] if 0 <= n < len(view.steps) else None
-        if step is None or step.result is None or not step.result.full_output:
+        name = _file_of(step.result, picture) if step is not None and step.result is not None else ""
+        if not name:
             return None
-        path = self._outputs(view.session.id) / Path(step.result.full_output).name
+        path = self._outputs(view.session.id) / Path(name).name
         return path if path.is_file() else None
 
     async def saw(self, owner: OwnerName) -> None:
@@ -151,3 +163,10 @@ class Pages:
     def watch(self, *topics: str) -> AbstractAsyncContextManager[AsyncIterator[LiveEvent]]:
         """Listen to what happens."""
         return self._live.subscribe(*topics)
+
+
+def _file_of(result: ToolResult, picture: int | None) -> str:
+    """The name of the file with all that was printed, or of a picture; empty when there is none."""
+    if picture is None:
+        return result.full_output or ""
+    return result.pictures[picture].file if 0 <= picture < len(result.pictures) else ""

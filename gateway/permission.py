@@ -37,22 +37,26 @@ DEFAULT_APPROVAL: Mapping[Risk, Approval] = MappingProxyType(
 def available(tool: str, permission: Permission, session: Session) -> Deny | None:
     """Say why a tool does not exist in this session, or None when it does.
 
-    A child has what its parent gave it, whatever its kind; the table of kinds is for roots.
+    The table of kinds is for roots: a child's root is asked as the configuration is now, then what it was given.
     """
+    refused = _refused_at_root(tool, permission, session.root_kind)
+    if refused is None and session.tools is not None and tool not in session.tools:
+        return Deny(reason=DenyReason.NOT_GRANTED, hint=f"This sub-session was not given {tool}.")
+    return refused
+
+
+def _refused_at_root(tool: str, permission: Permission, kind: SessionKind) -> Deny | None:
     match permission:
         case Permission.BLOCKED:
             return Deny(reason=DenyReason.BLOCKED, hint=f"The owner has blocked {tool}.")
-        case Permission.ALWAYS | Permission.MAIN | Permission.NON_MAIN if session.tools is not None:
-            refused = Deny(reason=DenyReason.NOT_GRANTED, hint=f"This sub-session was not given {tool}.")
-            return None if tool in session.tools else refused
         case Permission.ALWAYS:
             return None
-        case Permission.MAIN if session.kind is SessionKind.MAIN:
+        case Permission.MAIN if kind is SessionKind.MAIN:
             return None
-        case Permission.NON_MAIN if session.kind is not SessionKind.MAIN:
+        case Permission.NON_MAIN if kind is not SessionKind.MAIN:
             return None
         case Permission.MAIN:
-            where = "Direct chats of others are" if session.kind is SessionKind.DM else "This conversation is"
+            where = "Direct chats of others are" if kind is SessionKind.DM else "This conversation is"
             return Deny(
                 reason=DenyReason.ONLY_IN_MAIN,
                 hint=f"{tool} runs only where an owner speaks directly. {where} not main.",
@@ -83,8 +87,9 @@ def decide(spec: ToolSpec, policy: ToolPolicy, session: Session, *, askable: boo
 
 
 def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session) -> Approval:
-    """What holds before any rule: the configuration's word for the root's kind, else the default of the risk."""
-    return policy.approval.get(session.root_kind.value, DEFAULT_APPROVAL[spec.risk])
+    """What holds before any rule, for the root's kind: the configuration's word, else the tool's, else its risk's."""
+    kind = session.root_kind.value
+    return policy.approval.get(kind, spec.approval.get(kind, DEFAULT_APPROVAL[spec.risk]))
 
 
 def describe_permission(permission: Permission) -> str:

@@ -49,12 +49,18 @@ class Registry:
             if name in self._tools:
                 raise ConfigError(f"Two tools are called {name}.", cure="Remove one of them.")
             self._tools[name] = tool
+        self._commands = _commands(self.specs)
         self._schemas = {name: _schema(tool.arguments) for name, tool in self._tools.items()}
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
         """Every tool's spec, by name."""
         return {name: tool.spec for name, tool in sorted(self._tools.items())}
+
+    @property
+    def commands(self) -> Mapping[str, ToolSpec]:
+        """Every tool's spec, by each word that calls it by hand: its name, and its shorter one if it has that."""
+        return self._commands
 
     def get(self, name: str) -> Tool | None:
         """Return the tool of this name."""
@@ -80,7 +86,8 @@ class Registry:
         return self._missing(tool, session) or tool
 
     def _missing(self, tool: Tool, session: Session) -> Deny | None:
-        if tool.spec.sandbox is not None and not self._sandboxed and session.root_kind is not SessionKind.MAIN:
+        # By its own kind: below a main session nothing runs on the host.
+        if tool.spec.sandbox is not None and not self._sandboxed and session.kind is not SessionKind.MAIN:
             return Deny(
                 reason=DenyReason.SANDBOX_MISSING,
                 hint=f"{tool.spec.name} needs a sandbox here and this machine has none; `dragoman check` tells why.",
@@ -99,9 +106,27 @@ def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:
         return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=f"{problems}. {usage(tool.spec)}")
 
 
+def by_hand(spec: ToolSpec) -> str:
+    """The word that people call the tool by."""
+    return spec.command or spec.name
+
+
 def usage(spec: ToolSpec) -> str:
     """Say how the tool is called by hand."""
-    return f"Usage: /{spec.name} {f'<{spec.positional}>' if spec.positional else 'name=value …'}"
+    return f"Usage: /{by_hand(spec)} {f'<{spec.positional}>' if spec.positional else 'name=value …'}"
+
+
+def _commands(specs: Mapping[str, ToolSpec]) -> Mapping[str, ToolSpec]:
+    words = dict(specs)
+    for spec in specs.values():
+        if not spec.command:
+            continue
+        if not NAME.fullmatch(spec.command):
+            raise ConfigError(f"{spec.command!r} is not a command.", cure="Use lower case letters, digits and `_`.")
+        if spec.command in words:
+            raise ConfigError(f"Two tools are called by /{spec.command}.", cure="Remove one of them.")
+        words[spec.command] = spec
+    return words
 
 
 def _problem(error: Any) -> str:

@@ -1,4 +1,7 @@
-"""Who runs turns here: claim one, keep its lease, run it, give it up. One task a turn, in one group."""
+"""Who runs turns here: claim one, keep its lease, run it, give it up. One task a turn, in one group.
+
+When a turn has ended, its task may go on for a while: it puts a long history into a summary, holding nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,15 @@ from gateway.execution import Cut, Interrupt
 from gateway.failpoints import FailPoints
 from gateway.model.ids import NodeId
 from gateway.model.live import TURNS, LiveEvent, TurnsDue, turn_topic
-from gateway.model.sessions import Lease, TurnState
+from gateway.model.sessions import STOPPED_TEXT, Lease, TurnState
 from gateway.model.slots import NewSlot
-from gateway.model.views import Claimed
+from gateway.model.views import Claimed, TurnView
+from gateway.model.waits import NewWait
 from gateway.observe import Meters, log
 from gateway.ports import Lanes, Live, Views
-from gateway.turn import Turns, last_words
+from gateway.turn import Turns
+from gateway.turn.compaction import Compaction
+from gateway.turn.window import Long
 
 AT_ONCE = 256
 CLAIMED_AT_ONCE = 32
@@ -38,7 +44,7 @@ class _Held:
     """One holding of a turn. The same turn can be claimed again while its last holding still ends."""
 
     cut: Cut
-    work: asyncio.Task[None] | None = None
+    work: asyncio.Task[Long | None] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,10 +56,13 @@ class Sessions:
     views: Views
     live: Live
     turns: Turns
+    compaction: Compaction
     meters: Meters
     points: FailPoints
     _draining: bool = False
     _held: set[_Held] = field(default_factory=set[_Held])
+    _after: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
+    """Tasks of turns that have ended, which still write a summary."""
     _log: Any = field(default_factory=lambda: log("sessions"))
 
     async def run(self) -> None:
@@ -74,6 +83,8 @@ class Sessions:
         self.live.publish(TURNS, TurnsDue())
         for held in self._held:
             _cut(held, Interrupt.SHUTDOWN)
+        for task in self._after:
+            task.cancel()
 
     async def _claim(self) -> Sequence[Claimed]:
         most = min(CLAIMED_AT_ONCE, AT_ONCE - len(self._held))
@@ -97,10 +108,31 @@ class Sessions:
             except Exception:  # the loop of sessions: one turn does not end the others (house rule 9)
                 self._log.exception("turn left to the sweeps")
             finally:
+                self.turns.let_go(lease, ended=held.cut.why in (Interrupt.STOP, Interrupt.LIMIT))
                 full = len(self._held) >= AT_ONCE
                 self._held.discard(held)
                 if full:  # the store announced who may run when there was no room yet
                     self.live.publish(TURNS, TurnsDue())
+            await self._afterwards(held)
+
+    async def _afterwards(self, held: _Held) -> None:
+        """Put a long history into a summary. The answer is out and the lease is gone: the session's next turn may run.
+
+        What is lost here, by a failure or because the daemon ends, is done after the next turn.
+        """
+        task, work = asyncio.current_task(), held.work
+        if task is None or work is None or work.cancelled() or work.exception() is not None:
+            return
+        long = work.result()
+        if long is None or self._draining:
+            return
+        self._after.add(task)
+        try:
+            await self.compaction.run(long)
+        except Exception:  # the loop of sessions: the history stays as it is (house rule 9)
+            self._log.exception("no summary was written")
+        finally:
+            self._after.discard(task)
 
     async def _work(self, claimed: Claimed, held: _Held) -> None:
         """Run the turn beside the keeper of its lease."""
@@ -146,7 +178,12 @@ class Sessions:
                     self._log.error("lease not renewed", error=str(error))
                 else:
                     self.turns.say_working(lease)
-                await _look_again(wakes, RENEW_EVERY_S)
+                left_s = self.turns.left_s(lease)
+                if left_s is not None and left_s <= 0:
+                    _cut(held, Interrupt.LIMIT)
+                    return
+                # Not at once: a clock may differ by a little from the one that wakes.
+                await _look_again(wakes, RENEW_EVERY_S if left_s is None else min(RENEW_EVERY_S, left_s + CALM_S))
                 await asyncio.sleep(CALM_S)
 
     async def _why_refused(self, lease: Lease) -> Interrupt:
@@ -160,7 +197,9 @@ class Sessions:
     async def _give_up(self, lease: Lease, cut: Cut) -> None:
         match cut.why:
             case Interrupt.STOP:
-                await self._end(lease, TurnState.STOPPED, "Stopped.")
+                await self._end(lease, TurnState.STOPPED, STOPPED_TEXT)
+            case Interrupt.LIMIT:
+                await self._end(lease, TurnState.FAILED, None)
             case Interrupt.SHUTDOWN:
                 await self._release(lease)
             case Interrupt.LOST | None:
@@ -177,20 +216,27 @@ class Sessions:
             else:
                 return
 
-    async def _end(self, lease: Lease, state: TurnState, text: str) -> None:
-        slots = await self._last_words(lease, text)
-        if await self.lanes.finish_turn(lease, state, answer=None, given=(), slots=slots, timers=()):
+    async def _end(self, lease: Lease, state: TurnState, text: str | None) -> None:
+        """End a turn that has no answer; without a text it says that its time is over."""
+        view = await self._view(lease)
+        slots: list[NewSlot] = []
+        timers: list[NewWait] = []
+        if view is not None:
+            words = self.turns.out_of_time(view) if text is None else text
+            slots, timers = self.turns.last_slots(view, lease, words, keep=state is TurnState.STOPPED)
+        if state is TurnState.STOPPED:
+            timers = []  # whoever stopped it knows
+        if await self.lanes.finish_turn(lease, state, answer=None, given=(), slots=slots, timers=timers):
             self.meters.turns.labels(state.value).inc()
 
-    async def _last_words(self, lease: Lease, text: str) -> list[NewSlot]:
+    async def _view(self, lease: Lease) -> TurnView | None:
         try:
-            view = await self.views.turn(lease.turn)
+            return await self.views.turn(lease.turn)
         except StoreError:
             raise
         except Exception:  # what cannot be read may be why it failed: it ends unanswered, and not for ever
             self._log.exception("the turn cannot be read")
-            return []
-        return [last_words(view, text)]
+            return None
 
 
 def _cut(held: _Held, why: Interrupt) -> None:

@@ -1,7 +1,8 @@
-"""Beside the way out: shows answers while they are written, and that they are being written. Nothing here is stored.
+"""Beside the way out: shows answers while they are written, and what turns do meanwhile. Nothing here is stored.
 
-The turn makes an answer's slot early, delivery sends it, and from then on the message is edited here until delivery
-claims a newer version of it. Everything that is shown here may be lost; the last words are delivery's.
+The turn makes a slot early, of an answer or of its status line; delivery sends it, and from then on the message is
+edited here until delivery claims a newer version of it. Everything that is shown here may be lost; the last words are
+delivery's.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.errors import SendFailed, SendOutcome, StoreError
-from gateway.model.ids import SlotId, TurnId
-from gateway.model.live import ANSWERS, TextDelta, Working
+from gateway.lines import AT_WORK, Doings
+from gateway.model.ids import SlotId, TurnId, status_slot
+from gateway.model.live import ANSWERS, Doing, TextDelta, Working
 from gateway.model.messages import Conversation
 from gateway.model.slots import Showing, Slot, SlotKind, shown_when_stored
 from gateway.observe import Redactor, log
@@ -37,6 +39,13 @@ SETTLED_AFTER_S = 5.0
 TYPING_WITHIN_S = 5.0
 FORGET_AFTER_S = 7.0
 """`Working` comes every 5 s."""
+FORGET_LINE_AFTER_S = 60.0
+"""A status line that has a message; one that has none yet goes like a turn."""
+FORGET_WAITING_AFTER_S = 3_600.0
+"""One on which a child was last said to be at something: a decision that it waits for may take long."""
+TELL_TIME_EVERY_S = 5.0
+TELL_TIME_SHARE = 0.1
+"""Of the time that is told: what takes long is told of more rarely, for each edit takes the room of another message."""
 KEPT_CHARS = 200_000
 """Of one answer; a longer one is shown when it is whole."""
 
@@ -81,6 +90,34 @@ class _Open:
 
 
 @dataclass(slots=True, kw_only=True)
+class _Line:
+    """The status line of a root's turn: what was heard for it, and what its message shows."""
+
+    conversation: Conversation
+    way: Way
+    doings: Doings
+    heard_at: float
+    slot: Slot | None = None
+    """What shows it; None before that, and from when its last words are sent."""
+    shown: str = ""
+    """What that says, but for the time."""
+    told_at: float = 0.0
+    """When it was changed last."""
+
+    def news(self, now: float) -> str:
+        """What it is to say, when that is worth an edit; else nothing."""
+        said = self.doings.line()
+        since_s = self.doings.since(now)
+        time_told = since_s > 0 and now - self.told_at >= max(TELL_TIME_EVERY_S, since_s * TELL_TIME_SHARE)
+        return self.doings.line(now) if said and (said != self.shown or time_told) else ""
+
+    def stale(self, now: float) -> bool:
+        """Whether nothing more is expected of it."""
+        after_s = FORGET_WAITING_AFTER_S if self.doings.children_at_work else FORGET_LINE_AFTER_S
+        return now - self.heard_at > (after_s if self.slot is not None else FORGET_AFTER_S)
+
+
+@dataclass(slots=True, kw_only=True)
 class Streams:
     """Streaming edits and typing. Only through the pacer, and only when there is room at once."""
 
@@ -95,6 +132,7 @@ class Streams:
     patience_s: float = PATIENCE_S
     _turns: dict[TurnId, _Turn] = field(default_factory=dict[TurnId, _Turn])
     _open: dict[SlotId, _Open] = field(default_factory=dict[SlotId, _Open])
+    _lines: dict[SlotId, _Line] = field(default_factory=dict[SlotId, _Line])
     _edits: dict[SlotId, asyncio.Task[None]] = field(default_factory=dict[SlotId, asyncio.Task[None]])
     """Edits under way."""
     _settled_at: dict[SlotId, float] = field(default_factory=dict[SlotId, float])
@@ -102,7 +140,7 @@ class Streams:
     _changed_at: dict[str, float] = field(default_factory=dict[str, float])
     """When the messages of a chat were changed last, by the chat's scope."""
     _some: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set while there are turns to look after."""
+    """Set while there are turns or lines to look after."""
     _draining: asyncio.Event = field(default_factory=asyncio.Event)
     _log: Any = field(default_factory=lambda: log("streams"))
 
@@ -120,10 +158,13 @@ class Streams:
         self._draining.set()
 
     def shown(self, slot: Slot, platform_id: str) -> None:
-        """Delivery showed a slot. The beginning of an answer that is still written is edited from now on.
+        """Delivery showed a slot. The beginning of an answer that is still written, or a status line of a turn that is
+        at work, is edited from now on.
 
         Called before the store knows, so that no newer version can be claimed yet.
         """
+        if slot.kind is SlotKind.STATUS:
+            self._line_shown(slot, platform_id)
         turn = self._turns.get(slot.turn) if slot.turn else None
         if turn is None or slot.conversation != turn.conversation:
             return
@@ -146,7 +187,7 @@ class Streams:
         somebody who knows that an equal edit is not a needless one here; and meanwhile the chat would show them, then
         a beginning, then them again.
         """
-        self._open.pop(slot, None)
+        self._let_stand(slot)
         edit = self._edits.get(slot)
         if edit is not None:
             await asyncio.wait([edit], timeout=self.patience_s)
@@ -164,6 +205,8 @@ class Streams:
                         self._working(event)
                     case TextDelta():
                         self._more(event)
+                    case Doing():
+                        self._doing(event)
                     case _:
                         pass
 
@@ -183,6 +226,8 @@ class Streams:
             )
             self._some.set()
         turn.seen_at = now
+        if (line := self._lines.get(status_slot(event.turn))) is not None:
+            line.heard_at = now
         seen = turn.shown is not None and turn.shown.n == turn.n
         if turn.type_at is None and not (seen and now - turn.text_at < QUIET_S):
             turn.type_at = now + TYPING_AFTER_S
@@ -203,6 +248,40 @@ class Streams:
         else:
             turn.stop_keeping()
 
+    def _doing(self, said: Doing) -> None:
+        slot = status_slot(said.turn)
+        line = self._line(slot, said.conversation)
+        if line is None:
+            return
+        line.heard_at = self.clock.monotonic()
+        line.doings.hear(said, line.heard_at)
+        if line.doings.ended and line.slot is None:
+            del self._lines[slot]
+
+    def _line(self, slot: SlotId, where: Conversation) -> _Line | None:
+        """What is known of a line; made when it is heard of first. None where lines are not shown."""
+        channel = self.channels.get(where.channel)
+        if channel is None or not channel.streams or shown_when_stored(where):
+            return None
+        if slot not in self._lines:
+            self._lines[slot] = _Line(
+                conversation=where,
+                way=Way.to(where, channel.paces(where)),
+                doings=Doings(redactor=self.redactor),
+                heard_at=self.clock.monotonic(),
+            )
+            self._some.set()
+        return self._lines[slot]
+
+    def _line_shown(self, slot: Slot, platform_id: str) -> None:
+        if not slot.text.startswith(AT_WORK):  # its last words
+            self._lines.pop(slot.id, None)
+        elif (line := self._line(slot.id, slot.conversation)) is not None:
+            now = self.clock.monotonic()
+            line.slot = replace(slot, platform_id=platform_id, sent_version=slot.version)
+            line.shown, line.told_at, line.heard_at = slot.text, now, now
+            self._changed_at[line.way.chat] = now
+
     # --- what is shown ------------------------------------------------------------------------
 
     async def _look(self, group: asyncio.TaskGroup) -> None:
@@ -217,6 +296,8 @@ class Streams:
                         group.create_task(self._type(turn), name=f"typing {turn.conversation.key}")
             for open_ in list(self._open.values()):
                 self._grow(open_, now, group)
+            for line in self._lines.values():
+                self._tell(line, now, group)
             self._forget(now)
 
     def _grow(self, open_: _Open, now: float, group: asyncio.TaskGroup) -> None:
@@ -224,7 +305,7 @@ class Streams:
         slot, turn = open_.slot, self._turns.get(open_.slot.turn or TurnId(""))
         if turn is None or turn.n != slot.n or not turn.whole or turn.length <= open_.looked:
             return
-        if slot.id in self._edits or now - self._changed_at.get(turn.way.chat, -EDIT_EVERY_S) < EDIT_EVERY_S:
+        if not self._rested(slot.id, turn.way, now):
             return
         text = self._so_far(turn)
         if len(text) <= open_.shown:
@@ -237,8 +318,34 @@ class Streams:
         self._changed_at[turn.way.chat] = now
         if self.pacer.at_once(turn.way):
             open_.looked, open_.shown = turn.length, len(text)
-            edit = self._edit(turn, Showing(slot=slot, text=text, partial=True))
-            self._edits[slot.id] = group.create_task(edit, name=f"streams edit {slot.id}")
+            self._begin_edit(turn.way, slot, text, group)
+
+    def _tell(self, line: _Line, now: float, group: asyncio.TaskGroup) -> None:
+        """Edit a status line under the same conditions."""
+        slot = line.slot
+        if slot is None or not self._rested(slot.id, line.way, now):
+            return
+        text = line.news(now)
+        if not text:
+            return
+        self._changed_at[line.way.chat] = now
+        if self.pacer.at_once(line.way):
+            line.shown, line.told_at = line.doings.line(), now
+            self._begin_edit(line.way, slot, text, group)
+
+    def _rested(self, slot: SlotId, way: Way, now: float) -> bool:
+        """Whether a message may be edited by now."""
+        return slot not in self._edits and now - self._changed_at.get(way.chat, -EDIT_EVERY_S) >= EDIT_EVERY_S
+
+    def _begin_edit(self, way: Way, slot: Slot, text: str, group: asyncio.TaskGroup) -> None:
+        edit = self._edit(way, Showing(slot=slot, text=text, partial=True))
+        self._edits[slot.id] = group.create_task(edit, name=f"streams edit {slot.id}")
+
+    def _let_stand(self, slot: SlotId) -> None:
+        """Begin no edit of a message any more."""
+        self._open.pop(slot, None)
+        if (line := self._lines.get(slot)) is not None:
+            line.slot = None
 
     def _so_far(self, turn: _Turn) -> str:
         text = self.redactor.text("".join(turn.pieces)).lstrip()
@@ -248,14 +355,17 @@ class Streams:
         gone = [id_ for id_, turn in self._turns.items() if now - turn.seen_at > FORGET_AFTER_S]
         for id_ in gone:
             del self._turns[id_]
-        if gone:
+        stale = [id_ for id_, line in self._lines.items() if line.stale(now)]
+        for id_ in stale:
+            del self._lines[id_]
+        if gone or stale:
             self._open = {id_: one for id_, one in self._open.items() if one.slot.turn in self._turns}
             self._changed_at = {chat: at for chat, at in self._changed_at.items() if now - at < EDIT_EVERY_S}
             self._settled_at = {id_: at for id_, at in self._settled_at.items() if at > now}
-        if not self._turns:
+        if not self._turns and not self._lines:
             self._some.clear()
 
-    async def _edit(self, turn: _Turn, showing: Showing) -> None:
+    async def _edit(self, way: Way, showing: Showing) -> None:
         slot, answered = showing.slot, False
         try:
             async with asyncio.timeout(self.edit_within_s):
@@ -265,22 +375,22 @@ class Streams:
             pass  # the next one shows more
         except SendFailed as failed:
             answered = failed.outcome in (SendOutcome.DEAD, SendOutcome.WAIT)
-            await self._failed(turn, slot, failed)
+            await self._failed(way, slot, failed)
         except Exception:  # noqa: BLE001 - the loop of streams: only this message stands still (house rule 9)
             self._log.exception("a channel broke while streaming", slot=slot.id)
-            self._open.pop(slot.id, None)
+            self._let_stand(slot.id)
         finally:
             self._edits.pop(slot.id, None)
             if not answered:
                 self._settled_at[slot.id] = self.clock.monotonic() + SETTLED_AFTER_S
 
-    async def _failed(self, turn: _Turn, slot: Slot, failed: SendFailed) -> None:
+    async def _failed(self, way: Way, slot: Slot, failed: SendFailed) -> None:
         """Nothing is repeated; a ban is obeyed, and what was refused for good is left to the last words."""
         if failed.outcome is SendOutcome.DEAD:
-            self._open.pop(slot.id, None)
+            self._let_stand(slot.id)
         if failed.outcome is not SendOutcome.WAIT:
             return
-        bans = self.pacer.obey(turn.way, failed)
+        bans = self.pacer.obey(way, failed)
         try:
             await write_bans(self.notes, bans, self.clock.now())
         except StoreError as error:

@@ -9,23 +9,31 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from itertools import count
 
-from gateway.model.ids import InboundId, SessionId
+from gateway.model.ids import InboundId, SessionId, principal
 from gateway.model.messages import Inbound, Received
 from gateway.model.prompts import CallResult, Message, ModelRequest, ToolOffer, UserText, speaker
 from gateway.model.sessions import SessionKind, TurnKind
 from gateway.model.tools import ResultStatus, Step, StepKind, ToolResult
 from gateway.model.views import TurnView
 
-HISTORY_TURNS = 40
-"""Ended turns that a model is given."""
 HEARD_AT_MOST = 50
 """Messages said beside the bot that a model is given: the last ones, of all those turns."""
 CHARS_OF_EACH = 1_000
+CHARS_OF_A_CHILD = 20_000
+"""Of what a sub-session answered: that is what it was spawned for."""
 
 HEARD = "Messages of other people in the group, from before the message below"
 QUOTED = "The message that the message below answers"
+ANSWERED = "What the sub-session answered"
+SUMMARY = "What was said before the messages below, in short"
+
+PARENT = principal("system", "parent")
+"""Who gives a sub-session its task."""
+CHILD = principal("system", "child")
+"""Who tells a session that one of its sub-sessions has ended."""
 
 _NO_RESULT = ToolResult(status=ResultStatus.UNKNOWN, text="", code="unknown", hint="Outcome unknown.")
 
@@ -36,16 +44,22 @@ class Marks:
     safety.md (I49) asks for a random one for each call. This one lasts as long as a session's epoch in one life of the
     process, because a beginning that changes makes every request of a group one that no provider has in its cache.
     The price: the model reads it each time and might say it aloud, so it is taken out of answers before they are
-    stored or shown; and should people come to say it all the same, another one takes its place.
+    stored or shown. It can still leave in a call's arguments, and come back in what that call read: as soon as it is in
+    anything that is given, another one takes its place.
     """
 
     def __init__(self) -> None:
         """Draw this life's key."""
         self._key = secrets.token_bytes(32)
 
-    def of(self, session: SessionId, epoch: int, views: Iterable[TurnView]) -> str:
-        """Return the first mark of the session's epoch that is in nothing that people said in these turns."""
-        said = [text for view in views for one in view.inputs for text in _texts(one.message)]
+    def of(self, session: SessionId, epoch: int, views: Iterable[TurnView], summary: str = "") -> str:
+        """Return the first mark of the session's epoch that is in nothing of these turns: what people said, what was
+        called, what came of it.
+        """
+        said = [summary]
+        for view in views:
+            said += [text for one in view.inputs for text in _texts(one.message)]
+            said += [text for step in view.steps for text in _written(step)]
         made = (hmac.digest(self._key, f"{session}\n{epoch}\n{n}".encode(), "sha256").hex()[:16] for n in count())
         return next(mark for mark in made if not any(mark in text for text in said))
 
@@ -54,12 +68,31 @@ def _texts(message: Inbound) -> tuple[str, ...]:
     return message.text, message.quoted, message.name, message.unread
 
 
+def _written(step: Step) -> Iterable[str]:
+    if step.answer is not None:
+        yield step.answer.text
+    if step.call is not None:
+        yield from (step.call.tool, step.call.arguments)
+    if step.result is not None:
+        yield from (step.result.text, step.result.hint)
+
+
 def request(
-    system: str, history: Sequence[TurnView], turn: TurnView, tools: tuple[ToolOffer, ...], marks: Marks
+    system: str,
+    history: Sequence[TurnView],
+    turn: TurnView,
+    tools: tuple[ToolOffer, ...],
+    marks: Marks,
+    summary: str = "",
 ) -> ModelRequest:
-    """Return what a model is asked; with a mark only where somebody is named or data is given."""
-    mark = marks.of(turn.session.id, turn.turn.epoch, [*history, turn])
+    """Return what a model is asked; with a mark only where somebody is named or data is given.
+
+    `summary`: what stands for the turns before `history`; data, given before everything else.
+    """
+    mark = marks.of(turn.session.id, turn.turn.epoch, [*history, turn], summary)
     given = messages(history, turn, mark)
+    if summary:
+        given = (UserText(text="", data=block(SUMMARY, [summary], mark)), *given)
     marked = any(isinstance(one, UserText) and (one.name or one.data) for one in given)
     return ModelRequest(system=system, messages=given, tools=tools, mark=mark if marked else "")
 
@@ -86,7 +119,8 @@ def _of_turn(view: TurnView, heard: Collection[InboundId], mark: str) -> Iterabl
             continue
         yield from _said(view, [r for r in waiting if r.given is not None and r.given <= step.n], heard, mark)
         waiting = [r for r in waiting if r.given is None or r.given > step.n]
-        yield step.answer
+        # What the person was told besides is for nobody else.
+        yield replace(step.answer, note="") if step.answer.note else step.answer
         yield from _results(view.steps, step.n)
     yield from _said(view, waiting, heard, mark)
 
@@ -102,24 +136,38 @@ def _results(steps: Sequence[Step], answer_n: int) -> Iterable[CallResult]:
 
 def _said(view: TurnView, received: Sequence[Received], heard: Collection[InboundId], mark: str) -> Iterable[UserText]:
     """What the turn's own person said, each with what it answers; what others said stands before the first of it."""
-    named = view.session.kind is SessionKind.NON_MAIN
+    several = view.session.kind is SessionKind.NON_MAIN
     # A command is read word by word, by who must not read anything else.
     command = view.turn.kind is TurnKind.COMMAND
     others = [] if command else [one.message for one in received if one.context and one.id in heard]
-    data = _block(HEARD, [_line(one) for one in others], mark)
+    data = block(HEARD, [_line(one) for one in others], mark)
     for one in _joined(received):
         text, name, who = "".join(message.text for message in one), "", None
-        if named:
+        if several and one[0].principal != PARENT:  # its task is all that a sub-session is told: plain text
             name, who = one[0].name or one[0].principal, one[0].principal
         if command:
             yield UserText(text=text, name=name, who=who)
             continue
-        quoted = _block(QUOTED, [_short(message.quoted) for message in one if message.quoted], mark)
+        if one[0].principal == CHILD:
+            yield UserText(text="", data="\n\n".join(filter(None, [data, _ended(one[0], mark)])))
+            data = ""
+            continue
+        quoted = _quoted(one, mark)
         text = _readable(text, [message.unread for message in one if message.unread])
         yield UserText(text=text, name=name, who=who, data="\n\n".join(filter(None, [data, quoted])))
         data = ""
     if data:
         yield UserText(text="", data=data)
+
+
+def _quoted(messages: Sequence[Inbound], mark: str) -> str:
+    """What the message answers."""
+    return block(QUOTED, [_short(message.quoted) for message in messages if message.quoted], mark)
+
+
+def _ended(message: Inbound, mark: str) -> str:
+    """That a sub-session has ended, in the gateway's own line, so that nobody takes it for a person's; what it said."""
+    return block(f"{message.text} {ANSWERED}", [_short(message.quoted, CHARS_OF_A_CHILD) or "Nothing."], mark)
 
 
 def _joined(received: Sequence[Received]) -> list[list[Inbound]]:
@@ -144,7 +192,7 @@ def _readable(text: str, unread: Sequence[str]) -> str:
 # --- data ---------------------------------------------------------------------------------------
 
 
-def _block(what: str, lines: Sequence[str], mark: str) -> str:
+def block(what: str, lines: Sequence[str], mark: str) -> str:
     """Put data between two lines that nothing in it can be; empty when there is none."""
     if not lines:
         return ""
@@ -158,5 +206,5 @@ def _line(message: Inbound) -> str:
     return f"{speaker(message.name, message.principal)}: " + "\n    ".join(text.splitlines())
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= CHARS_OF_EACH else f"{text[:CHARS_OF_EACH]}…"
+def _short(text: str, chars: int = CHARS_OF_EACH) -> str:
+    return text if len(text) <= chars else f"{text[:chars]}…"

@@ -135,7 +135,9 @@ def pytest(arguments: Sequence[str], environment: Mapping[str, str]) -> Outcome:
         results = Path(folder) / "results.xml"
         spread = ["-n", str(WORKERS), "--dist", "worksteal"]
         command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *arguments]
-        code = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False).returncode
+        # Without byte code each of the hundreds of daemons that tests start would compile everything: a second of CPU.
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        code = subprocess.run(command, cwd=ROOT, env={**inherited, **environment}, check=False).returncode
         passed, failed = counted(results)
     # Not every failure is a test's: too little coverage, nothing collected, a bad option.
     return Outcome(ok=code == 0, passed=passed, failed=max(failed, int(code != 0)))

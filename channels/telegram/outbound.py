@@ -8,7 +8,7 @@ from channels.telegram.cards import card
 from channels.telegram.limits import TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
 from channels.telegram.markup import Markup
 from channels.telegram.parts import ROOM, FilePart, Part, TextPart
-from channels.telegram.rich import Rich, joined, split, units, visible
+from channels.telegram.rich import Rich, clean, finish, joined, split, units, visible
 from channels.telegram.source import closed, output
 from gateway.model.slots import Showing, SlotKind
 
@@ -42,10 +42,14 @@ class Renderer:
         A card has the same number and kinds of messages while it is open and once it is decided. Names in the text
         ring nobody in groups.
         """
-        if showing.partial:
+        if showing.slot.kind is SlotKind.STATUS:
+            parts = _status(showing)
+        elif showing.slot.kind is SlotKind.CARD:
+            parts = card(showing.rows, quiet=_in_group(showing))
+        elif showing.partial:
             return self._beginning(showing)
-        is_card = showing.slot.kind is SlotKind.CARD
-        parts = card(showing.rows, quiet=_in_group(showing)) if is_card else self._final(showing)
+        else:
+            parts = self._final(showing)
         there = len([one for one in showing.slot.platform_id.split(",") if one])
         if showing.slot.uncertain and there < len(parts):
             # What is stored is certain: the one behind it was on its way.
@@ -89,6 +93,12 @@ class Renderer:
         """As much as so many messages can show, and whether that is all of it."""
         rich, whole = self._markup.beginning(markdown, messages=messages, quiet=_in_group(showing))
         return (rich if visible(rich.text) else Rich(text="")), whole
+
+
+def _status(showing: Showing) -> list[Part]:
+    """One line as it is, whole or not: nothing in it formats, it makes no sound and rings nobody in groups."""
+    plain = finish(" ".join(clean(showing.text).split()), (), quiet=_in_group(showing))
+    return [TextPart(text=line.text, silent=True) for line in islice(split(plain, ROOM), 1)]
 
 
 def _in_group(showing: Showing) -> bool:

@@ -24,6 +24,8 @@ class TextPart:
     entities: tuple[Json, ...] = ()
     buttons: tuple[tuple[Json, ...], ...] = ()
     """The inline keyboard, row by row."""
+    silent: bool = False
+    """Whether a new message makes no sound."""
 
     @staticmethod
     def of(rich: Rich, buttons: tuple[tuple[Json, ...], ...] = ()) -> TextPart:

@@ -136,7 +136,8 @@ class Screen:
                 )
                 return str(made.message_id)
             place: Json = {"chat_id": self.chat} | ({"message_thread_id": thread} if thread else {})
-            return _message(await self.bot.call("sendMessage", place | payload))
+            quiet: Json = {"disable_notification": True} if part.silent else {}
+            return _message(await self.bot.call("sendMessage", place | quiet | payload))
 
         found = await self._call(Act.CREATE, ask, part.payload() if isinstance(part, TextPart) else {})
         assert not isinstance(found, Remedy), "only edits and deletions are done without an answer"

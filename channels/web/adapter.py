@@ -34,6 +34,10 @@ ASK_AGAIN_S = 2.0
 LIST_EVERY_S = 0.3
 SEND_WITHIN_S = 20.0
 OPEN_AT_MOST = 20
+"""Sessions that a page follows: main, those at work below it, what is shown with its own, and a few for a moment."""
+PICTURE = r"/api/output/{turn}/{n:\d+}/{picture:\d+}"
+PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif"}
+"""What is handed out to be shown, by how its file ends; nothing that a browser could run."""
 
 PRESSED = {
     **PRESSED_TEXT,
@@ -69,6 +73,7 @@ class WebChannel:
             Endpoint(method="POST", path="/api/signout", handler=self._sign_out, auth=Auth.COOKIE),
             Endpoint(method="GET", path="/api/me", handler=self._me, auth=Auth.COOKIE),
             Endpoint(method="GET", path=r"/api/output/{turn}/{n:\d+}", handler=self._output, auth=Auth.COOKIE),
+            Endpoint(method="GET", path=PICTURE, handler=self._picture, auth=Auth.COOKIE),
             Endpoint(method="GET", path="/ws", handler=self._socket, auth=Auth.COOKIE),
         ]
 
@@ -158,6 +163,14 @@ class WebChannel:
             "Content-Disposition": f'attachment; filename="{path.name}"',
         }
         return web.FileResponse(path, headers=headers)
+
+    async def _picture(self, request: web.Request) -> web.StreamResponse:
+        turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
+        path = await self._desk.output(request["owner"], turn, n, int(request.match_info["picture"][:9]))
+        kind = PICTURES.get(path.suffix) if path is not None else None
+        if path is None or kind is None:
+            raise web.HTTPNotFound(reason="There is no such picture.")
+        return web.FileResponse(path, headers={"Content-Type": kind})
 
     # --- the socket ---------------------------------------------------------------------------
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from gateway.model.ids import Principal, SessionId
 from gateway.model.live import OutputDelta, TextDelta
-from gateway.model.messages import Received
-from gateway.model.sessions import Turn
+from gateway.model.messages import Conversation, Inbound, Received
+from gateway.model.sessions import Lineage, Turn, child_place
 from gateway.model.slots import CardRow, Slot, SlotKind
-from gateway.model.tools import Step, StepKind, ToolResult
+from gateway.model.tools import Step, StepKind, ToolResult, Usage
 from gateway.model.views import Row, Rows, SessionLine
 from gateway.model.waits import Wait, WaitKind
 from gateway.ports import Welcome
@@ -19,7 +20,12 @@ Json = dict[str, Any]
 ARGUMENTS_AT_MOST = 65_536
 TOOL_AT_MOST = 200
 """Characters that a row shows of what a model calls; a model may write megabytes, and a page loads 200 rows at once."""
+QUOTED_AT_MOST = 65_536
+"""Characters of a sub-session's last words that its parent's row shows; all of them are in its own session."""
 SHOWN = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
+"""Of slots. Cards and status lines are for chats: the page shows the approvals and the steps themselves."""
+SYSTEM_CHILD = Principal("system:child")
+"""Who tells a session that a sub-session has ended."""
 
 
 def time(at: datetime | None) -> str | None:
@@ -37,6 +43,7 @@ def welcome(found: Welcome, sessions: Sequence[SessionLine]) -> Json:
         "commands": [{"name": c.name, "usage": c.usage, "about": c.about} for c in found.commands],
         "model": found.model,
         "version": found.version,
+        "currency": found.currency,
     }
 
 
@@ -53,8 +60,23 @@ def line(one: SessionLine) -> Json:
         "waiting": one.waiting,
         "running": one.running,
         "queued": one.queued,
+        "created_at": time(session.created_at),
         "active_at": time(session.active_at),
         "rev": one.rev,
+        "lineage": _lineage(session.lineage) if session.lineage else None,
+    }
+
+
+def _lineage(found: Lineage) -> Json:
+    return {
+        "parent": found.parent,
+        "turn": found.turn,
+        "n": found.n,
+        "root": found.root,
+        "depth": found.depth,
+        "mode": found.mode.value,
+        "agent": found.agent,
+        "model": found.model,
     }
 
 
@@ -81,7 +103,7 @@ def row(found: Row, card: Callable[[Wait], CardRow]) -> Json | None:
         case Step() as step:
             body = _step(step)
         case Wait() as wait:
-            body = _approval(wait, card(wait)) if wait.kind is WaitKind.APPROVAL else None
+            body = _wait(wait, card)
         case Slot() as slot:
             body = _slot(slot) if slot.kind in SHOWN else None
     return None if body is None else {**body, "ord": found.ord, "rev": found.rev}
@@ -108,11 +130,29 @@ def _message(received: Received) -> Json:
         "turn": received.turn,
         "from": message.name,
         "principal": message.principal,
-        "channel": message.conversation.channel,
+        "channel": _channel(message.conversation),
         "text": message.text,
         "at": time(received.received_at),
         "given": received.given is not None or received.turn is None,
+        **_role(message),
     }
+
+
+def _role(message: Inbound) -> Json:
+    """Who speaks: a person, whoever spawned this session, or a sub-session that has ended."""
+    if message.principal == SYSTEM_CHILD:
+        child = message.event_key.removeprefix("child/").removesuffix("/end")
+        return {"role": "child", "child": child, "quoted": _cut(message.quoted, QUOTED_AT_MOST)}
+    return {"role": "task" if _is_child(message.conversation) else "person"}
+
+
+def _channel(place: Conversation) -> str:
+    """The name of the platform; `child` for a sub-session, whose turns take place nowhere but in it."""
+    return "child" if _is_child(place) else place.channel
+
+
+def _is_child(place: Conversation) -> bool:
+    return place == child_place(SessionId(place.chat))
 
 
 def _turn(turn: Turn) -> Json:
@@ -121,7 +161,7 @@ def _turn(turn: Turn) -> Json:
         "id": turn.id,
         "kind": turn.kind.value,
         "state": turn.state.value,
-        "channel": turn.conversation.channel,
+        "channel": _channel(turn.conversation),
         "created_at": time(turn.created_at),
         "started_at": time(turn.started_at),
         "ended_at": time(turn.ended_at),
@@ -145,14 +185,18 @@ def _step(step: Step) -> Json:
         body |= {"call": step.call.id, "tool": tool, "arguments": arguments}
         body["result"] = _result(step, step.result) if step.result else None
     elif step.answer is not None:
-        usage = step.answer.usage
         body["model"] = step.answer.model
-        body["usage"] = {
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cached_tokens": usage.cached_tokens,
-        }
+        body["usage"] = _usage(step.answer.usage)
     return body
+
+
+def _usage(usage: Usage) -> Json:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "cost_micros": usage.cost_micros,
+    }
 
 
 def _cut(text: str, at_most: int) -> str:
@@ -169,7 +213,45 @@ def _result(step: Step, result: ToolResult) -> Json:
         "duration_ms": result.duration_ms,
         "dropped_bytes": result.dropped_bytes,
         "full": f"/api/output/{step.turn}/{step.n}" if result.full_output else None,
+        "pictures": [f"/api/output/{step.turn}/{step.n}/{at}" for at in range(len(result.pictures))],
     }
+
+
+def _wait(wait: Wait, card: Callable[[Wait], CardRow]) -> Json | None:
+    match wait.kind:
+        case WaitKind.APPROVAL:
+            return _approval(wait, card(wait))
+        case WaitKind.CHILD:
+            return _child(wait)
+        case _:
+            return None
+
+
+def _child(wait: Wait) -> Json:
+    """A sub-session that the turn waits for. What it said is the result of the call."""
+    ended = wait.payload
+    usage = Usage(
+        input_tokens=_figure(ended.get("input_tokens")),
+        output_tokens=_figure(ended.get("output_tokens")),
+        cost_micros=_figure(ended.get("cost_micros")),
+    )
+    return {
+        "type": "child",
+        "id": wait.id,
+        "turn": wait.turn,
+        "n": wait.n,
+        "state": wait.state.value,
+        "session": str(ended.get("child", "")),
+        "outcome": ended.get("state"),
+        "active_ms": _figure(ended.get("active_ms")),
+        "usage": _usage(usage),
+        "opened_at": time(wait.opened_at),
+        "expires_at": time(wait.expires_at),
+    }
+
+
+def _figure(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _approval(wait: Wait, card: CardRow) -> Json | None:
@@ -207,6 +289,6 @@ def _slot(slot: Slot) -> Json:
         "n": slot.n,
         "kind": slot.kind.value,
         "text": slot.text,
-        "channel": slot.conversation.channel,
+        "channel": _channel(slot.conversation),
         "at": time(slot.created_at),
     }

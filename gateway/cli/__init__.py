@@ -74,6 +74,18 @@ def run(options: _Options) -> int:
 
 
 @cli.command()
+@click.pass_obj
+def demo(options: _Options) -> int:
+    """Run a daemon of its own beside a scripted model: an agent at work, without a key. Leaves nothing behind."""
+    if options.config or options.state:
+        raise click.UsageError("The demo brings a configuration and a state folder of its own; leave yours out.")
+    with _importing():
+        from gateway.app.serving import serve
+        from gateway.cli.demo import demonstrate
+    return demonstrate(serve)
+
+
+@cli.command()
 @click.argument("owner", required=False)
 @click.pass_obj
 def link(options: _Options, owner: str | None) -> None:

@@ -1,18 +1,57 @@
-"""Where a turn's questions are answered: opens the configured model. Each kind is imported only when it is used."""
+"""Where a turn's questions are answered: opens the configured models. Each kind is imported only when it is used."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gateway.errors import ConfigError
+from gateway.llm.chain import ChainedModels
+from gateway.llm.prices import Price
 from gateway.model.tools import ToolSpec
 from gateway.ports import Clock, Model
 
 if TYPE_CHECKING:
     import aiohttp
 
+__all__ = ["OPENAI_URL", "Choice", "Price", "open_model", "open_models"]
+
 OPENAI_URL = "https://api.openai.com/v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A configured model."""
+
+    name: str
+    """`operator` or `<provider>:<model>`."""
+    base_url: str | None = None
+    """None: the provider's own server."""
+    api_key: str | None = field(default=None, repr=False)
+
+
+def open_models(
+    choices: Sequence[Choice],
+    prices: Mapping[str, Price],
+    *,
+    session: aiohttp.ClientSession,
+    specs: Mapping[str, ToolSpec],
+    clock: Clock,
+) -> ChainedModels:
+    """Return the configured model, and those that step in for it in this order; `close` it in the end.
+
+    `prices` are by a model's name, with or without its provider. Raises `ConfigError` for one that cannot be opened.
+    """
+    opened = [
+        open_model(
+            choice.name, session=session, base_url=choice.base_url, api_key=choice.api_key, specs=specs, clock=clock
+        )
+        for choice in choices
+    ]
+    if not opened:
+        raise ConfigError("No model is configured.", cure='Set [model] name; "operator" is no model at all.')
+    return ChainedModels(opened, prices, clock)
 
 
 def open_model(
@@ -24,20 +63,33 @@ def open_model(
     specs: Mapping[str, ToolSpec],
     clock: Clock,
 ) -> Model:
-    """Return the model called `name`: `operator` or `openai:<model>`. Raises `ConfigError` for anything else.
+    """Return the model called `name`: `operator` or `<provider>:<model>`. Raises `ConfigError` for anything else.
 
-    `specs` are all registered tools by name and alias; the session stays the caller's.
+    `specs` are all registered tools by name and alias; the session stays the caller's, and is used for `openai:` alone.
     """
     if name == "operator":
         from gateway.llm.operator import Operator
 
         return Operator(specs)
     provider, _, model = name.partition(":")
-    if provider == "openai" and model:
+    if not model or not provider or provider == "operator":
+        raise ConfigError(
+            f"There is no model {name!r}.",
+            cure='Set [model] name to "operator" or "<provider>:<model>", for instance "openai:gpt-5-mini".',
+        )
+    if provider == "openai":
         from gateway.llm.openai_chat import OpenAIChat
 
         return OpenAIChat(session, model, base_url=base_url or OPENAI_URL, api_key=api_key, clock=clock)
-    raise ConfigError(
-        f"There is no model {name!r}.",
-        cure='Set [model] name to "operator" or "openai:<model>", for instance "openai:gpt-5-mini".',
-    )
+    return _from_library(name, base_url, api_key)
+
+
+def _from_library(name: str, base_url: str | None, api_key: str | None) -> Model:
+    try:
+        from gateway.llm.library import open_library
+    except ImportError as error:
+        raise ConfigError(
+            f"The model {name} needs packages that are not installed ({error.name or error}).",
+            cure="Install Dragoman with the extra `providers`; `./run` does that by itself.",
+        ) from error
+    return open_library(name, base_url=base_url, api_key=api_key)

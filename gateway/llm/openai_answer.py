@@ -43,6 +43,16 @@ class _Call:
     arguments: list[str] = field(default_factory=list[str])
     extra: object = None
 
+    def is_whole(self) -> bool:
+        """Whether its arguments are a JSON object that nothing can follow."""
+        text = "".join(self.arguments)
+        if not text.rstrip().endswith("}"):
+            return False
+        try:
+            return isinstance(json.loads(text), dict)
+        except (ValueError, RecursionError):
+            return False
+
 
 class Assembly:
     """One answer as it comes in. Feed it bytes (or one whole completion), then `finish` it, then take the `answer`.
@@ -127,12 +137,18 @@ class Assembly:
         for choice in _objects(chunk.get("choices")):
             if choice.get("index") in (None, 0):
                 self._choice(choice)
+                if usage := _object(choice.get("usage")):  # Moonshot's place for it
+                    self._usage = _usage(usage)
 
     def _choice(self, choice: dict[str, Any]) -> None:
         delta = _object(choice.get("delta")) or _object(choice.get("message"))
-        if content := delta.get("content"):
-            self._add_text(_content(content))
-        for call in _objects(delta.get("tool_calls")):
+        said = [_content(part) for name in ("content", "refusal") if (part := delta.get(name))]
+        calls = _objects(delta.get("tool_calls"))
+        if any(said) or calls:
+            self._finish_reason = ""  # what goes on after its end has not ended
+        for text in said:
+            self._add_text(text)
+        for call in calls:
             self._add_call(call)
         for name in ("reasoning_content", "reasoning"):
             if isinstance(part := delta.get(name), str) and part:
@@ -140,8 +156,8 @@ class Assembly:
                 self._count_reasoning(len(part))
         for detail in _objects(delta.get("reasoning_details")):
             self._add_detail(detail)
-        if isinstance(reason := choice.get("finish_reason"), str) and reason:
-            self._finish_reason = reason
+        if isinstance(reason := choice.get("finish_reason"), str) and reason != "null":
+            self._finish_reason = reason or self._finish_reason
 
     def _add_text(self, text: str) -> None:
         text = self._half + text
@@ -157,39 +173,41 @@ class Assembly:
         self._text.append(text)
         self._text_chars += len(text)
         if self._text_chars > self._limits.text_chars:
-            raise ModelError(f"The model's answer is longer than {self._limits.text_chars} characters.")
+            raise _beyond(f"The model's answer is longer than {self._limits.text_chars} characters.")
 
     # --- calls --------------------------------------------------------------------------------
 
     def _add_call(self, delta: dict[str, Any]) -> None:
         function = _object(delta.get("function"))
         name, call_id = _string(function.get("name")), _string(delta.get("id"))
-        call = self._call_for(delta.get("index"), name, call_id)
+        arguments = _arguments(function.get("arguments"))
+        call = self._call_for(delta.get("index"), name, call_id, arguments)
         call.id = call.id or call_id
         if name and name != call.name:  # most send it once, some in every fragment, a few piece by piece
             call.name += name
-        arguments = _arguments(function.get("arguments"))
         call.arguments.append(arguments)
         call.extra = delta.get("extra_content") or call.extra
         self._argument_chars += len(name) + len(arguments)
         if self._argument_chars > self._limits.argument_chars:
-            raise ModelError(f"The arguments of the model's calls exceed {self._limits.argument_chars} characters.")
+            raise _beyond(f"The arguments of the model's calls exceed {self._limits.argument_chars} characters.")
 
-    def _call_for(self, index: object, name: str, call_id: str) -> _Call:
+    def _call_for(self, index: object, name: str, call_id: str, arguments: str) -> _Call:
         """Find the call that a fragment belongs to, or begin one.
 
-        Some servers give every parallel call the index 0, or none: then a name with a new id begins a call.
+        Some servers give every parallel call the index 0, or none: then a name with a new id begins a call, and where
+        there are no ids, a name with arguments after arguments that are whole already.
         """
         if isinstance(index, int):
             known = self._by_index.get(index)
             begins = known is None or bool(name and call_id and known.id and call_id != known.id)
+            begins = begins or bool(known and name and arguments and not call_id and not known.id and known.is_whole())
         else:
             known = self._calls[-1] if self._calls else None
             begins = known is None or bool(name and (not call_id or call_id != known.id))
         if known is not None and not begins:
             return known
         if len(self._calls) >= self._limits.calls:
-            raise ModelError(f"The model asked for more than {self._limits.calls} calls at once.")
+            raise _beyond(f"The model asked for more than {self._limits.calls} calls at once.")
         call = _Call(index=index if isinstance(index, int) else len(self._calls))
         self._calls.append(call)
         self._by_index[call.index] = call
@@ -213,7 +231,7 @@ class Assembly:
     def _count_reasoning(self, chars: int) -> None:
         self._reasoning_chars += chars
         if self._reasoning_chars > self._limits.text_chars:
-            raise ModelError(f"The model's reasoning is longer than {self._limits.text_chars} characters.")
+            raise _beyond(f"The model's reasoning is longer than {self._limits.text_chars} characters.")
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -224,26 +242,21 @@ class Assembly:
             raise ModelError("The model's stream ended before its answer was whole.", cure="Ask again.", retryable=True)
         if reason in _BROKEN:
             raise ModelError(f"The model broke off its answer ({reason}).", cure="Ask again.", retryable=True)
+        if reason in ("tool_calls", "function_call") and not self._calls:
+            raise ModelError("The model's server announced a call and sent none.", cure="Ask again.", retryable=True)
         if reason == "content_filter":
-            raise ModelError("The provider's content filter stopped the answer.", cure="Ask in other words.")
+            raise filtered()
         tail = "\ufffd" if self._half else ""
         if reason in _CUT:
-            self._refuse_useless_cut()
+            refuse_useless_cut(calls=bool(self._calls), text=bool(self._text))
             tail += CUT_NOTE
         self._text.append(tail)
         return tail
 
-    def _refuse_useless_cut(self) -> None:
-        cure = "Ask for less at once, or use a model with a higher output limit."
-        if self._calls:
-            raise ModelError("The model reached its output limit in the middle of a call; nothing was run.", cure=cure)
-        if not self._text:
-            raise ModelError("The model reached its output limit before it said anything.", cure=cure)
-
     def answer(self, model: str, taken: Collection[str]) -> Answer:
         """Return the finished answer of `model`; its call ids are unique, also among `taken`."""
         ordered = sorted(self._calls, key=lambda call: call.index)  # stable: calls of one index stay as they came
-        ids = _unique([call.id for call in ordered], taken)
+        ids = unique_ids([call.id for call in ordered], taken)
         calls = tuple(
             ToolCall(id=CallId(call_id), tool=_mended(call.name), arguments=_mended("".join(call.arguments)))
             for call_id, call in zip(ids, ordered, strict=True)
@@ -261,7 +274,29 @@ class Assembly:
         return {OPAQUE: own} if own else {}
 
 
-def _unique(ids: list[str], taken: Collection[str]) -> list[str]:
+def filtered() -> ModelError:
+    """The error of an answer that its provider stopped."""
+    return ModelError(
+        "The provider's content filter stopped the answer.", cure="Ask in other words.", about_request=True
+    )
+
+
+def refuse_useless_cut(*, calls: bool, text: bool) -> None:
+    """Raise `ModelError` for an answer at its output limit of which nothing can be used."""
+    cure = "Ask for less at once, or use a model with a higher output limit."
+    if calls:
+        words = "The model reached its output limit in the middle of a call; nothing was run."
+        raise ModelError(words, cure=cure, about_request=True)
+    if not text:
+        words = "The model reached its output limit before it said anything."
+        raise ModelError(words, cure=cure, about_request=True)
+
+
+def _beyond(words: str) -> ModelError:
+    return ModelError(words, cure="Ask for less at once.", about_request=True)
+
+
+def unique_ids(ids: list[str], taken: Collection[str]) -> list[str]:
     """Keep usable ids; a missing, repeated or overlong one becomes `call_<n>`, the first that is free."""
     seen = set(taken)
     made: list[str] = []
@@ -319,7 +354,10 @@ def _usage(usage: dict[str, Any]) -> Usage:
     return Usage(
         input_tokens=_count(usage.get("prompt_tokens")),
         output_tokens=_count(usage.get("completion_tokens")),
-        cached_tokens=_count(details.get("cached_tokens")) or _count(usage.get("prompt_cache_hit_tokens")),
+        # OpenAI's place for it and most others', DeepSeek's, Moonshot's.
+        cached_tokens=_count(details.get("cached_tokens"))
+        or _count(usage.get("prompt_cache_hit_tokens"))
+        or _count(usage.get("cached_tokens")),
     )
 
 

@@ -6,7 +6,8 @@ import asyncio
 import random as _random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 import aiohttp
 from yarl import URL
@@ -14,16 +15,21 @@ from yarl import URL
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.openai_answer import DEFAULT_LIMITS as DEFAULT_ANSWER_LIMITS
 from gateway.llm.openai_answer import AnswerLimits, Assembly
-from gateway.llm.openai_errors import Peer, from_chunk, from_response, not_an_answer, to_error
-from gateway.llm.openai_payload import request_body
+from gateway.llm.openai_errors import Peer, Refused, from_chunk, from_response, not_an_answer, to_error
+from gateway.llm.openai_payload import Offered, has_images, request_body
+from gateway.llm.quirks import Dialect, dialect_of, instead
+from gateway.llm.tries import in_haste, tried
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.model.tools import Answer
+from gateway.observe import log
 from gateway.ports import Clock
 from gateway.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
-from gateway.retry import Failure, GiveUp, RetryLimits, next_try, retry_after_s
+from gateway.retry import RetryLimits, retry_after_s
 
 _ERROR_BODY_BYTES = 64 * 1024
 _DRAIN_S = 0.2
+_CHANGES_AT_MOST = 4
+"""Parts of one request that a server may refuse, one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +39,8 @@ class Patience:
     connect_s: float = 15.0
     stall_s: float = 120.0
     """Without a byte: before the first, and between any two."""
+    hasty_s: float = 30.0
+    """The same before the first, when another model could answer instead."""
     after_finish_s: float = 5.0
     """For figures, once the answer is whole."""
     whole_s: float = 3600.0
@@ -42,11 +50,17 @@ class Patience:
 DEFAULT_PATIENCE = Patience()
 
 
-class OpenAIChat:
-    """`ports.Model` over `POST {base_url}/chat/completions`. Holds no state between questions.
+@dataclass(slots=True)
+class _Learned:
+    """What one server takes, as far as it is known; shared by all who ask it."""
 
-    A failed try is repeated (`gateway.retry`) only while no text of it was yielded: there is no way to take text back.
-    Afterwards a failure is a `ModelError` with `retryable`, and the caller decides.
+    dialect: Dialect
+
+
+class OpenAIChat:
+    """`ports.Model` over `POST {base_url}/chat/completions`.
+
+    Between questions it remembers only which parts of a request its server refused (`quirks`).
     """
 
     def __init__(
@@ -67,9 +81,13 @@ class OpenAIChat:
         self._model = model
         self._url, server = _endpoint(base_url)
         self._peer = Peer(server=server, model=model, api_key=_usable_key(api_key))
+        self._learned = _Learned(dialect_of(self._url.host or "", model))
+        self._offered = Offered()
+        self._log = log("models")
         self._clock = clock
-        self._retry = retry
+        self.retry = retry
         self._patience = patience
+        self.first_s = patience.stall_s
         self._limits = limits
         self._random = random
 
@@ -78,52 +96,61 @@ class OpenAIChat:
         """As configured: `openai:<model>`."""
         return f"openai:{self._model}"
 
+    def hasty(self) -> OpenAIChat:
+        """The same model for when another could answer instead: at most 2 tries, and 30 s to the first byte of each."""
+        other = copy(self)
+        other.retry = in_haste(self.retry)
+        other.first_s = min(self._patience.hasty_s, self.first_s)
+        return other
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Ask; see `ports.Model.stream`. The request is closed before `Complete` is yielded, and by `aclose()`."""
-        body = request_body(self._model, request, answered_by=self.name)
         taken = {call.id for message in request.messages if isinstance(message, Answer) for call in message.calls}
-        attempt = 0
+        whole: list[Assembly] = []
+        async with aclosing(tried(lambda: self._ask(request, whole), self.retry, self._random)) as texts:
+            async for text in texts:
+                yield TextPart(text=text)
+        yield Complete(answer=whole[-1].answer(self.name, taken))
+
+    async def _ask(self, request: ModelRequest, whole: list[Assembly]) -> AsyncGenerator[str, None]:
+        """One try: yield text, and at the end put the answer into `whole`.
+
+        What the server refuses and nobody needs is left out, and it is asked once more; that is no new try, since the
+        same request would never have succeeded.
+        """
+        dialect, changed = self._learned.dialect, 0
         while True:
-            attempt += 1
             assembly = Assembly(self._refused, self._limits)
             said = False
             try:
-                async with aclosing(self._try(body, assembly)) as texts:
+                body = request_body(self._model, request, answered_by=self.name, dialect=dialect, offered=self._offered)
+                async with aclosing(self._once(body, assembly)) as texts:
                     async for text in texts:
                         said = True
-                        yield TextPart(text=text)
-            except ModelError as error:
-                delay_s = self._delay(attempt, error, said=said)
+                        yield text
+            except Refused as error:
+                words = f"{error.refusal.code} {error.refusal.message}"
+                changes = instead(dialect, error.refusal.status, words, images=has_images(request))
+                changed += 1
+                if said or not changes or changed > _CHANGES_AT_MOST:
+                    raise
             else:
-                break
-            await asyncio.sleep(delay_s)
-        yield Complete(answer=assembly.answer(self.name, taken))
+                whole.append(assembly)
+                return
+            dialect = replace(dialect, **changes)
+            # For the next questions too, whoever else learned.
+            self._learned.dialect = replace(self._learned.dialect, **changes)
+            self._log.info("the server takes this otherwise", model=self.name, **changes)
 
-    def _delay(self, attempt: int, error: ModelError, *, said: bool) -> float:
-        """Return how long to wait before the next try, or raise the error for good."""
-        if said:
-            raise error
-        failure = Failure(retryable=error.retryable, retry_after_s=error.retry_after_s)
-        step = next_try(attempt, failure, self._random(), self._retry)
-        if not isinstance(step, GiveUp):
-            return step.delay_s
-        if not error.retryable:
-            raise error
-        raise ModelError(
-            f"{error.message.rstrip('.')} ({step.because}).",
-            cure=error.cure,
-            retryable=True,
-            retry_after_s=error.retry_after_s,
-        ) from None
-
-    async def _try(self, body: bytes, assembly: Assembly) -> AsyncGenerator[str, None]:
+    async def _once(self, body: bytes, assembly: Assembly) -> AsyncGenerator[str, None]:
         """Ask once and yield text; when it returns, the answer in `assembly` is whole."""
         response = await self._open(body)
         try:
             if not 200 <= response.status < 300:
                 raise await self._refusal(response)
             if response.content_type == "application/json":
-                yield assembly.feed_completion(await self._whole(response))
+                if text := assembly.feed_completion(await self._whole(response)):
+                    yield text
             elif response.content_type == "text/html":
                 raise not_an_answer(response.content_type, self._peer)
             else:
@@ -146,13 +173,13 @@ class OpenAIChat:
             headers["Authorization"] = f"Bearer {self._peer.api_key}"
         times = aiohttp.ClientTimeout(total=None, sock_connect=self._patience.connect_s)
         try:
-            async with asyncio.timeout(self._patience.stall_s):
+            async with asyncio.timeout(self.first_s):
                 # Redirects are not followed: they would lose the body, and take the key where nobody sent it.
                 return await self._session.post(
                     self._url, data=body, headers=headers, timeout=times, allow_redirects=False
                 )
         except TimeoutError:
-            raise self._silent() from None
+            raise self._silent(self.first_s) from None
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(error) from None  # the cause may carry the request's headers, and the key
 
@@ -165,7 +192,8 @@ class OpenAIChat:
                 await _drain(response)
                 return
             if self._clock.monotonic() - began > self._patience.whole_s:
-                raise ModelError(f"The model took over {self._patience.whole_s:.0f} s.", cure="Ask for less at once.")
+                words = f"The model took over {self._patience.whole_s:.0f} s."
+                raise ModelError(words, cure="Ask for less at once.", about_request=True)
         if text := assembly.end():
             yield text
         if not assembly.began and response.content_type != "text/event-stream":
@@ -174,11 +202,12 @@ class OpenAIChat:
     async def _read(self, response: aiohttp.ClientResponse, assembly: Assembly) -> bytes:
         """Return the next bytes; nothing at the end, which once the answer is whole may also be a broken line."""
         patience = self._patience
+        wait_s = patience.stall_s if assembly.began else self.first_s
         try:
-            async with asyncio.timeout(patience.after_finish_s if assembly.complete else patience.stall_s):
+            async with asyncio.timeout(patience.after_finish_s if assembly.complete else wait_s):
                 return await response.content.readany()
         except TimeoutError:
-            failure = self._silent()
+            failure = self._silent(wait_s)
         except (aiohttp.ClientError, OSError) as error:
             failure = self._unreachable(error)
         if assembly.complete:
@@ -193,9 +222,10 @@ class OpenAIChat:
                 while data := await response.content.readany():
                     body += data
                     if len(body) > most:
-                        raise ModelError(f"The model's server answered with more than {most} bytes.")
+                        words = f"The model's server answered with more than {most} bytes."
+                        raise ModelError(words, cure="Ask for less at once.", about_request=True)
         except TimeoutError:
-            raise self._silent() from None
+            raise self._silent(self._patience.stall_s) from None
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(error) from None
         return bytes(body)
@@ -215,9 +245,9 @@ class OpenAIChat:
     def _refused(self, error: object) -> ModelError:
         return to_error(from_chunk(error, self._peer), self._peer)
 
-    def _silent(self) -> ModelError:
+    def _silent(self, wait_s: float) -> ModelError:
         return ModelError(
-            f"The model's server {self._peer.server} sent nothing for {self._patience.stall_s:g} s.",
+            f"The model's server {self._peer.server} sent nothing for {wait_s:g} s.",
             cure="Ask again in a moment.",
             retryable=True,
         )

@@ -15,11 +15,47 @@ MESSAGE_CHARS = 500
 RETRYABLE = frozenset({408, 409, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """The statuses after which the same request may succeed."""
 
-_CONTEXT = re.compile(
-    r"context_length_exceeded|context[ _](?:length|window|size)|maximum context|prompt is too long|too many tokens",
+_TOO_LONG = re.compile(
+    "|".join(
+        (
+            # OpenAI, vLLM, OpenRouter, Mistral: `context_length_exceeded`, “This model's maximum context length is …”
+            # (https://github.com/vllm-project/vllm/issues/20409, https://github.com/topoteretes/cognee/issues/1061).
+            r"context[ _](?:length|window|size|limit)",
+            r"maximum context",
+            # llama.cpp: https://github.com/ggml-org/llama.cpp/pull/15780 (at first with the status 500).
+            r"exceed_context_size",
+            # vLLM: the prompt leaves no room (https://github.com/vllm-project/vllm/issues/4667), or is too long itself
+            # (https://github.com/vllm-project/vllm/issues/12165).
+            r"max_tokens must be at least 1, got -",
+            r"maximum model length|too long to fit into the model",
+            # Anthropic, Ollama: https://github.com/OpenHands/OpenHands/issues/5350.
+            r"(?:prompt|input|request|conversation)(?: is|'s)? too (?:long|large)",
+            r"too many tokens",
+            # Azure (https://github.com/BerriAI/litellm/issues/15968), Gemini (…/18282), Moonshot, xAI.
+            r"input tokens? (?:count.{0,20} )?exceeds?",
+            r"exceeded model token limit|maximum prompt length",
+            # LiteLLM in front of any of them: https://github.com/BerriAI/litellm/issues/228.
+            r"ContextWindowExceeded",
+        )
+    ),
     re.IGNORECASE,
 )
-_QUOTA = re.compile(r"insufficient_quota|billing_hard_limit|credit balance", re.IGNORECASE)
+_LARGER_THAN_LIMIT = re.compile(r"request too large", re.IGNORECASE)
+"""A 429 of OpenAI and Groq: the one request is more than a minute's allowance, so waiting does not help."""
+
+_QUOTA = re.compile(r"insufficient_quota|billing_hard_limit|credit balance|insufficient balance", re.IGNORECASE)
+_KEY = re.compile(
+    r"api[ _]key.{0,20}(?:invalid|expired|not valid|incorrect)|(?:invalid|incorrect|expired) api[ _]key", re.I
+)
+"""Google refuses a key with 400."""
+_NO_TOOLS = re.compile(
+    # Ollama, https://github.com/ollama/ollama/issues/5793; vLLM, https://github.com/vllm-project/vllm/issues/9986;
+    # OpenRouter; llama.cpp.
+    r"(?:not|n't) support (?:tools|tool use|function)|--enable-auto-tool-choice|support tool use"
+    r"|tools param requires --jinja",
+    re.IGNORECASE,
+)
+_FLAGGED = re.compile(r"moderation|flagged|content.?(?:policy|filter)|content management policy", re.IGNORECASE)
 _MASKED_KEY = re.compile(r"\S*\*{3,}\S*")
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _STATUS_OF_CODE = {
@@ -63,6 +99,32 @@ class Refusal:
     message: str
 
 
+class Refused(ModelError):
+    """A server refused the request; `refusal` is what it said, for whoever knows another way to ask."""
+
+    def __init__(
+        self,
+        refusal: Refusal,
+        message: str,
+        *,
+        cure: str,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+        too_long: bool = False,
+        about_request: bool = False,
+    ) -> None:
+        """Take the refusal, and the error that it is."""
+        super().__init__(
+            message,
+            cure=cure,
+            retryable=retryable,
+            retry_after_s=retry_after_s,
+            too_long=too_long,
+            about_request=about_request,
+        )
+        self.refusal = refusal
+
+
 def from_response(status: int, content_type: str, body: bytes, peer: Peer) -> Refusal:
     """Read an HTTP error: OpenAI's shape, a few others' shapes, a web page, or plain text."""
     text = body.decode("utf-8", "replace")
@@ -81,22 +143,32 @@ def from_response(status: int, content_type: str, body: bytes, peer: Peer) -> Re
 def from_chunk(error: object, peer: Peer) -> Refusal:
     """Read an error that came inside a stream that had begun well. Unknown ones count as the server's failure."""
     code, message = _code_and_message({"error": error})
-    status = int(code) if re.fullmatch(r"[45]\d\d", code) else _STATUS_OF_CODE.get(code, 500)
+    words = code.split()
+    status = next((int(word) for word in words if re.fullmatch(r"[45]\d\d", word)), 0)
+    status = status or next((_STATUS_OF_CODE[word] for word in words if word in _STATUS_OF_CODE), 500)
     return Refusal(status=status, code=peer.redacted(code), message=peer.redacted(message))
 
 
-def to_error(refusal: Refusal, peer: Peer, retry_after_s: float | None = None) -> ModelError:
+def to_error(refusal: Refusal, peer: Peer, retry_after_s: float | None = None) -> Refused:
     """Say what happened and what to do about it."""
     said = refusal.message or "no reason given"
     text = f"{refusal.code} {said}"
     for applies, explain in _EXPLANATIONS:
         if applies(refusal.status, text):
             message, cure, retryable = explain(peer, f"{refusal.status}: {said}")
-            return ModelError(
-                message, cure=cure, retryable=retryable, retry_after_s=retry_after_s if retryable else None
+            wait_s = retry_after_s if retryable else None
+            return Refused(
+                refusal,
+                message,
+                cure=cure,
+                retryable=retryable,
+                retry_after_s=wait_s,
+                too_long=explain is _too_long,
+                about_request=explain is _flagged,
             )
     message = f"The model's server {peer.server} refuses the request ({refusal.status}: {said})."
-    return ModelError(message, cure="Check [model] name and base_url against what the server says.")
+    cure = "Check [model] name and base_url against what the server says."
+    return Refused(refusal, message, cure=cure, about_request=refusal.status in (400, 422))
 
 
 def not_an_answer(content_type: str, peer: Peer) -> ModelError:
@@ -109,16 +181,18 @@ def not_an_answer(content_type: str, peer: Peer) -> ModelError:
 
 
 def _code_and_message(parsed: object) -> tuple[str, str]:
+    """Codes as words in one text: some servers say a status there and the kind beside it (llama.cpp, OpenRouter)."""
     outer = _object(parsed)
     error = outer.get("error", outer.get("detail", outer))
-    if isinstance(error, dict):
-        inner = _object(cast("object", error))
-        code = inner.get("code") or inner.get("type") or ""
-        message = (
-            inner.get("message") or inner.get("detail") or (json.dumps(inner, ensure_ascii=False) if inner else "")
-        )
-        return str(code), message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
-    return "", error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+    if not isinstance(error, dict):
+        return "", error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+    inner = _object(cast("object", error))
+    code = " ".join(str(inner[key]) for key in ("code", "type") if isinstance(inner.get(key), str | int))
+    said = inner.get("message") or inner.get("detail") or (json.dumps(inner, ensure_ascii=False) if inner else "")
+    message = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    # OpenRouter says “Provider returned error”, and what that was only here.
+    raw = _object(inner.get("metadata")).get("raw")
+    return code, f"{message}: {raw}" if isinstance(raw, str) and raw else message
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -131,6 +205,16 @@ def _object(value: object) -> dict[str, Any]:
 def _too_long(peer: Peer, said: str) -> tuple[str, str, bool]:
     words = f"The conversation is too long for {peer.model} (context_length_exceeded, {said})."
     return words, "Say /new to begin a new history, or use a model with a larger context.", False
+
+
+def _no_tools(peer: Peer, said: str) -> tuple[str, str, bool]:
+    words = f"{peer.server} lets {peer.model} use no tools ({said})."
+    cure = "Use a model that can call tools; vLLM wants --enable-auto-tool-choice, llama.cpp --jinja."
+    return words, cure, False
+
+
+def _flagged(peer: Peer, said: str) -> tuple[str, str, bool]:
+    return f"{peer.server} refuses what was said ({said}).", "Ask in other words.", False
 
 
 def _no_quota(peer: Peer, said: str) -> tuple[str, str, bool]:
@@ -164,9 +248,13 @@ def _down(peer: Peer, said: str) -> tuple[str, str, bool]:
 
 _Explain = Callable[[Peer, str], tuple[str, str, bool]]
 _EXPLANATIONS: tuple[tuple[Callable[[int, str], bool], _Explain], ...] = (
-    (lambda status, text: status in (400, 413, 422) and bool(_CONTEXT.search(text)), _too_long),
+    (lambda status, _: status == 413, _too_long),
+    (lambda status, text: status == 429 and bool(_LARGER_THAN_LIMIT.search(text)), _too_long),
+    (lambda status, text: status in (400, 422, 500) and bool(_TOO_LONG.search(text)), _too_long),
     (lambda status, text: status == 402 or bool(_QUOTA.search(text)), _no_quota),
-    (lambda status, _: status in (401, 403), _key_refused),
+    (lambda status, text: status in (400, 403) and bool(_FLAGGED.search(text)), _flagged),
+    (lambda status, text: status in (401, 403) or (status == 400 and bool(_KEY.search(text))), _key_refused),
+    (lambda status, text: status in (400, 404) and bool(_NO_TOOLS.search(text)), _no_tools),
     (lambda status, text: status == 404 or (status == 400 and "model_not_found" in text), _unknown),
     (lambda status, _: 300 <= status < 400, _elsewhere),
     (lambda status, _: status == 429, _busy),

@@ -12,6 +12,9 @@ from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Complete, ModelEvent, ModelRequest, TextPart, ToolOffer, UserText
 from gateway.model.tools import Answer, ResultStatus, ToolCall, ToolResult, ToolSpec
 
+SPEAKS = frozenset({"sessions_spawn"})
+"""Tools whose text is what another session said, which is Markdown already."""
+
 _COMMAND = re.compile(r"/([A-Za-z0-9_-]+)(?:[ \t]+|\n|$)")
 
 _NO_MODEL = """\
@@ -31,8 +34,8 @@ class Operator:
     """`ports.Model` that is no model: commands become calls, results become text, anything else a short hint."""
 
     def __init__(self, specs: Mapping[str, ToolSpec]) -> None:
-        """`specs` are all registered tools by name and alias."""
-        self._specs = dict(specs)
+        """`specs` are all registered tools by name; the words that call them by hand are read from them."""
+        self._specs = {spec.command: spec for spec in specs.values() if spec.command} | dict(specs)
 
     @property
     def name(self) -> str:
@@ -79,8 +82,8 @@ class Operator:
         return f"There are: {names}." if names else "No tool is available here."
 
     def _names(self, offers: Sequence[ToolOffer]) -> str:
-        known = {spec.name for spec in self._specs.values()}
-        return ", ".join(f"`/{offer.name}`" for offer in offers if offer.name in known)
+        known = {spec.name: spec.command or spec.name for spec in self._specs.values()}
+        return ", ".join(f"`/{known[offer.name]}`" for offer in offers if offer.name in known)
 
 
 # --- a command's text becomes arguments -----------------------------------------------------------
@@ -109,7 +112,7 @@ def _arguments(spec: ToolSpec, rest: str, offers: Sequence[ToolOffer]) -> dict[s
 
 
 def _usage(spec: ToolSpec, why: str) -> str:
-    example = f'`/{spec.name} key=value other="two words"`'
+    example = f'`/{spec.command or spec.name} key=value other="two words"`'
     return f"I cannot read that command: {why}. Write it as {example}; a value may be JSON. Nothing was run."
 
 
@@ -149,7 +152,8 @@ def _shown(given: CallResult) -> str:
     result = given.result
     parts: list[str] = []
     if _ran(result):
-        parts += [_fenced(result.text)] if result.text else []
+        text = result.text if given.tool in SPEAKS else _fenced(result.text)
+        parts += [text] if result.text else []
         parts.append(_status(result, given.tool))
     else:
         word, reason = _NOT_RUN[result.status]

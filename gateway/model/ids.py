@@ -55,6 +55,16 @@ def main_session(owner: OwnerName) -> SessionId:
     return SessionId(f"main:{owner}")
 
 
+def child_session(turn: TurnId, n: int) -> SessionId:
+    """Return the id of the session that step `n` of a turn spawns: the same when the step is run again."""
+    return SessionId(f"child:{turn}.{n}")
+
+
+def status_slot(turn: TurnId) -> SlotId:
+    """Return the id of a turn's status line."""
+    return SlotId(f"s{turn}")
+
+
 def answer_slot(turn: TurnId, n: int) -> SlotId:
     """Return the id of the slot that shows the model answer of step `n`: the same for its beginning and its end."""
     return SlotId(f"o{turn}.{n}")

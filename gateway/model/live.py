@@ -64,14 +64,30 @@ class Working:
     conversation: Conversation
 
 
-LiveEvent: TypeAlias = Changed | TurnsDue | SlotsDue | TurnWoken | TextDelta | OutputDelta | Working
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing:
+    """What is done now for a turn of a root, by itself or by a child, for its status line."""
+
+    turn: TurnId
+    """The root's turn, whose line it is."""
+    conversation: Conversation
+    """Where that began."""
+    by: SessionId
+    """The session that does it: the root, or a child."""
+    title: str
+    """The child's title; empty for the root."""
+    text: str
+    """One line of plain text: `shell: df -h`, `thinking`, `waits for a decision`; empty when it has ended."""
+
+
+LiveEvent: TypeAlias = Changed | TurnsDue | SlotsDue | TurnWoken | TextDelta | OutputDelta | Working | Doing
 
 TURNS = "turns"
 SLOTS = "slots"
 SESSIONS = "sessions"
 """Every `Changed`, for whoever lists sessions."""
 ANSWERS = "answers"
-"""Every `TextDelta` and `Working`, for whoever shows answers while they are written."""
+"""Every `TextDelta`, `Working` and `Doing`, for whoever shows answers while they are written."""
 
 
 def session_topic(session: SessionId) -> str:

@@ -14,6 +14,14 @@ _HARMLESS = str.maketrans('"“”„[]', "''''()")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A picture as a model is given it."""
+
+    media_type: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserText:
     """What a person said."""
 
@@ -42,6 +50,8 @@ class CallResult:
     call: CallId
     tool: str
     result: ToolResult
+    images: tuple[Image, ...] = ()
+    """Of its pictures, those that the model is given; a model that takes none is told how many there are."""
 
 
 Message: TypeAlias = UserText | Answer | CallResult
@@ -78,10 +88,18 @@ class TextPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Anew:
+    """Another model begins the answer anew: the text so far is void."""
+
+    because: str
+    """Why the one before it failed; for the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Complete:
     """The answer is whole. Always the last event; a stream that ends without it raised `ModelError`."""
 
     answer: Answer
 
 
-ModelEvent: TypeAlias = TextPart | Complete
+ModelEvent: TypeAlias = TextPart | Anew | Complete

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, TurnId
@@ -32,6 +32,47 @@ class Origin(StrEnum):
     HOOK = "hook"
 
 
+class SpawnMode(StrEnum):
+    """How a child's end reaches its parent."""
+
+    RUN = "run"
+    """As the result of the call that spawned it: the parent's turn waits."""
+    SESSION = "session"
+    """Later, as a message into the parent's session: the call returns at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """Where a child comes from, and what it was given. Never changes."""
+
+    parent: SessionId
+    turn: TurnId
+    """The parent's turn whose step `n` spawned it."""
+    n: int
+    root: SessionId
+    """The session at the top, which no one spawned."""
+    root_turn: TurnId
+    """The turn of the root that all this works for."""
+    conversation: Conversation
+    """Where that turn began: cards and notes of the child stand there."""
+    depth: int
+    """1 for a child of a root; at most 2."""
+    mode: SpawnMode
+    agent: str = ""
+    """One of the configured agents; empty: as its parent."""
+    model: str = ""
+    """One of the configured models; empty: the agent's or the parent's."""
+    active_s: float
+    """Seconds that its turn may work; waiting for a decision does not count."""
+    tokens: int
+    """Tokens that its turn may use, a part of its parent's; 0 when there is no limit."""
+
+
+MAX_DEPTH = 2
+LIVE_BELOW_A_ROOT = 5
+CHILDREN_A_TURN = 20
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """One history. Its id never changes; `epoch` counts its fresh starts (`/new`)."""
@@ -40,7 +81,7 @@ class Session:
     kind: SessionKind
     origin: Origin
     owner: OwnerName | None
-    """The owner whose main session it is; None for every other kind."""
+    """The owner whose main session it is, or is at its root; None for every other kind."""
     title: str
     """How it is called in lists."""
     epoch: int
@@ -50,6 +91,11 @@ class Session:
     """For a child: the only tools it may have, already a part of its parent's. None: the kind decides."""
     created_at: datetime
     active_at: datetime
+    lineage: Lineage | None = None
+    """For a child: where it comes from."""
+    summary: str = ""
+    """What was said before the turns that `Views.history` gives, in short; empty when nothing was left out, and in
+    lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +107,11 @@ class Route:
     origin: Origin
     owner: OwnerName | None
     title: str
+
+
+def home_of(session: Session) -> SessionId:
+    """Whose folder a session works in: its own, or for a child its root's, so that they see the same files."""
+    return session.lineage.root if session.lineage else session.id
 
 
 def empty_session(route: Route, now: datetime) -> Session:
@@ -108,6 +159,17 @@ class Drop:
     """For `CONTEXT`: the session it is kept for."""
 
 
+class WhileRunning(StrEnum):
+    """What a message does that comes while a turn of its session runs."""
+
+    STEER = "steer"
+    """Given to the running turn at its next step, when it is of the same person in the same conversation."""
+    QUEUE = "queue"
+    """A turn of its own, after this one."""
+    INTERRUPT = "interrupt"
+    """Under the same conditions: the running turn is stopped, and this is the next one."""
+
+
 class TurnKind(StrEnum):
     """What drives a turn."""
 
@@ -132,6 +194,9 @@ class TurnState(StrEnum):
     STOPPED = "stopped"
     FAILED = "failed"
 
+
+STOPPED_TEXT = "Stopped."
+"""What a turn says that was stopped, where nobody gave other words."""
 
 ENDED = frozenset({TurnState.DONE, TurnState.STOPPED, TurnState.FAILED})
 
@@ -180,3 +245,79 @@ class Accepted:
     """True when it joined a turn that is under way instead of starting one."""
     waiting: bool = False
     """True when that turn, or one before it, waits for a decision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnLimits:
+    """What one turn may use at most."""
+
+    calls: int = 50
+    active: timedelta = timedelta(minutes=15)
+    """Time of work; waiting for a decision does not count."""
+    tokens: int = 1_000_000
+    """Read and written, those of its children included; 0 is no limit."""
+    child_active: timedelta = timedelta(minutes=10)
+    """Time of work of a child whose spawning named none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """A configured kind of child."""
+
+    name: str
+    description: str
+    """One line for the model that chooses it."""
+    model: str = ""
+    """One of the configured models; empty: the parent's."""
+    tools: tuple[str, ...] | None = None
+    """What it may have of its parent's tools; None: all of them."""
+    instructions: str = ""
+    """Text that follows the system prompt of children."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewChild:
+    """A session to be spawned by a step, with its one task."""
+
+    session: SessionId
+    """`ids.child_session` of the step."""
+    title: str
+    """A few words of the task, for lists; one line."""
+    task: str
+    """What its first message says."""
+    tools: tuple[str, ...]
+    """The only tools that it may have: its parent's, or some of them."""
+    lineage: Lineage
+    expires_at: datetime
+    """For RUN: when the parent waits no longer, and the child is stopped."""
+
+
+class SpawnRefusal(StrEnum):
+    """Why a child was not spawned."""
+
+    TOO_DEEP = "too_deep"
+    TOO_MANY_LIVE = "too_many_live"
+    """Five live ones are below the root already."""
+    TOO_MANY_IN_TURN = "too_many_in_turn"
+    STOPPING = "stopping"
+    """The parent's turn was stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildLine:
+    """A child as lists show it."""
+
+    session: Session
+    """With its lineage."""
+    turn: Turn
+    """The one that does its task."""
+    waiting: int
+    """Open approvals."""
+    input_tokens: int
+    output_tokens: int
+    """Of that turn so far."""
+
+
+def child_place(session: SessionId) -> Conversation:
+    """Where a child's own turns take place: nobody reads along but the page, where the rows themselves are shown."""
+    return Conversation(channel="web", account="child", chat=session)

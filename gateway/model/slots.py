@@ -24,6 +24,9 @@ class SlotKind(StrEnum):
     """The gateway's own words: control commands, refusals, acknowledgements."""
     REFUSAL = "refusal"
     """One line to a stranger. Whatever else is due goes first."""
+    STATUS = "status"
+    """What a turn does now, one line; at its end what it did. Where the page shows the steps themselves there is none.
+    """
     COPY = "copy"
     """An answer shown again in another conversation of the same owner."""
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from gateway.model.ids import CallId, TurnId
+from gateway.model.ids import CallId, TurnId, WaitId
 
 
 class Permission(StrEnum):
@@ -87,6 +87,10 @@ class ToolSpec:
     """The argument that takes the whole text after `/<name>`; None: the text is `key=value` words."""
     shows: str | None = None
     """The argument that a card shows as the thing that will run; the others are listed below it."""
+    approval: Mapping[str, Approval] = field(default_factory=dict[str, Approval])
+    """The default approval by kind of session, where it is another one than its risk's."""
+    command: str = ""
+    """How it is called by hand, when that is shorter than its name: `spawn` for `sessions_spawn`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +141,8 @@ class DenyReason(StrEnum):
     NOBODY_TO_ASK = "nobody_to_ask"
     TOO_LONG_TO_SHOW = "too_long_to_show"
     SANDBOX_MISSING = "sandbox_missing"
+    LOOP = "loop"
+    """The same call was made over and over in this turn."""
     POLICY_ERROR = "policy_error"
     """The decision itself failed, so the answer is no."""
 
@@ -186,6 +192,16 @@ class ResultStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A picture that came of a call, as a file in the session's output folder."""
+
+    file: str
+    """Its name in that folder."""
+    media_type: str
+    """`image/png`, `image/jpeg`, `image/webp` or `image/gif`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
     """What came of a call."""
 
@@ -203,16 +219,15 @@ class ToolResult:
     """Bytes of output left out of `text`; all of it is in `full_output`."""
     full_output: str = ""
     """The name of the file with everything, inside the session's output folder; empty when `text` is all."""
+    pictures: tuple[Picture, ...] = ()
+    """In the order they were made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Park:
-    """A tool's answer "not yet": the turn waits for `wait`, whose answer becomes the result."""
+    """A tool's answer "not yet": the store opened `wait` on this very step, and its answer becomes the result."""
 
-    kind: str
-    """`child`, `question` or `timer`."""
-    payload: Mapping[str, Any]
-    expires_at: datetime
+    wait: WaitId
 
 
 class StepKind(StrEnum):
@@ -240,8 +255,11 @@ class Usage:
     """What a model answer cost."""
 
     input_tokens: int = 0
+    """All that was read, with what was cached."""
     output_tokens: int = 0
     cached_tokens: int = 0
+    cost_micros: int = 0
+    """Millionths of the configured currency; 0 when no price is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +273,8 @@ class Answer:
     usage: Usage = field(default_factory=Usage)
     opaque: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What a provider wants back unchanged (reasoning), by provider; never interpreted here."""
+    note: str = ""
+    """What the person is told besides, such as that a fallback answered. One line; no model is given it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import TypeAlias
 
 from gateway.model.ids import Principal, SessionId
 from gateway.model.messages import Conversation, Received
 from gateway.model.sessions import Lease, Session, Turn
 from gateway.model.slots import Slot
-from gateway.model.tools import Step
+from gateway.model.tools import Step, Usage
 from gateway.model.waits import Wait
 
 
@@ -88,6 +88,19 @@ class Counts:
     """When the turn that waits longest for a runner was queued."""
     oldest_due_at: datetime | None
     """Since when the slot that waits longest could have been sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What one person's turns used of one model in one day, those of their children included."""
+
+    day: date
+    """In UTC."""
+    principal: Principal
+    model: str
+    answers: int
+    usage: Usage
+    """The sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

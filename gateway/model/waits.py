@@ -83,7 +83,9 @@ class Wait:
     state: WaitState
     approval: ApprovalRequest | None
     payload: Mapping[str, Any]
-    """For the other kinds: what they need; for an answered one also `answer`."""
+    """For the other kinds: what they need. For a child: `child`, its session; once it has ended also `state` (of its
+    turn), `text` (its last words), `active_ms`, `input_tokens`, `output_tokens` and `cost_micros`.
+    """
     opened_at: datetime
     expires_at: datetime
     decided_by: Principal | None = None

@@ -18,11 +18,12 @@ from gateway.ports.channels import (
     Welcome,
 )
 from gateway.ports.clock import Clock
-from gateway.ports.models import Model
+from gateway.ports.ingress import Control, ControlEffect, Waiting
+from gateway.ports.models import Model, Models
 from gateway.ports.store import (
     Accounts,
-    Control,
-    ControlEffect,
+    Books,
+    Children,
     Intake,
     Lanes,
     Live,
@@ -34,13 +35,15 @@ from gateway.ports.store import (
     Sweeps,
     Views,
 )
-from gateway.ports.tools import Ended, Output, ToolContext
+from gateway.ports.tools import Ended, Family, Output, Task, ToolContext
 
 __all__ = [
     "Accounts",
     "Auth",
+    "Books",
     "Channel",
     "ChannelContext",
+    "Children",
     "Clock",
     "CommandInfo",
     "Control",
@@ -49,6 +52,7 @@ __all__ = [
     "Desks",
     "Ended",
     "Endpoint",
+    "Family",
     "Helm",
     "HttpChannel",
     "Intake",
@@ -56,6 +60,7 @@ __all__ = [
     "Live",
     "Memory",
     "Model",
+    "Models",
     "Node",
     "Notes",
     "Outbox",
@@ -65,7 +70,9 @@ __all__ = [
     "Steps",
     "Store",
     "Sweeps",
+    "Task",
     "ToolContext",
     "Views",
+    "Waiting",
     "Welcome",
 ]

@@ -136,6 +136,8 @@ class Welcome:
     commands: Sequence[CommandInfo]
     model: str
     version: str
+    currency: str = "USD"
+    """What `Usage.cost_micros` are millionths of."""
 
 
 class Desk(Protocol):
@@ -173,8 +175,8 @@ class Desk(Protocol):
         """An approval as this owner's page shows it, with buttons that work there."""
         ...
 
-    async def output(self, owner: OwnerName, turn: TurnId, n: int) -> Path | None:
-        """The file with everything a call printed."""
+    async def output(self, owner: OwnerName, turn: TurnId, n: int, picture: int | None = None) -> Path | None:
+        """The file with everything a call printed, or that of one of its pictures, counted from 0."""
         ...
 
     async def saw(self, owner: OwnerName) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from gateway.model.prompts import ModelEvent, ModelRequest
+from gateway.model.sessions import Session
 
 
 class Model(Protocol):
@@ -20,5 +21,22 @@ class Model(Protocol):
         """Ask. Yields text as it comes and `Complete` last. Raises `ModelError`; never a shorter answer.
 
         Retries inside are the only ones. Closing the iterator stops the request.
+        """
+        ...
+
+
+class Models(Protocol):
+    """The models that are configured, each with those that step in for it, and what they cost."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Those that a child may be given by name."""
+        ...
+
+    def of(self, session: Session) -> Model:
+        """Who answers in a session: the configured model, or for a child the one it was given.
+
+        What it yields is final: a failed model's text is taken back with `Anew`, the answer's `note` says who stepped
+        in and why, its usage carries what it cost.
         """
         ...

@@ -9,44 +9,30 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import date, datetime, timedelta
 from typing import Protocol
 
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.model.live import LiveEvent
 from gateway.model.messages import Inbound, Press, Refused
-from gateway.model.sessions import Accepted, Drop, Lease, Route, Session, TurnKind, TurnState
+from gateway.model.sessions import (
+    Accepted,
+    ChildLine,
+    Drop,
+    Lease,
+    NewChild,
+    Route,
+    Session,
+    SpawnRefusal,
+    TurnKind,
+    TurnState,
+    WhileRunning,
+)
 from gateway.model.slots import NewSlot, Slot
 from gateway.model.tools import Answer, ToolResult
-from gateway.model.views import Claimed, Counts, Reach, Rows, SessionLine, TurnView
+from gateway.model.views import Claimed, Counts, Reach, Rows, SessionLine, Spent, TurnView
 from gateway.model.waits import NewWait, Pressed, Start, Verdict, Wait
-
-
-class ControlEffect(StrEnum):
-    """What a control command changes."""
-
-    NONE = "none"
-    STOP = "stop"
-    """Stop what is under way in the session; queued messages stay."""
-    RESET = "reset"
-    """STOP, and a new history; queued messages move into it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Control:
-    """A control command's effect and the reply that is stored with it."""
-
-    effect: ControlEffect
-    only: Principal | None
-    """Stop only turns of this person; None: all of the session's."""
-    reply: str
-    """The reply, when something was stopped or nothing had to be. `{n}` is the number of turns stopped."""
-    idle: str
-    """The reply when there was nothing to stop."""
-    stopped_text: str
-    """What a turn that is stopped here says in its own conversation."""
+from gateway.ports.ingress import Control, Waiting
 
 
 class Intake(Protocol):
@@ -56,7 +42,7 @@ class Intake(Protocol):
     """
 
     async def accept(
-        self, route: Route, message: Inbound, kind: TurnKind, *, steer: bool, say_if_waiting: str
+        self, route: Route, message: Inbound, kind: TurnKind, *, running: WhileRunning, say_if_waiting: Waiting | None
     ) -> Accepted:
         """Store the message and its turn; create the session when absent.
 
@@ -65,11 +51,12 @@ class Intake(Protocol):
         nothing but text and, with `follows`, follows the last part directly; if it is cut too, the turn waits again:
         for at most 8 parts, and 6 s from the first one's arrival.
 
-        With `steer`, a MODEL message joins the session's model turn that was started and not ended, when principal
-        and conversation are the same (not one that is STOPPING); else a new turn is queued. A direct message becomes
-        its principal's last direct conversation. When the session's model turn is parked and `say_if_waiting` is not
-        empty, a REPLY slot with it is stored too. Only a MODEL message is told so, or reports `waiting`. The duplicate
-        of an event that was dropped or was a press has empty ids.
+        With STEER, a MODEL message joins the session's model turn that was started and not ended, when principal
+        and conversation are the same (not one that is STOPPING); with INTERRUPT that turn is stopped as by `control`
+        and says "Interrupted."; else, and then, a new turn is queued. A direct message becomes its principal's last
+        direct conversation. When the session's model turn is parked, a REPLY slot with the text that `say_if_waiting`
+        has for its open waits is stored too; not when there is none. Only a MODEL message is told so, or reports
+        `waiting`. The duplicate of an event that was dropped or was a press has empty ids.
         """
         ...
 
@@ -97,10 +84,11 @@ class Intake(Protocol):
     async def control(self, route: Route, message: Inbound, control: Control) -> int | None:
         """Store the command, do its effect, store the reply slot. Return how many turns were stopped; None: duplicate.
 
-        STOP and RESET: a RUNNING turn becomes STOPPING (its holder is woken and may only write results); a PARKED one,
-        or a QUEUED one that was started before, ends STOPPED at once. Of every stopped turn, open and
-        approved waits become CANCELLED, calls not started get a CANCELLED result, and those that ended get an
-        ANSWER slot with `stopped_text`. A QUEUED turn never started stays. RESET also raises the epoch.
+        STOP and RESET reach every live child below the session, too. A RUNNING turn becomes STOPPING (its holder is
+        woken and may only write results); a PARKED one, or a QUEUED one that was started before, ends STOPPED at once.
+        Of every stopped turn, open and approved waits become CANCELLED, calls not started get a CANCELLED result, and
+        those that ended get an ANSWER slot with `stopped_text`. A QUEUED turn never started stays, but not a child's.
+        RESET also raises the epoch.
         """
         ...
 
@@ -157,12 +145,66 @@ class Lanes(Protocol):
         Calls without a result get a CANCELLED one (a STARTED call UNKNOWN), open and approved waits become CANCELLED;
         `timers` outlive the turn. Return False, and change
         nothing, when DONE was asked for and a message not in `given` waits to be given, or the turn is STOPPING:
-        the caller goes on. STOPPED and FAILED always end it; messages not given count as given then.
+        the caller goes on. STOPPED and FAILED always end it; messages not given count as given then. With STOPPED an
+        ANSWER slot says what whoever stopped the turn gave as its `stopped_text`.
         """
         ...
 
     async def release(self, lease: Lease) -> None:
         """Give the turn back to the queue (at shutdown); a STOPPING one ends STOPPED. Safe on a lost lease."""
+        ...
+
+
+class Children(Protocol):
+    """Sub-sessions: one task each, whose end reaches the parent once. Called by tools, through `execution`.
+
+    When the turn of a child's task ends (however), the same transition tells the parent. RUN: the CHILD wait of step
+    `n` becomes ANSWERED with what `Wait.payload` says, and the parent's turn is woken. SESSION: a message is stored in
+    the parent's session, where the spawning turn began, from the principal `system:child`, its task and last words as
+    `quoted`; not when the child was STOPPED, and not when the parent was reset meanwhile. It joins a queued turn that
+    holds only such messages, or the parent's own task turn when that is a child; else it is a new MODEL turn.
+
+    A CHILD wait that is cancelled (its turn was stopped, or ended) or expired stops the child, and all below it, in the
+    same transition; so does the end of a child's task to what is live below it.
+    """
+
+    async def spawn(self, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefusal | None:
+        """Store the child, its first message and its queued MODEL turn; idempotent by `child.session`.
+
+        The turn's place is `child_place`, its principal the spawning turn's. RUN: open a CHILD wait on the STARTED step
+        `n`, which becomes ASKED, and return it. SESSION: return None; the step is finished by its caller as usual.
+        A refusal wrote nothing.
+        """
+        ...
+
+    async def stop_child(self, parent: SessionId, child: SessionId, text: str, only: Principal | None = None) -> int:
+        """Stop a child below `parent`, and all below it; each says `text`. Return how many turns were stopped.
+
+        Raises `NotFound` when there is no such child below `parent`, and `Forbidden`, when `only` is given, for one
+        whose task is another principal's; both changed nothing. Twice is safe.
+        """
+        ...
+
+    async def family(self, session: SessionId, limit: int = 50) -> Sequence[ChildLine]:
+        """The children below a session, live ones first, then those that ended last; each parent before its own."""
+        ...
+
+
+class Books(Protocol):
+    """What is kept in short: the beginning of long histories, and what was spent."""
+
+    async def compact(self, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:
+        """Store what stands for the history up to and with this ended turn, and what making it cost.
+
+        From then on `Views.history` begins after it, and `Session.summary` is this. False, and nothing but the cost is
+        stored, when the epoch is over or a summary already reaches as far.
+        """
+        ...
+
+    async def spent(self, since: date) -> Sequence[Spent]:
+        """What was spent since a day, the newest first. Answers are counted when they are stored as a model step, for
+        the principal of their turn; one without figures is not.
+        """
         ...
 
 
@@ -200,6 +242,9 @@ class Steps(Protocol):
         The answer's `plan` or `finish_turn` names the same slot id: its text replaces this one and raises the version.
         A slot that no answer took over when the turn ends (or asks the model again) gets the turn's last word, or is
         taken away with an empty text. Return False, and change nothing, when the turn is STOPPING.
+
+        A STATUS slot is none of those: it stays as it is until `finish_turn` (or this) names it again. A turn that ends
+        without that leaves it saying "Ended.".
         """
         ...
 
@@ -215,14 +260,16 @@ class Sweeps(Protocol):
     """What time does. Each takes at most 500 rows a call and returns how many; call again while it is not 0."""
 
     async def expire_waits(self) -> int:
-        """OPEN waits past `expires_at`, and APPROVED ones decided over five minutes ago of turns that are not held,
-        become EXPIRED; timers are left to `fire_timers`. Turns are queued and cards' versions raised as by a press.
+        """OPEN waits past `expires_at` (one on a child stops it), and APPROVED ones decided over five minutes ago of
+        turns that are not held, become EXPIRED; timers are left to `fire_timers`. Turns are queued and cards' versions
+        raised as by a press.
         """
         ...
 
     async def reclaim(self) -> int:
         """RUNNING turns with an expired lease are QUEUED again; STOPPING ones end STOPPED as in `control`, with an
-        UNKNOWN result for a call that was started. Slots SENDING for over 60 s are DUE again, creates marked uncertain.
+        UNKNOWN result for a call that was started. A live RUN child whose parent's turn has ended is stopped, should
+        there ever be one. Slots SENDING for over 60 s are DUE again, creates marked uncertain.
         """
         ...
 
@@ -359,8 +406,10 @@ class Views(Protocol):
         """One session."""
         ...
 
-    async def sessions(self, limit: int = 200) -> Sequence[SessionLine]:
-        """Sessions, most recently active first."""
+    async def sessions(self, limit: int = 200, ended: int = 50) -> Sequence[SessionLine]:
+        """The `limit` root sessions that were active last, their live children, and the `ended` children that were
+        active last of those whose task has ended: most recently active first. No number of children hides a root.
+        """
         ...
 
     async def turn(self, turn: TurnId) -> TurnView:
@@ -368,7 +417,7 @@ class Views(Protocol):
         ...
 
     async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
-        """The last `limit` ended turns of this epoch, oldest first, in the order they ended."""
+        """The last `limit` ended turns of this epoch that its summary does not cover, in the order they ended."""
         ...
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
@@ -384,7 +433,7 @@ class Views(Protocol):
         ...
 
     async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
-        """Open approvals, oldest first."""
+        """Open approvals of every session, oldest first. `sessions` need not list all of their sessions."""
         ...
 
     async def card_slots(self, wait: WaitId) -> Sequence[Slot]:
@@ -409,7 +458,7 @@ class Live(Protocol):
 
 
 class Store(
-    Intake, Lanes, Steps, Sweeps, Outbox, Accounts, Node, Notes, Views, Protocol
+    Intake, Lanes, Steps, Children, Books, Sweeps, Outbox, Accounts, Node, Notes, Views, Protocol
 ):  # the bundle that `open_store` returns; callers take the part they need
     """Everything behind one URL."""
 

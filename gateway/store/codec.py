@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from gateway.model.messages import Conversation
+from gateway.model.sessions import Lineage
 from gateway.model.tools import Answer, ToolCall, ToolResult
 from gateway.model.waits import ApprovalRequest
 
@@ -47,6 +48,7 @@ ANSWER = Payload(TypeAdapter(Answer))
 CALL = Payload(TypeAdapter(ToolCall))
 RESULT = Payload(TypeAdapter(ToolResult))
 APPROVAL = Payload(TypeAdapter(ApprovalRequest))
+LINEAGE = Payload(TypeAdapter(Lineage))
 
 
 def to_us(moment: datetime) -> int:

@@ -1,4 +1,4 @@
-"""Beside the path of an answer: what becomes of slots that were made while it was still being written. Pure."""
+"""Beside the path of an answer: what becomes of slots that were made while its turn was under way. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from dataclasses import replace
 
 from gateway.model.ids import SlotId
 from gateway.model.messages import Conversation
+from gateway.model.sessions import STOPPED_TEXT, TurnState
 from gateway.model.slots import NewSlot, SlotKind
+
+STATUS_LEFT = "Ended."
+"""What a status line says of a turn that ended without a word for it."""
 
 
 def last_word(slots: Sequence[NewSlot], early: Sequence[tuple[SlotId, Conversation]]) -> list[NewSlot]:
@@ -26,3 +30,26 @@ def last_word(slots: Sequence[NewSlot], early: Sequence[tuple[SlotId, Conversati
             said[answers[-1]] = replace(last, id=id_)
             break
     return said
+
+
+def last_status(slots: Sequence[NewSlot], status: Sequence[tuple[SlotId, Conversation]]) -> list[NewSlot]:
+    """Return a turn's last slots with a word for each of its status lines, `status`, that they do not name."""
+    named = {new.id for new in slots}
+    left = [(id_, place) for id_, place in status if id_ not in named]
+    return [
+        *slots,
+        *(NewSlot(conversation=place, kind=SlotKind.STATUS, text=STATUS_LEFT, id=id_) for id_, place in left),
+    ]
+
+
+def as_stopped(state: TurnState, slots: Sequence[NewSlot], text: str | None) -> Sequence[NewSlot]:
+    """Return the last slots of a turn; those of one that was stopped say what whoever stopped it wants them to say.
+
+    That stands where the holder, who does not know it, wrote `STOPPED_TEXT`: alone or below the beginning of an answer.
+    """
+    if state is not TurnState.STOPPED or not text:
+        return slots
+    return [
+        replace(slot, text=text.join(slot.text.rsplit(STOPPED_TEXT, 1))) if slot.kind is SlotKind.ANSWER else slot
+        for slot in slots
+    ]

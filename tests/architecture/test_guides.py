@@ -11,8 +11,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = (ROOT / "README.md", ROOT / "deploy" / "RUNBOOK.md")
-OF_THE_SCRIPT = {"test": ROOT / "tests" / "checks.py", "bench": ROOT / "tests" / "bench"}
-"""What `run` does by itself, and the module it starts for it."""
+OF_THE_SCRIPT = {
+    "test": ROOT / "tests" / "checks.py",
+    "bench": ROOT / "tests" / "bench",
+    "add": ROOT / "pyproject.toml",
+}
+"""What `run` does by itself, and what it starts or reads for it."""
 
 
 def commands_in(text: str) -> set[str]:

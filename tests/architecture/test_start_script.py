@@ -16,6 +16,7 @@ PYPROJECT = """
 [project.optional-dependencies]
 telegram = []
 slack = []
+providers = []
 
 [dependency-groups]
 dev = ["pytest>=9"]
@@ -86,6 +87,28 @@ def test_the_next_start_installs_nothing(checkout: Checkout) -> None:
     assert checkout.asked() == before
 
 
+def test_more_is_added_once_and_stays(checkout: Checkout) -> None:
+    """What is heavy is installed for those who ask for it, and again when the environment is made anew."""
+    first = checkout.run("add", "providers")
+    assert (first.returncode, first.stdout) == (0, "")
+    assert checkout.asked()[-1].endswith("-e .[telegram,slack,providers]")
+    assert checkout.run().stdout == "started -P -m gateway run\n"
+    asked = len(checkout.asked())
+    checkout.run("add", "providers")
+    assert len(checkout.asked()) == asked, "it is there"
+    shutil.rmtree(checkout.root / ".venv")
+    checkout.run()
+    assert checkout.asked()[-1].endswith("-e .[telegram,slack,providers]")
+
+
+@pytest.mark.parametrize("names", [[], ["nosuch"], ["providers", "../x"]])
+def test_what_cannot_be_added_is_refused_with_what_can(checkout: Checkout, names: list[str]) -> None:
+    done = checkout.run("add", *names)
+    assert done.returncode == 1
+    assert "providers, slack, telegram" in done.stderr
+    assert checkout.asked() == []
+
+
 @pytest.mark.parametrize("name", ["requirements.lock", "pyproject.toml"])
 def test_changed_requirements_are_installed(checkout: Checkout, name: str) -> None:
     checkout.run()
@@ -98,7 +121,7 @@ def test_changed_requirements_are_installed(checkout: Checkout, name: str) -> No
 def test_checks_install_the_developers_tools_and_every_extra(checkout: Checkout) -> None:
     checkout.run()
     assert checkout.run("test", "-x").stdout == "started -m tests.checks -x\n"
-    assert checkout.asked()[-1].endswith("-c requirements.lock -e .[telegram,slack] pytest>=9")
+    assert checkout.asked()[-1].endswith("-c requirements.lock -e .[telegram,slack,providers] pytest>=9")
     before = checkout.asked()
     checkout.run()
     checkout.run("bench")

@@ -16,15 +16,15 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from tests.bench.figures import HEAD, Figure, table
-from tests.bench.rows import ONLY_WHEN_ASKED, ROWS
+from tests.bench.rows import ROWS
 from tests.bench.world import TINY, Counts, open_bench
 
 
 async def run_rows(
-    names: Sequence[str], counts: Counts, folder: Path | None
+    names: Sequence[str], counts: Counts, folder: Path | None, against: Path | None = None
 ) -> AsyncGenerator[tuple[str, list[Figure]]]:
     """Yield each row's figures when it is done. A row that breaks raises: a bench that cannot measure is an error."""
-    async with open_bench(counts, folder) as bench:
+    async with open_bench(counts, folder, against) as bench:
         for name in names:
             yield name, list(await ROWS[name](bench))
 
@@ -33,14 +33,16 @@ def chosen(options: argparse.Namespace) -> list[str]:
     """The rows that were asked for, in the table's order."""
     if options.only:
         return [name for name in ROWS if name in options.only]
-    return [name for name in ROWS if options.install or name not in ONLY_WHEN_ASKED]
+    asked = {"install": options.install, "against": options.against is not None}
+    return [name for name in ROWS if asked.get(name, True)]
 
 
 async def bench(options: argparse.Namespace) -> list[Figure]:
     """Measure, saying on standard error how far it is."""
     found: list[Figure] = []
     began = time.perf_counter()
-    async for name, figures in run_rows(chosen(options), TINY if options.tiny else Counts(), options.folder):
+    counts = TINY if options.tiny else Counts()
+    async for name, figures in run_rows(chosen(options), counts, options.folder, options.against):
         print(f"{time.perf_counter() - began:6.1f} s  {name}", file=sys.stderr, flush=True)
         found += figures
     return found
@@ -53,9 +55,20 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write the figures to a file too")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a budget is missed")
     parser.add_argument("--install", action="store_true", help="measure a fresh installation too (slow)")
+    parser.add_argument("--against", type=_checkout, help="measure the daemon of another checkout beside this one's")
     parser.add_argument("--tiny", action="store_true", help="a few of each: only to see that the rows run")
     parser.add_argument("--folder", type=Path, help="a folder on the disk to be measured (default: the temporary one)")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if "against" in (options.only or ()) and options.against is None:
+        parser.error("the row `against` needs another checkout: --against FOLDER")
+    return options
+
+
+def _checkout(text: str) -> Path:
+    path = Path(text).resolve()
+    if not (path / "gateway" / "__main__.py").is_file():
+        raise argparse.ArgumentTypeError(f"{text} is no checkout of Dragoman: it has no gateway/__main__.py")
+    return path
 
 
 def main() -> int:

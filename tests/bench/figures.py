@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-HEAD = ("what", "figure", "floor", "ratio", "budget", "holds")
+HEAD = ("what", "figure", "floor", "x floor", "budget", "x budget", "holds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,11 @@ class Figure:
         return self.value / self.floor if self.floor else None
 
     @property
+    def part(self) -> float | None:
+        """How many times the budget it is."""
+        return self.value / self.budget if self.budget else None
+
+    @property
     def holds(self) -> str:
         """`yes`, `by ratio`, `NO`, or nothing where there is no budget."""
         if self.budget is None:
@@ -43,13 +48,13 @@ class Figure:
         sign = "≥" if self.at_least else "≤"
         budget = "" if self.budget is None else f"{sign} {_short(self.budget)}"
         budget += f" ({self.times:g} x)" if self.times else ""
-        ratio = "" if self.ratio is None else f"{self.ratio:.1f}"
+        ratio, part = ("" if times is None else f"{times:.2f}" for times in (self.ratio, self.part))
         floor = "" if self.floor is None else _short(self.floor)
-        return (self.what, f"{_short(self.value)} {self.unit}".strip(), floor, ratio, budget, self.holds)
+        return (self.what, f"{_short(self.value)} {self.unit}".strip(), floor, ratio, budget, part, self.holds)
 
     def as_json(self) -> Mapping[str, Any]:
         """The figure for `--json`."""
-        return {**asdict(self), "ratio": self.ratio, "holds": self.holds}
+        return {**asdict(self), "ratio": self.ratio, "part": self.part, "holds": self.holds}
 
 
 def table(lines: Sequence[Sequence[str]]) -> list[str]:

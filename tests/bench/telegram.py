@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from channels.telegram.parts import RESENT
 from tests.bench.world import WITH_MODEL, Bench, Life, Watcher, pid_of, run_bare, start
-from tests.support.daemon import Daemon
+from tests.support.daemon import AS_INSTALLED, Daemon
 from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault
 
 GROUPS = range(-1_000_000_000_050, -1_000_000_000_000)
@@ -55,14 +56,21 @@ class TelegramLife(Life):
 
 
 def telegram_daemon(
-    bench: Bench, api_root: str, config: str = "", *, model: bool, folder: Path | None = None
+    bench: Bench,
+    api_root: str,
+    config: str = "",
+    *,
+    model: bool,
+    folder: Path | None = None,
+    checkout: Path | None = None,
 ) -> Daemon:
-    """A daemon that is not started yet."""
+    """A daemon that is not started yet, of this checkout or of another one."""
     folder = folder or bench.new_folder()
     (folder / "token").write_text(TOKEN)
     groups = ", ".join(f'"telegram:{group}"' for group in GROUPS)
     rest = (WITH_MODEL.format(url=bench.model.base_url) if model else "") + config
-    return Daemon(folder=folder, config=CONFIG.format(folder=folder, groups=groups, api_root=api_root, rest=rest))
+    text = CONFIG.format(folder=folder, groups=groups, api_root=api_root, rest=rest)
+    return Daemon(folder=folder, config=text, prefix=("env", "-C", str(checkout)) if checkout else ())
 
 
 def floor_words(bench: Bench, api_root: str, *, model: bool) -> list[str]:
@@ -79,15 +87,24 @@ async def run_telegram_daemon(
     model: bool = False,
     env: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    checkout: Path | None = None,
 ) -> AsyncGenerator[TelegramLife]:
     """A daemon on Telegram; `config` is TOML besides. Raises `AssertionError` when it did what the fake finds odd."""
+    if checkout is not None:
+        env = {**(env or {}), "PYTHONPATH": f"{AS_INSTALLED}{os.pathsep}{checkout}"}
     watcher = Watcher()
     async with run_fake(watcher) as telegram:
-        daemon = telegram_daemon(bench, telegram.api_root, config, model=model, folder=folder)
+        daemon = telegram_daemon(bench, telegram.api_root, config, model=model, folder=folder, checkout=checkout)
         try:
             await start(daemon, env)
-            people = People(telegram)
-            yield TelegramLife(platform=people, watcher=watcher, pid=pid_of(daemon), daemon=daemon, telegram=telegram)
+            yield TelegramLife(
+                platform=People(telegram),
+                watcher=watcher,
+                pid=pid_of(daemon),
+                daemon=daemon,
+                database=daemon.state / "dragoman.db",
+                telegram=telegram,
+            )
         finally:
             await daemon.kill()
         assert telegram.surprises == []

@@ -29,6 +29,15 @@ async def test_rows_on_telegrams_wire() -> None:
     assert all(figure.value > 0 and figure.ratio for figure in figures)
 
 
+async def test_rows_of_an_agent() -> None:
+    """Calls side by side and sub-sessions: each commits more than a turn without, and all of them end."""
+    rows = [figures async for _, figures in run_rows(["telegram-calls", "telegram-children"], TINY, None)]
+    figures = [figure for found in rows for figure in found]
+    assert len(figures) == 7
+    assert all(figure.value > 0 and figure.ratio for figure in figures)
+    assert all(figure.ratio and figure.ratio > 1 for figure in figures if figure.what.endswith("commits"))
+
+
 def test_a_missed_budget_is_named() -> None:
     """Above the budget is NO, unless the floor says that the machine is slow; the least may not be passed below."""
     assert Figure(what="a", value=11, budget=10).holds == "NO"
@@ -37,3 +46,4 @@ def test_a_missed_budget_is_named() -> None:
     assert Figure(what="a", value=10, budget=10).holds == "yes"
     assert Figure(what="a", value=49, budget=50, at_least=True).holds == "NO"
     assert Figure(what="a", value=1).holds == ""
+    assert Figure(what="a", value=5, budget=10).part == 0.5

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from tests.support.daemon import ROOT, Daemon
-from tests.support.model_server import Reply, Rule, ScriptedModel
+from tests.support.model_server import Call, Reply, Rule, ScriptedModel
 from tests.support.platform import FakePlatform
 
 OWNER = "1001"
@@ -31,6 +31,17 @@ that almost goes as one."""
 LONGEST = "longest"
 DENSE = "dense"
 LONG_S = 2.0
+TYPED = "typed"
+"""What a question begins with whose answer comes in `TYPED_EVENTS`, `TYPED_S` in all: long enough to be streamed."""
+TYPED_S = 1.6
+TYPED_EVENTS = 32
+LOOK = "look"
+"""What a question begins with that the model answers after `CALLS` calls of one answer; `GLANCE`: after one."""
+GLANCE = "glance"
+CALLS = 4
+SPAWN = "spawn"
+"""What a question begins with that the model gives to `CHILDREN` sub-sessions before it answers."""
+CHILDREN = 3
 MARKDOWN = """
 ## A heading with *emphasis*, `code` and a [link](https://example.org/a_(b)?c=d)
 
@@ -90,6 +101,8 @@ class Counts:
     updates: int = 2_000
     sends: int = 1_000
     stream_s: float = 10.0
+    agent_turns: int = 30
+    """Turns with calls, children or a streamed answer."""
 
 
 TINY = Counts(
@@ -105,6 +118,7 @@ TINY = Counts(
     updates=30,
     sends=100,
     stream_s=1.5,
+    agent_turns=2,
 )  # enough to see that a row still runs
 
 
@@ -180,12 +194,14 @@ class Life:
             return max([await answer for answer in answers]) - began
 
 
-async def interleaved(lives: Sequence[Life], count: int, text: str = "hello") -> list[list[float]]:
-    """Exchanges with each in turn, so that all meet the same machine; the seconds of each."""
+async def interleaved(
+    lives: Sequence[Life], count: int, text: str = "hello", users: Sequence[str] = (OWNER,)
+) -> list[list[float]]:
+    """Exchanges with each in turn, so that all meet the same machine; the seconds of each. The users take turns."""
     took: list[list[float]] = [[] for _ in lives]
-    for _ in range(count):
+    for number in range(count):
         for life, seconds in zip(lives, took, strict=True):
-            seconds.append(await life.exchange(text))
+            seconds.append(await life.exchange(text, users[number % len(users)]))
             await asyncio.sleep(SETTLE_S)
     return took
 
@@ -197,6 +213,8 @@ class Bench:
     folder: Path
     counts: Counts
     model: ScriptedModel
+    against: Path | None = None
+    """Another checkout, whose daemon is measured beside this one's."""
     _folders: Iterator[int] = field(default_factory=lambda: iter(range(1_000_000)))
 
     def new_folder(self) -> Path:
@@ -266,11 +284,11 @@ def pid_of(daemon: Daemon) -> int:
 
 
 @asynccontextmanager
-async def open_bench(counts: Counts, folder: Path | None = None) -> AsyncGenerator[Bench]:
+async def open_bench(counts: Counts, folder: Path | None = None, against: Path | None = None) -> AsyncGenerator[Bench]:
     """A folder on the disk that is measured, and a model that answers at once, or slowly when it is asked to."""
     with TemporaryDirectory(prefix="dragoman-bench-", dir=folder) as made:
         async with ScriptedModel(rules=_rules(counts)) as model:
-            yield Bench(folder=Path(made), counts=counts, model=model)
+            yield Bench(folder=Path(made), counts=counts, model=model, against=against)
 
 
 def _rules(counts: Counts) -> list[Rule]:
@@ -288,5 +306,19 @@ def _rules(counts: Counts) -> list[Rule]:
             text=f"^{DENSE}",
             reply=long.model_copy(update={"text": "1. **Step**: do `this` and _that_, then go on\n" * 350}),
         ),
+        *_agent_rules(),
         Rule(reply=usual),
+    ]
+
+
+def _agent_rules() -> list[Rule]:
+    """An answer that is worth streaming, and answers that begin with calls; after these the usual one comes."""
+    typed = "One word after the other. " * TYPED_EVENTS + THE_END
+    doze = [Call(name="doze", arguments=f'{{"number": {n}}}') for n in range(CALLS)]
+    spawn = [Call(name="sessions_spawn", arguments=f'{{"task": "Task {n}: say hello."}}') for n in range(CHILDREN)]
+    return [
+        Rule(text=f"^{TYPED}", reply=Reply(text=typed, chunks=TYPED_EVENTS, delay_s=TYPED_S / TYPED_EVENTS)),
+        Rule(text=f"^{LOOK}", results=0, reply=Reply(calls=tuple(doze))),
+        Rule(text=f"^{GLANCE}", results=0, reply=Reply(calls=tuple(doze[:1]))),
+        Rule(text=f"^{SPAWN}", results=0, reply=Reply(calls=tuple(spawn))),
     ]

@@ -19,11 +19,11 @@ import aiohttp
 from gateway.errors import SendOutcome, StoreError
 from gateway.model.ids import Principal, SlotId, WaitId, web_principal
 from gateway.model.messages import Conversation, Inbound, Press, Received, Refused
-from gateway.model.sessions import Accepted, Drop, Route, TurnKind
+from gateway.model.sessions import Accepted, Drop, Route, TurnKind, WhileRunning
 from gateway.model.slots import Showing, Slot, SlotKind, SlotState
 from gateway.model.tools import Answer
 from gateway.model.waits import Pressed, Verdict, Wait
-from gateway.ports import Channel
+from gateway.ports import Channel, Waiting
 from gateway.routing import People
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
@@ -135,11 +135,11 @@ class WatchedStore(FailingStore):
             raise StoreError("The store failed.")
 
     async def accept(
-        self, route: Route, message: Inbound, kind: TurnKind, *, steer: bool, say_if_waiting: str
+        self, route: Route, message: Inbound, kind: TurnKind, *, running: WhileRunning, say_if_waiting: Waiting | None
     ) -> Accepted:
         """Fail, or accept."""
         await self._ingress()
-        return await super().accept(route, message, kind, steer=steer, say_if_waiting=say_if_waiting)
+        return await super().accept(route, message, kind, running=running, say_if_waiting=say_if_waiting)
 
     async def press(self, press: Press, wait: WaitId | None, verdict: Verdict) -> Pressed:
         """Fail, or store the press."""

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from gateway.model.ids import NodeId, Principal, SessionId, SlotId, TurnId, WaitId, main_session, mint
 from gateway.model.messages import Conversation, Inbound, Received
-from gateway.model.sessions import Accepted, Drop, DropReason, Lease, Route, TurnKind, TurnState
+from gateway.model.sessions import Accepted, Drop, DropReason, Lease, Route, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import Slot, SlotKind
 from gateway.model.tools import Step
 from gateway.model.views import Item, Row, TurnView
 from gateway.model.waits import NewWait, Pressed, Start, Verdict, Wait, WaitKind, WaitState
-from gateway.ports import Control, ControlEffect, Store
+from gateway.ports import Control, ControlEffect, Store, Waiting
 from tests.support.clock import FakeClock
 from tests.support.makers import (
     ANN,
@@ -74,14 +74,14 @@ class Scene:
         who: Principal = ANN_TELEGRAM,
         where: Conversation = CHAT,
         kind: TurnKind = TurnKind.MODEL,
-        steer: bool = False,
-        say_if_waiting: str = "",
+        running: WhileRunning = WhileRunning.QUEUE,
+        say_if_waiting: Waiting | None = None,
         cut: bool = False,
         **more: Any,
     ) -> Accepted:
         """A message arrives; `more` are further fields of it."""
         message = replace(inbound(text, who=who, where=where), cut=cut, **more)
-        return await self.store.accept(to or route(), message, kind, steer=steer, say_if_waiting=say_if_waiting)
+        return await self.store.accept(to or route(), message, kind, running=running, say_if_waiting=say_if_waiting)
 
     async def overhear(self, text: str, *, to: Route) -> Inbound:
         """Something is said beside the bot; what it was."""

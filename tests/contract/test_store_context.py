@@ -7,7 +7,7 @@ from dataclasses import replace
 from gateway.model.ids import SessionId
 from gateway.model.live import SESSIONS, Changed
 from gateway.model.messages import Received
-from gateway.model.sessions import Drop, DropReason, TurnKind, TurnState
+from gateway.model.sessions import Drop, DropReason, TurnKind, TurnState, WhileRunning
 from gateway.ports import ControlEffect, Store
 from tests.contract.scene import Scene
 from tests.support.makers import ANN_TELEGRAM, OTHER_CHAT, answer, inbound, route
@@ -80,7 +80,7 @@ async def test_a_message_that_joins_a_turn_brings_none(scene: Scene) -> None:
     """Only a new turn is given it."""
     lease = await scene.running(GROUP)
     await scene.overhear("a", to=GROUP)
-    assert (await scene.say("b", to=GROUP, steer=True)).steered
+    assert (await scene.say("b", to=GROUP, running=WhileRunning.STEER)).steered
     assert texts((await scene.view(lease.turn)).inputs) == ["hello", "b"]
 
 
@@ -150,7 +150,7 @@ async def test_its_event_is_taken_once(store: Store, scene: Scene) -> None:
     drop = Drop(reason=DropReason.CONTEXT, refuse=False, route=GROUP)
     assert [await store.drop(message, drop, "") for _ in range(2)] == [True, False]
     assert len(await scene.items(Received, GROUP.session)) == 1
-    accepted = await store.accept(GROUP, message, TurnKind.MODEL, steer=False, say_if_waiting="")
+    accepted = await store.accept(GROUP, message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
     assert (accepted.duplicate, accepted.inbound, accepted.turn) == (True, "", "")
 
 

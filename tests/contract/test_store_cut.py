@@ -10,12 +10,12 @@ import pytest
 from gateway.model.ids import Principal, SessionId
 from gateway.model.live import TURNS, TurnsDue
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Route, TurnKind, TurnState
+from gateway.model.sessions import Route, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import SlotKind
 from gateway.ports import ControlEffect
 from tests.contract.scene import NODE, Scene
 from tests.support.clock import FakeClock
-from tests.support.makers import ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, route
+from tests.support.makers import ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, WAITING, route
 
 GROUP = route(SessionId("chat:g"))
 KINDS = pytest.mark.parametrize("kind", list(TurnKind))
@@ -175,7 +175,7 @@ async def test_going_on_comes_before_steering(scene: Scene) -> None:
     """The rest belongs to its beginning, though a model turn of the same person is under way."""
     active = await scene.running()
     command = await scene.say("/shell a", cut=True, kind=TurnKind.COMMAND)
-    rest = await scene.say("b", steer=True)
+    rest = await scene.say("b", running=WhileRunning.STEER)
     assert (rest.turn, rest.steered) == (command.turn, False)
     assert len((await scene.view(active.turn)).inputs) == 1
 
@@ -183,7 +183,7 @@ async def test_going_on_comes_before_steering(scene: Scene) -> None:
 async def test_a_cut_message_that_steers_holds_nothing(scene: Scene) -> None:
     """The turn runs already."""
     lease = await scene.running()
-    assert (await scene.say("a", cut=True, steer=True)).turn == lease.turn
+    assert (await scene.say("a", cut=True, running=WhileRunning.STEER)).turn == lease.turn
     await scene.store.release(lease)
     assert (await scene.claim()).turn == lease.turn
 
@@ -214,8 +214,8 @@ async def test_runners_hear_when_the_rest_came(scene: Scene) -> None:
 async def test_waiting_is_said_once_for_one_text(scene: Scene) -> None:
     """Its beginning was told to wait behind the decision; the rest reports it only."""
     await scene.parked()
-    first = await scene.say("a", cut=True, say_if_waiting="Wait.")
-    rest = await scene.say("b", say_if_waiting="Wait.")
+    first = await scene.say("a", cut=True, say_if_waiting=WAITING)
+    rest = await scene.say("b", say_if_waiting=WAITING)
     assert (first.waiting, rest.waiting) == (True, True)
     assert len(await scene.slots(kind=SlotKind.REPLY)) == 1
 

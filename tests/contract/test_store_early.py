@@ -8,7 +8,7 @@ from gateway.errors import LeaseLost
 from gateway.model.ids import SlotId
 from gateway.model.live import SLOTS, SlotsDue
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Lease, TurnState
+from gateway.model.sessions import Lease, TurnState, WhileRunning
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
 from tests.contract.scene import NODE, Scene
 from tests.support.clock import FakeClock
@@ -183,7 +183,7 @@ async def test_a_last_word_for_elsewhere_goes_there(scene: Scene) -> None:
 async def test_a_refused_end_changes_nothing(scene: Scene) -> None:
     """A message waits to be given: the turn goes on, and so does its answer."""
     lease = await _opened(scene)
-    await scene.say("wait", steer=True)
+    await scene.say("wait", running=WhileRunning.STEER)
     assert not await _end(scene, lease, TurnState.DONE, said("last"))
     assert _shown(await scene.slot(EARLY)) == ("Once", 1, 1, SlotState.SENT)
     assert await scene.store.open_slot(lease, early("Once upon"))

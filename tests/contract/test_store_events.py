@@ -9,7 +9,7 @@ import pytest
 
 from gateway.model.live import SESSIONS, Changed
 from gateway.model.messages import Inbound, Refused, RefusedReason
-from gateway.model.sessions import Drop, DropReason, TurnKind, TurnState
+from gateway.model.sessions import Drop, DropReason, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import SlotKind
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, Scene
@@ -30,8 +30,14 @@ async def _told(store: Store) -> list[str]:
     return found
 
 
-async def _accept(store: Store, message: Inbound, kind: TurnKind = TurnKind.MODEL, *, steer: bool = False) -> None:
-    await store.accept(route(), message, kind, steer=steer, say_if_waiting="")
+async def _accept(
+    store: Store,
+    message: Inbound,
+    kind: TurnKind = TurnKind.MODEL,
+    *,
+    running: WhileRunning = WhileRunning.QUEUE,
+) -> None:
+    await store.accept(route(), message, kind, running=running, say_if_waiting=None)
 
 
 # --- what a message came with ---------------------------------------------------------------
@@ -90,7 +96,7 @@ async def test_an_edit_of_a_message_that_steered_counts_while_the_turn_is_parked
     """It is given at the turn's next step."""
     await scene.parked()
     message = inbound("old")
-    await _accept(store, message, steer=True)
+    await _accept(store, message, running=WhileRunning.STEER)
     assert await scene.edit(message, "new")
 
 
@@ -110,7 +116,7 @@ async def test_an_edit_of_what_steers_a_turn_that_is_held_is_late(store: Store, 
     """Its holder may be about to give it."""
     await scene.planned()
     message = inbound("old")
-    await _accept(store, message, steer=True)
+    await _accept(store, message, running=WhileRunning.STEER)
     assert not await scene.edit(message, "new")
 
 
@@ -167,7 +173,7 @@ async def test_the_duplicate_of_an_edit_changes_nothing(store: Store, scene: Sce
     assert await store.amend(edit)
     assert await store.amend(replace(edit, text="other"))
     assert (await scene.received("new")).given is None
-    accepted = await store.accept(route(), edit, TurnKind.MODEL, steer=False, say_if_waiting="")
+    accepted = await store.accept(route(), edit, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
     assert (accepted.duplicate, accepted.inbound, accepted.turn) == (True, "", "")
 
 
@@ -190,7 +196,9 @@ async def test_an_event_that_is_no_message_is_taken_once(store: Store, reason: R
     )
     assert [await store.refuse(refused) for _ in range(2)] == [True, False]
     assert not await store.drop(inbound(key="7"), UNREADABLE, "No.")
-    accepted = await store.accept(route(), inbound(key="7"), TurnKind.MODEL, steer=False, say_if_waiting="")
+    accepted = await store.accept(
+        route(), inbound(key="7"), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None
+    )
     assert (accepted.duplicate, accepted.inbound) == (True, "")
     other = replace(refused, account="other")
     assert await store.refuse(other)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gateway.model.ids import InboundId, SessionId
+from gateway.model.live import TurnWoken, turn_topic
 from gateway.model.messages import Conversation, Received
-from gateway.model.sessions import Origin, SessionKind, TurnKind, TurnState
+from gateway.model.sessions import Origin, SessionKind, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import SlotKind, SlotState
-from gateway.model.waits import PressResult
-from gateway.ports import Store
+from gateway.model.waits import PressResult, WaitState
+from gateway.ports import Store, Waiting
+from tests.contract.family import SESSION, FamilyScene
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import (
@@ -19,20 +21,27 @@ from tests.support.makers import (
     CHAT,
     EPOCH,
     OTHER_CHAT,
+    WAITING,
     answer,
     approve,
     chat,
     control,
+    deny,
     drop,
     inbound,
+    new_wait,
     press,
+    result,
     route,
+    seconds,
 )
 
 
 async def test_the_first_message_makes_the_session_and_a_queued_turn(store: Store, scene: Scene) -> None:
     """The session is created when absent, and the message's turn waits for a runner."""
-    accepted = await store.accept(route(), inbound("hi"), TurnKind.MODEL, steer=True, say_if_waiting="wait")
+    accepted = await store.accept(
+        route(), inbound("hi"), TurnKind.MODEL, running=WhileRunning.STEER, say_if_waiting=WAITING
+    )
     session = await store.session(MAIN)
     assert session is not None
     assert (session.kind, session.origin, session.owner) == (SessionKind.MAIN, Origin.DIRECT, "ann")
@@ -53,7 +62,7 @@ async def test_a_message_comes_back_as_it_was_stored(store: Store, scene: Scene)
     """Nothing of an inbound is lost, whatever is in it."""
     where = Conversation(channel="slack", account="work", chat="C0AA", thread="17.5")
     message = inbound('späße 🧵 "quoted"\n\x00end', who=ANN_SLACK, where=where, direct=False)
-    accepted = await store.accept(route(), message, TurnKind.COMMAND, steer=False, say_if_waiting="")
+    accepted = await store.accept(route(), message, TurnKind.COMMAND, running=WhileRunning.QUEUE, say_if_waiting=None)
     (received,) = (await scene.view(accepted.turn)).inputs
     assert received.message == message
     assert received.received_at == EPOCH
@@ -71,9 +80,13 @@ async def test_a_message_makes_its_session_active(store: Store, scene: Scene, cl
 
 async def test_a_known_event_writes_nothing(store: Store, scene: Scene) -> None:
     """The same event again, even with another text, names what was stored and changes nothing."""
-    first = await store.accept(route(), inbound("a", key="7"), TurnKind.MODEL, steer=False, say_if_waiting="")
+    first = await store.accept(
+        route(), inbound("a", key="7"), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None
+    )
     before = await scene.rows()
-    again = await store.accept(route(), inbound("b", key="7"), TurnKind.MODEL, steer=False, say_if_waiting="")
+    again = await store.accept(
+        route(), inbound("b", key="7"), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None
+    )
     assert (again.inbound, again.turn, again.duplicate) == (first.inbound, first.turn, True)
     assert await scene.rows() == before
 
@@ -87,15 +100,17 @@ async def test_events_of_another_account_are_other_events(store: Store, field: s
     }[field]
     for where in (CHAT, other):
         message = inbound(where=where, key="7")
-        accepted = await store.accept(route(), message, TurnKind.MODEL, steer=False, say_if_waiting="")
+        accepted = await store.accept(route(), message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
         assert not accepted.duplicate
 
 
 async def test_an_event_of_another_chat_with_the_same_key_is_known(store: Store) -> None:
     """(channel, account, event_key) is the event: the chat does not matter."""
-    await store.accept(route(), inbound(key="7"), TurnKind.MODEL, steer=False, say_if_waiting="")
+    await store.accept(route(), inbound(key="7"), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
     message = inbound(where=chat(5), key="7")
-    assert (await store.accept(route(), message, TurnKind.MODEL, steer=False, say_if_waiting="")).duplicate
+    assert (
+        await store.accept(route(), message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
+    ).duplicate
 
 
 async def test_an_event_is_taken_once_whatever_it_was(store: Store, scene: Scene) -> None:
@@ -104,7 +119,9 @@ async def test_an_event_is_taken_once_whatever_it_was(store: Store, scene: Scene
     assert await store.control(route(), inbound(key="2"), control()) == 0
     assert (await store.press(press(key="3"), None, approve())).result is PressResult.NOT_VALID
     for key in "123":
-        accepted = await store.accept(route(), inbound(key=key), TurnKind.MODEL, steer=False, say_if_waiting="")
+        accepted = await store.accept(
+            route(), inbound(key=key), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None
+        )
         assert accepted.duplicate
         assert not await store.drop(inbound(key=key), drop(refuse=True), "no")
         assert await store.control(route(), inbound(key=key), control()) is None
@@ -118,7 +135,7 @@ async def test_an_event_is_taken_once_whatever_it_was(store: Store, scene: Scene
 async def test_a_message_steers_the_running_turn(scene: Scene) -> None:
     """The same person in the same conversation joins the model turn under way."""
     lease = await scene.running()
-    accepted = await scene.say("and this", steer=True)
+    accepted = await scene.say("and this", running=WhileRunning.STEER)
     assert (accepted.turn, accepted.steered) == (lease.turn, True)
     view = await scene.view(lease.turn)
     assert [r.message.text for r in view.inputs] == ["hello", "and this"]
@@ -129,7 +146,7 @@ async def test_a_message_steers_the_running_turn(scene: Scene) -> None:
 async def test_a_parked_turn_is_steered_too(scene: Scene) -> None:
     """It was started and not ended; the message waits with it, and it stays parked."""
     asked = await scene.parked()
-    accepted = await scene.say("and this", steer=True)
+    accepted = await scene.say("and this", running=WhileRunning.STEER)
     assert (accepted.turn, accepted.steered, accepted.waiting) == (asked.turn, True, True)
     assert await scene.state(asked.turn) is TurnState.PARKED
 
@@ -138,14 +155,14 @@ async def test_a_turn_given_back_is_steered_too(scene: Scene) -> None:
     """A queued turn that was started before is under way."""
     lease = await scene.running()
     await scene.store.release(lease)
-    accepted = await scene.say("and this", steer=True)
+    accepted = await scene.say("and this", running=WhileRunning.STEER)
     assert (accepted.turn, accepted.steered) == (lease.turn, True)
 
 
 async def test_without_steer_a_new_turn_is_queued(scene: Scene) -> None:
     """The caller decides whether a message may join."""
     lease = await scene.running()
-    accepted = await scene.say("and this", steer=False)
+    accepted = await scene.say("and this", running=WhileRunning.QUEUE)
     assert accepted.turn != lease.turn
     assert not accepted.steered
     assert await scene.state(accepted.turn) is TurnState.QUEUED
@@ -155,21 +172,21 @@ async def test_another_persons_message_does_not_steer(scene: Scene) -> None:
     """In a group somebody else's words are a turn of their own."""
     to = route(SessionId("chat:g"))
     lease = await scene.running(to)
-    accepted = await scene.say(to=to, who=BOB, steer=True)
+    accepted = await scene.say(to=to, who=BOB, running=WhileRunning.STEER)
     assert accepted.turn != lease.turn
 
 
 async def test_a_message_from_another_conversation_does_not_steer(scene: Scene) -> None:
     """The same owner on another platform starts a turn there: the answer belongs where it was asked."""
     lease = await scene.running()
-    accepted = await scene.say(where=OTHER_CHAT, steer=True)
+    accepted = await scene.say(where=OTHER_CHAT, running=WhileRunning.STEER)
     assert accepted.turn != lease.turn
 
 
 async def test_a_command_does_not_steer(scene: Scene) -> None:
     """A tool command is a turn of its own beside the model turn."""
     lease = await scene.running()
-    accepted = await scene.say("/shell date", kind=TurnKind.COMMAND, steer=True)
+    accepted = await scene.say("/shell date", kind=TurnKind.COMMAND, running=WhileRunning.STEER)
     assert accepted.turn != lease.turn
     assert not accepted.waiting
 
@@ -177,62 +194,219 @@ async def test_a_command_does_not_steer(scene: Scene) -> None:
 async def test_nothing_steers_a_command_turn(scene: Scene) -> None:
     """Only the model turn can take more words."""
     lease = await scene.running(kind=TurnKind.COMMAND)
-    accepted = await scene.say(steer=True)
+    accepted = await scene.say(running=WhileRunning.STEER)
     assert accepted.turn != lease.turn
 
 
 async def test_a_turn_that_was_never_started_is_not_steered(scene: Scene) -> None:
     """Each message is its own turn while none is under way."""
-    first = await scene.say(steer=True)
-    second = await scene.say(steer=True)
+    first = await scene.say(running=WhileRunning.STEER)
+    second = await scene.say(running=WhileRunning.STEER)
     assert first.turn != second.turn
 
 
 async def test_an_ended_turn_is_not_steered(scene: Scene) -> None:
     """After the end a message starts anew."""
     turn = await scene.ended()
-    assert (await scene.say(steer=True)).turn != turn
+    assert (await scene.say(running=WhileRunning.STEER)).turn != turn
 
 
 async def test_a_stopping_turn_is_not_steered(scene: Scene) -> None:
     """Its model is never asked again, so the message would not be answered."""
     lease = await scene.running()
     await scene.stop()
-    accepted = await scene.say("new", steer=True)
+    accepted = await scene.say("new", running=WhileRunning.STEER)
     assert accepted.turn != lease.turn
+
+
+# --- interrupting ---------------------------------------------------------------------------
+
+
+async def test_an_interrupted_turn_is_stopped_and_the_message_is_the_next_one(scene: Scene) -> None:
+    """Its holder is told and may only write results; then the new turn runs."""
+    asked = await scene.asked()
+    async with scene.store.live.subscribe(turn_topic(asked.turn)) as heard:
+        accepted = await scene.say("no, this", running=WhileRunning.INTERRUPT)
+        assert await anext(heard) == TurnWoken(turn=asked.turn)
+    assert (accepted.turn != asked.turn, accepted.steered, accepted.waiting) == (True, False, False)
+    assert await scene.state(asked.turn) is TurnState.STOPPING
+    assert await scene.wait_state(asked.wait) is WaitState.CANCELLED
+    assert not await scene.store.claim(NODE)
+    await scene.store.release(asked.lease)
+    assert [slot.text for slot in await scene.slots(kind=SlotKind.ANSWER)] == ["Interrupted."]
+    assert (await scene.claim()).turn == accepted.turn
+
+
+async def test_an_interrupted_turn_that_nobody_holds_ends_at_once(scene: Scene) -> None:
+    """Nobody is told to wait: the decision it waited for is not needed any more."""
+    asked = await scene.parked()
+    accepted = await scene.say("no, this", running=WhileRunning.INTERRUPT, say_if_waiting=WAITING)
+    assert not accepted.waiting
+    view = await scene.view(asked.turn)
+    assert view.turn.state is TurnState.STOPPED
+    assert [wait.state for wait in view.waits] == [WaitState.CANCELLED]
+    assert [slot.text for slot in await scene.slots(kind=SlotKind.ANSWER)] == ["Interrupted."]
+    assert await scene.slots(kind=SlotKind.REPLY) == []
+    assert (await scene.claim()).turn == accepted.turn
+
+
+async def test_an_interrupted_turn_that_was_given_back_ends_at_once(scene: Scene) -> None:
+    """It was started before."""
+    lease = await scene.running()
+    await scene.store.release(lease)
+    accepted = await scene.say(running=WhileRunning.INTERRUPT)
+    assert await scene.state(lease.turn) is TurnState.STOPPED
+    assert (await scene.claim()).turn == accepted.turn
+
+
+async def test_an_interrupting_message_keeps_its_place_in_the_queue(scene: Scene) -> None:
+    """What others asked before it is answered before it."""
+    to = route(SessionId("chat:g"))
+    lease = await scene.running(to)
+    other = await scene.say(to=to, who=BOB)
+    accepted = await scene.say(to=to, running=WhileRunning.INTERRUPT)
+    await scene.store.release(lease)
+    for turn in (other.turn, accepted.turn):
+        lease = await scene.claim()
+        assert lease.turn == turn
+        await scene.finish(lease)
+
+
+async def test_a_turn_that_was_never_started_is_not_interrupted(scene: Scene) -> None:
+    """There is nothing to stop."""
+    first = await scene.say(running=WhileRunning.INTERRUPT)
+    second = await scene.say(running=WhileRunning.INTERRUPT)
+    assert [await scene.state(one.turn) for one in (first, second)] == [TurnState.QUEUED] * 2
+
+
+async def test_nobody_interrupts_what_another_person_asked_for(scene: Scene) -> None:
+    """As with steering: in a group the bot is everybody's."""
+    to = route(SessionId("chat:g"))
+    lease = await scene.running(to)
+    accepted = await scene.say(to=to, who=BOB, running=WhileRunning.INTERRUPT)
+    assert await scene.state(lease.turn) is TurnState.RUNNING
+    assert await scene.state(accepted.turn) is TurnState.QUEUED
+
+
+async def test_a_message_from_another_conversation_does_not_interrupt(scene: Scene) -> None:
+    """The same owner, on another platform; behind a parked turn it is told to wait."""
+    asked = await scene.parked()
+    accepted = await scene.say(where=OTHER_CHAT, running=WhileRunning.INTERRUPT, say_if_waiting=WAITING)
+    assert accepted.waiting
+    assert await scene.state(asked.turn) is TurnState.PARKED
+
+
+async def test_a_command_does_not_interrupt(scene: Scene) -> None:
+    """It runs beside the model turn; nor is one interrupted by a message."""
+    lease = await scene.running()
+    await scene.say("/shell date", kind=TurnKind.COMMAND, running=WhileRunning.INTERRUPT)
+    command = await scene.claim()
+    await scene.finish(lease)
+    await scene.say(running=WhileRunning.INTERRUPT)
+    assert [await scene.state(one.turn) for one in (lease, command)] == [TurnState.DONE, TurnState.RUNNING]
+
+
+async def test_a_stopping_turn_is_not_interrupted_again(scene: Scene) -> None:
+    """It says what it was stopped with first."""
+    lease = await scene.running()
+    await scene.stop()
+    await scene.say(running=WhileRunning.INTERRUPT)
+    await scene.lapse()
+    assert (await scene.slot_of(lease.turn, SlotKind.ANSWER)).text == "Stopped."
+
+
+async def test_a_known_event_interrupts_nothing(scene: Scene) -> None:
+    """The platform delivered it twice: the turn that it began runs by now."""
+    accepted = await scene.say(event_key="7", running=WhileRunning.INTERRUPT)
+    lease = await scene.claim()
+    again = await scene.say(event_key="7", running=WhileRunning.INTERRUPT)
+    assert (again.turn, again.duplicate) == (accepted.turn, True)
+    assert await scene.state(lease.turn) is TurnState.RUNNING
+
+
+async def test_the_rest_of_a_cut_message_interrupts_nothing_more(scene: Scene) -> None:
+    """Its first part did, and began the turn that it joins."""
+    lease = await scene.running()
+    first = await scene.say("one", cut=True, running=WhileRunning.INTERRUPT)
+    await scene.store.release(lease)
+    rest = await scene.say("two", running=WhileRunning.INTERRUPT)
+    assert rest.turn == first.turn
+    assert (await scene.claim()).turn == first.turn
+
+
+async def test_an_interrupted_turn_waits_for_its_child_no_longer(store: Store, clock: FakeClock) -> None:
+    """A child whose end it waited for is stopped with it; one that works on its own goes on."""
+    family = FamilyScene(store, clock)
+    lease = await family.at_work(2)
+    waited, free = await family.born(lease, 1), await family.born(lease, 2, SESSION)
+    assert await store.park(lease)
+    await family.say("no, this", running=WhileRunning.INTERRUPT)
+    turns = (lease.turn, waited.turn, free.turn)
+    assert [await family.state(turn) for turn in turns] == [TurnState.STOPPED, TurnState.STOPPED, TurnState.QUEUED]
+    assert [slot.text for slot in await family.slots(waited.session)] == ["Interrupted."]
+
+
+async def test_what_was_said_beside_the_bot_goes_to_the_interrupting_turn(scene: Scene) -> None:
+    """As to any new one."""
+    to = route(SessionId("chat:g"))
+    await scene.running(to)
+    await scene.overhear("beside", to=to)
+    accepted = await scene.say("now this", to=to, running=WhileRunning.INTERRUPT)
+    texts = [one.message.text for one in (await scene.view(accepted.turn)).inputs]
+    assert texts == ["beside", "now this"]
 
 
 # --- waiting for a decision -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("steer", [True, False])
-async def test_a_message_behind_a_parked_turn_is_told_to_wait(scene: Scene, steer: bool) -> None:
+@pytest.mark.parametrize("running", [WhileRunning.STEER, WhileRunning.QUEUE])
+async def test_a_message_behind_a_parked_turn_is_told_to_wait(scene: Scene, running: WhileRunning) -> None:
     """The note is a reply slot in the message's own conversation."""
     await scene.parked()
-    accepted = await scene.say(steer=steer, say_if_waiting="Waiting for a decision.", where=OTHER_CHAT)
+    accepted = await scene.say(running=running, say_if_waiting=WAITING, where=OTHER_CHAT)
     assert accepted.waiting
     (reply,) = await scene.slots(kind=SlotKind.REPLY)
-    assert (reply.text, reply.conversation, reply.state) == ("Waiting for a decision.", OTHER_CHAT, SlotState.DUE)
+    assert (reply.text, reply.conversation, reply.state) == (WAITING.decision, OTHER_CHAT, SlotState.DUE)
 
 
 async def test_without_words_nobody_is_told_to_wait(scene: Scene) -> None:
-    """An empty `say_if_waiting` stores no slot."""
+    """No texts, or an empty one, store no slot."""
     await scene.parked()
-    assert (await scene.say(say_if_waiting="")).waiting
+    assert (await scene.say(say_if_waiting=None)).waiting
+    assert (await scene.say(say_if_waiting=Waiting(decision="", children="Not this."))).waiting
     assert await scene.slots(kind=SlotKind.REPLY) == []
+
+
+async def test_what_is_said_names_what_is_waited_for(store: Store, clock: FakeClock) -> None:
+    """No card is open while a turn waits for nothing but its sub-sessions; one that is open comes first."""
+    family = FamilyScene(store, clock)
+    lease = await family.at_work()
+    await family.plan(lease)
+    await family.born(lease)
+    asked = await family.ask(lease, [new_wait(3, expires_at=clock.now() + seconds(60))])
+    assert await store.park(lease)
+    assert (await family.say(say_if_waiting=WAITING)).waiting
+    await family.press(asked.wait, deny())
+    held = (await store.claim(NODE, 5))[-1].lease
+    assert held.turn == lease.turn
+    await store.finish_step(held, 3, result())
+    assert await store.park(held)
+    assert (await family.say(say_if_waiting=WAITING)).waiting
+    assert (await family.say(say_if_waiting=Waiting(decision="Not this.", children=""))).waiting
+    assert [slot.text for slot in await family.slots(kind=SlotKind.REPLY)] == [WAITING.decision, WAITING.children]
 
 
 async def test_a_message_beside_a_running_turn_is_not_told_to_wait(scene: Scene) -> None:
     """Only a parked turn waits for a decision."""
     await scene.asked()
-    assert not (await scene.say(steer=True, say_if_waiting="Waiting.")).waiting
+    assert not (await scene.say(running=WhileRunning.STEER, say_if_waiting=WAITING)).waiting
     assert await scene.slots(kind=SlotKind.REPLY) == []
 
 
 async def test_a_command_beside_a_parked_turn_is_not_told_to_wait(scene: Scene) -> None:
     """It runs at once."""
     await scene.parked()
-    accepted = await scene.say("/shell date", kind=TurnKind.COMMAND, say_if_waiting="Waiting.")
+    accepted = await scene.say("/shell date", kind=TurnKind.COMMAND, say_if_waiting=WAITING)
     assert not accepted.waiting
     assert await scene.slots(kind=SlotKind.REPLY) == []
 
@@ -282,7 +456,7 @@ async def test_every_accepted_message_is_a_row_of_its_session(scene: Scene) -> N
 async def test_a_message_counts_as_given_before_the_step_that_got_it(scene: Scene) -> None:
     """`given` is the number of the model step, and only of the messages that were named."""
     lease = await scene.running()
-    later = await scene.say("later", steer=True)
+    later = await scene.say("later", running=WhileRunning.STEER)
     first = (await scene.view(lease.turn)).inputs[0].id
     await scene.store.plan(lease, answer(calls=1), given=[first], slots=[])
     assert [r.given for r in (await scene.view(lease.turn)).inputs] == [0, None]

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.errors import LeaseLost
 from gateway.model.ids import SessionId
-from gateway.model.sessions import Lease, TurnKind, TurnState
+from gateway.model.sessions import Lease, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import Slot, SlotKind, SlotState
 from gateway.model.tools import ResultStatus, StepKind, StepState
 from gateway.model.waits import Start, WaitKind, WaitState
@@ -233,7 +233,7 @@ async def test_a_consumed_approval_does_not_keep_a_turn_from_parking(scene: Scen
 async def test_messages_do_not_keep_a_turn_from_parking(scene: Scene) -> None:
     """They are given after the results."""
     asked = await scene.asked()
-    await scene.say(steer=True)
+    await scene.say(running=WhileRunning.STEER)
     assert await scene.store.park(asked.lease)
 
 
@@ -292,7 +292,7 @@ async def test_a_turn_is_not_done_while_a_message_waits(scene: Scene) -> None:
     """A steering message that came meanwhile is answered too: nothing changes, the caller goes on."""
     lease = await scene.running()
     (received,) = (await scene.view(lease.turn)).inputs
-    await scene.say("one more thing", steer=True)
+    await scene.say("one more thing", running=WhileRunning.STEER)
     before = await scene.rows()
     assert not await scene.store.finish_turn(
         lease, TurnState.DONE, answer=answer(), given=[received.id], slots=[said()], timers=[]
@@ -305,7 +305,7 @@ async def test_a_turn_is_not_done_while_a_message_waits(scene: Scene) -> None:
 async def test_a_turn_that_failed_ends_with_messages_waiting(scene: Scene, state: TurnState) -> None:
     """They count as given then, so that nothing waits for ever."""
     lease = await scene.running()
-    await scene.say("one more thing", steer=True)
+    await scene.say("one more thing", running=WhileRunning.STEER)
     assert await scene.store.finish_turn(lease, state, answer=None, given=[], slots=[said("Sorry.")], timers=[])
     view = await scene.view(lease.turn)
     assert view.turn.state is state

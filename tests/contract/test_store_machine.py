@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from gateway.model.ids import NodeId, Principal, SlotId, WaitId
-from gateway.model.sessions import Drop, DropReason, Lease, TurnKind, TurnState
-from gateway.model.tools import StepState
+from gateway.model.sessions import Drop, DropReason, Lease, TurnKind, TurnState, WhileRunning
+from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.tools import StepState, Usage
+from gateway.model.views import Spent
 from gateway.model.waits import Verdict, WaitState
 from gateway.ports import ControlEffect
 from tests.contract.machine import NODES, TIMES, WayOut, back, nodes
@@ -30,6 +32,7 @@ from tests.support.makers import (
     CHAT,
     OTHER_CHAT,
     PAGE,
+    WAITING,
     answer,
     approve,
     card,
@@ -52,6 +55,7 @@ RULES_A_RUN = 8
 STEPS_A_RUN = 50
 """About: a rule is one move, or ten."""
 VERDICTS = (approve(), approve(), deny(), deny(withdraw_siblings=True), refuse())
+USED = Usage(input_tokens=3, output_tokens=1, cost_micros=2)
 EFFECTS = (ControlEffect.STOP, ControlEffect.STOP, ControlEffect.RESET, ControlEffect.NONE)
 ENDS = (TurnState.DONE, TurnState.DONE, TurnState.STOPPED, TurnState.FAILED)
 
@@ -61,6 +65,11 @@ places = st.sampled_from((CHAT, OTHER_CHAT, PAGE))
 def early_id(lease: Lease) -> SlotId:
     """The slot in which a turn's answer is shown while it is written."""
     return SlotId(f"early-{lease.turn}")
+
+
+def status(lease: Lease, text: str) -> NewSlot:
+    """What a turn does, or did."""
+    return NewSlot(conversation=CHAT, kind=SlotKind.STATUS, text=text, id=SlotId(f"status-{lease.turn}"))
 
 
 def has_leases(machine: StoreMachine) -> bool:
@@ -94,17 +103,19 @@ class StoreMachine(WayOut):
         who=st.sampled_from((ANN_TELEGRAM, BOB)),
         where=places,
         kind=st.sampled_from((TurnKind.MODEL, TurnKind.MODEL, TurnKind.COMMAND)),
-        steer=st.booleans(),
+        running=st.sampled_from(WhileRunning),
         cut=st.sampled_from((False, False, True)),
     )
-    def deliver(self, way: Any, who: Principal, where: Any, kind: TurnKind, steer: bool, cut: bool = False) -> None:
+    def deliver(
+        self, way: Any, who: Principal, where: Any, kind: TurnKind, running: WhileRunning, cut: bool = False
+    ) -> None:
         """A new message, now and then the beginning of one."""
         message = replace(inbound(who=who, where=where, key=self.fresh_key()), cut=cut)
         self.seen.accepted.add(message.event_key)
 
         async def do(world: World) -> object:
             world.messages.append(message)
-            return await world.store.accept(way, message, kind, steer=steer, say_if_waiting="Wait.")
+            return await world.store.accept(way, message, kind, running=running, say_if_waiting=WAITING)
 
         self.both(do)
 
@@ -143,7 +154,9 @@ class StoreMachine(WayOut):
             message = world.message(which)
             if message is None:
                 return NOTHING
-            accepted = await world.store.accept(way, message, TurnKind.MODEL, steer=True, say_if_waiting="Wait.")
+            accepted = await world.store.accept(
+                way, message, TurnKind.MODEL, running=WhileRunning.STEER, say_if_waiting=WAITING
+            )
             return (
                 accepted,
                 await world.store.drop(message, drop(), ""),
@@ -177,7 +190,7 @@ class StoreMachine(WayOut):
     @rule(way=st.sampled_from(SESSIONS), kind=st.sampled_from(TurnKind), calls=st.integers(1, 3), parked=st.booleans())
     def work(self, way: Any, kind: TurnKind, calls: int, parked: bool) -> None:
         """A message, and what its turn does at first, as far as it may."""
-        self.deliver(way, ANN_TELEGRAM, CHAT, kind, steer=False)
+        self.deliver(way, ANN_TELEGRAM, CHAT, kind, running=WhileRunning.QUEUE)
         self.claim(NODES[0])
         if has_leases(self):
             self.plan(0, calls, give=True)
@@ -207,13 +220,25 @@ class StoreMachine(WayOut):
         die = Random(seed)
         pick, which = die.choice, die.randrange(5)
         moves: list[tuple[Callable[[], None], Callable[[StoreMachine], bool] | None]] = [
-            (lambda: self.deliver(pick(SESSIONS), ANN_TELEGRAM, CHAT, pick(list(TurnKind)), die.random() < 0.5), None),
+            (
+                lambda: self.deliver(
+                    pick(SESSIONS), ANN_TELEGRAM, CHAT, pick(list(TurnKind)), pick(list(WhileRunning))
+                ),
+                None,
+            ),
             (lambda: self.claim(pick(NODES)), None),
-            (lambda: self.deliver(SESSIONS[0], ANN_TELEGRAM, CHAT, pick(list(TurnKind)), False, cut=True), None),
+            (
+                lambda: self.deliver(
+                    SESSIONS[0], ANN_TELEGRAM, CHAT, pick(list(TurnKind)), WhileRunning.QUEUE, cut=True
+                ),
+                None,
+            ),
             (lambda: self.overhear(pick(SESSIONS)), None),
             (lambda: self.edit(which, die.random() < 0.2), None),
             (lambda: self.begin_answer(which, pick(("Once", "Once upon"))), has_leases),
             (lambda: self.begin_answer(0, "Once upon a time"), has_leases),
+            (lambda: self.do_something(0, pick(("thinking", "shell: date"))), has_leases),
+            (lambda: self.compact(which, pick(SESSIONS), die.random() < 0.5), has_leases),
             (lambda: self.tell(pick(("a", "b"))), None),
             (lambda: self.claim(pick(NODES)), None),
             (lambda: self.plan(0, die.randrange(1, 4), give=True, over=die.random() < 0.5), has_leases),
@@ -275,9 +300,10 @@ class StoreMachine(WayOut):
         async def do(world: World, lease: Lease) -> object:
             given = [received.id for received in (await world.store.turn(lease.turn)).inputs] if give else []
             slots = [said(where=where, slot=early_id(lease) if over else slot)]
+            slots += [status(lease, "2 s")] if over else []
             return await world.store.finish_turn(lease, state, answer=last, given=given, slots=slots, timers=timers)
 
-        last = answer()
+        last = replace(answer(), usage=USED)
         self.leased(which, do)
 
     # --- steps ------------------------------------------------------------------------------
@@ -293,10 +319,31 @@ class StoreMachine(WayOut):
         self.leased(which, do)
 
     @precondition(has_leases)
+    @rule(which=back, text=st.sampled_from(("thinking", "shell: date")))
+    def do_something(self, which: int, text: str) -> None:
+        """The turn's line says what it does."""
+        self.leased(which, lambda world, lease: world.store.open_slot(lease, status(lease, text)))
+
+    @precondition(has_leases)
+    @rule(which=back, way=st.sampled_from(SESSIONS), paid=st.booleans())
+    def compact(self, which: int, way: Any, paid: bool) -> None:
+        """A long history is summed up, now and then one that is over, or up to a turn that has not ended."""
+        day, summary = self.clock.now().date(), f"summary {next(self.numbers)}"
+        spent = Spent(day=day, principal=BOB, model="small", answers=1, usage=USED) if paid else None
+
+        async def do(world: World) -> object:
+            turn = world.ended(which, way.session)
+            if turn is None:
+                return NOTHING
+            return await world.store.compact(way.session, turn.epoch, turn.id, summary, spent)
+
+        self.both(do)
+
+    @precondition(has_leases)
     @rule(which=back, calls=st.integers(0, 3), give=st.booleans(), over=st.booleans())
     def plan(self, which: int, calls: int, give: bool, over: bool = False) -> None:
         """The model answered, now and then with the text that was seen before."""
-        planned = answer(calls=calls)
+        planned = replace(answer(calls=calls), usage=USED)
 
         async def do(world: World, lease: Lease) -> object:
             inputs = (await world.store.turn(lease.turn)).inputs

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.errors import Forbidden
 from gateway.model.ids import NodeId, OwnerName
-from gateway.model.sessions import TurnKind
+from gateway.model.sessions import TurnKind, WhileRunning
 from gateway.ports import Store
 from tests.contract.scene import NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock
@@ -140,7 +140,7 @@ async def test_only_those_asked_for_are_told(scene: Scene) -> None:
 async def test_a_group_or_a_dropped_message_reaches_nobody(store: Store) -> None:
     """Only an accepted direct message shows where a person is."""
     message = inbound(direct=False)
-    await store.accept(route(), message, TurnKind.MODEL, steer=False, say_if_waiting="")
+    await store.accept(route(), message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
     await store.drop(inbound(), drop(), "")
     assert (await store.reach(ANN, [ANN_TELEGRAM])).direct == {}
 

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.errors import LeaseLost
 from gateway.model.ids import InboundId, NodeId, Principal
-from gateway.model.sessions import Lease, TurnKind, TurnState
+from gateway.model.sessions import Lease, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import SlotKind
 from gateway.model.waits import PressResult, Start, WaitState
 from tests.contract.scene import NODE, Asked, Scene
@@ -145,7 +145,7 @@ async def _finished(scene: Scene, lease: Lease, given: list[InboundId]) -> bool:
 
 
 async def _steered(scene: Scene) -> bool:
-    return (await scene.say("more", steer=True)).steered
+    return (await scene.say("more", running=WhileRunning.STEER)).steered
 
 
 async def test_a_slot_is_handed_to_one_of_many_senders(scene: Scene) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.model.ids import NodeId, OwnerName, SessionId, SlotId
 from gateway.model.messages import Conversation
-from gateway.model.sessions import TurnKind, TurnState
+from gateway.model.sessions import TurnKind, TurnState, WhileRunning
 from gateway.model.slots import Slot, SlotKind, SlotState
 from gateway.model.tools import ResultStatus, StepState
 from gateway.model.waits import Start, WaitKind, WaitState
@@ -234,8 +234,8 @@ async def _was_in(scene: Scene, *places: Conversation) -> None:
             route(),
             inbound(where=place, who=(ANN_SLACK if place == OTHER_CHAT else BOB)),
             TurnKind.COMMAND,
-            steer=False,
-            say_if_waiting="",
+            running=WhileRunning.QUEUE,
+            say_if_waiting=None,
         )
         await scene.finish(await scene.claim())
         scene.clock.advance(n + 1)
@@ -289,7 +289,11 @@ async def test_a_page_seen_before_the_answer_does_not_count(scene: Scene, clock:
 async def test_without_a_chat_nothing_is_copied(scene: Scene, clock: FakeClock) -> None:
     """The owner only ever used the page; another owner's chat is none of theirs."""
     await scene.store.accept(
-        route(owner=OwnerName("eve")), inbound(where=chat(7)), TurnKind.COMMAND, steer=False, say_if_waiting=""
+        route(owner=OwnerName("eve")),
+        inbound(where=chat(7)),
+        TurnKind.COMMAND,
+        running=WhileRunning.QUEUE,
+        say_if_waiting=None,
     )
     await scene.finish(await scene.claim())
     await _answered_on_page(scene)
@@ -302,7 +306,11 @@ async def test_without_a_chat_nothing_is_copied(scene: Scene, clock: FakeClock) 
 async def test_a_group_is_no_place_for_a_copy(scene: Scene, clock: FakeClock) -> None:
     """Only direct conversations count."""
     await scene.store.accept(
-        route(), inbound(where=chat(-5), direct=False), TurnKind.COMMAND, steer=False, say_if_waiting=""
+        route(),
+        inbound(where=chat(-5), direct=False),
+        TurnKind.COMMAND,
+        running=WhileRunning.QUEUE,
+        say_if_waiting=None,
     )
     await scene.finish(await scene.claim())
     await _answered_on_page(scene)

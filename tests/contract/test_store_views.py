@@ -8,7 +8,7 @@ import pytest
 
 from gateway.errors import NotFound
 from gateway.model.ids import SessionId, TurnId, WaitId
-from gateway.model.sessions import TurnKind, TurnState
+from gateway.model.sessions import TurnKind, TurnState, WhileRunning
 from gateway.model.slots import SlotKind
 from gateway.model.tools import Step
 from gateway.model.views import Item, Row
@@ -97,7 +97,7 @@ async def test_history_is_of_one_epoch_of_one_session(scene: Scene) -> None:
 async def _busy(scene: Scene) -> None:
     """A session with every kind of row, most of them changed several times; another one beside it."""
     asked = await scene.parked(3)
-    await scene.say("steer", steer=True)
+    await scene.say("steer", running=WhileRunning.STEER)
     await scene.parked(to=GROUP)
     await scene.send_all()
     await scene.press(asked.waits[0])
@@ -167,7 +167,7 @@ async def test_reading_on_after_every_transition_loses_nothing(scene: Scene, siz
     asked = await scene.asked(2)
     steps = [
         scene.store.park(asked.lease),
-        scene.say("more", steer=True),
+        scene.say("more", running=WhileRunning.STEER),
         scene.press(asked.waits[0]),
         scene.send_all(),
         scene.press(asked.waits[1], deny()),
@@ -293,7 +293,7 @@ async def test_a_stopping_turn_counts_as_running(scene: Scene) -> None:
 
 async def test_a_probe_writes_and_changes_nothing(scene: Scene) -> None:
     """It only proves that writing works."""
-    await scene.store.accept(route(), inbound(), TurnKind.MODEL, steer=False, say_if_waiting="")
+    await scene.store.accept(route(), inbound(), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
     before = await scene.rows()
     await scene.store.probe()
     assert await scene.rows() == before

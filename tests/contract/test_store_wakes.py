@@ -18,7 +18,7 @@ from gateway.model.live import (
     session_topic,
     turn_topic,
 )
-from gateway.model.sessions import TurnKind, TurnState
+from gateway.model.sessions import TurnKind, TurnState, WhileRunning
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.makers import PAGE, answer, chat, deny, drop, inbound, new_wait, result, route, said, seconds
 
@@ -126,7 +126,7 @@ async def test_a_holder_hears_of_a_steering_message(scene: Scene) -> None:
     """It may still be given at the next step."""
     lease = await scene.running()
     topic = turn_topic(lease.turn)
-    assert TurnWoken(turn=lease.turn) in await _heard(scene, topic, scene.say("more", steer=True))
+    assert TurnWoken(turn=lease.turn) in await _heard(scene, topic, scene.say("more", running=WhileRunning.STEER))
 
 
 async def test_a_lost_press_wakes_nobody(scene: Scene) -> None:
@@ -184,7 +184,7 @@ async def test_every_change_of_a_session_is_announced(scene: Scene) -> None:
     until = scene.clock.now() + seconds(60)
     wait = new_wait(1, expires_at=until)
     doings = [
-        lambda: scene.say("more", steer=True),
+        lambda: scene.say("more", running=WhileRunning.STEER),
         lambda: scene.ask(lease, [wait]),
         lambda: scene.store.park(lease),
         lambda: scene.press(wait.id),

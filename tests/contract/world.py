@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TypeVar
 
 from gateway.model.ids import OwnerName, SessionId, TurnId, WaitId
 from gateway.model.messages import Inbound
-from gateway.model.sessions import Lease, Turn, TurnState
+from gateway.model.sessions import ENDED, Lease, Turn, TurnState
 from gateway.model.slots import Slot, SlotState
 from gateway.model.tools import Step, StepState
 from gateway.model.views import Row, TurnView
@@ -73,6 +74,7 @@ class World:
             self.said(cards),
             self.said(await store.counts()),
             self.said([wait.id for wait in await store.open_approvals()]),
+            self.said(await store.spent(date.min)),
             self.said(await store.reach(OwnerName("ann"), [ANN_TELEGRAM, BOB])),
         ]
 
@@ -111,6 +113,11 @@ class World:
         newest = self.claimed[::-1]
         sending = [slot for slot in newest if now[slot.id].state is SlotState.SENDING]
         return _pick(which, sending, newest)
+
+    def ended(self, which: int, session: SessionId) -> Turn | None:
+        """A turn of the session that ended, or sometimes one that did not."""
+        turns = [view.turn for view in self.last.views.values() if view.turn.session == session][::-1]
+        return _pick(which, [turn for turn in turns if turn.state in ENDED], turns)
 
     def message(self, which: int) -> Inbound | None:
         """One of the last messages."""

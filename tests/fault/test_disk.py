@@ -118,8 +118,8 @@ async def test_what_was_accepted_is_answered(world: World) -> None:
     assert sorted(texts) == sorted([*taken, *refused, "again"])
     turns = [one for one in items if isinstance(one, Turn)]
     assert {turn.state for turn in turns} == {TurnState.DONE}
-    answers = [one.turn for one in items if isinstance(one, Slot) and one.kind is SlotKind.ANSWER]
-    assert sorted(one or "" for one in answers) == sorted(turn.id for turn in turns)
+    answers = [one.turn for one in items if isinstance(one, Slot) and one.kind is SlotKind.ANSWER and one.text]
+    assert set(answers) == {turn.id for turn in turns}  # several of a turn, where messages came while it answered
 
 
 async def test_a_platform_is_not_told_that_it_was_taken(world: World) -> None:

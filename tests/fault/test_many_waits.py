@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from gateway.model.ids import NodeId, SessionId, SlotId, WaitId, mint
-from gateway.model.sessions import Route, TurnKind, TurnState
+from gateway.model.sessions import Route, TurnKind, TurnState, WhileRunning
 from gateway.model.waits import Start, WaitState
 from gateway.ports import Store
 from gateway.store import open_store
@@ -51,7 +51,11 @@ def room(number: int) -> Route:
 async def ask(store: Store, clock: FakeClock, number: int) -> WaitId:
     """A message whose turn parks on an approval; its card was shown."""
     accepted = await store.accept(
-        room(number), inbound(where=chat(number), direct=False), TurnKind.MODEL, steer=False, say_if_waiting=""
+        room(number),
+        inbound(where=chat(number), direct=False),
+        TurnKind.MODEL,
+        running=WhileRunning.QUEUE,
+        say_if_waiting=None,
     )
     lease = (await store.claim(NODE))[0].lease
     view = await store.turn(lease.turn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,12 +18,13 @@ from gateway.approvals import Approvals, Handles
 from gateway.delivery import Delivery
 from gateway.execution import Cut, Execution, PermitOffice, Workspaces
 from gateway.failpoints import FailPoints
+from gateway.family import Families
 from gateway.helm import Helmsman, Room
 from gateway.http import COOKIE, KEY_HEADER, Address, HttpServer
 from gateway.intake import Gate
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.model.messages import Conversation, Press
-from gateway.model.sessions import Lease, SessionKind
+from gateway.model.sessions import Agent, Lease, SessionKind, TurnLimits, WhileRunning
 from gateway.model.slots import Slot
 from gateway.model.tools import (
     Answer,
@@ -36,7 +37,7 @@ from gateway.model.waits import Pressed, Verb, Wait
 from gateway.observe import Meters, Redactor
 from gateway.pace import Pacer
 from gateway.pages import Pages
-from gateway.ports import Channel, ChannelContext
+from gateway.ports import Channel, ChannelContext, Model
 from gateway.registry import Registry, Tool
 from gateway.routing import People
 from gateway.sandbox import Containment
@@ -44,6 +45,8 @@ from gateway.sessions import Sessions
 from gateway.streams import Streams
 from gateway.toolcalls import ToolCalls
 from gateway.turn import Turns
+from gateway.turn.compaction import Compaction
+from gateway.turn.question import Questions
 from tests.support.clock import FakeClock
 from tests.support.fakes import (
     CLEO,
@@ -53,12 +56,26 @@ from tests.support.fakes import (
     NODE,
     PEOPLE,
     FailingStore,
+    FakeModels,
     FakeTool,
     ScriptedModel,
     calls,
     in_background,
 )
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, inbound
+
+
+class TurnsOfFakes(Turns):
+    """Turns whose model a test can put another one in the place of."""
+
+    @property
+    def model(self) -> Model:
+        """Who answers in every session that names no model."""
+        return cast(FakeModels, self.models).model
+
+    @model.setter
+    def model(self, model: Model) -> None:
+        cast(FakeModels, self.models).model = model
 
 
 class Engine:
@@ -73,8 +90,13 @@ class Engine:
         script: Iterable[Answer | Exception] = (),
         secrets: Iterable[str] = (),
         steer: bool = True,
+        running: WhileRunning | None = None,
         containment: Containment = NO_SANDBOX,
         store: FailingStore | None = None,
+        limits: TurnLimits | None = None,
+        context_tokens: int = 100_000,
+        agents: Mapping[str, Agent] | None = None,
+        instructions: str = "",
     ) -> None:
         """Wire it; nothing runs yet. With `store` it is another life on the same rows and clock."""
         self.clock = store.moved if store else FakeClock()
@@ -89,17 +111,13 @@ class Engine:
         self.registry = Registry(made, sandboxed=containment.can_bwrap)
         self.workspaces = Workspaces(folder)
         self.model, self.operator = ScriptedModel(list(script)), ScriptedModel(name="operator")
-        self.execution = Execution(
-            office=PermitOffice(),
-            workspaces=self.workspaces,
-            containment=containment,
-            clock=self.clock,
-            live=self.store.live,
-            meters=self.meters,
-            redactor=self.redactor,
-        )
+        self.models = FakeModels(self.model)
+        self.limits, self.agents, self.context_tokens = limits or TurnLimits(), agents or {}, context_tokens
+        self.instructions = instructions
+        self.execution = self._execution(containment)
         self.calls = self._calls()
         self.turns = self._turns()
+        self.compaction = self._compaction()
         self.gate = Gate(
             store=self.store,
             views=self.store,
@@ -111,9 +129,40 @@ class Engine:
             meters=self.meters,
             points=self.points,
             model_name="scripted",
-            steer=steer,
+            running=running or (WhileRunning.STEER if steer else WhileRunning.QUEUE),
         )
         self._keys = iter(range(1_000_000))
+
+    def _execution(self, containment: Containment) -> Execution:
+        return Execution(
+            office=PermitOffice(),
+            workspaces=self.workspaces,
+            containment=containment,
+            clock=self.clock,
+            live=self.store.live,
+            meters=self.meters,
+            redactor=self.redactor,
+            families=Families(
+                children=self.store,
+                views=self.store,
+                registry=self.registry,
+                agents=self.agents,
+                models=self.models,
+                limits=self.limits,
+                clock=self.clock,
+                redactor=self.redactor,
+            ),
+        )
+
+    def _compaction(self) -> Compaction:
+        return Compaction(
+            views=self.store,
+            books=self.store,
+            models=self.models,
+            clock=self.clock,
+            redactor=self.redactor,
+            context_tokens=self.context_tokens,
+        )
 
     def _calls(self) -> ToolCalls:
         expiry = {SessionKind.MAIN: timedelta(hours=1)}
@@ -128,25 +177,35 @@ class Engine:
             meters=self.meters,
             points=self.points,
             expiry={kind: expiry.get(kind, timedelta(minutes=15)) for kind in SessionKind},
+            limits=self.limits,
         )
 
-    def _turns(self) -> Turns:
-        return Turns(
+    def _turns(self) -> TurnsOfFakes:
+        return TurnsOfFakes(
             lanes=self.store,
             steps=self.store,
             views=self.store,
             live=self.store.live,
             calls=self.calls,
-            registry=self.registry,
-            model=self.model,
+            questions=Questions(
+                views=self.store,
+                registry=self.registry,
+                outputs=self.workspaces.outputs,
+                system="You are a test.",
+                child_system="You are a sub-session.",
+                instructions=self.instructions,
+                agents=self.agents,
+                context_tokens=self.context_tokens,
+            ),
+            models=self.models,
             operator=self.operator,
-            system="You are a test.",
             clock=self.clock,
             meters=self.meters,
             points=self.points,
             redactor=self.redactor,
             elsewhere={ANN: (ANN_TELEGRAM, ANN_SLACK), CLEO: ()},
             streams=frozenset({"telegram"}),
+            limits=self.limits,
         )
 
     def sessions(self) -> Sessions:
@@ -157,6 +216,7 @@ class Engine:
             views=self.store,
             live=self.store.live,
             turns=self.turns,
+            compaction=self.compaction,
             meters=self.meters,
             points=self.points,
         )
@@ -256,7 +316,7 @@ class Engine:
         """Do all that can be done for the calls of a turn."""
         async with asyncio.timeout(10):
             view = await self.store.turn(lease.turn)
-            return await self.calls.settle(view, lease, cut or Cut()) is not None
+            return await self.calls.settle(view, lease, cut or Cut(), lambda _: None) is not None
 
     async def run(self, lease: Lease) -> None:
         """Run a claimed turn until it ends or parks."""

@@ -14,6 +14,7 @@ from gateway.errors import ModelError, SendFailed, StoreError
 from gateway.model.ids import CallId, NodeId, OwnerName, Principal, SlotId, TurnId
 from gateway.model.messages import Conversation
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
+from gateway.model.sessions import Session
 from gateway.model.slots import Pace, Showing, Slot
 from gateway.model.tools import (
     Answer,
@@ -30,7 +31,7 @@ from gateway.model.tools import (
     ToolSpec,
 )
 from gateway.model.views import Claimed, TurnView
-from gateway.ports import Progress, Sink, ToolContext
+from gateway.ports import Model, Progress, Sink, ToolContext
 from gateway.registry import Tool
 from gateway.routing import People
 from gateway.sandbox import Containment
@@ -195,6 +196,24 @@ class ScriptedModel:
         """Wait for the next question."""
         async with asyncio.timeout(5):
             await self.asked.acquire()
+
+
+@dataclass(slots=True)
+class FakeModels:
+    """`ports.Models` that knows one model, and others by name for children that were given one."""
+
+    model: Model
+    others: dict[str, Model] = field(default_factory=dict[str, Model])
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The others."""
+        return sorted(self.others)
+
+    def of(self, session: Session) -> Model:
+        """The one that the session was given, else the one."""
+        named = session.lineage.model if session.lineage else ""
+        return self.others.get(named, self.model)
 
 
 class FailingStore(MemoryStore):

@@ -10,8 +10,10 @@ from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.tools import Action, Answer, ResultStatus, Risk, ToolCall, ToolResult
 from gateway.model.waits import ApprovalRequest, NewWait, PressResult, Verdict, WaitKind, WaitState
-from gateway.ports import Control, ControlEffect
+from gateway.ports import Control, ControlEffect, Waiting
 
+WAITING = Waiting(decision="Waits for a decision.", children="Waits for sub-sessions.")
+"""Recognisable texts."""
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """Where `FakeClock` begins."""
 ANN = OwnerName("ann")

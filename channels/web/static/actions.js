@@ -1,5 +1,7 @@
 /** Between the wire and the state: what frames change, and what the person does. Views call these functions and nothing below them. */
 import { batch } from "./html.js";
+import { Following } from "./follow.js";
+import { below } from "./kin.js";
 import { Wire } from "./wire.js";
 import * as keep from "./keep.js";
 import {
@@ -11,15 +13,17 @@ import {
   drawerOpen,
   forgetSessions,
   inspected,
+  kin,
   me,
   outbox,
   polite,
   presses,
   sessions,
   sessionState,
+  sessionTree,
   signIn,
-  sortedSessions,
   toast,
+  unfolded,
 } from "./state.js";
 
 /** A press that was not confirmed in this time is not sent again: the person may have changed their mind. */
@@ -39,6 +43,8 @@ const wire = new Wire(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
     return false;
   },
 });
+
+const following = new Following((frame) => wire.send(frame));
 
 /** Finds out who is here, and connects. A code in the address is used and erased first. */
 export async function boot() {
@@ -99,6 +105,7 @@ function signedIn() {
 function signedOut(error) {
   wire.end();
   forgetSessions();
+  following.forget();
   batch(() => {
     auth.value = "out";
     signIn.value = { busy: false, error };
@@ -126,8 +133,7 @@ export function wake() {
   if (auth.value !== "in" || !current.value) return;
   const state = sessionState(current.value);
   if (!state.store.loaded) return retryNow();
-  state.resuming = true;
-  wire.check(openFrame(state));
+  wire.check(following.ask(state));
 }
 
 let toastTimer = 0;
@@ -143,18 +149,19 @@ export function tell(text) {
 const handlers = {
   /** @param {any} frame */
   welcome(frame) {
-    me.value = { owner: frame.owner, main: frame.main, model: frame.model, version: frame.version };
+    const { owner, main, model, version, currency } = frame;
+    me.value = { owner, main, model, version, currency };
     commands.value = frame.commands.map((/** @type {any} */ item) => ({ ...item, name: item.name.replace(/^\//, "") }));
     sessions.value = frame.sessions;
     const known = frame.sessions.some((/** @type {any} */ line) => line.id === current.value);
     if (!current.value || !known) current.value = frame.main;
-    open(frame.main);
-    if (current.value !== frame.main) open(current.value);
+    following.anew();
     resend();
   },
   /** @param {any} frame */
   sessions(frame) {
     sessions.value = frame.sessions;
+    following.fit();
   },
   /** @param {any} frame */
   rows(frame) {
@@ -162,11 +169,13 @@ const handlers = {
     const before = state.store.rev;
     const fresh = !state.store.loaded;
     const resuming = state.resuming && !frame.older;
-    if (!fresh && !frame.older) announce(state, frame.rows);
+    // A sub-session is opened when it begins, and may have asked for something by then.
+    if ((!fresh || kin.value.byId.get(frame.session)?.lineage) && !frame.older) announce(state, frame.rows);
     state.take(frame, !readingUp.has(frame.session));
     if (!frame.older) state.resuming = false;
-    if (resuming && frame.more && frame.rows.length > 0 && state.store.rev > before) open(frame.session);
+    if (resuming && frame.more && frame.rows.length > 0 && state.store.rev > before) following.open(frame.session);
     if (frame.session === me.value.main) settleOutbox(frame.rows);
+    following.fit();
   },
   /** @param {any} frame */
   delta(frame) {
@@ -206,30 +215,20 @@ export const readingUp = new Set();
 
 /** @param {import("./state.js").SessionState} state @param {any[]} rows */
 function announce(state, rows) {
-  if (state.id !== current.value) return;
+  const here = state.id === current.value;
+  if (!here && !below(kin.value, current.value).some((line) => line.id === state.id)) return;
   for (const row of rows) {
     const known = state.store.byKey.get(`${row.type}:${row.id}`);
     if (row.type === "approval" && row.state === "open" && !known) {
       assertive.value = `Waits for your decision: ${row.risk}, ${row.title}. Press a to go there.`;
     }
-    if (row.type === "slot" && !known) polite.value = `Dragoman: ${row.text.slice(0, 400)}`;
+    if (here && row.type === "slot" && !known) polite.value = `Dragoman: ${row.text.slice(0, 400)}`;
   }
-}
-
-/** @param {import("./state.js").SessionState} state */
-const openFrame = (state) => ({ op: "open", session: state.id, after: state.store.loaded ? state.store.rev : null });
-
-/** @param {string} id */
-function open(id) {
-  const state = sessionState(id);
-  state.resuming = state.store.loaded;
-  state.loadingOlder.value = false;
-  wire.send(openFrame(state));
 }
 
 // ---- what the person does -------------------------------------------------------------------------------------------
 
-/** Shows a session. The main one stays live, others only while they are shown. @param {string} id */
+/** Shows a session. The main one stays live, others only while they, or one above them, are shown. @param {string} id */
 export function show(id) {
   const before = current.value;
   batch(() => {
@@ -238,14 +237,22 @@ export function show(id) {
     current.value = id;
     inspected.value = null;
   });
-  if (id === before) return;
-  if (before && before !== me.value.main) wire.send({ op: "close", session: before });
-  if (id !== me.value.main) open(id);
+  following.fit();
+}
+
+/** Loads the rows of a session that has ended, unless they are here. @param {string} id */
+export const glance = (id) => following.glance(id);
+
+/** Shows or hides the sub-sessions of a session that have ended, in the list. @param {string} parent */
+export function fold(parent) {
+  const next = new Set(unfolded.value);
+  if (!next.delete(parent)) next.add(parent);
+  unfolded.value = next;
 }
 
 /** @param {1|-1} by */
 export function step(by) {
-  const ids = sortedSessions.value.map((/** @type {any} */ line) => line.id);
+  const ids = sessionTree.value.flatMap((item) => (item.kind === "session" ? [item.line.id] : []));
   const next = ids[ids.indexOf(current.value) + by];
   if (next) show(next);
 }

@@ -9,6 +9,7 @@ import {
   currentLine,
   drawerOpen,
   inspected,
+  kin,
   now,
   sessionState,
   waitingTotal,
@@ -38,7 +39,9 @@ function startClock() {
   let last = 0;
   setInterval(() => {
     const counting =
-      connection.value.state === "offline" || (current.value && sessionState(current.value).active.value.length > 0);
+      connection.value.state === "offline" ||
+      kin.value.live.size > 0 ||
+      (current.value && sessionState(current.value).active.value.length > 0);
     if (document.hidden || (!counting && Date.now() - last < 20_000)) return;
     last = Date.now();
     now.value = last;

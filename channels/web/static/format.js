@@ -80,6 +80,6 @@ function parsed(text) {
   }
 }
 
-const CHANNELS = { web: "web", telegram: "Telegram", slack: "Slack", terminal: "terminal" };
+const CHANNELS = { web: "web", telegram: "Telegram", slack: "Slack", terminal: "terminal", child: "its parent" };
 /** @param {string} name */
 export const channelName = (name) => CHANNELS[/** @type {keyof typeof CHANNELS} */ (name)] ?? name;

@@ -153,25 +153,77 @@ function setAttr(element, attr, value) {
   }
 }
 
+/** What opens those that have been taken for Markdown and may turn out to be text. @type {Record<number, string>} */
+const MARKS = {
+  [smd.LINK]: "[",
+  [smd.ITALIC_UND]: "_",
+  [smd.STRONG_UND]: "__",
+  [smd.ITALIC_AST]: "*",
+  [smd.STRONG_AST]: "**",
+};
+/** Where a backslash is one. @type {Set<number>} */
+const VERBATIM = new Set([smd.CODE_BLOCK, smd.CODE_FENCE, smd.CODE_INLINE, smd.RAW_URL, smd.EQUATION_BLOCK, smd.EQUATION_INLINE]);
+/** Before an underscore within a word. */
+const IN_A_WORD = /(?<=[\p{L}\p{N}]_*)(?=_+[\p{L}\p{N}])/u;
+/** The last word, until what follows says whether it has ended; of one without end a part is enough. */
+const UNDECIDED = /[\p{L}\p{N}][\p{L}\p{N}_]{0,99}$/u;
+
 /**
- * Writes Markdown into an element piece by piece; what is written is never changed again, so text can be selected while it grows.
+ * Writes Markdown into an element piece by piece; what is written stays, but for a mark that turns out to be text, so it can
+ * be selected while it grows.
+ *
+ * Two things the parser does not know are mended here: `snake_case` has no emphasis in it, and `x[0]` is no link.
  * @param {HTMLElement} root  owned by the writer until `end`
  */
 export function writer(root) {
   const nodes = [root];
+  /** What was opened, and whether it is known to be what it was taken for. @type {{token: number, meant: boolean}[]} */
+  const open = [];
+  const close = () => {
+    const element = /** @type {HTMLElement} */ (nodes.pop());
+    const { token, meant } = /** @type {{token: number, meant: boolean}} */ (open.pop());
+    if (meant || !MARKS[token]) return;
+    const ended = token === smd.LINK && parser.pending.startsWith("]");
+    element.replaceWith(MARKS[token], ...element.childNodes, ended ? "]" : "");
+  };
   const parser = smd.parser({
     data: nodes,
-    add_token: (data, token) => data.push(place(data[data.length - 1], token)),
+    add_token: (data, token) => {
+      open.push({ token, meant: false });
+      data.push(place(data[data.length - 1], token));
+    },
     end_token: (data) => {
-      if (data.length > 1) data.pop();
+      const last = open[open.length - 1];
+      if (data.length < 2 || !last) return;
+      if (last.token !== smd.LINK && MARKS[last.token]) last.meant = /^[_*]/.test(parser.pending);
+      close();
     },
     add_text: (data, text) => data[data.length - 1].append(text),
-    set_attr: (data, attr, value) => setAttr(data[data.length - 1], attr, value),
+    set_attr: (data, attr, value) => {
+      if (attr === smd.HREF) open[open.length - 1].meant = true;
+      setAttr(data[data.length - 1], attr, value);
+    },
   });
+  let held = "";
+  /** @param {string} text */
+  const put = (text) => {
+    for (const [n, piece] of text.split(IN_A_WORD).entries()) {
+      const verbatim = VERBATIM.has(parser.token) || parser.pending.startsWith("](");
+      smd.parser_write(parser, n > 0 && !verbatim ? `\\${piece}` : piece);
+    }
+  };
   return {
     /** @param {string} text */
-    write: (text) => smd.parser_write(parser, text),
-    end: () => smd.parser_end(parser),
+    write: (text) => {
+      const whole = held + text;
+      held = UNDECIDED.exec(whole)?.[0] ?? "";
+      put(whole.slice(0, whole.length - held.length));
+    },
+    end: () => {
+      put(held);
+      smd.parser_end(parser);
+      while (open.length) close();
+    },
   };
 }
 

@@ -89,10 +89,12 @@ function indexOf(list, row) {
   return i;
 }
 
-/** What the rows say about each other: the last approval of each step, turns, steps with a result. @param {Row[]} list */
+/** What the rows say about each other: the last approval and sub-session of each step, turns, steps with a result. @param {Row[]} list */
 function relate(list) {
   const approvals = new Map();
   const steps = new Map();
+  const answers = new Map();
+  const told = new Map();
   const turns = new Map();
   const ran = new Set();
   for (const row of list) {
@@ -101,20 +103,24 @@ function relate(list) {
     else if (row.type === "step" && row.kind === "tool") {
       steps.set(stepKey(row.turn, row.n), row);
       if (row.result) ran.add(row.turn);
-    }
+    } else if (row.type === "step") answers.set(stepKey(row.turn, row.n), row);
+    else if (row.type === "child") told.set(stepKey(row.turn, row.n), row);
   }
-  return { approvals, steps, turns, ran };
+  return { approvals, steps, turns, ran, answers, told };
 }
 
 /** @param {StepRow|null|undefined} step */
 const hasRun = (step) => Boolean(step && (step.state === "started" || step.result));
 
-/** Under a card only what the card's own line does not say already. @param {StepRow|null|undefined} step */
-const worthShowing = (step) => {
+/** Under a card only what the card's own line does not say already. @param {StepRow|null|undefined} step @param {boolean} [spawned] */
+const worthShowing = (step, spawned = false) => {
+  if (step && spawned) return true;
   if (!step || !hasRun(step)) return false;
   const { result } = step;
   return (
-    !result || (!["denied", "expired"].includes(result.status) && Boolean(result.text || result.hint || result.full))
+    !result ||
+    (!["denied", "expired"].includes(result.status) &&
+      Boolean(result.text || result.hint || result.full || result.pictures.length))
   );
 };
 
@@ -128,10 +134,14 @@ export function entriesOf(store, live = []) {
   const known = relate(store.list);
   /** @type {Entry[]} */
   const out = [];
+  const writing = new Set(live);
   for (const row of store.list) {
+    // A chat shows an answer's beginning as a slot of its own; here what streams is more.
+    if (row.type === "slot" && row.n !== null && writing.has(stepKey(row.turn, row.n))) continue;
     const entry = entryOf(row, known);
     if (entry) out.push(entry);
   }
+  out.sort((a, b) => a.ord - b.ord);
   for (const key of live) insertLive(out, store, key);
   return finish(out, known.turns);
 }
@@ -143,15 +153,20 @@ function entryOf(row, known) {
   if (row.type === "approval") {
     const at = stepKey(row.turn, row.n);
     const step = known.approvals.get(at) === row ? known.steps.get(at) : null;
-    return { ...base, kind: "card", step: worthShowing(step) ? step : null };
+    const told = known.told.get(at);
+    return { ...base, kind: "card", step: worthShowing(step, Boolean(told)) ? step : null, told };
   }
   if (row.type === "step" && row.kind === "tool") {
-    const shown = hasRun(row) && !known.approvals.has(stepKey(row.turn, row.n));
-    return shown ? { ...base, kind: "step", step: row } : null;
+    const at = stepKey(row.turn, row.n);
+    const shown = (hasRun(row) || known.told.has(at)) && !known.approvals.has(at);
+    return shown ? { ...base, kind: "step", step: row, told: known.told.get(at) } : null;
   }
   if (row.type !== "slot" || !row.text) return null;
   const repeats = row.kind === "answer" && known.turns.get(row.turn)?.kind === "command" && known.ran.has(row.turn);
-  return repeats ? null : { ...base, kind: row.kind };
+  if (repeats) return null;
+  // What an answer says is stored behind the calls that it makes, and is said before them.
+  const step = known.answers.get(stepKey(row.turn, row.n));
+  return { ...base, kind: row.kind, ord: Math.min(row.ord, step?.ord ?? row.ord), step };
 }
 
 /** @param {Entry[]} out @param {Store} store @param {string} key */
@@ -183,11 +198,13 @@ function finish(out, turns) {
 
 /**
  * More text at an offset counted in characters (code points, as the server counts). What is already here is left out; a gap becomes "…".
+ * At 0 it begins anew: a model failed and another answers, or a call is run again.
  * @param {{text: string, next: number}} held @param {number} start @param {string} text
  * @returns {{text: string, next: number}} `text` is everything so far
  */
 export function appendDelta(held, start, text) {
   const points = Array.from(text);
+  if (start === 0 && held.next > 0) return { text, next: points.length };
   if (start + points.length <= held.next) return held;
   if (start > held.next) return { text: `${held.text}…${text}`, next: start + points.length };
   const fresh = start < held.next ? points.slice(held.next - start).join("") : text;

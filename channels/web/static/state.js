@@ -1,5 +1,6 @@
 /** What the page knows, as signals: who is signed in, the connection, the sessions and their rows. Changed by actions.js, read by views. */
 import { batch, computed, signal } from "./html.js";
+import { below, kinOf, treeOf, waitingIn } from "./kin.js";
 import { applyFrame, appendDelta, emptyStore, entriesOf, stepKey, trim } from "./rows.js";
 
 /** @typedef {import("./types.js").Entry} Entry */
@@ -10,13 +11,15 @@ export const auth = signal("checking");
 export const signIn = signal({ busy: false, error: "" });
 /** @type {any} `connecting` (first time), `open`, `offline`; `retryAt` in ms when the next attempt is due */
 export const connection = signal({ state: "connecting", retryAt: 0 });
-export const me = signal({ owner: "", main: "", model: "", version: "" });
+export const me = signal({ owner: "", main: "", model: "", version: "", currency: "USD" });
 /** @type {any} {@link import("./types.js").Command}[] */
 export const commands = signal([]);
 /** @type {any} {@link import("./types.js").SessionLine}[] as the server sent them */
 export const sessions = signal([]);
 /** @type {any} id of the session that is shown */
 export const current = signal("");
+/** @type {any} Set of ids: sessions whose ended sub-sessions are in the list */
+export const unfolded = signal(new Set());
 /** @type {any} id of the turn in the inspector, or null */
 export const inspected = signal(null);
 export const drawerOpen = signal(false);
@@ -68,6 +71,11 @@ export class SessionState {
     this.waiting = computed(() =>
       this.entries.value.filter((entry) => entry.kind === "card" && entry.row.state === "open"),
     );
+    /** All that was asked here, oldest first. */
+    this.asked = computed(() => {
+      this.version.value;
+      return this.store.list.filter((row) => row.type === "approval");
+    });
     /** Turns that have not ended. */
     this.active = computed(() => {
       this.version.value;
@@ -88,7 +96,7 @@ export class SessionState {
 
   /** A row replaces what was streamed of it. @param {any} row */
   settle(row) {
-    if (row.type === "slot" && row.kind === "answer") this.dropLive(stepKey(row.turn, row.n));
+    if (row.type === "step" && row.kind === "model") this.dropLive(stepKey(row.turn, row.n));
     if (row.type === "step" && row.kind === "tool" && row.result) this.outputs.delete(stepKey(row.turn, row.n));
     if (row.type === "turn" && ["parked", "done", "stopped", "failed"].includes(row.state)) {
       for (const key of [...this.live.keys()]) if (key.startsWith(`${row.id}/`)) this.dropLive(key);
@@ -116,11 +124,7 @@ export class SessionState {
   hasAnswer(frame) {
     const turn = this.store.byKey.get(`turn:${frame.turn}`);
     if (turn && turn.type === "turn" && ["done", "stopped", "failed"].includes(turn.state)) return true;
-    return Boolean(
-      this.store.list.findLast(
-        (row) => row.type === "slot" && row.turn === frame.turn && row.n === frame.n && row.kind === "answer",
-      ),
-    );
+    return this.store.byKey.has(`step:${stepKey(frame.turn, frame.n)}`);
   }
 
   /** @param {any} frame */
@@ -154,15 +158,29 @@ export function forgetSessions() {
   opened.clear();
 }
 
-/** Main first, then what waits, then by last activity. */
-export const sortedSessions = computed(() =>
-  [...sessions.value].sort(
+/** Who spawned whom. */
+export const kin = computed(() => kinOf(sessions.value));
+/** The list as it is drawn. Main first, then what waits, then by last activity; sub-sessions below their parents. */
+export const sessionTree = computed(() => {
+  const waits = (/** @type {any} */ line) => Number(waitingIn(kin.value, line) > 0);
+  const sorted = [...sessions.value].sort(
     (a, b) =>
       Number(b.id === me.value.main) - Number(a.id === me.value.main) ||
-      Number(b.waiting > 0) - Number(a.waiting > 0) ||
+      waits(b) - waits(a) ||
       Date.parse(b.active_at) - Date.parse(a.active_at),
-  ),
-);
+  );
+  return treeOf(kin.value, sorted, unfolded.value, current.value);
+});
 export const waitingTotal = computed(() => sessions.value.reduce((sum, line) => sum + line.waiting, 0));
+/** Open cards of the sub-sessions of the session that is shown, oldest first: `{row, session}`. */
+export const waitingBelow = computed(() =>
+  below(kin.value, current.value)
+    .flatMap((line) =>
+      sessionState(line.id)
+        .asked.value.filter((row) => row.state === "open")
+        .map((row) => ({ row, session: line.id })),
+    )
+    .sort((a, b) => Date.parse(a.row.opened_at) - Date.parse(b.row.opened_at)),
+);
 /** The line of the session that is shown. */
 export const currentLine = computed(() => sessions.value.find((line) => line.id === current.value) ?? null);

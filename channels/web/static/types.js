@@ -2,16 +2,18 @@
  * The shapes of PROTOCOL.md, for editors and type checkers. Nothing here runs.
  *
  * @typedef {{id: string, kind: "main"|"dm"|"non-main", origin: "direct"|"group"|"thread"|"child"|"timer"|"hook", title: string,
- *   channel: string, waiting: number, running: number, queued: number, active_at: string, rev: number}} SessionLine
+ *   channel: string, waiting: number, running: number, queued: number, created_at: string, active_at: string, rev: number,
+ *   lineage: Lineage|null}} SessionLine
+ * @typedef {{parent: string, turn: string, n: number, root: string, depth: number, mode: "run"|"session", agent: string, model: string}} Lineage
  * @typedef {{name: string, usage: string, about: string}} Command
  * @typedef {{type: string, id: string, ord: number, rev: number}} RowBase
  * @typedef {RowBase & {type: "message", turn: string|null, from: string, principal: string, channel: string, text: string, at: string,
- *   given: boolean}} MessageRow
+ *   given: boolean, role: "person"|"task"|"child", child?: string, quoted?: string}} MessageRow
  * @typedef {RowBase & {type: "turn", kind: "model"|"command", state: "queued"|"running"|"parked"|"stopping"|"done"|"stopped"|"failed",
  *   channel: string, created_at: string, started_at: string|null, ended_at: string|null, active_ms: number}} TurnRow
  * @typedef {{status: "ok"|"error"|"denied"|"expired"|"timeout"|"cancelled"|"unknown", text: string, code: string|null, hint: string|null,
- *   exit_code: number|null, duration_ms: number|null, dropped_bytes: number, full: string|null}} Result
- * @typedef {{input_tokens: number, output_tokens: number, cached_tokens: number}} Usage
+ *   exit_code: number|null, duration_ms: number|null, dropped_bytes: number, full: string|null, pictures: string[]}} Result
+ * @typedef {{input_tokens: number, output_tokens: number, cached_tokens: number, cost_micros: number}} Usage
  * @typedef {RowBase & {type: "step", turn: string, n: number, kind: "model"|"tool", state: "planned"|"asked"|"started"|"finished",
  *   started_at: string|null, ended_at: string|null, call?: string, tool?: string, arguments?: string, result?: Result|null,
  *   model?: string, usage?: Usage|null}} StepRow
@@ -20,13 +22,16 @@
  *   "superseded", tool: string, risk: string, title: string, rendered: string, escaped: boolean, note: string, facts: [string, string][],
  *   opened_at: string, expires_at: string, decided_by: string|null, decided_at: string|null, reason: string|null, outcome: string,
  *   buttons: Button[]}} ApprovalRow
+ * @typedef {RowBase & {type: "child", turn: string, n: number, state: "open"|"answered"|"cancelled"|"expired", session: string,
+ *   outcome: "done"|"failed"|"stopped"|null, active_ms: number, usage: Usage, opened_at: string, expires_at: string}} ChildRow
  * @typedef {RowBase & {type: "slot", turn: string|null, n: number|null, kind: "answer"|"note"|"reply", text: string, channel: string,
  *   at: string}} SlotRow
- * @typedef {MessageRow|TurnRow|StepRow|ApprovalRow|SlotRow} Row
+ * @typedef {MessageRow|TurnRow|StepRow|ApprovalRow|ChildRow|SlotRow} Row
  *
- * One thing as the conversation shows it: a row, with what belongs under it.
+ * One thing as the conversation shows it: a row, with what belongs under it. `step`: of an answer, the one it is; `told`: of a call
+ * that spawned a sub-session and waits for it, what was told of that.
  * @typedef {{key: string, ord: number, kind: "message"|"step"|"card"|"answer"|"note"|"reply"|"live", turn: string|null, row: any,
- *   step?: StepRow|null, head?: boolean, foot?: TurnRow|null}} Entry
+ *   step?: StepRow|null, told?: ChildRow|null, head?: boolean, foot?: TurnRow|null}} Entry
  *
  * A message on its way: `sending` until the server said it has it, `accepted` until its row is here, `failed` with the server's words.
  * @typedef {{id: string, text: string, at: string, state: "sending"|"accepted"|"failed", error?: string, rev?: number}} Pending

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from gateway.ports import Clock
 from gateway.store.live import LocalLive
+from gateway.store.memory.books import MemoryBooks
+from gateway.store.memory.children import MemoryChildren
 from gateway.store.memory.drops import MemoryDrops
 from gateway.store.memory.engine import MemoryEngine
 from gateway.store.memory.ingress import MemoryIntake
@@ -13,7 +15,16 @@ from gateway.store.memory.sweeps import MemorySweeps
 
 
 class MemoryStore(
-    MemoryIntake, MemoryDrops, MemoryEngine, MemorySweeps, MemoryOutbox, MemoryPeople, MemoryNotes, MemoryViews
+    MemoryIntake,
+    MemoryDrops,
+    MemoryEngine,
+    MemoryChildren,
+    MemoryBooks,
+    MemorySweeps,
+    MemoryOutbox,
+    MemoryPeople,
+    MemoryNotes,
+    MemoryViews,
 ):
     """`ports.Store`, in dicts. Every method runs without awaiting, so that it is atomic."""
 

@@ -9,12 +9,15 @@ from datetime import datetime, timedelta
 from gateway.errors import LeaseLost
 from gateway.model.ids import InboundId, NodeId, WaitId
 from gateway.model.sessions import Lease, TurnState
-from gateway.model.slots import NewSlot
+from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.tools import Answer, Step, StepKind, StepState, ToolResult
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import DECISION_GOOD_FOR_S, NewWait, Start, Wait, WaitState
+from gateway.store.early import as_stopped
+from gateway.store.kin import last_words
 from gateway.store.memory.rows import LEASE, TurnRow
 from gateway.store.memory.turns import Turns
+from gateway.store.spending import cost_of
 
 
 class MemoryEngine(Turns):
@@ -76,11 +79,12 @@ class MemoryEngine(Turns):
                 return False
             if answer is not None:
                 self._answer(row, answer, given)
-            self.say(row, self.last_word(row, slots))
-            self.end_turn(row, state)
+            slots = as_stopped(state, slots, row.stopped_text)
+            self.say(row, slots, ends=True)
+            self.end_turn(row, state, last_words(answer, slots))
             # Opened after the end, which withdraws every wait: these outlive the turn.
             for timer in timers:
-                self._open(row, timer)
+                self.open_wait(row, timer)
             return True
 
     async def release(self, lease: Lease) -> None:
@@ -118,7 +122,7 @@ class MemoryEngine(Turns):
             return self.view_of(row)
 
     async def open_slot(self, lease: Lease, slot: NewSlot) -> bool:
-        """Store the slot of an answer that is being written, or what it says by now."""
+        """Store the slot of an answer that is being written, or a status line, or what it says by now."""
         with self.transition():
             row = self.held(lease)
             if row.turn.state is TurnState.STOPPING:
@@ -126,8 +130,8 @@ class MemoryEngine(Turns):
             known = None if slot.id is None else self.slots.get(slot.id)
             if known is None:
                 id_ = self.add_slot(slot, row.turn.session, row.turn.id)
-                row.early[id_] = self.slots[id_]
-            elif known.slot.id not in row.early:
+                (row.status if slot.kind is SlotKind.STATUS else row.early)[id_] = self.slots[id_]
+            elif known.slot.id not in row.early and known.slot.id not in row.status:
                 return False  # the whole answer is there: its beginning must not come back
             elif known.slot.text != slot.text:
                 self.rewrite(known, slot.text, slot.n)
@@ -142,7 +146,7 @@ class MemoryEngine(Turns):
                 return False
             for new in waits:
                 self.put_step(row, replace(row.steps[new.n], state=StepState.ASKED))
-                self._open(row, new)
+                self.open_wait(row, new)
             for slot in slots:
                 self.add_slot(slot, row.turn.session, row.turn.id)
             return True
@@ -205,21 +209,7 @@ class MemoryEngine(Turns):
                 self.put_received(row.turn.session, replace(received, given=n))
         step = Step(turn=row.turn.id, n=n, kind=StepKind.MODEL, state=StepState.FINISHED, answer=answer, ended_at=now)
         self.put_step(row, step)
+        cost = cost_of(answer, row.turn.principal, now)
+        if cost is not None:
+            self.add_spent(cost)
         return n
-
-    def _open(self, row: TurnRow, new: NewWait) -> None:
-        self.put_wait(
-            Wait(
-                id=new.id,
-                kind=new.kind,
-                session=row.turn.session,
-                turn=row.turn.id,
-                n=new.n,
-                state=WaitState.OPEN,
-                approval=new.approval,
-                payload=new.payload,
-                opened_at=self.clock.now(),
-                expires_at=new.expires_at,
-            )
-        )
-        row.waits.append(new.id)

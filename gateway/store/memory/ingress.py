@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
 from gateway.model.ids import InboundId, Principal, TurnId, WaitId, mint
 from gateway.model.messages import Inbound, Press, Received
-from gateway.model.sessions import Accepted, Route, Session, Turn, TurnKind, TurnState
+from gateway.model.sessions import Accepted, Route, Session, Turn, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
-from gateway.ports import Control, ControlEffect
+from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import cut
 from gateway.store.memory.arrivals import Arrivals, event_of
-from gateway.store.memory.rows import HELD, TurnRow
+from gateway.store.memory.rows import HELD, INTERRUPTED_TEXT, TurnRow
 
 
 class MemoryIntake(Arrivals):
     """`ports.Intake`: `accept`, `control` and `press`."""
 
     async def accept(
-        self, route: Route, message: Inbound, kind: TurnKind, *, steer: bool, say_if_waiting: str
+        self, route: Route, message: Inbound, kind: TurnKind, *, running: WhileRunning, say_if_waiting: Waiting | None
     ) -> Accepted:
         """Store the message and its turn."""
         with self.transition() as now:
@@ -33,8 +34,12 @@ class MemoryIntake(Arrivals):
             continued = self._continued(session, message, kind, now)
             kind = kind if continued is None else continued.turn.kind
             active = self._active(session) if kind is TurnKind.MODEL else None
-            parked = active is not None and active.turn.state is TurnState.PARKED
-            joined = active if steer and active is not None and _may_steer(active.turn, message) else None
+            same = active if active is not None and _may_steer(active.turn, message) else None
+            if same is not None and running is WhileRunning.INTERRUPT and continued is None:
+                self.stop(same, INTERRUPTED_TEXT)
+                active = None
+            parked = active if active is not None and active.turn.state is TurnState.PARKED else None
+            joined = same if running is WhileRunning.STEER else None
             row = continued or joined or self._begin_turn(session, message, kind, now)
             received = self.receive(session, message, row.turn.id, continues=continued is not None)
             self.events[event_of(message)] = received.id
@@ -44,10 +49,16 @@ class MemoryIntake(Arrivals):
             else:
                 self.touched.turns.add(row.turn.id)
             self.offer(row)
-            if parked and say_if_waiting and continued is None:
-                reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=say_if_waiting)
-                self.add_slot(reply, session.id, None)
-            return Accepted(inbound=received.id, turn=row.turn.id, steered=row is joined, waiting=parked)
+            if parked is not None and say_if_waiting is not None and continued is None:
+                self._say_that_it_waits(session, message, parked, say_if_waiting)
+            return Accepted(inbound=received.id, turn=row.turn.id, steered=row is joined, waiting=parked is not None)
+
+    def _say_that_it_waits(self, session: Session, message: Inbound, parked: TurnRow, say: Waiting) -> None:
+        waits = [self.waits[one] for one in parked.waits]
+        text = say.text([wait.kind for wait in waits if wait.state is WaitState.OPEN])
+        if text:
+            reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=text)
+            self.add_slot(reply, session.id, None)
 
     def _continued(self, session: Session, message: Inbound, kind: TurnKind, now: datetime) -> TurnRow | None:
         """The turn that waits for this rest. One that waited for a rest, when this is none, waits no longer."""
@@ -132,14 +143,18 @@ class MemoryIntake(Arrivals):
         return row if row is not None and row.turn.started_at is not None else None
 
     def _stop(self, session: Session, control: Control) -> int:
-        stopped = [row for row in self._unended(session) if _is_under_way(row.turn, control.only)]
-        for row in stopped:
+        """Stop what is under way here, what children told, and all below. Return how many turns that were."""
+        unheard = {row.turn.id for row in self.unheard_ends(session.id)}
+        rows = [row for row in self._unended(session) if _is_stopped_by(row.turn, control.only, unheard)]
+        stopped = {row.turn.id for row in [*rows, *self.unended_below(session.id, control.only)]}
+        for row in rows:
             self.stop(row, control.stopped_text)
+        self.stop_below(session.id, control.stopped_text, control.only)
         return len(stopped)
 
     def _reset(self, session: Session) -> None:
         row = self.all_sessions[session.id]
-        row.session = replace(row.session, epoch=row.session.epoch + 1)
+        row.session, row.summed_up = replace(row.session, epoch=row.session.epoch + 1, summary=""), 0
         row.context.clear()
         for turn_row in self._unended(session):
             if turn_row.turn.state not in HELD:
@@ -157,9 +172,11 @@ def _may_steer(turn: Turn, message: Inbound) -> bool:
     )
 
 
-def _is_under_way(turn: Turn, only: Principal | None) -> bool:
+def _is_stopped_by(turn: Turn, only: Principal | None, unheard: Collection[TurnId]) -> bool:
+    """What is under way, and what would begin with nobody asking: news of children that have ended."""
     theirs = only is None or turn.principal == only
-    return theirs and turn.started_at is not None and turn.state is not TurnState.STOPPING
+    begun = turn.started_at is not None or turn.id in unheard
+    return theirs and begun and turn.state is not TurnState.STOPPING
 
 
 def _new_turn(session: Session, message: Inbound, kind: TurnKind, now: datetime) -> Turn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -105,17 +106,23 @@ class MemoryViews(Turns):
         row = self.all_sessions.get(session)
         return row.session if row else None
 
-    async def sessions(self, limit: int = 200) -> Sequence[SessionLine]:
-        """Sessions, most recently active first."""
+    async def sessions(self, limit: int = 200, ended: int = 50) -> Sequence[SessionLine]:
+        """Roots with their live children, and some that have ended, most recently active first."""
         rows = sorted(self.all_sessions.values(), key=lambda row: (row.session.active_at, row.rev), reverse=True)
+        roots = {row.session.id for row in [row for row in rows if row.session.lineage is None][:limit]}
+        over = [row for row in rows if row.session.lineage is not None and row.session.id not in self.live_children]
+        listed = roots | {row.session.id for row in over[:ended]}
+        for row in self.live_children.values():
+            if row.session.lineage is not None and row.session.lineage.root in roots:
+                listed.add(row.session.id)
         waiting = Counter(w.session for w in await self.open_approvals(limit=len(self.undecided)))
-        return [self._line(row.session, row.rev, waiting[row.session.id]) for row in rows[:limit]]
+        return [self._line(row.session, row.rev, waiting[row.session.id]) for row in rows if row.session.id in listed]
 
     def _line(self, session: Session, rev: int, waiting: int) -> SessionLine:
         lanes = [self.lane(session.id, kind) for kind in TurnKind]
         states = [row.turn.state for lane in lanes for row in lane.turns.values()]
         return SessionLine(
-            session=session,
+            session=replace(session, summary=""),
             rev=rev,
             waiting=waiting,
             running=sum(lane.held for lane in lanes),
@@ -128,7 +135,9 @@ class MemoryViews(Turns):
 
     async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
         """The last ended turns, in the order they ended."""
-        ended = [row for row in self.ended.get(session, []) if row.turn.epoch == epoch]
+        known = self.all_sessions.get(session)
+        begin = known.summed_up if known is not None and known.session.epoch == epoch else 0
+        ended = [row for row in self.ended.get(session, [])[begin:] if row.turn.epoch == epoch]
         return [self.view_of(row) for row in _last(ended, limit)]
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:

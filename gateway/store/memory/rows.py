@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from gateway.model.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
-from gateway.model.sessions import Session, Turn, TurnState
+from gateway.model.sessions import STOPPED_TEXT, Session, Turn, TurnState
 from gateway.model.slots import Slot
 from gateway.model.tools import ResultStatus, Step, ToolResult
 from gateway.model.waits import WaitState
@@ -20,7 +20,7 @@ AT_ONCE = 500
 """Rows that one call of a sweep takes."""
 HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})
 UNDECIDED = frozenset({WaitState.OPEN, WaitState.APPROVED})
-STOPPED_TEXT = "Stopped."
+INTERRUPTED_TEXT = "Interrupted."
 CANCELLED = ToolResult(
     status=ResultStatus.CANCELLED, text="", code="cancelled", hint="The turn ended before this call ran."
 )
@@ -40,6 +40,12 @@ class SessionRow:
     rev: int
     context: deque[InboundId] = field(default_factory=lambda: deque[InboundId](maxlen=CONTEXT_KEPT))
     """What was said beside the bot since the last model turn of this epoch was made."""
+    summed_up: int = 0
+    """How many of its ended turns, of all epochs, are before or in the summary; 0 when there is none."""
+    task: TurnId | None = None
+    """For a child: the turn that does its task."""
+    parent_wait: WaitId | None = None
+    """For a child in mode RUN: the wait of its parent."""
 
 
 @dataclass(slots=True)
@@ -57,6 +63,8 @@ class TurnRow:
     """Not claimed before: its last message was cut off, and what follows joins it."""
     early: dict[SlotId, SlotRow] = field(default_factory=lambda: dict[SlotId, SlotRow]())
     """Slots of an answer that is still being written, which no answer took over yet."""
+    status: dict[SlotId, SlotRow] = field(default_factory=lambda: dict[SlotId, SlotRow]())
+    """Its status lines, while it has not ended."""
     stopped_text: str = STOPPED_TEXT
     """What is said when nobody is left to end it after a stop."""
     inputs: list[InboundId] = field(default_factory=list[InboundId])

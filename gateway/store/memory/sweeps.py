@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from gateway.model.ids import NodeId, OwnerName, SlotId
+from gateway.model.ids import NodeId, OwnerName, SessionId, SlotId, child_session
 from gateway.model.sessions import TurnState
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.model.tools import StepState
 from gateway.model.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
+from gateway.store.kin import NOBODY_WAITS
 from gateway.store.memory.rows import AT_ONCE, HELD, SlotRow, TurnRow
 from gateway.store.memory.turns import Turns
 
@@ -23,10 +24,16 @@ class MemorySweeps(Turns):
         """Expire what nobody decided or used in time."""
         with self.transition() as now:
             due = [wait for wait in self.undecided.values() if self._expired(wait, now)][:AT_ONCE]
+            expired = 0
             for wait in due:
+                if wait.id not in self.undecided:
+                    continue  # a child's, which was stopped just now
+                expired += 1
                 self.put_wait(replace(wait, state=WaitState.EXPIRED))
+                if wait.kind is WaitKind.CHILD:
+                    self.stop_below(child_session(wait.turn, wait.n), NOBODY_WAITS)
                 self.wake(self.turns[wait.turn])
-            return len(due)
+            return expired
 
     def _expired(self, wait: Wait, now: datetime) -> bool:
         if wait.state is WaitState.OPEN:
@@ -44,7 +51,21 @@ class MemorySweeps(Turns):
                 for row in self._sending()
                 if row.sending_since is not None and now - row.sending_since > SENDING_AT_MOST
             ]
-            return self._take_back(turns, slots)
+            orphans = self._orphans()[: max(0, AT_ONCE - len(turns) - len(slots))]
+            for orphan in orphans:
+                self.stop_below(orphan, NOBODY_WAITS)
+            return self._take_back(turns, slots) + len(orphans)
+
+    def _orphans(self) -> list[SessionId]:
+        """Live children that somebody waited for in a turn that has ended, and that nobody stopped."""
+        found: list[SessionId] = []
+        for id_, row in self.live_children.items():
+            wait = None if row.parent_wait is None else self.waits[row.parent_wait]
+            task = None if row.task is None else self.unended.get(row.task)
+            gone = wait is not None and wait.turn not in self.unended
+            if gone and task is not None and task.turn.state is not TurnState.STOPPING:
+                found.append(id_)
+        return found
 
     async def void_leases(self, machine: str) -> int:
         """End the leases of earlier lives of this machine."""

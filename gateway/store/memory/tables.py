@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, mint
 from gateway.model.live import (
@@ -23,11 +23,12 @@ from gateway.model.messages import Conversation, Received
 from gateway.model.sessions import ENDED, Route, Turn, TurnKind, empty_session
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.model.tools import Step
-from gateway.model.views import Item, Row
+from gateway.model.views import Item, Row, Spent
 from gateway.model.waits import Wait
 from gateway.ports import Clock
 from gateway.store.live import LocalLive
 from gateway.store.memory.rows import HELD, UNDECIDED, Lane, SessionRow, SlotRow, Touched, TurnRow
+from gateway.store.spending import together
 
 UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
 
@@ -61,6 +62,7 @@ class Tables:
         self.told_at: dict[str, datetime] = {}
         self.holds: dict[str, tuple[NodeId, datetime]] = {}
         self.alive_at: datetime | None = None
+        self.books: dict[tuple[date, Principal, str], Spent] = {}
         self.touched = Touched()
         # Indexes: with ten thousand parked turns no transition may look at all of them.
         self.lanes: dict[tuple[SessionId, TurnKind], Lane] = {}
@@ -73,6 +75,9 @@ class Tables:
         self.undecided: dict[WaitId, Wait] = {}
         self.cards: dict[WaitId, list[SlotId]] = {}
         self.unsent: dict[Conversation, dict[SlotId, SlotRow]] = {}
+        # The children of a session, oldest first, and all those whose task has not ended.
+        self.children: dict[SessionId, list[SessionId]] = {}
+        self.live_children: dict[SessionId, SessionRow] = {}
 
     @contextmanager
     def transition(self) -> Generator[datetime]:
@@ -107,6 +112,11 @@ class Tables:
         if row is None:
             row = self.all_sessions[route.session] = SessionRow(empty_session(route, self.clock.now()), 0)
         return row
+
+    def add_spent(self, new: Spent) -> None:
+        """Add to what this person's turns used of this model on this day."""
+        key = (new.day, new.principal, new.model)
+        self.books[key] = together(self.books[key], new) if key in self.books else new
 
     # --- turns, messages, steps -------------------------------------------------------------
 

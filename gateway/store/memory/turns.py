@@ -8,14 +8,25 @@ from datetime import datetime
 from heapq import heappop, heappush
 
 from gateway.errors import LeaseLost, NotFound
-from gateway.model.ids import TurnId
-from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState
+from gateway.model.ids import InboundId, Principal, SessionId, SlotId, TurnId, child_session, mint
+from gateway.model.messages import Conversation, Inbound, Received
+from gateway.model.sessions import ENDED, Lease, Session, Turn, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.tools import Step, StepState, ToolResult
 from gateway.model.views import TurnView
-from gateway.model.waits import Wait, WaitState
-from gateway.store.early import last_word
-from gateway.store.memory.rows import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED, UNKNOWN, TurnRow
+from gateway.model.waits import NewWait, Wait, WaitKind, WaitState
+from gateway.store.early import last_status, last_word
+from gateway.store.kin import CHILDREN, NOBODY_WAITS, SYSTEM_CHILD, End, answer_of, end_message
+from gateway.store.memory.rows import (
+    CANCELLED,
+    COMMANDS_AT_ONCE,
+    HELD,
+    UNDECIDED,
+    UNKNOWN,
+    SessionRow,
+    SlotRow,
+    TurnRow,
+)
 from gateway.store.memory.tables import Tables
 
 
@@ -125,14 +136,21 @@ class Turns(Tables):
 
     # --- the end ----------------------------------------------------------------------------
 
-    def end_turn(self, row: TurnRow, state: TurnState) -> None:
-        """End a turn: every call gets its one result, waits are withdrawn, messages count as given."""
+    def end_turn(self, row: TurnRow, state: TurnState, words: str) -> None:
+        """End a turn: every call gets its one result, waits are withdrawn, messages count as given.
+
+        `words`: what it says last. A child's parent is told.
+        """
         self._cancel_calls(row, started_too=True)
         for received in [self.inbounds[i] for i in row.inputs]:
             if received.given is None:
                 self.put_received(row.turn.session, replace(received, given=len(row.steps)))
+        stopping = row.turn.state is TurnState.STOPPING
         self.let_go(row, state)
         self.touched.turns.add(row.turn.id)
+        child = self.live_children.get(row.turn.session)
+        if child is not None and child.task == row.turn.id:
+            self._tell_parent(child, row, words, stopping=stopping)
 
     def stop(self, row: TurnRow, text: str) -> None:
         """Stop a turn: its holder may only write results from now on; with no holder it ends here."""
@@ -147,31 +165,34 @@ class Turns(Tables):
     def end_stopped(self, row: TurnRow) -> None:
         """End a stopped turn that nobody holds, and say so where it began."""
         turn = row.turn
-        self.end_turn(row, TurnState.STOPPED)
+        self.end_turn(row, TurnState.STOPPED, row.stopped_text)
         said = NewSlot(conversation=turn.conversation, kind=SlotKind.ANSWER, text=row.stopped_text)
-        self.say(row, self.last_word(row, [said]))
+        self.say(row, [said], ends=True)
 
     # --- what it says -----------------------------------------------------------------------
 
-    def say(self, row: TurnRow, slots: Sequence[NewSlot]) -> None:
+    def say(self, row: TurnRow, slots: Sequence[NewSlot], *, ends: bool = False) -> None:
         """Store what a turn says; a slot of its own that is there already takes the new text.
 
-        What was shown of an answer that never came is taken away.
+        What was shown of an answer that never came is taken away; the last word of a turn that `ends` stands in its
+        place. A status line stays as it is until then.
         """
+        if ends:
+            slots = last_status(last_word(slots, _places(row.early)), _places(row.status))
         for new in slots:
             known = None if new.id is None else self.slots.get(new.id)
             if known is not None and known.slot.turn == row.turn.id:
                 row.early.pop(known.slot.id, None)
                 self.rewrite(known, new.text, new.n)
             else:
-                self.add_slot(new, row.turn.session, row.turn.id)
+                id_ = self.add_slot(new, row.turn.session, row.turn.id)
+                if new.kind is SlotKind.STATUS:
+                    row.status[id_] = self.slots[id_]
         for left in row.early.values():
             self.rewrite(left, "", left.slot.n)
         row.early.clear()
-
-    def last_word(self, row: TurnRow, slots: Sequence[NewSlot]) -> list[NewSlot]:
-        """The last slots of a turn, in the place of an answer that never came."""
-        return last_word(slots, [(id_, early.slot.conversation) for id_, early in row.early.items()])
+        if ends:
+            row.status.clear()
 
     def _cancel_calls(self, row: TurnRow, *, started_too: bool) -> None:
         self.cancel_waits(self.waits[wait] for wait in row.waits)
@@ -191,3 +212,133 @@ class Turns(Tables):
         for wait in list(waits):
             if wait.state in UNDECIDED:
                 self.put_wait(replace(wait, state=WaitState.CANCELLED))
+                if wait.kind is WaitKind.CHILD:
+                    self.stop_below(child_session(wait.turn, wait.n), self.turns[wait.turn].stopped_text)
+
+    def open_wait(self, row: TurnRow, new: NewWait) -> None:
+        """Store a new wait of a turn."""
+        self.put_wait(
+            Wait(
+                id=new.id,
+                kind=new.kind,
+                session=row.turn.session,
+                turn=row.turn.id,
+                n=new.n,
+                state=WaitState.OPEN,
+                approval=new.approval,
+                payload=new.payload,
+                opened_at=self.clock.now(),
+                expires_at=new.expires_at,
+            )
+        )
+        row.waits.append(new.id)
+
+    # --- children ---------------------------------------------------------------------------
+
+    def begin_turn(self, session: Session, principal: Principal, message: Inbound) -> TurnRow:
+        """Queue a model turn for a message that no channel brought; it begins where the message is."""
+        now = self.clock.now()
+        turn = Turn(
+            id=TurnId(mint("t")),
+            session=session.id,
+            epoch=session.epoch,
+            kind=TurnKind.MODEL,
+            state=TurnState.QUEUED,
+            conversation=message.conversation,
+            principal=principal,
+            created_at=now,
+            started_at=None,
+            ended_at=None,
+            active_ms=0,
+        )
+        row = self.add_turn(turn)
+        self._add_message(row, message)
+        self.offer(row)
+        return row
+
+    def _add_message(self, row: TurnRow, message: Inbound) -> None:
+        id_, now = InboundId(mint("i")), self.clock.now()
+        received = Received(id=id_, turn=row.turn.id, message=message, given=None, received_at=now)
+        self.put_received(row.turn.session, received)
+        row.inputs.append(id_)
+
+    def below(self, session: SessionId) -> list[SessionId]:
+        """All children below a session; parents before their own."""
+        found = list(self.children.get(session, ()))
+        for child in found:
+            found.extend(self.children.get(child, ()))
+        return found
+
+    def unended_below(self, session: SessionId, only: Principal | None = None) -> list[TurnRow]:
+        """The turns of a child and all below it, or of all below a root, that can be stopped: parents' first."""
+        family = [session, *self.below(session)] if session.startswith(CHILDREN) else self.below(session)
+        rows = [row for one in family for kind in TurnKind for row in self.lane(one, kind).turns.values()]
+        can = [row for row in rows if row.turn.state is not TurnState.STOPPING and only in (None, row.turn.principal)]
+        return sorted(can, key=lambda row: self.rows[row.turn.session]["turn", row.turn.id].ord)
+
+    def stop_below(self, session: SessionId, text: str, only: Principal | None = None) -> int:
+        """Stop a child and all below it, or all below a root. Return how many turns were stopped."""
+        found = self.unended_below(session, only)
+        for row in found:
+            # The stop of its parent may have reached it.
+            if row.turn.state not in ENDED and row.turn.state is not TurnState.STOPPING:
+                self.stop(row, text)
+        return len(found)
+
+    def unheard_ends(self, session: SessionId) -> list[TurnRow]:
+        """Turns that nobody has started and that only tell of children that have ended, the newest first."""
+        queued = [row for row in self.lane(session, TurnKind.MODEL).turns.values() if row.turn.started_at is None]
+        said_by = [{self.inbounds[i].message.principal for i in row.inputs} for row in queued]
+        return [row for row, who in reversed([*zip(queued, said_by, strict=True)]) if who == {SYSTEM_CHILD}]
+
+    def _tell_parent(self, child: SessionRow, row: TurnRow, words: str, *, stopping: bool) -> None:
+        """Tell whoever spawned it that the task of a child has ended, and stop what is left below: nobody hears it.
+
+        `stopping`: whether it was told to stop before.
+        """
+        session, state = child.session, row.turn.state
+        del self.live_children[session.id]
+        said = words or (row.stopped_text if state is TurnState.STOPPED else "")
+        end = End(child=session.id, title=session.title, state=state, words=said)
+        if child.parent_wait is not None:
+            wait = self.waits[child.parent_wait]
+            if wait.state is WaitState.OPEN:
+                payload = answer_of(end, row.turn.active_ms, self._spent_by(row))
+                self.put_wait(replace(wait, state=WaitState.ANSWERED, payload=payload))
+                self.wake(self.turns[wait.turn])
+        elif state is not TurnState.STOPPED and not stopping and session.lineage is not None:
+            self._write_to_parent(self.turns[session.lineage.turn].turn, end)
+        self.stop_below(session.id, row.stopped_text if state is TurnState.STOPPED else NOBODY_WAITS)
+
+    def _write_to_parent(self, spawning: Turn, end: End) -> None:
+        """Where the spawning turn began. A child hears it while it does its task, and never after that."""
+        parent, now = self.all_sessions[spawning.session], self.clock.now()
+        gone = parent.task is not None and spawning.session not in self.live_children
+        if gone or parent.session.epoch != spawning.epoch:
+            return
+        parent.session = replace(parent.session, active_at=now)
+        message = end_message(end, spawning.conversation, now)
+        joined = self._unheard_end(spawning) if parent.task is None else self.turns[parent.task]
+        if joined is None:
+            self.begin_turn(parent.session, spawning.principal, message)
+        else:
+            self._add_message(joined, message)
+            self.touched.turns.add(joined.turn.id)
+
+    def _unheard_end(self, like: Turn) -> TurnRow | None:
+        """The turn that tells of other ends here and was not started: several ends are one question to a model."""
+        whose = (like.conversation, like.principal)
+        found = self.unheard_ends(like.session)
+        return next((row for row in found if (row.turn.conversation, row.turn.principal) == whose), None)
+
+    def _spent_by(self, row: TurnRow) -> list[int]:
+        """Tokens read, tokens written and money: of its answers, and of its children that answered."""
+        usages = [step.answer.usage for step in row.steps if step.answer is not None]
+        waits = [self.waits[wait] for wait in row.waits]
+        answered = [w.payload for w in waits if w.kind is WaitKind.CHILD and w.state is WaitState.ANSWERED]
+        keys = ("input_tokens", "output_tokens", "cost_micros")
+        return [sum(getattr(u, key) for u in usages) + sum(p[key] for p in answered) for key in keys]
+
+
+def _places(slots: dict[SlotId, SlotRow]) -> list[tuple[SlotId, Conversation]]:
+    return [(id_, row.slot.conversation) for id_, row in slots.items()]

@@ -22,7 +22,8 @@ VALUES (?1, ?2, ?3, ?4, ?5, 0, ?2, ?6, ?6)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: raise_epoch
-UPDATE sessions SET epoch = epoch + 1, context_from = 0 WHERE id = ? RETURNING epoch;
+-- Nothing stands for what was said before.
+UPDATE sessions SET epoch = epoch + 1, context_from = 0, summary = '', summary_rev = 0 WHERE id = ? RETURNING epoch;
 
 -- name: saw_person
 INSERT INTO people (principal, conversation, used_at) VALUES (?, ?, ?)

@@ -10,11 +10,11 @@ INSERT INTO slots (
 SELECT seq, early, text FROM slots WHERE id = ? AND turn = ?;
 
 -- name: early_slots
--- Slots of a turn that no answer took over yet, oldest first.
-SELECT seq, id, conversation, n FROM slots INDEXED BY slots_early WHERE turn = ? AND early = 1 ORDER BY seq;
+-- Slots of a turn that no answer took over yet, and its status lines, oldest first.
+SELECT seq, id, conversation, n, early FROM slots INDEXED BY slots_early WHERE turn = ? AND early > 0 ORDER BY seq;
 
 -- name: rewrite
--- ?1 slot, ?2 revision, ?3 now, ?4 text, ?5 step, ?6 whether it is still early. One more version, as in `show_anew`; one
+-- ?1 slot, ?2 revision, ?3 now, ?4 text, ?5 step, ?6 how early it still is. One more version, as in `show_anew`; one
 -- that was given up is tried again, since what it says is new.
 UPDATE slots
 SET text = ?4, n = ?5, early = ?6, version = version + 1, attempts = 0, rev = ?2,

@@ -1,10 +1,12 @@
 -- Reads. What is selected whole has the columns of its function in gateway.store.sqlite.rows, in its order.
 
 -- name: session
-SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at FROM sessions WHERE id = ?;
+SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, summary
+FROM sessions WHERE id = ?;
 
 -- name: session_lines
--- Sessions, most recently active first, each with its last revision, open approvals, held and queued turns.
+-- Roots and their live children, and children that have ended, each with its last revision, open approvals, held and
+-- queued turns. ?1 how many roots, ?2 how many ended children: those that were active last.
 SELECT listed.*,
     max(
         coalesce((SELECT max(ord) FROM turns INDEXED BY turns_ord WHERE session = listed.id), 0),
@@ -27,8 +29,17 @@ SELECT listed.*,
     (SELECT count(*) FROM turns INDEXED BY turns_lane
      WHERE session = listed.id AND ended_rev IS NULL AND state = 'queued')
 FROM (
-    SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at FROM sessions
-    ORDER BY active_at DESC LIMIT ?
+    WITH roots (id) AS (SELECT id FROM sessions WHERE parent IS NULL ORDER BY active_at DESC LIMIT ?1)
+    SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, '' FROM sessions
+    WHERE id IN (
+        SELECT id FROM roots
+        UNION ALL
+        SELECT id FROM sessions INDEXED BY sessions_live WHERE live = 1 AND root IN (SELECT id FROM roots)
+        UNION ALL
+        SELECT id FROM (
+            SELECT id FROM sessions WHERE parent IS NOT NULL AND live = 0 ORDER BY active_at DESC LIMIT ?2
+        )
+    )
 ) AS listed;
 
 -- name: last_rev
@@ -50,9 +61,12 @@ SELECT id, session, epoch, kind, state, conversation, principal, created_at, sta
 FROM turns WHERE id = ?;
 
 -- name: ended_turns
--- Where the last ones of an epoch stand, the newest first: from the index alone.
+-- Where the last ones of an epoch stand that its summary does not cover, the newest first: from the index alone.
+-- ?1 session, ?2 epoch, ?3 how many.
 SELECT ord FROM turns INDEXED BY turns_ended
-WHERE session = ? AND epoch = ? AND ended_rev IS NOT NULL ORDER BY ended_rev DESC LIMIT ?;
+WHERE session = ?1 AND epoch = ?2
+  AND ended_rev > coalesce((SELECT summary_rev FROM sessions WHERE id = ?1 AND epoch = ?2), 0)
+ORDER BY ended_rev DESC LIMIT ?3;
 
 -- name: messages_of_turns
 -- ? is a JSON array of turns.

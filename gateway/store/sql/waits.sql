@@ -8,6 +8,9 @@ VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, 'open', ?7, ?8, ?9, ?10);
 SELECT id, kind, session, turn, n, state, approval, payload, opened_at, expires_at, decided_by, decided_at, reason
 FROM waits WHERE id = ?;
 
+-- name: undecided_wait
+SELECT 1 FROM waits WHERE id = ? AND state IN ('open', 'approved');
+
 -- name: decide_wait
 UPDATE waits SET state = ?, decided_by = ?, decided_at = ?, reason = ?, rev = ? WHERE id = ?;
 
@@ -16,22 +19,22 @@ UPDATE waits SET state = ?, rev = ? WHERE id = ?;
 
 -- name: undecided_of_turn
 -- What is open, or approved and not used, in the order it was opened.
-SELECT id, n, state FROM waits INDEXED BY waits_turn
+SELECT id, n, kind, state FROM waits INDEXED BY waits_turn
 WHERE turn = ? AND state IN ('open', 'approved') ORDER BY ord;
 
 -- name: open_siblings
 -- The open waits of a turn whose steps one model answer named.
-SELECT w.id FROM waits AS w INDEXED BY waits_turn JOIN steps AS s ON s.turn = w.turn AND s.n = w.n
+SELECT w.id, w.n, w.kind FROM waits AS w INDEXED BY waits_turn JOIN steps AS s ON s.turn = w.turn AND s.n = w.n
 WHERE w.turn = ? AND w.state = 'open' AND s.answer_n = ? ORDER BY w.ord;
 
 -- name: expired_waits
 -- Open ones past their time, and approved ones that a turn nobody holds left unused. ?1 now, ?2 decided before, ?3 how
 -- many.
-SELECT id, turn FROM (
-    SELECT ord, id, turn FROM waits INDEXED BY waits_due
+SELECT id, turn, n, kind FROM (
+    SELECT ord, id, turn, n, kind FROM waits INDEXED BY waits_due
     WHERE state = 'open' AND kind <> 'timer' AND expires_at <= ?1
     UNION ALL
-    SELECT w.ord, w.id, w.turn FROM waits AS w INDEXED BY waits_approved JOIN turns AS t ON t.id = w.turn
+    SELECT w.ord, w.id, w.turn, w.n, w.kind FROM waits AS w INDEXED BY waits_approved JOIN turns AS t ON t.id = w.turn
     WHERE w.state = 'approved' AND w.decided_at < ?2 AND t.state NOT IN ('running', 'stopping')
 ) ORDER BY ord LIMIT ?3;
 

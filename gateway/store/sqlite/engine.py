@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from functools import partial
 
 from gateway.errors import LeaseLost, NotFound
-from gateway.model.ids import InboundId, NodeId, WaitId
+from gateway.model.ids import InboundId, NodeId, Principal, WaitId
 from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import NewSlot
 from gateway.model.tools import Answer, StepState, ToolResult
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import DECISION_GOOD_FOR_S, NewWait, Start, WaitState
 from gateway.store.codec import ANSWER, CALL, from_us
+from gateway.store.early import as_stopped
+from gateway.store.kin import last_words
+from gateway.store.spending import cost_of
 from gateway.store.sqlite import moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
+from gateway.store.sqlite.books import add_spent
 from gateway.store.sqlite.moves import COMMANDS_AT_ONCE, LEASE_US
 from gateway.store.sqlite.rows import Columns, TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
@@ -121,7 +125,7 @@ def _park(tx: Tx, lease: Lease) -> bool:
 
 def _only_waits(tx: Tx, row: TurnRow) -> bool:
     """Whether something is open, and every call without a result waits for it: nothing runs or could be run."""
-    open_steps = {n for _, n, state in tx.run("undecided_of_turn", row.id) if state == WaitState.OPEN}
+    open_steps = {n for _, n, _, state in tx.run("undecided_of_turn", row.id) if state == WaitState.OPEN}
     return bool(open_steps) and {n for n, _ in tx.run("unfinished_steps", row.id)} <= open_steps
 
 
@@ -142,8 +146,9 @@ def _finish_turn(
             return False
     if answer is not None:
         _add_answer(tx, row, answer, given)
+    slots = as_stopped(state, slots, row.stopped_text)
     outgoing.say(tx, row, slots, ends=True)
-    moves.end_turn(tx, row, state)
+    moves.end_turn(tx, row, state, last_words(answer, slots))
     # Opened after the end, which withdraws every wait: these outlive the turn.
     for timer in timers:
         moves.open_wait(tx, row, timer)
@@ -189,6 +194,9 @@ def _add_answer(tx: Tx, row: TurnRow, answer: Answer, given: Sequence[InboundId]
         if ord_ is not None:
             tx.run("give", n, tx.next_rev(row.session), ord_)
     tx.run("add_answer", tx.next_rev(row.session), row.id, n, row.session, ANSWER.dump(answer), tx.now)
+    cost = cost_of(answer, Principal(row.principal), tx.moment)
+    if cost is not None:
+        add_spent(tx, cost)
     return n
 
 
@@ -245,7 +253,7 @@ def _finish_step(tx: Tx, lease: Lease, n: int, result: ToolResult) -> bool:
     if _step_state(tx, row, n)[0] == StepState.FINISHED:
         return False
     undecided = tx.run("undecided_of_turn", row.id)
-    moves.cancel_waits(tx, row, (wait for wait, step, _ in undecided if step == n))
+    moves.cancel_waits(tx, row, ((wait, step, kind) for wait, step, kind, _ in undecided if step == n))
     moves.finish_step(tx, row, n, result)
     return True
 

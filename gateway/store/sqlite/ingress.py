@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from gateway.model.ids import InboundId, SessionId, TurnId, WaitId, mint
 from gateway.model.messages import Inbound, Press
-from gateway.model.sessions import Accepted, Route, TurnKind, TurnState
+from gateway.model.sessions import Accepted, Route, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
-from gateway.ports import Control, ControlEffect
-from gateway.store import cut
+from gateway.ports import Control, ControlEffect, Waiting
+from gateway.store import cut, kin
 from gateway.store.codec import dump_conversation, from_us, to_us
 from gateway.store.sqlite import arrivals, moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.rows import HELD, TurnRow, wait_of
+from gateway.store.sqlite.rows import HELD, INTERRUPTED_TEXT, TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
 
 CONTEXT_KEPT = 50
@@ -23,10 +25,10 @@ class SqliteIntake(SqliteBase):
     """`ports.Intake`: `accept`, `control` and `press`."""
 
     async def accept(
-        self, route: Route, message: Inbound, kind: TurnKind, *, steer: bool, say_if_waiting: str
+        self, route: Route, message: Inbound, kind: TurnKind, *, running: WhileRunning, say_if_waiting: Waiting | None
     ) -> Accepted:
         """Store the message and its turn."""
-        return await self.write(lambda tx: _accept(tx, route, message, kind, steer=steer, say=say_if_waiting))
+        return await self.write(lambda tx: _accept(tx, route, message, kind, running, say_if_waiting))
 
     async def control(self, route: Route, message: Inbound, control: Control) -> int | None:
         """Store a control command with its effect and reply."""
@@ -37,7 +39,9 @@ class SqliteIntake(SqliteBase):
         return await self.write(lambda tx: _press(tx, press, wait, verdict))
 
 
-def _accept(tx: Tx, route: Route, message: Inbound, kind: TurnKind, *, steer: bool, say: str) -> Accepted:
+def _accept(
+    tx: Tx, route: Route, message: Inbound, kind: TurnKind, running: WhileRunning, say: Waiting | None
+) -> Accepted:
     known = arrivals.known(tx, message)
     if known is not None:
         return known
@@ -46,8 +50,12 @@ def _accept(tx: Tx, route: Route, message: Inbound, kind: TurnKind, *, steer: bo
     kind = kind if continued is None else TurnKind(continued.kind)
     head = _lane_head(tx, route.session) if kind is TurnKind.MODEL else None
     active = head if head is not None and head.started_at is not None else None
-    parked = active is not None and active.state == TurnState.PARKED
-    joined = active if steer and active is not None and _may_steer(active, message, place) else None
+    same = active if active is not None and _may_steer(active, message, place) else None
+    if same is not None and running is WhileRunning.INTERRUPT and continued is None:
+        moves.stop(tx, same, INTERRUPTED_TEXT)
+        active, head = None, _lane_head(tx, route.session)
+    parked = active if active is not None and active.state == TurnState.PARKED else None
+    joined = same if running is WhileRunning.STEER else None
     if continued is not None:
         turn = continued.id
     elif joined is not None:
@@ -61,11 +69,18 @@ def _accept(tx: Tx, route: Route, message: Inbound, kind: TurnKind, *, steer: bo
     inbound = InboundId(mint("i"))
     arrivals.is_new(tx, message, f"{inbound} {turn}")
     arrivals.add_message(tx, route.session, turn, inbound, message, continues=continued is not None)
-    if parked and say and continued is None:
-        reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=say)
-        outgoing.add_slot(tx, reply, route.session, None)
+    if parked is not None and say is not None and continued is None:
+        _say_that_it_waits(tx, route, message, parked, say)
     steered = continued is None and joined is not None
-    return Accepted(inbound=inbound, turn=turn, steered=steered, waiting=parked)
+    return Accepted(inbound=inbound, turn=turn, steered=steered, waiting=parked is not None)
+
+
+def _say_that_it_waits(tx: Tx, route: Route, message: Inbound, parked: TurnRow, say: Waiting) -> None:
+    undecided = tx.run("undecided_of_turn", parked.id)
+    text = say.text([WaitKind(kind) for _, _, kind, state in undecided if state == WaitState.OPEN])
+    if text:
+        reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=text)
+        outgoing.add_slot(tx, reply, route.session, None)
 
 
 def _continued(tx: Tx, session: SessionId, message: Inbound, kind: TurnKind, place: str) -> TurnRow | None:
@@ -125,7 +140,7 @@ def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: Verdict) -> Press
         step = tx.one("step", found.turn, found.n)
         answer_n = step[2] if step is not None else None
         siblings = tx.run("open_siblings", found.turn, answer_n)
-        moves.cancel_waits(tx, row, (other for (other,) in siblings))
+        moves.cancel_waits(tx, row, ((other, n, kind) for other, n, kind in siblings))
     moves.wake(tx, row)
     return Pressed(result=result, wait=_find_wait(tx, wait))
 
@@ -180,15 +195,21 @@ def _unended(tx: Tx, session: SessionId) -> list[TurnRow]:
 
 
 def _stop(tx: Tx, session: SessionId, control: Control) -> int:
-    stopped = [row for row in _unended(tx, session) if _is_under_way(row, control)]
-    for row in stopped:
+    """Stop what is under way here, what children told, and all below. Return how many turns that were."""
+    unheard = {turn for turn, *_ in tx.run("unheard_ends", session, kin.SYSTEM_CHILD)}
+    rows = [row for row in _unended(tx, session) if _is_stopped_by(row, control, unheard)]
+    stopped = {row.id for row in rows} | set(moves.unended_below(tx, session, control.only))
+    for row in rows:
         moves.stop(tx, row, control.stopped_text)
+    moves.stop_below(tx, session, control.stopped_text, control.only)
     return len(stopped)
 
 
-def _is_under_way(row: TurnRow, control: Control) -> bool:
+def _is_stopped_by(row: TurnRow, control: Control, unheard: Collection[TurnId]) -> bool:
+    """What is under way, and what would begin with nobody asking: news of children that have ended."""
     theirs = control.only is None or row.principal == control.only
-    return theirs and row.started_at is not None and row.state != TurnState.STOPPING
+    begun = row.started_at is not None or row.id in unheard
+    return theirs and begun and row.state != TurnState.STOPPING
 
 
 def _reset(tx: Tx, session: SessionId) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gateway.errors import LeaseLost
-from gateway.model.ids import SessionId, WaitId
-from gateway.model.sessions import Lease, TurnKind, TurnState
+from gateway.model.ids import InboundId, Principal, SessionId, TurnId, WaitId, child_session, mint
+from gateway.model.messages import Inbound
+from gateway.model.sessions import ENDED, STOPPED_TEXT, Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.tools import StepState, ToolResult
-from gateway.model.waits import NewWait, WaitState
-from gateway.store.codec import APPROVAL, RESULT, dump_json, load_conversation, to_us
-from gateway.store.sqlite import outgoing
+from gateway.model.waits import NewWait, WaitKind, WaitState
+from gateway.store import kin
+from gateway.store.codec import APPROVAL, LINEAGE, RESULT, dump_conversation, dump_json, load_conversation, to_us
+from gateway.store.sqlite import arrivals, outgoing
 from gateway.store.sqlite.outgoing import show_anew
-from gateway.store.sqlite.rows import CANCELLED, HELD, STOPPED_TEXT, UNKNOWN, TurnRow
+from gateway.store.sqlite.rows import CANCELLED, HELD, UNKNOWN, TurnRow
 from gateway.store.sqlite.tx import Tx
 
 LEASE_US = 15_000_000
@@ -76,21 +78,27 @@ def wake(tx: Tx, row: TurnRow) -> None:
         tx.touched.turns.add(row.id)
 
 
-def end_turn(tx: Tx, row: TurnRow, state: TurnState) -> None:
-    """End a turn: every call gets its one result, waits are withdrawn, messages count as given."""
+def end_turn(tx: Tx, row: TurnRow, state: TurnState, words: str) -> None:
+    """End a turn: every call gets its one result, waits are withdrawn, messages count as given.
+
+    `words`: what it says last. A child's parent is told.
+    """
     _cancel_calls(tx, row, started_too=True)
     ungiven = tx.run("ungiven", row.id)
     if ungiven:
         n = step_count(tx, row)
         for _, ord_ in ungiven:
             tx.run("give", n, tx.next_rev(row.session), ord_)
-    tx.run("end_turn", row.ord, state, _active_ms(tx, row), tx.now, tx.next_rev(row.session))
+    active_ms = _active_ms(tx, row)
+    tx.run("end_turn", row.ord, state, active_ms, tx.now, tx.next_rev(row.session))
     if row.kind == TurnKind.MODEL:
         for next_state, held_until in tx.run("move_head", row.session):
             tx.touched.turns_due |= next_state == TurnState.QUEUED and (held_until or 0) <= tx.now
     else:
         _offer_commands(tx, row)
     tx.touched.turns.add(row.id)
+    if row.session.startswith(kin.CHILDREN):
+        _tell_parent(tx, row, state, active_ms, words)
 
 
 def stop(tx: Tx, row: TurnRow, text: str) -> None:
@@ -106,10 +114,15 @@ def stop(tx: Tx, row: TurnRow, text: str) -> None:
 
 def end_stopped(tx: Tx, row: TurnRow) -> None:
     """End a stopped turn that nobody holds, and say so where it began."""
-    end_turn(tx, row, TurnState.STOPPED)
-    text = STOPPED_TEXT if row.stopped_text is None else row.stopped_text
+    text = stopped_text(row)
+    end_turn(tx, row, TurnState.STOPPED, text)
     said = NewSlot(conversation=load_conversation(row.conversation), kind=SlotKind.ANSWER, text=text)
     outgoing.say(tx, row, [said], ends=True)
+
+
+def stopped_text(row: TurnRow) -> str:
+    """Return what is said when nobody is left to end a turn after a stop."""
+    return STOPPED_TEXT if row.stopped_text is None else row.stopped_text
 
 
 def step_count(tx: Tx, row: TurnRow) -> int:
@@ -124,7 +137,8 @@ def finish_step(tx: Tx, row: TurnRow, n: int, result: ToolResult) -> None:
 
 
 def _cancel_calls(tx: Tx, row: TurnRow, *, started_too: bool) -> None:
-    cancel_waits(tx, row, (wait for wait, *_ in tx.run("undecided_of_turn", row.id)))
+    undecided = tx.run("undecided_of_turn", row.id)
+    cancel_waits(tx, row, ((wait, n, kind) for wait, n, kind, _ in undecided))
     for n, state in tx.run("unfinished_steps", row.id):
         if state != StepState.STARTED:
             finish_step(tx, row, n, CANCELLED)
@@ -176,7 +190,91 @@ def set_wait(tx: Tx, session: SessionId, wait: WaitId, state: WaitState) -> None
     show_anew(tx, wait)
 
 
-def cancel_waits(tx: Tx, row: TurnRow, waits: Iterable[WaitId]) -> None:
-    """Withdraw these waits of a turn."""
-    for wait in list(waits):
+def cancel_waits(tx: Tx, row: TurnRow, waits: Iterable[tuple[WaitId, int, str]]) -> None:
+    """Withdraw these waits of a turn, each with its step and kind. One on a child stops it."""
+    for wait, n, kind in list(waits):
         set_wait(tx, row.session, wait, WaitState.CANCELLED)
+        if kind == WaitKind.CHILD:
+            stop_below(tx, child_session(row.id, n), stopped_text(row))
+
+
+# --- children -------------------------------------------------------------------------------
+
+
+def add_turn(
+    tx: Tx, turn: TurnId, session: SessionId, epoch: int, principal: Principal, message: Inbound, *, head: bool
+) -> None:
+    """Queue a model turn for a message that no channel brought; it begins where the message is."""
+    tx.rev += 1
+    queued_rev, place = tx.rev, dump_conversation(message.conversation)
+    about = (turn, session, epoch, TurnKind.MODEL, place, principal, tx.now, head, queued_rev, None)
+    tx.run("add_turn", tx.next_rev(session), *about)
+    arrivals.add_message(tx, session, turn, InboundId(mint("i")), message)
+    tx.touched.turns_due |= head
+
+
+def unended_below(tx: Tx, session: SessionId, only: Principal | None = None) -> list[TurnId]:
+    """Return the turns of a child and all below it, or of all below a root, that can be stopped: parents' first."""
+    return [turn for turn, whose in tx.run("unended_below", session) if only is None or whose == only]
+
+
+def stop_below(tx: Tx, session: SessionId, text: str, only: Principal | None = None) -> int:
+    """Stop a child and all below it, or all below a root. Return how many turns were stopped."""
+    found = unended_below(tx, session, only)
+    for turn in found:
+        row = stored_turn(tx, turn)  # the stop of its parent may have reached it
+        if row.state not in ENDED and row.state != TurnState.STOPPING:
+            stop(tx, row, text)
+    return len(found)
+
+
+def _tell_parent(tx: Tx, row: TurnRow, state: TurnState, active_ms: int, words: str) -> None:
+    """Tell whoever spawned it that the task of a child has ended, and stop what is left below: nobody hears it."""
+    found = tx.one("child", row.session)
+    if found is None:
+        return
+    lineage, title, task, parent_wait, live = found
+    if task != row.id or not live:
+        return
+    tx.run("end_child", row.session)
+    said = words or (stopped_text(row) if state is TurnState.STOPPED else "")
+    end = kin.End(child=row.session, title=title, state=state, words=said)
+    if parent_wait is not None:
+        _answer_parent(tx, row, parent_wait, end, active_ms)
+    elif state is not TurnState.STOPPED and row.state != TurnState.STOPPING:
+        _write_to_parent(tx, LINEAGE.load(lineage).turn, end)
+    stop_below(tx, row.session, stopped_text(row) if state is TurnState.STOPPED else kin.NOBODY_WAITS)
+
+
+def _answer_parent(tx: Tx, row: TurnRow, wait: WaitId, end: kin.End, active_ms: int) -> None:
+    parent = tx.one("open_wait", wait)
+    if parent is None:
+        return
+    session, turn = parent
+    ((*spent,),) = tx.run("spent_by_turn", row.id)
+    payload = dump_json(kin.answer_of(end, active_ms, spent))
+    tx.run("answer_wait", payload, tx.next_rev(session), wait)
+    wake(tx, stored_turn(tx, turn))
+
+
+def _write_to_parent(tx: Tx, spawning: TurnId, end: kin.End) -> None:
+    """Where the spawning turn began. A child hears it while it does its task, and never after that."""
+    ((session, place, principal, epoch, epoch_now),) = tx.run("spawning_turn", spawning)
+    above = tx.one("child", session)
+    if epoch != epoch_now or (above is not None and not above[4]):
+        return
+    tx.run("session_active", tx.now, session)
+    message = kin.end_message(end, load_conversation(place), tx.moment)
+    joined = _unheard_end(tx, session, place, principal) if above is None else above[2]
+    if joined is not None:
+        arrivals.add_message(tx, session, joined, InboundId(mint("i")), message)
+        tx.touched.turns.add(joined)
+        return
+    head = tx.one("lane_head", session, TurnKind.MODEL) is None
+    add_turn(tx, TurnId(mint("t")), session, epoch, principal, message, head=head)
+
+
+def _unheard_end(tx: Tx, session: SessionId, place: str, whose: str) -> TurnId | None:
+    """The turn that tells of other ends here and was not started: several ends are one question to a model."""
+    found = tx.run("unheard_ends", session, kin.SYSTEM_CHILD)
+    return next((turn for turn, at, who in found if (at, who) == (place, whose)), None)

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from gateway.model.ids import SessionId, SlotId, TurnId, WaitId, mint
 from gateway.model.slots import NewSlot, SlotKind, SlotState, shown_when_stored
 from gateway.store.codec import dump_conversation, dump_json, load_conversation
-from gateway.store.early import last_word
+from gateway.store.early import last_status, last_word
 from gateway.store.sqlite.rows import TurnRow
-from gateway.store.sqlite.tx import Tx
+from gateway.store.sqlite.tx import Tx, Values
+
+NOT_EARLY, EARLY, STATUS = 0, 1, 2
+"""What the column `early` says: 1 while an answer is written, 2 for a status line while its turn has not ended."""
 
 
-def add_slot(tx: Tx, new: NewSlot, session: SessionId | None, turn: TurnId | None, *, early: bool = False) -> None:
+def add_slot(tx: Tx, new: NewSlot, session: SessionId | None, turn: TurnId | None, *, early: int = NOT_EARLY) -> None:
     """Store a new slot, due now; on the page it is sent by being stored."""
     kept = shown_when_stored(new.conversation)
     rev = rev_of_slot(tx, session)
@@ -47,35 +50,48 @@ def say(tx: Tx, row: TurnRow, slots: Sequence[NewSlot], *, ends: bool = False) -
     """Store what a turn says; a slot of its own that is there already takes the new text.
 
     What was shown of an answer that never came is taken away; the last word of a turn that `ends` stands in its place.
+    A status line stays as it is until then.
     """
-    early = tx.run("early_slots", row.id)
-    if early and ends:
-        slots = last_word(slots, [(SlotId(id_), load_conversation(place)) for _, id_, place, _ in early])
-    left = {id_: (seq, n) for seq, id_, _, n in early}
+    found = tx.run("early_slots", row.id)
+    if found and ends:
+        slots = _last_slots(slots, found)
+    left = {id_: (seq, n) for seq, id_, _, n, how in found if how == EARLY}
     for new in slots:
         known = None if new.id is None else tx.one("slot_of_turn", new.id, row.id)
+        how = STATUS if new.kind is SlotKind.STATUS and not ends else NOT_EARLY
         if known is None:
-            add_slot(tx, new, row.session, row.id)
+            add_slot(tx, new, row.session, row.id, early=how)
         else:
             left.pop(new.id, None)
-            rewrite(tx, row, known[0], new.text, new.n, early=False)
+            rewrite(tx, row, known[0], new.text, new.n, early=how)
     for seq, n in left.values():
-        rewrite(tx, row, seq, "", n, early=False)
+        rewrite(tx, row, seq, "", n, early=NOT_EARLY)
+
+
+def _last_slots(slots: Sequence[NewSlot], found: Sequence[Values]) -> list[NewSlot]:
+    places = {
+        how: [(SlotId(id_), load_conversation(place)) for _, id_, place, _, at in found if at == how]
+        for how in (EARLY, STATUS)
+    }
+    return last_status(last_word(slots, places[EARLY]), places[STATUS])
 
 
 def say_early(tx: Tx, row: TurnRow, new: NewSlot) -> bool:
-    """Store what an answer says so far. False when the whole answer is there: its beginning must not come back."""
+    """Store what an answer or a status line says so far.
+
+    False when the whole answer is there: its beginning must not come back.
+    """
     known = None if new.id is None else tx.one("slot_of_turn", new.id, row.id)
     if known is None:
-        add_slot(tx, new, row.session, row.id, early=True)
+        add_slot(tx, new, row.session, row.id, early=STATUS if new.kind is SlotKind.STATUS else EARLY)
         return True
     seq, early, text = known
     if early and text != new.text:
-        rewrite(tx, row, seq, new.text, new.n, early=True)
+        rewrite(tx, row, seq, new.text, new.n, early=early)
     return bool(early)
 
 
-def rewrite(tx: Tx, row: TurnRow, seq: int, text: str, n: int | None, *, early: bool) -> None:
+def rewrite(tx: Tx, row: TurnRow, seq: int, text: str, n: int | None, *, early: int) -> None:
     """Let a slot of a turn say something else."""
     ((state, kept),) = tx.run("rewrite", seq, tx.next_rev(row.session), tx.now, text, n, early)
     tx.touched.slots_due |= not kept and state != SlotState.SENDING

@@ -12,12 +12,12 @@ from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind,
 from gateway.model.slots import Slot, SlotKind, SlotState
 from gateway.model.tools import ResultStatus, Step, StepKind, StepState, ToolResult
 from gateway.model.waits import Wait, WaitKind, WaitState
-from gateway.store.codec import ANSWER, APPROVAL, CALL, RESULT, from_us, load_conversation, load_json
+from gateway.store.codec import ANSWER, APPROVAL, CALL, LINEAGE, RESULT, from_us, load_conversation, load_json
 
 Columns = tuple[Any, ...]
 
 HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})
-STOPPED_TEXT = "Stopped."
+INTERRUPTED_TEXT = "Interrupted."
 CANCELLED = ToolResult(
     status=ResultStatus.CANCELLED, text="", code="cancelled", hint="The turn ended before this call ran."
 )
@@ -55,7 +55,7 @@ def moment(us: int | None) -> datetime | None:
 
 def session_of(columns: Columns) -> Session:
     """Make a session."""
-    id_, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at = columns
+    id_, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, summary = columns
     return Session(
         id=SessionId(id_),
         kind=SessionKind(kind),
@@ -67,6 +67,8 @@ def session_of(columns: Columns) -> Session:
         tools=None if tools is None else tuple(load_json(tools)),
         created_at=from_us(created_at),
         active_at=from_us(active_at),
+        lineage=None if lineage is None else LINEAGE.load(lineage),
+        summary=summary,
     )
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from gateway.errors import StoreError
 from gateway.ports import Clock
 from gateway.store.live import LocalLive
+from gateway.store.sqlite.books import SqliteBooks
+from gateway.store.sqlite.children import SqliteChildren
 from gateway.store.sqlite.drops import SqliteDrops
 from gateway.store.sqlite.engine import SqliteEngine
 from gateway.store.sqlite.ingress import SqliteIntake
@@ -23,7 +25,16 @@ READERS = 2
 
 
 class SqliteStore(
-    SqliteIntake, SqliteDrops, SqliteEngine, SqliteSweeps, SqliteOutbox, SqlitePeople, SqliteNotes, SqliteViews
+    SqliteIntake,
+    SqliteDrops,
+    SqliteEngine,
+    SqliteChildren,
+    SqliteBooks,
+    SqliteSweeps,
+    SqliteOutbox,
+    SqlitePeople,
+    SqliteNotes,
+    SqliteViews,
 ):
     """`ports.Store`. Made by `open_sqlite`."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from gateway.model.ids import SessionId, TurnId, WaitId
+from gateway.model.ids import SessionId, TurnId, WaitId, child_session
 from gateway.model.sessions import TurnState
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.waits import DECISION_GOOD_FOR_S, WaitState
+from gateway.model.waits import DECISION_GOOD_FOR_S, WaitKind, WaitState
+from gateway.store import kin
 from gateway.store.codec import MICROSECOND, load_conversation, load_json
 from gateway.store.sqlite import moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
@@ -45,18 +46,25 @@ class SqliteSweeps(SqliteBase):
 
 
 def _expire_waits(tx: Tx) -> int:
-    due = tx.run("expired_waits", tx.now, tx.now - DECISION_GOOD_FOR_US, AT_ONCE)
-    for wait, turn in due:
-        row = moves.stored_turn(tx, turn)
+    expired = 0
+    for wait, turn, n, kind in tx.run("expired_waits", tx.now, tx.now - DECISION_GOOD_FOR_US, AT_ONCE):
+        if tx.one("undecided_wait", wait) is None:
+            continue  # a child's, which was stopped just now
+        row, expired = moves.stored_turn(tx, turn), expired + 1
         moves.set_wait(tx, row.session, wait, WaitState.EXPIRED)
+        if kind == WaitKind.CHILD:
+            moves.stop_below(tx, child_session(turn, n), kin.NOBODY_WAITS)
         moves.wake(tx, row)
-    return len(due)
+    return expired
 
 
 def _reclaim(tx: Tx) -> int:
     turns = tx.run("lease_ran_out", tx.now, AT_ONCE)
     slots = tx.run("sending_too_long", tx.now - SENDING_AT_MOST_US, AT_ONCE - len(turns))
-    return _take_back(tx, turns, slots)
+    orphans = tx.run("orphans", AT_ONCE - len(turns) - len(slots))
+    for (orphan,) in orphans:
+        moves.stop_below(tx, orphan, kin.NOBODY_WAITS)
+    return _take_back(tx, turns, slots) + len(orphans)
 
 
 def _void_leases(tx: Tx, machine: str) -> int:

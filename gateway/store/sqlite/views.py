@@ -44,9 +44,9 @@ class SqliteViews(SqliteBase):
         """One session."""
         return await self.read(lambda reader: _session(reader, session))
 
-    async def sessions(self, limit: int = 200) -> Sequence[SessionLine]:
-        """Sessions, most recently active first."""
-        return await self.read(lambda reader: _sessions(reader, limit))
+    async def sessions(self, limit: int = 200, ended: int = 50) -> Sequence[SessionLine]:
+        """Roots with their live children, and some that have ended, most recently active first."""
+        return await self.read(lambda reader: _sessions(reader, limit, ended))
 
     async def turn(self, turn: TurnId) -> TurnView:
         """One turn with everything stored of it."""
@@ -99,10 +99,10 @@ def _session(reader: Reader, session: SessionId) -> Session | None:
     return None if columns is None else session_of(columns)
 
 
-def _sessions(reader: Reader, limit: int) -> list[SessionLine]:
+def _sessions(reader: Reader, limit: int, ended: int) -> list[SessionLine]:
     lines = [
         SessionLine(session=session_of(tuple(columns)), rev=rev, waiting=waiting, running=running, queued=queued)
-        for *columns, rev, waiting, running, queued in reader.run("session_lines", limit)
+        for *columns, rev, waiting, running, queued in reader.run("session_lines", limit, ended)
     ]
     return sorted(lines, key=lambda line: (line.session.active_at, line.rev), reverse=True)
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from tests.bench.figures import Figure
-from tests.bench.rows import crash, crowd, idle, install, store, telegram, telegram_rates, turns, waits
+from tests.bench.rows import agent, crash, crowd, idle, install, store, telegram, telegram_rates, turns, waits
 from tests.bench.world import Bench
 
 Row: TypeAlias = Callable[[Bench], Awaitable[list[Figure]]]
@@ -26,6 +26,12 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "commits": store.commits,
         "telegram-operator": telegram.operator,
         "telegram-model": telegram.model,
+        "telegram-shell": telegram.shell,
+        "telegram-typed": agent.typed,
+        "telegram-calls": agent.calls,
+        "telegram-children": agent.children,
+        "telegram-fallbacks": agent.fallbacks,
+        "telegram-long-chat": telegram.long_chat,
         "telegram-chats": telegram.chats,
         "telegram-ready": telegram.ready,
         "telegram-kill": telegram.kill,
@@ -33,7 +39,8 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "telegram-sends": telegram_rates.sends,
         "telegram-stream": telegram_rates.stream,
         "telegram-loop": telegram_rates.loop,
+        "against": agent.against,
         "install": install.install,
     }
 )
-ONLY_WHEN_ASKED = frozenset({"install"})
+"""All but the last two are measured when nothing is named: those need `--against FOLDER` and `--install`."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway.clock import SystemClock
 from gateway.model.ids import NodeId, SessionId
-from gateway.model.sessions import TurnKind, TurnState
+from gateway.model.sessions import TurnKind, TurnState, WhileRunning
 from gateway.ports import Store
 from gateway.store import open_store
 from tests.bench.figures import Figure
@@ -62,7 +62,9 @@ async def _turns(store: Store, numbers: Iterator[int], count: int, callers: int)
 async def _caller(store: Store, numbers: Iterator[int], left: Iterator[int]) -> None:
     for _ in left:
         way = route(SessionId(f"chat:bench-{next(numbers)}"))
-        accepted = await store.accept(way, inbound(direct=False), TurnKind.MODEL, steer=False, say_if_waiting="")
+        accepted = await store.accept(
+            way, inbound(direct=False), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None
+        )
         lease = (await store.claim(NODE))[0].lease
         # The turn that waits longest is claimed, which may be another caller's.
         given = [accepted.inbound] if lease.turn == accepted.turn else []

@@ -6,7 +6,7 @@ from tests.bench import measure
 from tests.bench.figures import Figure
 from tests.bench.rows.crash import killed, killed_answering
 from tests.bench.rows.crowd import crowded
-from tests.bench.rows.turns import compared
+from tests.bench.rows.turns import SANDBOXES, allowed_shell, compared, lengthened, shelled
 from tests.bench.telegram import (
     floor_words,
     run_fake,
@@ -28,6 +28,21 @@ async def model(bench: Bench) -> list[Figure]:
     """A turn with a model of 0 ms that answers in 8 chunks."""
     async with run_telegram_daemon(bench, model=True) as daemon, run_telegram_floor(bench, model=True) as floor:
         return await compared("telegram, model turn", bench.counts, daemon, floor, times=6)
+
+
+async def shell(bench: Bench) -> list[Figure]:
+    """A turn with one allowed call of the shell, less the turn without it, in each sandbox."""
+    figures: list[Figure] = []
+    for sandbox in SANDBOXES:
+        async with run_telegram_daemon(bench, allowed_shell(sandbox)) as daemon:
+            figures.append(await shelled("telegram", bench.counts, daemon, sandbox))
+    return figures
+
+
+async def long_chat(bench: Bench) -> list[Figure]:
+    """The last turns of a long chat against the first turns of new ones."""
+    async with run_telegram_daemon(bench, model=True) as daemon:
+        return await lengthened("telegram", bench.counts, daemon)
 
 
 async def chats(bench: Bench) -> list[Figure]:

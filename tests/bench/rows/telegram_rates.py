@@ -12,7 +12,7 @@ from pathlib import Path
 from gateway.clock import SystemClock
 from gateway.model.ids import NodeId, SessionId
 from gateway.model.messages import Conversation
-from gateway.model.sessions import TurnKind, TurnState
+from gateway.model.sessions import TurnKind, TurnState, WhileRunning
 from gateway.ports import Store
 from gateway.store import open_store
 from tests.bench import measure
@@ -122,7 +122,7 @@ async def _fill_outbox(folder: Path, count: int) -> None:
 async def _fill(store: Store, numbers: Iterator[int]) -> None:
     for number in numbers:
         way = route(SessionId(f"chat:bench-{number}"))
-        await store.accept(way, inbound(direct=False), TurnKind.MODEL, steer=False, say_if_waiting="")
+        await store.accept(way, inbound(direct=False), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
         (claimed,) = await store.claim(NODE)
         lease = claimed.lease
         given = [received.id for received in (await store.turn(lease.turn)).inputs]

@@ -7,9 +7,16 @@ import time
 
 from tests.bench import measure
 from tests.bench.figures import Figure
-from tests.bench.world import ANSWER, SETTLE_S, Bench, Counts, Life, interleaved
+from tests.bench.world import ANSWER, OWNER, Bench, Counts, Life, interleaved
 
 MS = 1000
+TURN_BUDGET_MS = 10.0
+CPU_BUDGET_MS = 4.5
+CPU_TIMES = 3.75
+"""The budget of CPU as a multiple of the floor's, which was 1.2 ms when it was set."""
+LONG_CHAT_TIMES = 1.5
+SANDBOXES = ("off", "basic")
+PEOPLE_FROM = 5200
 BARE = ("/bin/bash", "--noprofile", "--norc", "-c", "true")
 QUIET_S = 0.03
 """Seconds after which a turn has written all that it writes."""
@@ -43,7 +50,7 @@ async def compared(name: str, counts: Counts, daemon: Life, floor: Life, times: 
             value=measure.p50(ours) * MS,
             unit="ms",
             floor=measure.p50(bare) * MS,
-            budget=10,
+            budget=TURN_BUDGET_MS,
             times=times,
         ),
         Figure(
@@ -59,7 +66,8 @@ async def compared(name: str, counts: Counts, daemon: Life, floor: Life, times: 
             value=cpu * each_ms,
             unit="ms",
             floor=bare_cpu * each_ms,
-            budget=4.5,
+            budget=CPU_BUDGET_MS,
+            times=CPU_TIMES if times else None,
         ),
     ]
 
@@ -75,49 +83,73 @@ async def _commits(daemon: Life, count: int) -> Figure:
     return Figure(what="commits of the leanest turn", value=measure.p50(found), budget=5)
 
 
+def beyond(what: str, seconds: float, floor: float, times: float | None = None) -> Figure:
+    """Seconds beside a floor that is no bare loop but a like thing; `times` of it are the budget."""
+    budget = floor * MS * times if times else None
+    return Figure(what=what, value=seconds * MS, unit="ms", floor=floor * MS, budget=budget)
+
+
 async def long_chat(bench: Bench) -> list[Figure]:
-    """The last turns of a long chat against the first turns of new ones, in the same moments."""
-    ends = max(bench.counts.long_chat // 10, 3)
+    """The last turns of a long chat against the first turns of new ones."""
     async with bench.run_daemon(model=True) as daemon:
-        await daemon.exchanges(bench.counts.warm, user="7000")
-        await daemon.exchanges(bench.counts.long_chat - ends, ANSWER)
-        first: list[float] = []
-        last: list[float] = []
-        for number in range(ends):
-            first.append(await daemon.exchange(ANSWER, f"{8000 + number}"))
-            await asyncio.sleep(SETTLE_S)
-            last.append(await daemon.exchange(ANSWER))
-            await asyncio.sleep(SETTLE_S)
+        return await lengthened("test channel", bench.counts, daemon)
+
+
+async def lengthened(where: str, counts: Counts, daemon: Life) -> list[Figure]:
+    """Last turns and first turns in the same moments: how long they take, and their CPU."""
+    ends = max(counts.long_chat // 10, 3)
+    await daemon.exchanges(counts.warm, user="7000")
+    await daemon.exchanges(counts.long_chat - ends, ANSWER)
+    first: list[tuple[float, float]] = []
+    last: list[tuple[float, float]] = []
+    for number in range(ends):
+        first.append(await _alone(daemon, f"{PEOPLE_FROM + number}"))
+        last.append(await _alone(daemon, OWNER))
+    what = f"{where}, turn {counts.long_chat} of a chat against turn 1"
+    old, new = (measure.p50([took for took, _ in each]) for each in (last, first))
+    old_cpu, new_cpu = (measure.p50([cpu for _, cpu in each]) for each in (last, first))
     return [
-        Figure(
-            what=f"turn {bench.counts.long_chat} of a chat against turn 1, p50",
-            value=measure.p50(last) * MS,
-            unit="ms",
-            floor=measure.p50(first) * MS,
-            budget=measure.p50(first) * MS * 1.5,
-        )
+        beyond(f"{what}, p50", old, new, times=LONG_CHAT_TIMES),
+        beyond(f"{what}, CPU of the process", old_cpu, new_cpu),
     ]
 
 
+async def _alone(daemon: Life, user: str) -> tuple[float, float]:
+    """Seconds and CPU seconds of one exchange, and of what is written down after it."""
+    before = measure.cpu_s(daemon.pid)
+    took = await daemon.exchange(ANSWER, user)
+    await asyncio.sleep(QUIET_S)
+    return took, measure.cpu_s(daemon.pid) - before
+
+
 async def shell(bench: Bench) -> list[Figure]:
-    """A turn with one allowed call of the shell, less the turn without it; beside the bare command."""
+    """A turn with one allowed call of the shell, less the turn without it, in each sandbox."""
     figures: list[Figure] = []
-    for sandbox in ("off", "basic"):
-        config = f'[tools.shell]\napproval = "allow"\nsandbox = "{sandbox}"\n'
-        async with bench.run_daemon(config) as daemon:
-            await daemon.exchanges(bench.counts.warm, "/shell true")
-            with_it: list[float] = []
-            without: list[float] = []
-            bare: list[float] = []
-            for _ in range(bench.counts.turns // 2):
-                with_it += await daemon.exchanges(1, "/shell true")
-                without += await daemon.exchanges(1)
-                bare.append(await _bare())
-        command = measure.p50(bare) * MS
-        beyond = (measure.p50(with_it) - measure.p50(without)) * MS
-        what = f"shell step beyond the turn, sandbox {sandbox}, p50"
-        figures.append(Figure(what=what, value=beyond, unit="ms", floor=command, budget=10 + command))
+    for sandbox in SANDBOXES:
+        async with bench.run_daemon(allowed_shell(sandbox)) as daemon:
+            figures.append(await shelled("test channel", bench.counts, daemon, sandbox))
     return figures
+
+
+def allowed_shell(sandbox: str) -> str:
+    """The configuration that asks nobody."""
+    return f'[tools.shell]\napproval = "allow"\nsandbox = "{sandbox}"\n'
+
+
+async def shelled(where: str, counts: Counts, daemon: Life, sandbox: str) -> Figure:
+    """The step of a command that does nothing; beside the bare command."""
+    await daemon.exchanges(counts.warm, "/shell true")
+    with_it: list[float] = []
+    without: list[float] = []
+    bare: list[float] = []
+    for _ in range(counts.turns // 2):
+        with_it += await daemon.exchanges(1, "/shell true")
+        without += await daemon.exchanges(1)
+        bare.append(await _bare())
+    command = measure.p50(bare) * MS
+    step = (measure.p50(with_it) - measure.p50(without)) * MS
+    what = f"{where}, shell step beyond the turn, sandbox {sandbox}, p50"
+    return Figure(what=what, value=step, unit="ms", floor=command, budget=10 + command)
 
 
 async def _bare() -> float:

@@ -1,4 +1,4 @@
-"""Row: a store full of waiting approvals against an empty one."""
+"""Row on Telegram's wire: a store full of waiting approvals against an empty one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pathlib import Path
 
 from gateway.clock import SystemClock
 from gateway.model.ids import NodeId, SessionId, WaitId, mint
-from gateway.model.sessions import TurnKind
+from gateway.model.sessions import TurnKind, WhileRunning
 from gateway.ports import Store
 from gateway.store import open_store
 from tests.bench import measure
 from tests.bench.figures import Figure
+from tests.bench.telegram import run_telegram_daemon
 from tests.bench.world import Bench, interleaved
 from tests.support.makers import PAGE, answer, card, inbound, new_wait, route
 
@@ -30,7 +31,7 @@ async def waits(bench: Bench) -> list[Figure]:
     counts = bench.counts
     full, empty = bench.new_folder(), bench.new_folder()
     full_sweep, empty_sweep = await _seed(full, counts.waits), await _seed(empty, 0)
-    async with bench.run_daemon(folder=full) as crowded, bench.run_daemon(folder=empty) as alone:
+    async with run_telegram_daemon(bench, folder=full) as crowded, run_telegram_daemon(bench, folder=empty) as alone:
         await interleaved([crowded, alone], counts.warm)
         with_them, without = await interleaved([crowded, alone], counts.turns // 2)
         await asyncio.sleep(CALM_S)
@@ -67,7 +68,7 @@ async def _ask_and_park(store: Store, numbers: Iterator[int]) -> None:
     until = SystemClock().now() + timedelta(hours=1)
     for number in numbers:
         way = route(SessionId(f"chat:bench-{number}"))
-        await store.accept(way, inbound(direct=False), TurnKind.MODEL, steer=False, say_if_waiting="")
+        await store.accept(way, inbound(direct=False), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
         lease = (await store.claim(NODE))[0].lease
         view = await store.turn(lease.turn)
         given = [received.id for received in view.inputs]

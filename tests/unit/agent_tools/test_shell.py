@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from agent_tools import shell
 from gateway.errors import SandboxMissing
-from gateway.model.tools import Effect, Permission, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.model.tools import Effect, Permission, Picture, ResultStatus, Risk, Sandbox, ToolResult
 from gateway.output import OutputBuffer
-from gateway.ports import Ended
+from gateway.ports import Ended, Family
 from gateway.sandbox import Containment, Limits, probe, run_contained
 from tests.support.clock import FakeClock
 
@@ -35,6 +35,13 @@ class Call:
             argv, mode="basic", workspace=self.cwd, cwd=cwd or self.cwd, env={}, output=self.output,
             containment=self._containment, limits=Limits(),
         )  # fmt: skip
+
+    @property
+    def family(self) -> Family:
+        raise AssertionError("a shell spawns no session")
+
+    async def picture(self, data: bytes, media_type: str) -> Picture:
+        raise AssertionError("a shell makes no picture")
 
     async def shell(self, command: str, **more: Any) -> ToolResult:
         return await shell.run(self, shell.Args.model_validate({"command": command, **more}))

@@ -19,6 +19,7 @@ from config.load import load
 from config.plugins import tool_specs
 from config.schema import schema, text
 from gateway.errors import ConfigError
+from gateway.model.sessions import Agent, TurnLimits
 from gateway.model.tools import Permission
 
 HERE = Path(config.__file__).parent
@@ -86,11 +87,23 @@ def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: 
     own_tool(tmp_path, monkeypatch)
     file = tmp_path / "config.toml"
     file.write_text(uncommented())
+    (tmp_path / "instructions.md").write_text("Be kind.\n")
+    (tmp_path / "researcher.md").write_text("Be thorough.\n")
     environ = {
         "OPENAI_API_KEY": "k", "LOCAL_MODEL_KEY": "k", "TELEGRAM_BOT_TOKEN": "1:t", "TELEGRAM_WEBHOOK_SECRET": "s"
     }  # fmt: skip
     loaded = load(file, tmp_path, environ, tool_specs())
     assert loaded.settings.model.name == "openai:gpt-5-mini"
+    assert loaded.settings.model.prices["openai:gpt-5-mini"].cached_or_input == 0.025
+    assert loaded.settings.model.context_tokens == 100_000, "what is commented out shows the defaults"
+    assert loaded.limits == TurnLimits(), "what is commented out shows the defaults"
+    assert loaded.instructions == "Be kind."
+    assert loaded.agents == {
+        "researcher": Agent(
+            name="researcher", description="Looks things up on this machine and sums them up.",
+            model="openai:local-model", tools=("shell",), instructions="Be thorough.",
+        )
+    }  # fmt: skip
     assert loaded.settings.channels.telegram == TelegramSettings(
         accounts={"main": TelegramAccount(token=SecretStr("1:t"), webhook_secret=SecretStr("s"))}
     ), "what is commented out shows the defaults"
@@ -126,7 +139,7 @@ def keys_of_schema(node: Mapping[str, Any], path: str = "") -> list[str]:
 
 
 def keys_of_file(node: Any, path: str = "") -> list[str]:
-    anything = {"owners", "tools", "tools.timeouts"}  # tables whose keys are names
+    anything = {"owners", "agents", "model.prices", "tools", "tools.timeouts"}  # tables whose keys are names
     if isinstance(node, list) and node and isinstance(node[0], dict):
         return keys_of_file(node[0], path)
     if not isinstance(node, dict):

@@ -21,6 +21,10 @@ SPECS = {
         name="shell", description="", risk=Risk.EXECUTE, effect=Effect.UNSAFE, permission=Permission.MAIN,
         timeout_s=120.0, max_timeout_s=600.0, sandbox=Sandbox.AUTO,
     ),
+    "spawn": ToolSpec(
+        name="spawn", description="", risk=Risk.NONE, effect=Effect.IDEMPOTENT, permission=Permission.ALWAYS,
+        approval={"dm": Approval.ASK, "non-main": Approval.ASK},
+    ),
     "browser": ToolSpec(
         name="browser", description="", risk=Risk.NETWORK, effect=Effect.UNSAFE, permission=Permission.MAIN,
         timeout_s=60.0, actions={"download": 300.0, "open": 60.0},
@@ -191,6 +195,23 @@ name = "openai:gpt"
 api_key = "sk-very-secret"
 [[model.fallback]]
 name = "gpt-5"
+[model.prices."openai:gpt"]
+input = "1"
+outputs = 1
+[limits]
+calls_per_turn = 0
+calls = 1
+time_per_child = "1w"
+[agents.Ann]
+description = "x"
+[agents.ben]
+tools = ["shell", "sheel"]
+[agents.carl]
+description = "x\\ny"
+[agents.dora]
+description = "x"
+tools = ["sheel"]
+instructions = "absent.md"
 [channels.telegram]
 token = "x"
 limits = { per_chat_per_s = -1, per_chat = 1 }
@@ -206,7 +227,7 @@ allow = ["telegram:*", "telegram:2002", "telegram:-1"]
 [chats]
 allow = ["telegram:-1003", "slack:T0AA/C0CC", "telegram:1003", "slack:T0AA/U0CC", "telegram:*"]
 [sessions]
-message_while_running = "interrupt"
+message_while_running = "shout"
 approval_expiry_main = "1w"
 [tools]
 timeouts = { shell = "1h", "foo.bar" = 3, browser = { download = "1s" } }
@@ -240,6 +261,17 @@ EXPECTED = {
     "http.port": "it is not a whole number",
     "model.api_key": "env:NAME",
     "model.fallback[0].name": '"openai:gpt-5"',
+    'model.prices."openai:gpt".input': "it is not a number",
+    'model.prices."openai:gpt".outputs': 'Did you mean "output"?',
+    'model.prices."openai:gpt".output': "it is missing",
+    "limits.calls_per_turn": "Write 1 or more",
+    "limits.calls": "[limits] knows: calls_per_turn",
+    "limits.time_per_child": "is not a duration",
+    "agents.Ann": "lower-case letters, digits, - and _",
+    "agents.ben.description": "it is missing",
+    "agents.carl.description": "not one line",
+    "agents.dora.tools[0]": 'Did you mean "shell"? Known are: browser, shell, spawn',
+    "agents.dora.instructions": "there is no file",
     "channels.telegram.token": "a secret is not written here itself",
     "channels.telegram.limits.per_chat_per_s": "Write 0 or more",
     "channels.telegram.limits.per_chat": 'Did you mean "per_chat_per_s"?',
@@ -252,10 +284,10 @@ EXPECTED = {
     "chats.allow[2]": "is a person",
     "chats.allow[3]": "slack:T0AA/C0CC",
     "chats.allow[4]": "telegram:-1003",
-    "sessions.message_while_running": "comes with a later version",
+    "sessions.message_while_running": '"steer", "queue" or "interrupt"',
     "sessions.approval_expiry_main": "is not a duration",
     "tools.timeouts.shell": "10m at most",
-    'tools.timeouts."foo.bar"': "browser.download, browser.open, shell",
+    'tools.timeouts."foo.bar"': "browser.download, browser.open, shell, spawn",
     "tools.timeouts.browser": '"browser.<action>"',
     "tools.shell.permission": '"always", "main", "non-main" or "blocked"',
     "tools.shell.approval.x": '"main", "dm" or "non-main"',
@@ -290,7 +322,7 @@ def test_one_problem_is_told_with_its_cure_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "table", ["owners", "store", "http", "model", "channels", "people", "sessions", "tools", "log"]
+    "table", ["owners", "store", "http", "model", "limits", "agents", "channels", "people", "sessions", "tools", "log"]
 )
 def test_a_value_in_place_of_a_table_is_refused(tmp_path: Path, table: str) -> None:
     assert f"{table}: it is not a table" in refusal(tmp_path, f"{table} = 1\n")
@@ -346,6 +378,13 @@ def test_tools_have_their_own_defaults_under_what_is_set(tmp_path: Path) -> None
     assert tools["browser"].actions == {"download": 600, "open": 60}
 
 
+def test_what_a_tool_says_of_its_approval_lies_under_what_is_set(tmp_path: Path) -> None:
+    assert read(tmp_path).tools["spawn"].approval == {"dm": Approval.ASK, "non-main": Approval.ASK}
+    told = read(tmp_path, '[tools.spawn]\napproval = { dm = "deny", main = "ask" }\n').tools["spawn"].approval
+    assert told == {"main": Approval.ASK, "dm": Approval.DENY, "non-main": Approval.ASK}
+    assert set(read(tmp_path, '[tools.spawn]\napproval = "allow"\n').tools["spawn"].approval.values()) == {"allow"}
+
+
 def test_what_is_dangerous_or_without_effect_is_warned_of(tmp_path: Path) -> None:
     loaded = read(
         tmp_path,
@@ -377,5 +416,6 @@ def test_what_is_set_is_described_without_secrets(tmp_path: Path) -> None:
     assert rows["listens on"] == "127.0.0.1:any free port"
     assert rows["$DRAGOMAN_HTTP__PORT"] == "overrides it"
     assert rows["tool shell"] == "main, 2m, sandbox auto"
+    assert rows["limits of a turn"] == "50 calls, 15m of work, 1000000 tokens; a sub-session 10m"
     assert "very-secret" not in f"{rows} {loaded}"
     assert loaded.settings.sessions.approval_expiry_main == timedelta(hours=2)

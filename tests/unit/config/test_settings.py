@@ -8,9 +8,18 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from config.settings import HttpSettings, ImportedSettings, ModelSettings, StoreSettings, ToolSettings, is_loopback
+from config.basics import is_loopback
+from config.model import ModelSettings
+from config.settings import (
+    HttpSettings,
+    ImportedSettings,
+    LimitsSettings,
+    SessionsSettings,
+    StoreSettings,
+    ToolSettings,
+)
 from config.values import Flaw, compound, duration, secret, spoken
-from gateway.model.sessions import SessionKind
+from gateway.model.sessions import SessionKind, TurnLimits, WhileRunning
 from gateway.model.tools import Approval, Permission
 
 
@@ -177,6 +186,10 @@ def test_stores_that_are_not(url: str, word: str) -> None:
         {},
         {"name": "openai:gpt-5-mini", "api_key": SecretStr("k")},
         {"name": "openai:qwen3:8b", "base_url": "http://127.0.0.1:11434/v1"},
+        {"name": "anthropic:claude-x", "api_key": SecretStr("k")},
+        {"name": "google:gemini-x", "base_url": "http://127.0.0.1:9/"},
+        {"name": "bedrock:eu.some-model-v1:0"},
+        {"name": "openai-responses:gpt-5"},
         {
             "name": "openai:x",
             "base_url": "http://localhost:8080/v1",
@@ -193,7 +206,19 @@ def test_models_that_can_be_asked(table: dict[str, object]) -> None:
     [
         ({"name": "openai:gpt-5-mini"}, "needs an api_key"),
         ({"name": "openai:x", "base_url": "https://example.org/v1"}, "needs an api_key"),
-        ({"name": "anthropic:claude"}, "comes with a later version"),
+        ({"name": "anthropic:claude"}, '"env:ANTHROPIC_API_KEY"'),
+        ({"name": "google:gemini", "base_url": "https://example.org"}, '"env:GOOGLE_API_KEY"'),
+        ({"name": "openai:x", "api_key": "k", "fallback": [{"name": "google:y"}]}, '"env:GOOGLE_API_KEY"'),
+        ({"name": "Groq:llama"}, "cannot be a provider"),
+        ({"name": "operator:x"}, "cannot be a provider"),
+        ({"name": "groq:"}, '"groq:<model>"'),
+        ({"name": "groq: llama"}, "no model is named"),
+        ({"currency": ""}, "cannot be a currency"),
+        ({"currency": "US dollars"}, "cannot be a currency"),
+        ({"currency": "\n"}, "cannot be a currency"),
+        ({"instructions": ""}, "a path is empty"),
+        ({"prices": {"operator": {"input": 1, "output": 1}}}, "the operator is no model"),
+        ({"prices": {"gpt-5": {"input": 1, "output": 1}}}, '"openai:gpt-5"'),
         ({"name": "gpt-5-mini"}, '"openai:gpt-5-mini"'),
         ({"name": "openai:"}, "no model is named"),
         ({"name": ""}, "names no provider"),
@@ -206,6 +231,53 @@ def test_models_that_can_be_asked(table: dict[str, object]) -> None:
 def test_models_that_cannot(table: dict[str, object], word: str) -> None:
     flaw = flaw_of(ModelSettings, table)
     assert word in f"{flaw.what} {flaw.cure}"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"context_tokens": 3999}, {"context_tokens": "many"}, {"context_tokens": 5000.5}, {"instructions": 3},
+        {"instructions": [3]}, {"prices": {"openai:x": {"input": 1}}},
+        {"prices": {"openai:x": {"input": -1, "output": 1}}}, {"prices": {"openai:x": {"input": "1", "output": 1}}},
+        {"prices": {"openai:x": {"input": float("nan"), "output": 1}}},
+        {"prices": {"openai:x": {"input": float("inf"), "output": 1}}},
+        {"prices": {"openai:x": {"input": True, "output": 1}}},
+    ],
+)  # fmt: skip
+def test_figures_of_a_model_that_cannot_be(table: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        ModelSettings.model_validate(table)
+
+
+def test_cached_tokens_cost_as_much_as_others_unless_it_is_said() -> None:
+    prices = {"openai:x": {"input": 2, "output": 8.5}, "openai:y": {"input": 2, "output": 8, "cached": 0}}
+    read = ModelSettings.model_validate({"prices": prices}).prices
+    assert read["openai:x"].cached_or_input == 2
+    assert read["openai:y"].cached_or_input == 0
+
+
+def test_the_names_of_all_models_are_listed_in_order() -> None:
+    first, third = ({"name": f"openai:{n}", "base_url": "http://127.0.0.1:1/v1"} for n in "xz")
+    model = ModelSettings.model_validate({**first, "fallback": [{"name": "groq:y"}, third]})
+    assert model.names == ("openai:x", "groq:y", "openai:z")
+
+
+def test_limits_are_those_of_turns() -> None:
+    assert LimitsSettings().of_a_turn() == TurnLimits()
+    read = LimitsSettings(
+        calls_per_turn=3, time_per_turn=timedelta(minutes=1), tokens_per_turn=0, time_per_child=timedelta(seconds=5)
+    )
+    assert read.of_a_turn() == TurnLimits(
+        calls=3, active=timedelta(minutes=1), tokens=0, child_active=timedelta(seconds=5)
+    )
+    for table in ({"calls_per_turn": 0}, {"tokens_per_turn": -1}, {"calls_per_turn": "9"}):
+        with pytest.raises(ValidationError):
+            LimitsSettings.model_validate(table)
+
+
+@pytest.mark.parametrize("word", ["steer", "queue", "interrupt"])
+def test_a_message_while_a_turn_runs_does_one_of_three_things(word: str) -> None:
+    assert SessionsSettings.model_validate({"message_while_running": word}).message_while_running is WhileRunning(word)
 
 
 def test_a_key_that_leaves_the_machine_in_clear_is_noticed() -> None:

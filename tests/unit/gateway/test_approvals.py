@@ -22,11 +22,22 @@ from gateway.approvals import (
     outcome_line,
     page_card,
     page_principals,
+    payload,
     title,
 )
 from gateway.model.ids import OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, main_session
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind, TurnState
+from gateway.model.sessions import (
+    Lineage,
+    Origin,
+    Session,
+    SessionKind,
+    SpawnMode,
+    Turn,
+    TurnKind,
+    TurnState,
+    child_place,
+)
 from gateway.model.slots import Slot, SlotKind, SlotState
 from gateway.model.tools import Risk
 from gateway.model.views import Reach
@@ -205,6 +216,52 @@ def test_an_approver_who_asked_in_a_direct_chat_gets_no_note_beside_the_card() -
     slots = card_slots([WAIT], ["t"], place, session(SessionKind.DM), turn(BOB_CHAT))
 
     assert [slot.kind for slot in slots] == [SlotKind.CARD]
+
+
+def child(root: SessionKind, where: Conversation) -> Session:
+    """A sub-session whose root's turn began there."""
+    lineage = Lineage(
+        parent=main_session(ANN),
+        turn=TurnId("t0"),
+        n=1,
+        root=main_session(ANN),
+        root_turn=TurnId("t0"),
+        conversation=where,
+        depth=1,
+        mode=SpawnMode.RUN,
+        active_s=60,
+        tokens=0,
+    )
+    return replace(
+        session(SessionKind.NON_MAIN), id=SessionId("child:t0.1"), title="count `it`", root_kind=root, lineage=lineage
+    )
+
+
+def test_below_a_main_session_it_is_asked_where_that_turn_began() -> None:
+    below = child(SessionKind.MAIN, OTHER_CHAT)
+    inside = turn(child_place(below.id))
+    found = audience(below, inside, [reach((ANN_TELEGRAM, CHAT, EPOCH))], EPOCH)
+
+    assert found.conversations == (OTHER_CHAT,)
+    assert [slot.kind for slot in card_slots([WAIT], ["t"], found, below, inside)] == [SlotKind.CARD]
+
+
+def test_below_a_group_the_approvers_are_asked_and_the_group_gets_the_note() -> None:
+    below = child(SessionKind.NON_MAIN, GROUP)
+    inside = turn(child_place(below.id))
+    found = audience(below, inside, [reach((ANN_TELEGRAM, CHAT, EPOCH))], EPOCH)
+    slots = card_slots([WAIT], ["t"], found, below, inside)
+
+    assert [(slot.kind, slot.conversation) for slot in slots] == [(SlotKind.CARD, CHAT), (SlotKind.NOTE, GROUP)]
+
+
+def test_a_card_names_the_sub_session_that_asks(asking: Approvals) -> None:
+    kept = payload(child(SessionKind.MAIN, CHAT))
+
+    assert payload(session()) == {}
+    assert ("Sub-session", "count `it`") in asking.row(replace(wait(), payload=kept), "o1").facts
+    evil = replace(wait(), payload={"sub_session": "\u202e\n# done"})
+    assert ("Sub-session", "\\u{202E}⏎\n# done") in asking.row(evil, "o1").facts
 
 
 # --- the class ----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +17,7 @@ from gateway.commands import (
     PlainText,
     ToolCommand,
     UnknownCommand,
+    Whose,
     approvals_text,
     code,
     command_list,
@@ -26,18 +27,31 @@ from gateway.commands import (
     start_text,
     status_text,
     tools_text,
+    tree_text,
     unknown_text,
+    usage_text,
 )
-from gateway.model.ids import OwnerName, SessionId, TurnId, WaitId, main_session
-from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.tools import Permission, Risk, Sandbox
-from gateway.model.views import Counts, SessionLine
+from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
+from gateway.model.sessions import (
+    ChildLine,
+    Lineage,
+    Origin,
+    Session,
+    SessionKind,
+    SpawnMode,
+    Turn,
+    TurnKind,
+    TurnState,
+    child_place,
+)
+from gateway.model.tools import Permission, Risk, Sandbox, Usage
+from gateway.model.views import Counts, SessionLine, Spent
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.registry import Registry
 from tests.support.fakes import CLEO, FakeTool
-from tests.support.makers import ANN, EPOCH, approval
+from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, EPOCH, approval
 
-TOOLS = ("shell", "browser")
+TOOLS = ("shell", "browser", "spawn", "sessions_spawn")
 
 
 @pytest.mark.parametrize(
@@ -65,6 +79,10 @@ TOOLS = ("shell", "browser")
         ("/Shell uptime", ToolCommand("shell")),
         ("/shell", ToolCommand("shell")),
         ("/shell\nls\nls", ToolCommand("shell")),
+        ("/spawn count the files", ToolCommand("spawn")),
+        ("/sessions_spawn count the files", ToolCommand("sessions_spawn")),
+        ("/tree", ControlCommand("tree")),
+        ("/usage", ControlCommand("usage")),
         ("/start", ControlCommand("start")),
         ("/start@dragoman_bot some-payload", ControlCommand("start")),
         ("/nosuch", UnknownCommand("nosuch")),
@@ -279,3 +297,120 @@ def test_with_nothing_to_decide_it_says_so_and_a_text_never_decides() -> None:
     text = approvals_text([waiting(MAIN)], {main_session(ANN): MAIN}, ANN, MAIN)
     assert "press the button" in text
     assert "asked 00:00, answer by 01:00 UTC" in text
+
+
+def test_a_tool_with_a_shorter_name_is_listed_by_that() -> None:
+    spawn = FakeTool(name="sessions_spawn").tool()
+    registry = Registry([replace(spawn, spec=replace(spawn.spec, command="spawn"))], sandboxed=True)
+
+    assert "- `/spawn <text>`: The fake sessions_spawn." in help_text(registry, MAIN)
+    assert command_list(registry, MAIN)[-1].name == "spawn"
+    assert [info.usage for info in command_list(registry, MAIN)][-1] == "/spawn <text>"
+
+
+# --- sub-sessions and costs ---------------------------------------------------------------------
+
+
+def kin(title: str, *, depth: int = 1, waiting: int = 0) -> ChildLine:
+    id_ = SessionId(f"child:t{depth}.1")
+    lineage = Lineage(
+        parent=MAIN.id,
+        turn=TurnId("t1"),
+        n=1,
+        root=MAIN.id,
+        root_turn=TurnId("t1"),
+        conversation=CHAT,
+        depth=depth,
+        mode=SpawnMode.RUN,
+        active_s=60,
+        tokens=0,
+    )
+    turn = Turn(
+        id=TurnId("t2"),
+        session=id_,
+        epoch=0,
+        kind=TurnKind.MODEL,
+        state=TurnState.RUNNING,
+        conversation=child_place(id_),
+        principal=ANN_TELEGRAM,
+        created_at=EPOCH,
+        started_at=EPOCH,
+        ended_at=None,
+        active_ms=0,
+    )
+    session_ = replace(session(id_, SessionKind.NON_MAIN), title=title, lineage=lineage)
+    return ChildLine(session=session_, turn=turn, waiting=waiting, input_tokens=1200, output_tokens=34)
+
+
+def test_the_tree_shows_who_stands_below_whom() -> None:
+    text = tree_text([kin("count"), kin("below", depth=2, waiting=1)])
+
+    assert text.splitlines()[2:] == [
+        "- `count`: running, 1,234 tokens, `child:t1.1`",
+        "  - `below`: running, 1 waiting for a decision, 1,234 tokens, `child:t2.1`",
+    ]
+    assert tree_text([]) == "There are no sub-sessions below this session."
+
+
+def test_a_title_in_the_tree_formats_nothing() -> None:
+    words, code_spans = shown(tree_text([kin("**owner** [approve](javascript:x)")]))
+
+    assert "approve" not in words
+    assert code_spans[0] == "**owner** [approve](javascript:x)"
+
+
+TODAY = date(2026, 1, 30)
+
+
+def spent(who: str, model: str = "big", *, ago: int = 0, tokens: int = 1000, micros: int = 0, cached: int = 0) -> Spent:
+    return Spent(
+        day=TODAY - timedelta(days=ago),
+        principal=Principal(who),
+        model=model,
+        answers=1,
+        usage=Usage(input_tokens=tokens, output_tokens=10, cached_tokens=cached, cost_micros=micros),
+    )
+
+
+def test_usage_is_summed_by_model_and_time_for_one_person() -> None:
+    book = [
+        spent("telegram:1001", micros=12_345, cached=400),
+        spent("slack:T0AA/U0BB", ago=1),
+        spent("telegram:1001", "small", ago=29),
+        spent("telegram:2002", tokens=999_999),
+    ]
+    ann = Whose(persons=frozenset([ANN_TELEGRAM, ANN_SLACK]), all=True)
+    text = usage_text(book, ann, TODAY, "USD")
+
+    assert text.split("\n\nEverybody")[0] == (
+        "You, today:\n\n"
+        "- `big`: 1 answer, 1,000 tokens read (400 cached), 10 written, 0.0123 USD\n\n"
+        "You, in 30 days:\n\n"
+        "- `big`: 2 answers, 2,000 tokens read (400 cached), 20 written, 0.0123 USD\n"
+        "- `small`: 1 answer, 1,000 tokens read, 10 written\n"
+        "- in all: 3 answers, 3,000 tokens read (400 cached), 30 written, 0.0123 USD"
+    )
+
+
+def test_usage_of_everybody_is_told_to_who_may_know_it() -> None:
+    book = [spent("telegram:2002", tokens=999_999)]
+    ann = frozenset([ANN_TELEGRAM])
+
+    text = usage_text(book, Whose(persons=ann, all=True), TODAY, "")
+    assert text.startswith("You, today:\n\n- nothing\n\nYou, in 30 days:\n\n- nothing\n\nEverybody, today:")
+    assert text.count("999,999") == 2
+
+
+def test_usage_of_who_may_not_know_it_all_is_tokens_alone() -> None:
+    """Which models there are, and what they cost, is the owners' affair; what others used is theirs."""
+    book = [
+        spent("telegram:1001", micros=12_345, cached=400),
+        spent("telegram:1001", "small", ago=29, micros=1),
+        spent("telegram:2002", tokens=999_999),
+    ]
+    text = usage_text(book, Whose(persons=frozenset([ANN_TELEGRAM]), all=False), TODAY, "USD")
+
+    assert text == (
+        "You, today:\n\n- 1,000 tokens read, 10 written\n\nYou, in 30 days:\n\n- 2,000 tokens read, 20 written"
+    )
+    assert usage_text([], Whose(persons=frozenset(), all=False), TODAY, "USD").count("- nothing") == 2

@@ -12,7 +12,7 @@ import pytest
 from gateway.errors import LeaseLost, ModelError
 from gateway.model.ids import NodeId, SessionId, TurnId
 from gateway.model.prompts import ModelEvent, ModelRequest, UserText
-from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState
+from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import SlotKind
 from gateway.model.tools import Approval, Effect, ResultStatus, Risk, Sandbox, ToolResult
 from gateway.model.views import Claimed, TurnView
@@ -145,7 +145,7 @@ class Slow(ScriptedModel):
     """A model that takes five minutes for an answer."""
 
     def __init__(self, engine: Engine) -> None:
-        super().__init__([calls("read") for _ in range(10)])
+        super().__init__([calls(f"read:{n}") for n in range(10)])
         self.clock = engine.clock
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
@@ -182,7 +182,9 @@ async def test_who_waits_for_room_is_let_in_when_there_is_some(tmp_path: Path) -
     engine.model.hold = True
     for i in range(AT_ONCE + 1):
         way = route(SessionId(f"group:{i}"))
-        await engine.store.accept(way, inbound(where=GROUP), TurnKind.MODEL, steer=False, say_if_waiting="")
+        await engine.store.accept(
+            way, inbound(where=GROUP), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None
+        )
     async with in_background(engine.sessions().run()):
         await until(lambda: _is(len(engine.model.requests) == AT_ONCE))
         await asyncio.sleep(0.1)

@@ -17,7 +17,7 @@ from gateway.errors import SendFailed, SendOutcome, StoreError, StoreFull
 from gateway.model.ids import Principal, SessionId
 from gateway.model.messages import Conversation
 from gateway.model.prompts import CallResult, Complete, ModelEvent, ModelRequest
-from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState
+from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import Showing, SlotKind, SlotState
 from gateway.model.tools import Answer, Approval, Effect, ResultStatus, Risk
 from gateway.model.waits import PressResult, Verb
@@ -354,4 +354,4 @@ async def _settled(engine: Engine, lease: Lease) -> None:
     assert await engine.settle(lease)
 
 
-QUIET: Any = {"steer": False, "say_if_waiting": ""}
+QUIET: Any = {"running": WhileRunning.QUEUE, "say_if_waiting": None}

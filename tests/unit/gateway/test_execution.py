@@ -5,25 +5,54 @@ import asyncio
 import stat
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.errors import BadRequest
-from gateway.execution import Cut, Execution, Interrupt, Permit, PermitOffice, Prepared, Workspaces, limit_s
-from gateway.model.ids import SessionId, TurnId, main_session
+from gateway.execution import (
+    PICTURE_BYTES,
+    Cut,
+    Execution,
+    Interrupt,
+    Permit,
+    PermitOffice,
+    Prepared,
+    Workspaces,
+    limit_s,
+)
+from gateway.model.ids import SessionId, TurnId, WaitId, main_session
 from gateway.model.live import OutputDelta, session_topic
-from gateway.model.sessions import Lease
+from gateway.model.sessions import Lease, Turn, TurnKind, TurnState, empty_session
 from gateway.model.tools import Action, Park, ResultStatus, Step, StepKind, StepState, ToolPolicy, ToolResult
+from gateway.model.views import TurnView
 from gateway.ports import ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import NODE, Body, FakeTool, Text, done
-from tests.support.makers import ANN, EPOCH
+from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH, route
 
 ROOT = Path(__file__).resolve().parents[3]
 LEASE = Lease(turn=TurnId("t1"), session=main_session(ANN), node=NODE, fence=3, expires_at=EPOCH)
+VIEW = TurnView(
+    session=empty_session(route(), EPOCH),
+    turn=Turn(
+        id=TurnId("t1"),
+        session=main_session(ANN),
+        epoch=0,
+        kind=TurnKind.MODEL,
+        state=TurnState.RUNNING,
+        conversation=CHAT,
+        principal=ANN_TELEGRAM,
+        created_at=EPOCH,
+        started_at=EPOCH,
+        ended_at=None,
+        active_ms=0,
+    ),
+    inputs=(),
+    steps=(),
+    waits=(),
+)
 STEP = Step(turn=TurnId("t1"), n=2, kind=StepKind.TOOL, state=StepState.STARTED)
 SECRET = "correct horse battery"
 
@@ -106,7 +135,7 @@ def test_only_execution_calls_a_tool_and_only_toolcalls_issues_permits() -> None
             if node.func.attr == "issue" and called == "office":
                 issues.add(name)
     assert runs == {"gateway/execution.py"}
-    assert issues == {"gateway/toolcalls.py"}
+    assert issues == {"gateway/toolcalls/__init__.py"}
 
 
 # --- folders ------------------------------------------------------------------------------------
@@ -162,7 +191,7 @@ async def times_out_inside(_ctx: ToolContext, _args: Text) -> ToolResult:
 
 
 async def parks(_ctx: ToolContext, _args: Text) -> Park:
-    return Park(kind="timer", payload={}, expires_at=EPOCH + timedelta(hours=1))
+    return Park(wait=WaitId("w1"))
 
 
 class Bench:
@@ -174,7 +203,7 @@ class Bench:
         cwd = str(self.engine.workspaces.workspace(LEASE.session))
         action = Action(tool="fake", arguments={"text": text}, cwd=cwd, sandbox="")
         self.call = Prepared(
-            step=STEP, tool=self.tool.tool(), arguments=Text(text=text), action=action, action_sha="sha"
+            view=VIEW, step=STEP, tool=self.tool.tool(), arguments=Text(text=text), action=action, action_sha="sha"
         )
         self.partial: list[ToolResult] = []
 
@@ -225,7 +254,7 @@ async def test_a_failure_is_a_result(tmp_path: Path, body: Body, status: ResultS
 
 
 async def test_a_wait_is_passed_on(tmp_path: Path) -> None:
-    assert isinstance(await Bench(tmp_path, parks).run(), Park)
+    assert await Bench(tmp_path, parks).run() == Park(wait=WaitId("w1"))
 
 
 async def test_at_its_limit_a_call_is_stopped_and_what_it_printed_is_kept(tmp_path: Path) -> None:
@@ -238,7 +267,12 @@ async def test_at_its_limit_a_call_is_stopped_and_what_it_printed_is_kept(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("why", "hint"), [(Interrupt.STOP, "cancelled by /stop"), (Interrupt.SHUTDOWN, "cancelled by shutdown")]
+    ("why", "hint"),
+    [
+        (Interrupt.STOP, "cancelled by /stop"),
+        (Interrupt.SHUTDOWN, "cancelled by shutdown"),
+        (Interrupt.LIMIT, "cancelled: the turn's time is over"),
+    ],
 )
 async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path, why: Interrupt, hint: str) -> None:
     bench, cut = Bench(tmp_path, hangs), Cut()
@@ -345,3 +379,63 @@ async def test_the_step_has_a_key_of_its_own_and_a_folder_of_its_session(tmp_pat
     await bench.result()
 
     assert seen == [("t1/2", bench.engine.workspaces.workspace(LEASE.session))]
+
+
+# --- pictures -----------------------------------------------------------------------------------
+
+
+async def test_pictures_are_kept_beside_the_output_under_names_that_a_second_run_uses_again(tmp_path: Path) -> None:
+    async def draws(ctx: ToolContext, args: Text) -> ToolResult:
+        pictures = [await ctx.picture(args.text.encode(), "image/png"), await ctx.picture(b"two", "image/jpeg")]
+        return replace(done(), pictures=tuple(pictures))
+
+    bench = Bench(tmp_path, draws, text="one")
+    found = await bench.result()
+    bench.call = replace(bench.call, arguments=Text(text="new"))
+    again = await bench.result()
+
+    assert found.pictures == again.pictures
+    assert [(one.file, one.media_type) for one in found.pictures] == [
+        ("t1-2-1.png", "image/png"),
+        ("t1-2-2.jpg", "image/jpeg"),
+    ]
+    folder = bench.engine.workspaces.outputs(LEASE.session)
+    assert [(folder / one.file).read_bytes() for one in found.pictures] == [b"new", b"two"]
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("size", "media_type", "says"),
+    [
+        (PICTURE_BYTES + 1, "image/png", "The picture has 10,000,001 bytes. At most 10,000,000 are kept."),
+        (1, "image/svg+xml", "'image/svg+xml' is no picture. Use one of image/png"),
+        (1, "", "'' is no picture."),
+        (1, "../" * 100, "is no picture."),
+    ],
+)
+async def test_what_is_no_picture_or_too_large_is_not_kept(
+    tmp_path: Path, size: int, media_type: str, says: str
+) -> None:
+    async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
+        return replace(done(), pictures=(await ctx.picture(b"x" * size, media_type),))
+
+    bench = Bench(tmp_path, draws)
+    found = await bench.result()
+
+    assert (found.status, found.pictures) == (ResultStatus.ERROR, ())
+    assert says in found.hint
+    assert not bench.engine.workspaces.outputs(LEASE.session).exists()
+
+
+async def test_a_picture_does_not_follow_a_link(tmp_path: Path) -> None:
+    async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
+        return replace(done(), pictures=(await ctx.picture(b"x", "image/png"),))
+
+    bench = Bench(tmp_path, draws)
+    folder = bench.engine.workspaces.outputs(LEASE.session)
+    folder.mkdir(parents=True)
+    (tmp_path / "mine").write_bytes(b"untouched")
+    (folder / "t1-2-1.png").symlink_to(tmp_path / "mine")
+
+    assert (await bench.result()).status is ResultStatus.ERROR
+    assert (tmp_path / "mine").read_bytes() == b"untouched"

@@ -8,9 +8,9 @@ import pytest
 from gateway.intake import REFUSAL, STOPPED, WAITING
 from gateway.model.ids import Handle, Principal, WaitId
 from gateway.model.messages import Conversation, Press
-from gateway.model.sessions import TurnKind, TurnState
+from gateway.model.sessions import TurnKind, TurnState, WhileRunning
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Effect, Risk
+from gateway.model.tools import Answer, Effect, Risk, Usage
 from gateway.model.waits import PressResult, Verb, WaitState
 from tests.support.engine import Engine
 from tests.support.fakes import (
@@ -23,6 +23,7 @@ from tests.support.fakes import (
     FakeTool,
 )
 from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, inbound
+from tests.unit.gateway.family_rig import a_child, call, ended, planned, spawning
 
 STRANGER = Principal("telegram:9009")
 NOWHERE = Conversation(channel="telegram", account="default", chat="9009")
@@ -140,7 +141,7 @@ async def test_a_message_while_a_decision_is_waited_for_is_acknowledged(engine: 
     assert await engine.store.park(lease)
     await engine.say("hurry up")
 
-    assert WAITING in await engine.texts()
+    assert WAITING.decision in await engine.texts()
     assert counted(engine, "steered") == 1
 
 
@@ -170,6 +171,97 @@ async def test_without_steering_every_message_has_its_turn(tmp_path: Path) -> No
     await engine.claim()
 
     assert await engine.say("and this") != first
+
+
+async def test_with_interrupt_a_message_ends_the_running_turn_and_is_the_next(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, running=WhileRunning.INTERRUPT)
+    first = await engine.say()
+    lease = await engine.claim()
+    second = await engine.say("no, this")
+
+    assert second != first
+    assert await engine.store.renew(lease) is TurnState.STOPPING
+
+
+# --- sub-sessions and costs ---------------------------------------------------------------------
+
+
+async def test_spawn_by_hand_goes_beside_the_model_turn(tmp_path: Path) -> None:
+    spawn = FakeTool(name="sessions_spawn").tool()
+    engine = Engine(tmp_path, [replace(spawn, spec=replace(spawn.spec, command="spawn"))])
+    running = await engine.say()
+    await engine.claim()
+    by_hand = await engine.say("/spawn count the files")
+
+    assert by_hand != running
+    assert (await engine.store.turn(by_hand)).turn.kind is TurnKind.COMMAND
+    await engine.gate.message(inbound("/spwan x"))
+    assert "Did you mean `/spawn`?" in (await engine.texts())[-1]
+
+
+async def test_a_message_while_only_sub_sessions_are_waited_for_is_not_told_of_a_card(tmp_path: Path) -> None:
+    engine = spawning(tmp_path)
+    parent, _ = await a_child(engine)
+    assert await engine.store.park(parent)
+    await engine.say("how far are you?")
+
+    texts = await engine.texts()
+    assert WAITING.children in texts
+    assert WAITING.decision not in texts
+
+
+async def test_lists_show_roots_live_children_and_every_approval_however_many_children_ended(tmp_path: Path) -> None:
+    """A group that waits for a decision is not pushed out of the lists by sub-sessions."""
+    engine = spawning(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE)])
+    await engine.say("hi")
+    await ended(engine, await engine.claim(), "hello")
+    group = await engine.planned("shell:ls", who=BOB, where=GROUP)
+    assert not await engine.settle(group)
+    for _ in range(42):
+        parent = await planned(engine, *(call("sessions_spawn", n, task=f"count {n}") for n in range(5)))
+        while not await engine.settle(parent):
+            for claimed in await engine.store.claim(NODE, 5):
+                await ended(engine, claimed.lease, "done")
+        await ended(engine, parent, "all of them")
+    _, live = await a_child(engine)
+    await engine.gate.message(inbound("/sessions"))
+    await engine.gate.message(inbound("/approvals"))
+
+    sessions, approvals = (await engine.texts())[-2:]
+    assert [line.split("`")[1] for line in sessions.splitlines() if line.startswith("- ")] == [
+        live.session,
+        "main:ann",
+        "chat:telegram/default/-1003",
+    ]
+    assert "- `shell` in `chat:telegram/default/-1003`" in approvals
+
+
+@pytest.mark.parametrize(
+    ("who", "where", "session", "told", "not_told"),
+    [
+        # An owner, directly: all that the owner is, and everybody.
+        (ANN_TELEGRAM, CHAT, "main:ann", ["Everybody, today", "2 answers, 222 tokens read"], []),
+        # In a group everybody reads along, so it is about who asks alone.
+        (BOB, GROUP, "chat:telegram/default/-1003", ["You, today"], ["Everybody", "111", "222", "big"]),
+        (ANN_TELEGRAM, GROUP, "chat:telegram/default/-1003", ["- 111 tokens read"], ["Everybody", "222", "big"]),
+    ],
+)
+async def test_usage_tells_people_of_themselves_and_owners_in_main_of_all(
+    engine: Engine, who: Principal, where: Conversation, session: str, told: list[str], not_told: list[str]
+) -> None:
+    for speaker, place in ((ANN_TELEGRAM, CHAT), (ANN_SLACK, OTHER_CHAT)):
+        await engine.say("hi", who=speaker, where=place)
+        lease = await engine.claim()
+        answer = Answer(text="Yes.", model="big", usage=Usage(input_tokens=111, output_tokens=1))
+        given = [one.id for one in (await engine.store.turn(lease.turn)).inputs]
+        await engine.store.finish_turn(lease, TurnState.DONE, answer=answer, given=given, slots=[], timers=[])
+    await engine.gate.message(inbound("/usage", who=who, where=where, direct=where != GROUP))
+
+    text = (await engine.texts(session=session))[-1]
+    for words in told:
+        assert words in text
+    for words in not_told:
+        assert words not in text
 
 
 # --- presses ------------------------------------------------------------------------------------

@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import Forbidden
-from gateway.model.ids import SessionId, TurnId, main_session
+from gateway.model.ids import SessionId, TurnId, child_session, main_session
 from gateway.model.messages import Received
-from gateway.model.tools import Risk, ToolResult
+from gateway.model.tools import ResultStatus, Risk, ToolResult
 from gateway.model.waits import Verb
 from gateway.pages import Pages
 from gateway.ports import Desk, ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO, CLEO_CHAT, CLEO_TELEGRAM, GROUP, FakeTool, Text, calls, done
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB, CHAT
+from tests.unit.gateway.family_rig import call, planned, spawning
 
 ANNS, CLEOS = main_session(ANN), main_session(CLEO)
 DM, CHAT_ = SessionId("dm:telegram/default/2002"), SessionId("chat:telegram/default/-1003")
@@ -47,6 +48,22 @@ async def talked(engine: Engine) -> TurnId:
         await engine.say("hello", who=who, where=where)
         await engine.run(await engine.claim())
     return turn
+
+
+# --- sub-sessions -------------------------------------------------------------------------------
+
+
+async def test_an_owner_opens_the_sub_sessions_of_the_own_main_session_and_not_anothers(tmp_path: Path) -> None:
+    engine = spawning(tmp_path)
+    lease = await planned(engine, call("sessions_spawn", task="count"), who=CLEO_TELEGRAM, where=CLEO_CHAT)
+    await engine.settle(lease)
+    child = child_session(lease.turn, 1)
+    pages = engine.pages()
+
+    assert (await pages.older(CLEO, child, None)).rows
+    for asked in (pages.older(ANN, child, None), pages.changes(ANN, child, 0)):
+        with pytest.raises(Forbidden):
+            await asked
 
 
 # --- another owner's main session ---------------------------------------------------------------
@@ -129,6 +146,21 @@ async def test_only_a_step_with_a_long_output_has_a_file(engine: Engine, pages: 
 
     assert await pages.output(CLEO, turn, n) is None
     assert await pages.output(CLEO, TurnId("../../etc/passwd"), 1) is None
+
+
+async def test_a_picture_is_given_by_its_number_to_who_sees_the_session(tmp_path: Path) -> None:
+    async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
+        made = (await ctx.picture(b"one", "image/png"), await ctx.picture(b"two", "image/gif"))
+        return ToolResult(status=ResultStatus.OK, text="drawn", pictures=made)
+
+    engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
+    turn, pages = await talked(engine), engine.pages()
+
+    found = [await pages.output(CLEO, turn, 1, at) for at in (0, 1)]
+    assert [path and path.read_bytes() for path in found] == [b"one", b"two"]
+    assert await pages.output(CLEO, turn, 1) is None
+    for owner, n, at in ((ANN, 1, 0), (CLEO, 1, 2), (CLEO, 1, -1), (CLEO, 0, 0)):
+        assert await pages.output(owner, turn, n, at) is None
 
 
 async def test_an_output_that_was_removed_is_not_there(engine: Engine, pages: Pages) -> None:

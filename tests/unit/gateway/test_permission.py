@@ -30,7 +30,9 @@ POLICY = ToolPolicy(permission=Permission.ALWAYS, approval={}, timeout_s=30, act
 YES = None
 
 
-def session(kind: SessionKind = SessionKind.MAIN, *, tools: tuple[str, ...] | None = None) -> Session:
+def session(
+    kind: SessionKind = SessionKind.MAIN, *, root: SessionKind | None = None, tools: tuple[str, ...] | None = None
+) -> Session:
     return Session(
         id=SessionId("s"),
         kind=kind,
@@ -38,7 +40,7 @@ def session(kind: SessionKind = SessionKind.MAIN, *, tools: tuple[str, ...] | No
         owner=None,
         title="",
         epoch=0,
-        root_kind=kind,
+        root_kind=root or kind,
         tools=tools,
         created_at=EPOCH,
         active_at=EPOCH,
@@ -60,12 +62,6 @@ def session(kind: SessionKind = SessionKind.MAIN, *, tools: tuple[str, ...] | No
         (Permission.BLOCKED, SessionKind.MAIN, None, DenyReason.BLOCKED),
         (Permission.BLOCKED, SessionKind.DM, None, DenyReason.BLOCKED),
         (Permission.BLOCKED, SessionKind.NON_MAIN, None, DenyReason.BLOCKED),
-        # A child has what its parent gave it, and the table of kinds is for roots.
-        (Permission.MAIN, SessionKind.NON_MAIN, ("shell", "files"), YES),
-        (Permission.MAIN, SessionKind.NON_MAIN, ("files",), DenyReason.NOT_GRANTED),
-        (Permission.ALWAYS, SessionKind.NON_MAIN, (), DenyReason.NOT_GRANTED),
-        (Permission.NON_MAIN, SessionKind.NON_MAIN, ("files",), DenyReason.NOT_GRANTED),
-        (Permission.BLOCKED, SessionKind.NON_MAIN, ("shell",), DenyReason.BLOCKED),
     ],
 )
 def test_where_a_tool_exists(
@@ -75,6 +71,29 @@ def test_where_a_tool_exists(
 
     assert (found.reason if found else YES) is reason
     assert found is None or "shell" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("permission", "root", "tools", "reason"),
+    [
+        (Permission.MAIN, SessionKind.MAIN, ("shell", "files"), YES),
+        (Permission.MAIN, SessionKind.MAIN, ("files",), DenyReason.NOT_GRANTED),
+        (Permission.ALWAYS, SessionKind.DM, ("shell",), YES),
+        (Permission.ALWAYS, SessionKind.MAIN, (), DenyReason.NOT_GRANTED),
+        (Permission.NON_MAIN, SessionKind.NON_MAIN, ("files",), DenyReason.NOT_GRANTED),
+        (Permission.BLOCKED, SessionKind.MAIN, ("shell",), DenyReason.BLOCKED),
+        # It was given the tool before the configuration took that from its root.
+        (Permission.MAIN, SessionKind.DM, ("shell",), DenyReason.ONLY_IN_MAIN),
+        (Permission.MAIN, SessionKind.NON_MAIN, ("shell",), DenyReason.ONLY_IN_MAIN),
+        (Permission.NON_MAIN, SessionKind.MAIN, ("shell",), DenyReason.NOT_IN_MAIN),
+    ],
+)
+def test_a_child_has_of_what_it_was_given_what_its_root_may_have_now(
+    permission: Permission, root: SessionKind, tools: tuple[str, ...], reason: DenyReason | None
+) -> None:
+    found = available("shell", permission, session(SessionKind.NON_MAIN, root=root, tools=tools))
+
+    assert (found.reason if found else YES) is reason
 
 
 def test_a_refused_direct_chat_is_told_that_it_is_not_main() -> None:
@@ -132,6 +151,27 @@ def test_the_configuration_speaks_before_the_risk(
     found = decide(SPEC, replace(POLICY, approval=approval), session(kind), askable=askable)
 
     assert (found.reason if isinstance(found, Deny) else type(found)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("configured", "kind", "root", "approval"),
+    [
+        ({}, SessionKind.MAIN, SessionKind.MAIN, Approval.ALLOW),
+        ({}, SessionKind.DM, SessionKind.DM, Approval.ASK),
+        ({}, SessionKind.NON_MAIN, SessionKind.NON_MAIN, Approval.DENY),
+        # Of a child, its root's kind counts; and the owner's word before the tool's.
+        ({}, SessionKind.NON_MAIN, SessionKind.MAIN, Approval.ALLOW),
+        ({"main": Approval.DENY}, SessionKind.NON_MAIN, SessionKind.MAIN, Approval.DENY),
+        ({"main": Approval.DENY}, SessionKind.DM, SessionKind.DM, Approval.ASK),
+    ],
+)
+def test_a_tools_own_word_stands_between_the_configuration_and_the_risk(
+    configured: Mapping[str, Approval], kind: SessionKind, root: SessionKind, approval: Approval
+) -> None:
+    own = {"main": Approval.ALLOW, "non-main": Approval.DENY}
+    where = replace(session(kind), root_kind=root)
+
+    assert default_approval(replace(SPEC, approval=own), replace(POLICY, approval=configured), where) is approval
 
 
 def test_a_child_is_decided_like_its_root() -> None:

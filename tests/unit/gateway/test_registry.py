@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,8 +118,31 @@ def test_without_a_sandbox_what_needs_one_exists_in_main_alone() -> None:
     refused = found.resolve("shell", session(SessionKind.NON_MAIN))
     assert isinstance(refused, Deny)
     assert refused.reason is DenyReason.SANDBOX_MISSING
-    # A child of a main session may do what its root may.
-    assert isinstance(found.resolve("shell", session(SessionKind.NON_MAIN, root=SessionKind.MAIN)), Tool)
+    # Nor in a child of a main session: nobody reads along when it runs on the host.
+    assert isinstance(found.resolve("shell", session(SessionKind.NON_MAIN, root=SessionKind.MAIN)), Deny)
+
+
+def test_a_tool_is_called_by_hand_by_its_name_and_by_its_shorter_one() -> None:
+    spawn = FakeTool(name="sessions_spawn").tool()
+    spawn = replace(spawn, spec=replace(spawn.spec, command="spawn"))
+    found = Registry([spawn, READ.tool()], sandboxed=True)
+
+    assert {word: spec.name for word, spec in found.commands.items()} == {
+        "read": "read",
+        "sessions_spawn": "sessions_spawn",
+        "spawn": "sessions_spawn",
+    }
+    assert list(found.specs) == ["read", "sessions_spawn"]
+    assert usage(spawn.spec) == "Usage: /spawn <text>"
+    # A model calls it by its name alone.
+    assert isinstance(found.resolve("spawn", session()), Deny)
+
+
+@pytest.mark.parametrize(("command", "says"), [("read", "Two tools"), ("a b", "not a command"), ("Spawn", "not a")])
+def test_a_shorter_name_is_plain_and_unique(command: str, says: str) -> None:
+    spawn = FakeTool(name="sessions_spawn").tool()
+    with pytest.raises(ConfigError, match=says):
+        Registry([replace(spawn, spec=replace(spawn.spec, command=command)), READ.tool()], sandboxed=True)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,24 @@
+"""I12: whatever is asked for, a child has a part of its parent's rights, and the same people decide about it."""
+
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gateway.approvals import approvers
+from gateway.errors import SandboxMissing
+from gateway.family import OWN_TOOLS, Left, Refusal, Rights, rights_of_child
 from gateway.model.ids import OwnerName, SessionId
-from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.sessions import MAX_DEPTH, Agent, Origin, Session, SessionKind
+from gateway.model.tools import Permission, Sandbox
+from gateway.permission import available
+from gateway.ports import Task
 from gateway.routing import may_see
+from gateway.sandbox import Containment, choose
 from tests.support.fakes import CLEO, PEOPLE
 from tests.support.makers import ANN, EPOCH
 
@@ -22,6 +33,87 @@ CHILD = Session(
     created_at=EPOCH,
     active_at=EPOCH,
 )
+TOOLS = ("shell", "read", "browser", "sessions_spawn", "sessions_list", "*", "")
+Asked: TypeAlias = tuple[Task, Agent | None, Left]
+
+names = st.lists(st.sampled_from(TOOLS), max_size=7)
+seconds = st.floats(allow_nan=True, allow_infinity=True)
+tasks = st.builds(Task, text=st.just("do it"), tools=st.none() | names, timeout_s=st.none() | seconds)
+agents = st.none() | st.builds(
+    Agent, name=st.just("a"), description=st.just(""), tools=st.none() | names.map(lambda found: tuple(found))
+)
+rights = st.builds(
+    Rights,
+    tools=st.frozensets(st.sampled_from(TOOLS)),
+    active_s=st.floats(min_value=0.001, max_value=1e6),
+    tokens=st.integers(min_value=0, max_value=10**9),
+    depth=st.integers(min_value=0, max_value=MAX_DEPTH + 1),
+)
+lefts = st.builds(
+    Left, active_s=st.floats(min_value=-10, max_value=1e6), tokens=st.integers(min_value=-10, max_value=10**9)
+)
+PLENTY = Left(active_s=1e9, tokens=10**9)
+
+
+def within(child: Rights, parent: Rights) -> bool:
+    """Whether one has nothing that the other lacks; 0 tokens is no limit at all."""
+    tokens = parent.tokens == 0 or 0 < child.tokens <= parent.tokens
+    return child.tools <= parent.tools and 0 < child.active_s <= parent.active_s and tokens
+
+
+@given(parent=rights, asked=st.lists(st.tuples(tasks, agents, lefts), min_size=1, max_size=5))
+@settings(deadline=None, max_examples=500)
+def test_a_child_never_has_more_than_its_parent(parent: Rights, asked: list[Asked]) -> None:
+    above = parent
+    for task, agent, left in asked:
+        found = rights_of_child(above, left, task, agent, 600)
+        if isinstance(found, Refusal):
+            assert found.hint
+            return
+        assert within(found, above)
+        assert within(found, parent)
+        assert found.active_s <= left.active_s
+        assert above.tokens == 0 or found.tokens <= min(left.tokens, max(1, above.tokens // 6))
+        assert found.depth == above.depth + 1 <= MAX_DEPTH
+        assert task.tools is None or found.tools <= set(task.tools) <= above.tools
+        assert agent is None or agent.tools is None or found.tools <= set(agent.tools)
+        assert found.depth < MAX_DEPTH or not any(name.startswith(OWN_TOOLS) for name in found.tools)
+        above = found
+
+
+@given(parent=rights, task=tasks, agent=agents)
+@settings(deadline=None, max_examples=200)
+def test_what_the_parent_lacks_is_refused_by_name(parent: Rights, task: Task, agent: Agent | None) -> None:
+    lacking = set(task.tools or ()) - parent.tools
+    if not lacking or parent.depth >= MAX_DEPTH:
+        return
+    found = rights_of_child(parent, PLENTY, task, agent, 600)
+
+    assert isinstance(found, Refusal)
+    assert found.code == "not_granted"
+    assert all(name in found.hint for name in lacking)
+
+
+@pytest.mark.parametrize("wanted", list(Sandbox))
+@pytest.mark.parametrize("can_bwrap", [True, False])
+def test_a_child_is_contained_at_least_as_well_as_its_root(wanted: Sandbox, can_bwrap: bool) -> None:
+    """By its own kind, which is never main: it is at least basic, or it does not run."""
+    machine = Containment(can_bwrap=can_bwrap, can_pid_namespace=False)
+    try:
+        found = choose(wanted, CHILD.kind is SessionKind.MAIN, machine)
+    except SandboxMissing:
+        assert not can_bwrap
+    else:
+        assert found == "basic"
+
+
+@pytest.mark.parametrize("permission", list(Permission))
+def test_a_child_has_nothing_but_what_it_was_given(permission: Permission) -> None:
+    given_shell = replace(CHILD, tools=("shell",))
+
+    assert available("browser", permission, given_shell) is not None
+    lost = (Permission.BLOCKED, Permission.NON_MAIN)  # its root is a main session
+    assert (available("shell", permission, given_shell) is None) is (permission not in lost)
 
 
 @pytest.mark.parametrize(("owner", "seen"), [(ANN, True), (CLEO, False)])

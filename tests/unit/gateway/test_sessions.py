@@ -3,20 +3,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gateway.errors import LeaseLost
 from gateway.model.ids import NodeId, Principal, SessionId, TurnId, answer_slot
-from gateway.model.live import ANSWERS, LiveEvent, Working
+from gateway.model.live import ANSWERS, LiveEvent, TurnWoken, Working, turn_topic
 from gateway.model.messages import Conversation
 from gateway.model.prompts import ModelEvent, ModelRequest, TextPart
-from gateway.model.sessions import TurnState
-from gateway.model.tools import Answer, ResultStatus, Risk
+from gateway.model.sessions import TurnLimits, TurnState
+from gateway.model.tools import Answer, Effect, Park, ResultStatus, Risk, ToolResult
+from gateway.model.waits import WaitKind
+from gateway.ports import Task, ToolContext
 from gateway.sessions import FIRST_LOOK_S
 from tests.support.engine import Engine
-from tests.support.fakes import ANN_PAGE, CLEO_CHAT, CLEO_TELEGRAM, FakeTool, calls, in_background, until
+from tests.support.fakes import ANN_PAGE, CLEO_CHAT, CLEO_TELEGRAM, FakeTool, Text, calls, in_background, until
 from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, CHAT, OTHER_CHAT, inbound
 
 OTHER = NodeId("there#1")
@@ -245,8 +248,8 @@ async def taken_until(events: AsyncIterator[LiveEvent], end: LiveEvent) -> Async
         yield event
 
 
-async def test_a_stopped_answer_is_replaced_by_the_word_that_it_was_stopped(engine: Engine) -> None:
-    """Its beginning stands in the chat already."""
+async def test_a_stopped_answer_keeps_its_beginning_and_says_that_it_was_stopped(engine: Engine) -> None:
+    """It stands in the chat already."""
     model = engine.turns.model = HalfSaid(engine)
     async with in_background(engine.sessions().run()):
         turn = await engine.say()
@@ -256,7 +259,8 @@ async def test_a_stopped_answer_is_replaced_by_the_word_that_it_was_stopped(engi
         await ends(engine, turn, TurnState.STOPPED)
 
     slots = [slot for slot in await engine.slots() if slot.turn == turn]
-    assert [(slot.id, slot.text, slot.version) for slot in slots] == [(answer_slot(turn, 0), "Stopped.", 2)]
+    said = "It began well and\n\n*Stopped.*"
+    assert [(slot.id, slot.text, slot.version) for slot in slots] == [(answer_slot(turn, 0), said, 2)]
 
 
 class HalfSaid:
@@ -274,3 +278,104 @@ class HalfSaid:
         yield TextPart(text="It began well and then ")
         self.said.set()
         await asyncio.Event().wait()
+
+
+# --- a turn's time ----------------------------------------------------------------------------------
+
+
+LIMITS = TurnLimits(active=timedelta(seconds=60))
+
+
+async def let_pass(engine: Engine, turn: TurnId, seconds: float) -> None:
+    """Let time pass for a turn that has a keeper by now, and wake that."""
+    await asyncio.sleep(FIRST_LOOK_S + 0.1)
+    engine.clock.advance(seconds)
+    engine.store.live.publish(turn_topic(turn), TurnWoken(turn=turn))
+
+
+async def test_a_call_that_runs_beyond_the_turns_time_is_cut_and_the_turn_says_so(
+    tmp_path: Path, read: FakeTool
+) -> None:
+    engine = Engine(tmp_path, [read], limits=LIMITS)
+    read.hold = True
+    engine.model.script = [calls("read:x", "read:y")]
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await read.until_begun(2)
+        await let_pass(engine, turn, 59)
+        await asyncio.sleep(0.1)
+        assert read.running == 2
+        engine.clock.advance(1)
+        engine.store.live.publish(turn_topic(turn), TurnWoken(turn=turn))
+        await ends(engine, turn, TurnState.FAILED)
+
+    assert read.running == 0
+    for n in (1, 2):
+        found = await engine.result(turn, n)
+        assert (found.status, found.hint) == (ResultStatus.CANCELLED, "cancelled: the turn's time is over")
+    assert "Stopped: this turn worked for a minute. Write again to go on." in await engine.texts()
+
+
+async def test_a_model_that_answers_beyond_the_turns_time_is_cut_and_the_next_turn_runs(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, limits=LIMITS)
+    engine.model.hold = True
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await engine.model.until_asked()
+        await let_pass(engine, turn, 60)
+        await ends(engine, turn, TurnState.FAILED)
+        engine.model.hold = False
+        await ends(engine, await engine.say("go on"))
+
+    assert await engine.texts() == [
+        "Stopped: this turn worked for a minute. Write again to go on.",
+        "That is all.",
+    ]
+
+
+async def test_the_time_that_a_turn_was_parked_is_not_its_time(tmp_path: Path) -> None:
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE)
+    engine = Engine(tmp_path, [shell], limits=LIMITS)
+    engine.model.script = [calls("shell:ls"), Answer(text="Done.")]
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await ends(engine, turn, TurnState.PARKED)
+        engine.clock.advance(3_000)
+        (wait,) = await engine.waits(turn)
+        await engine.press(wait.id)
+        await ends(engine, turn)
+
+    assert (await engine.texts())[-1] == "Done."
+
+
+async def test_a_turn_on_the_page_whose_time_is_over_is_told_of_in_the_owners_chat_too(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, limits=LIMITS)
+    engine.model.hold = True
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say(where=ANN_PAGE)
+        await engine.model.until_asked()
+        await let_pass(engine, turn, 60)
+        await ends(engine, turn, TurnState.FAILED)
+
+    (timer,) = await engine.waits(turn)
+    assert timer.kind is WaitKind.TIMER
+
+
+async def test_a_child_has_the_time_that_it_was_given(tmp_path: Path, read: FakeTool) -> None:
+    async def body(ctx: ToolContext, args: Text) -> ToolResult | Park:
+        return await ctx.family.spawn(Task(text=args.text, timeout_s=30))
+
+    spawn = FakeTool(name="sessions_spawn", effect=Effect.IDEMPOTENT, body=body)
+    engine = Engine(tmp_path, [read, spawn])
+    read.hold = True
+    engine.model.script = [calls("sessions_spawn:look"), calls("read:x"), Answer(text="It took too long.")]
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await read.until_begun()
+        (child,) = [row.turn.id for id_, row in engine.store.turns.items() if id_ != turn]
+        await let_pass(engine, child, 30)
+        await ends(engine, child, TurnState.FAILED)
+        await ends(engine, turn)
+
+    assert "worked for 30 s" in (await engine.result(turn, 1)).text
+    assert (await engine.texts())[-1] == "It took too long."

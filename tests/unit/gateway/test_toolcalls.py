@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from gateway.model.ids import CallId
-from gateway.model.sessions import Lease
+from gateway.model.sessions import Lease, TurnLimits
 from gateway.model.slots import SlotKind
 from gateway.model.tools import (
     Answer,
@@ -19,7 +20,6 @@ from gateway.model.tools import (
 )
 from gateway.model.waits import PressResult, Start, Verb, WaitState
 from gateway.registry import Tool
-from gateway.toolcalls import CALLS_A_TURN
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FakeTool, Text, ToolBox, in_background
 from tests.support.makers import ANN_TELEGRAM, BOB
@@ -140,11 +140,97 @@ async def test_malformed_arguments_are_an_error_for_the_model_and_run_nothing(
 
 
 async def test_the_fifty_first_call_of_a_turn_is_refused(engine: Engine, tools: ToolBox) -> None:
-    lease = await engine.planned(*["think"] * (CALLS_A_TURN + 1))
+    lease = await engine.planned(*(f"think:{n}" for n in range(51)))
 
     assert await engine.settle(lease)
-    assert len(tools.think.calls) == CALLS_A_TURN == 50
+    assert len(tools.think.calls) == 50
     assert (await engine.results(lease.turn))[-1] is DENIED
+
+
+async def test_how_many_calls_a_turn_may_make_is_configured(engine: Engine, tools: ToolBox, tmp_path: Path) -> None:
+    later = Engine(tmp_path, tools.all, store=engine.store)
+    later.calls = replace(later.calls, limits=TurnLimits(calls=1))
+    lease = await later.planned("think:a", "think:b")
+
+    assert await later.settle(lease)
+    assert await later.results(lease.turn) == [OK, DENIED]
+    assert "may make 1 calls" in (await later.result(lease.turn, 2)).hint
+
+
+async def test_a_call_made_over_and_over_is_asked_about_and_then_refused(engine: Engine, tools: ToolBox) -> None:
+    lease = await engine.planned(*["think:same"] * 12)
+
+    assert not await engine.settle(lease)
+    assert tools.think.calls == ["same"] * 3
+    assert await engine.results(lease.turn) == [OK] * 3 + [None] * 7 + [DENIED] * 2
+    waits = await engine.waits(lease.turn)
+    assert [wait.n for wait in waits] == list(range(4, 11))
+    assert waits[0].approval is not None
+    assert waits[0].approval.note == "The same call was made 3 times before in this turn."
+    assert (await engine.result(lease.turn, 12)).code == "loop"
+
+    await engine.press(waits[0].id)
+    assert not await engine.settle(lease)
+    assert tools.think.calls == ["same"] * 4
+
+
+async def test_a_loop_that_nobody_can_be_asked_about_ends(engine: Engine, tools: ToolBox) -> None:
+    lease = await engine.planned(*["think:same"] * 4, who=BOB, where=GROUP)
+
+    assert await engine.settle(lease)
+    assert await engine.results(lease.turn) == [OK] * 3 + [DENIED]
+    assert (await engine.result(lease.turn, 4)).code == "loop"
+
+
+# --- nonsense of a model (F13) ------------------------------------------------------------------
+
+
+async def nonsense(engine: Engine, *made: ToolCall) -> Lease:
+    """A held turn whose answer makes these calls."""
+    await engine.say()
+    lease = await engine.claim()
+    await engine.store.plan(lease, Answer(text="", calls=made), given=[], slots=[])
+    return lease
+
+
+async def test_two_hundred_calls_at_once_are_fifty_results_and_refusals(engine: Engine, tools: ToolBox) -> None:
+    lease = await engine.planned(*(f"think:{n}" for n in range(200)))
+
+    assert await engine.settle(lease)
+    assert await engine.results(lease.turn) == [OK] * 50 + [DENIED] * 150
+    assert tools.think.most <= 4
+
+
+async def test_calls_with_one_id_are_told_apart_by_their_place(engine: Engine) -> None:
+    same = CallId("c0")
+    made = [ToolCall(id=same, tool="think", arguments=Text(text=one).model_dump_json()) for one in ("a", "b", "b")]
+    lease = await nonsense(engine, *made)
+
+    assert await engine.settle(lease)
+    assert [(await engine.result(lease.turn, n)).text for n in (1, 2, 3)] == ["think a", "think b", "think b"]
+
+
+async def test_ten_megabytes_of_arguments_are_refused_at_once(engine: Engine, tools: ToolBox) -> None:
+    vast = Text(text="x" * 10_000_000).model_dump_json()
+    made = [ToolCall(id=CallId(f"c{n}"), tool="trusted", arguments=vast) for n in range(5)]
+    lease = await nonsense(engine, *made)
+    began = time.perf_counter()
+
+    assert await engine.settle(lease)
+    assert time.perf_counter() - began < 1
+    assert await engine.results(lease.turn) == [ERROR] * 5
+    assert tools.trusted.calls == []
+
+
+@pytest.mark.parametrize("name", ["", "SHELL", "shell ", "shell\x00", "../shell", "x" * 100_000, "invalid", "ѕhell"])
+async def test_a_tool_that_there_is_not_is_a_short_result(engine: Engine, tools: ToolBox, name: str) -> None:
+    lease = await nonsense(engine, ToolCall(id=CallId("c0"), tool=name, arguments="{}"))
+
+    assert await engine.settle(lease)
+    found = await engine.result(lease.turn, 1)
+    assert (found.status, found.code) == (ERROR, "unknown_tool")
+    assert len(found.hint) < 300
+    assert tools.shell.calls == []
 
 
 class Faulty(Text):

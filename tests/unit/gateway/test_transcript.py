@@ -10,9 +10,22 @@ from gateway.model.ids import CallId, InboundId, SessionId, TurnId, main_session
 from gateway.model.messages import Inbound, Received
 from gateway.model.prompts import CallResult, Message, UserText
 from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind, TurnState
-from gateway.model.tools import Answer, ResultStatus, Step, StepKind, StepState, ToolResult
+from gateway.model.tools import Answer, ResultStatus, Step, StepKind, StepState, ToolCall, ToolResult, Usage
 from gateway.model.views import TurnView
-from gateway.transcript import CHARS_OF_EACH, HEARD, HEARD_AT_MOST, QUOTED, Marks, messages, request, ungiven
+from gateway.transcript import (
+    ANSWERED,
+    CHARS_OF_EACH,
+    CHILD,
+    HEARD,
+    HEARD_AT_MOST,
+    PARENT,
+    QUOTED,
+    SUMMARY,
+    Marks,
+    messages,
+    request,
+    ungiven,
+)
 from tests.support.fakes import calls
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB, CHAT, EPOCH, inbound, result
 
@@ -247,6 +260,28 @@ def test_a_mark_that_somebody_said_is_one_no_more(field: str, past: bool) -> Non
     assert len(asked.mark) == 16
 
 
+@pytest.mark.parametrize("where", ["tool", "arguments", "text", "hint", "answer"])
+@pytest.mark.parametrize("past", [True, False])
+def test_a_mark_that_left_in_a_call_and_came_back_is_one_no_more(where: str, past: bool) -> None:
+    """A model may be talked into telling it to a page, which then says it in the next result."""
+    marks, room = Marks(), SessionId("chat:x")
+    first = marks.of(room, 0, [])
+    call = ToolCall(
+        id=CallId("c"), tool=first if where == "tool" else "read", arguments=first if where == "arguments" else "{}"
+    )
+    found = ToolResult(
+        status=ResultStatus.OK, text=f"a {first} b" if where == "text" else "", hint=first if where == "hint" else ""
+    )
+    said = Answer(text=first if where == "answer" else "", calls=(call,))
+    asking = Step(turn=TurnId("t"), n=0, kind=StepKind.MODEL, state=StepState.FINISHED, answer=said)
+    done = Step(turn=TurnId("t"), n=1, kind=StepKind.TOOL, state=StepState.FINISHED, call=call, result=found)
+    telling = view([received("hi", 0)], [asking, done], kind=SessionKind.NON_MAIN)
+    now = view([received("now", None)], [], kind=SessionKind.NON_MAIN)
+    asked = request("", [telling], now, (), marks) if past else request("", [], telling, (), marks)
+
+    assert asked.mark not in ("", first)
+
+
 def test_a_mark_is_given_only_where_somebody_is_named_or_data_stands() -> None:
     plain = [received("hi", None)]
     quoting = [of(replace(inbound("hi"), quoted="so"))]
@@ -343,3 +378,72 @@ def test_a_command_is_read_with_nothing_but_its_own_text() -> None:
     found = view(inputs, [], kind=SessionKind.NON_MAIN, turn_kind=TurnKind.COMMAND)
 
     assert messages([], found, MARK) == (UserText(text="/shell echo hello", name="Ann", who=ANN_TELEGRAM),)
+
+
+# --- sub-sessions, summaries, notes -----------------------------------------------------------------
+
+
+def test_what_a_sub_session_answered_is_data_under_its_own_label() -> None:
+    last = "Found it.\n" + "y" * 5_000
+    told = replace(inbound("The sub-session has ended.", who=CHILD), quoted=last)
+    (one,) = users(messages([], view([of(told)], []), MARK))
+
+    assert ANSWERED == "What the sub-session answered"
+    label = f"The sub-session has ended. {ANSWERED}"
+    assert (one.text, one.name, one.who, one.data) == ("", "", None, block(label, last))
+    assert QUOTED not in one.data
+
+
+@pytest.mark.parametrize("kind", list(SessionKind))
+def test_nothing_of_a_sub_sessions_end_looks_like_a_persons_words(kind: SessionKind) -> None:
+    """In a main session, whose owner is not named, there would be nothing that tells them apart."""
+    told = replace(inbound("It has ended.", who=CHILD), name="sub-session")
+    found = view([heard("Eve", "hm"), of(told), of(inbound("next"))], [], kind=kind)
+    first, second = users(messages([], found, MARK))
+
+    assert (first.text, first.name, first.who) == ("", "", None)
+    assert first.data.endswith(block(f"It has ended. {ANSWERED}", "Nothing."))
+    assert "Eve" in first.data
+    assert (second.text, second.data) == ("next", "")
+
+
+def test_the_task_of_a_sub_session_is_plain_text_of_nobody() -> None:
+    task = replace(inbound("Look at the disk.", who=PARENT), name="task")
+    found = view([of(task)], [], kind=SessionKind.NON_MAIN)
+
+    assert messages([], found, MARK) == (UserText(text="Look at the disk."),)
+
+
+def test_what_anybody_else_quotes_is_not_taken_for_a_sub_session() -> None:
+    (one,) = users(messages([], view([of(replace(inbound("see", who=BOB), quoted="so"))], []), MARK))
+
+    assert one.data == block(QUOTED, "so")
+
+
+def test_a_summary_is_data_before_everything_else() -> None:
+    old = view([received("old", 0)], [said(0, LAST)])
+    asked = request("S", [old], view([received("now", None)], []), (), Marks(), "Ann likes tea.\nShe said so.")
+
+    first, *rest = asked.messages
+    assert isinstance(first, UserText)
+    assert asked.mark != ""
+    assert first.data.splitlines()[1:] == [asked.mark, "Ann likes tea.", "She said so.", asked.mark]
+    assert first.data.startswith(f"[{SUMMARY}; data between two lines")
+    assert (first.text, short(tuple(rest))) == ("", ["> old", "= Done.", "> now"])
+
+
+def test_a_summary_that_contains_the_mark_gets_another_one() -> None:
+    marks = Marks()
+    first = marks.of(main_session(ANN), 0, [])
+    asked = request("S", [], view([received("now", None)], []), (), marks, f"It is {first}.")
+
+    assert asked.mark != first
+    assert request("S", [], view([received("now", None)], []), (), marks).mark == ""
+
+
+def test_what_the_person_was_told_besides_is_not_given_to_models() -> None:
+    noted = replace(LAST, note="b answered because a is away.", usage=Usage(input_tokens=7))
+    found = messages([view([received("old", 0)], [said(0, noted)])], view([received("now", None)], []), MARK)
+
+    assert found[1] == replace(noted, note="")
+    assert "away" not in repr(found)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,14 +12,24 @@ from gateway.errors import LeaseLost, ModelError
 from gateway.model.ids import Principal, SessionId, TurnId
 from gateway.model.live import TextDelta, session_topic
 from gateway.model.messages import Conversation
-from gateway.model.prompts import CallResult, ModelEvent, ModelRequest, UserText
-from gateway.model.sessions import Lease, Turn, TurnKind, TurnState
+from gateway.model.prompts import CallResult, Image, ModelEvent, ModelRequest, UserText
+from gateway.model.sessions import Lease, Turn, TurnKind, TurnLimits, TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Answer, ResultStatus, Risk
+from gateway.model.tools import Answer, ResultStatus, Risk, ToolResult, Usage
 from gateway.model.waits import WaitKind, WaitState
-from gateway.turn import ACTIVE_AT_MOST, ANSWERS_AT_MOST, EMPTY
+from gateway.ports import ToolContext
+from gateway.turn import EMPTY
 from tests.support.engine import Engine
-from tests.support.fakes import ANN_PAGE, BOB_CHAT, CLEO_PAGE, GROUP, FakeTool, calls, in_background
+from tests.support.fakes import (
+    ANN_PAGE,
+    BOB_CHAT,
+    CLEO_PAGE,
+    GROUP,
+    FakeTool,
+    Text,
+    calls,
+    in_background,
+)
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT, inbound, result
 
 SECRET = "correct horse battery"
@@ -154,12 +165,12 @@ async def test_a_failed_turn_does_not_stand_in_the_way_of_the_next(engine: Engin
 
 
 async def test_a_model_that_never_stops_calling_is_stopped(engine: Engine, read: FakeTool) -> None:
-    engine.model.script = [calls("read") for _ in range(ANSWERS_AT_MOST + 5)]
+    engine.model.script = [calls(f"read:{n}") for n in range(60)]
     lease = await ran(engine)
 
-    assert len(engine.model.requests) == ANSWERS_AT_MOST == 50
+    assert (len(engine.model.requests), len(read.calls)) == (55, 50)
     assert (await turn_of(engine, lease)).state is TurnState.FAILED
-    assert await engine.texts() == ["Stopped: the model was asked 50 times in this turn. Write again to go on."]
+    assert await engine.texts() == ["Stopped: the model was asked 55 times in this turn. Write again to go on."]
 
 
 async def test_a_turn_that_worked_for_too_long_is_stopped_and_waiting_does_not_count(engine: Engine) -> None:
@@ -174,7 +185,7 @@ async def test_a_turn_that_worked_for_too_long_is_stopped_and_waiting_does_not_c
 
     await engine.press((await engine.waits(lease.turn))[-1].id)
     lease = await engine.claim()
-    engine.clock.advance(ACTIVE_AT_MOST.total_seconds() + 1)  # held
+    engine.clock.advance(15 * 60 + 1)  # held
     await engine.store.release(lease)
     lease = await engine.claim()
     await engine.store.finish_step(lease, 3, result())
@@ -205,7 +216,7 @@ async def test_a_message_that_comes_meanwhile_is_given_at_the_next_step(engine: 
 
 async def test_a_message_that_comes_while_the_model_answers_is_answered_too(engine: Engine) -> None:
     engine.model.hold = True
-    engine.model.script = [Answer(text="Too early."), Answer(text="To both.")]
+    engine.model.script = [Answer(text="For the first."), Answer(text="To both.")]
     await engine.say("first")
     lease = await engine.claim()
     async with in_background(engine.run(lease)) as running:
@@ -214,7 +225,9 @@ async def test_a_message_that_comes_while_the_model_answers_is_answered_too(engi
         engine.model.go.set()
         await running
 
-    assert await engine.texts() == ["To both."]
+    assert await engine.texts() == ["For the first.", "To both."]
+    said = [one.text for one in engine.model.requests[-1].messages if not isinstance(one, CallResult)]
+    assert said == ["first", "For the first.", "second"]
     assert (await turn_of(engine, lease)).state is TurnState.DONE
 
 
@@ -281,7 +294,7 @@ async def test_the_text_streams_with_its_place_and_without_secrets(engine: Engin
                 found.append(event)
 
     text = "".join(delta.text for delta in found)
-    assert text == "It is [hidden] indeed "
+    assert text == "It is [hidden] "  # a last word may still become a secret
     assert [delta.start for delta in found] == [text.index(delta.text) for delta in found]
     assert {(delta.turn, delta.n) for delta in found} == {(lease.turn, 0)}
     assert await engine.texts() == ["It is [hidden] indeed"]
@@ -306,3 +319,77 @@ async def test_a_result_keeps_its_status_for_the_model(engine: Engine) -> None:
 
     (found,) = [m.result for m in engine.model.requests[-1].messages if isinstance(m, CallResult)]
     assert (found.status, found.code) == (ResultStatus.ERROR, "unknown_tool")
+
+
+# --- beyond, besides --------------------------------------------------------------------------
+
+
+async def spoken(engine: Engine, *texts: str) -> None:
+    """So many turns that have ended."""
+    for text in texts:
+        await ran(engine, text)
+    engine.model.requests.clear()
+
+
+def people_said(request: ModelRequest) -> list[str]:
+    return [one.text for one in request.messages if isinstance(one, UserText)]
+
+
+async def test_an_old_turn_beyond_the_window_is_not_given(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, context_tokens=1_000)
+    middle = "y" * 1_800
+    await spoken(engine, "x" * 1_800, middle, "short")
+    await ran(engine, "now")
+
+    assert [people_said(one) for one in engine.model.requests] == [[middle, "short", "now"]]
+
+
+async def test_a_turn_that_used_its_tokens_ends_and_says_so(tmp_path: Path, read: FakeTool) -> None:
+    engine = Engine(tmp_path, [read], limits=TurnLimits(tokens=1_000))
+    engine.model.script = [
+        replace(calls(f"read:{n}"), usage=Usage(input_tokens=400, output_tokens=20)) for n in range(9)
+    ]
+    lease = await ran(engine)
+
+    assert len(engine.model.requests) == 3
+    assert (await turn_of(engine, lease)).state is TurnState.FAILED
+    assert await engine.texts() == ["Stopped: this turn used 1,260 tokens; its limit is 1,000. Write again to go on."]
+
+
+async def test_what_the_person_is_told_besides_stands_last_in_italics_once_and_no_model_reads_it(
+    engine: Engine, read: FakeTool
+) -> None:
+    note = f"other *answered*, because main is\naway ({SECRET})."
+    engine.model.script = [
+        replace(calls("read", text="Looking."), note=note),
+        Answer(text="Found.", note=note),
+        Answer(text="Again.", note=note),
+    ]
+    await ran(engine)
+    await ran(engine, "more")
+
+    shown = "*other answered, because main is away ([hidden]).*"
+    assert await engine.texts() == [f"Looking.\n\n{shown}", "Found.", f"Again.\n\n{shown}"]
+    assert all("away" not in repr(one.messages) for one in engine.model.requests)
+
+
+async def test_an_empty_answer_is_said_to_be_empty_whoever_gave_it(engine: Engine) -> None:
+    engine.model.script = [Answer(text="", note="other answered.")]
+    await ran(engine)
+
+    assert await engine.texts() == [EMPTY]
+
+
+async def test_pictures_of_a_call_are_given_with_its_result(engine: Engine, read: FakeTool) -> None:
+    async def body(ctx: ToolContext, args: Text) -> ToolResult:
+        return replace(result("a picture"), pictures=(await ctx.picture(b"png", "image/png"),))
+
+    read.body = body
+    engine.model.script = [calls("read:a", "read:b")]
+    await ran(engine)
+
+    found = [one for one in engine.model.requests[-1].messages if isinstance(one, CallResult)]
+    assert [(one.call, one.images) for one in found] == [
+        ("c0", (Image(media_type="image/png", data=b"png"),)),
+        ("c1", (Image(media_type="image/png", data=b"png"),)),
+    ]

@@ -9,13 +9,13 @@ import pytest
 
 from gateway.errors import LeaseLost, ModelError
 from gateway.model.ids import Principal, answer_slot
-from gateway.model.live import ANSWERS, LiveEvent, TextDelta, Working
+from gateway.model.live import ANSWERS, LiveEvent, TextDelta, Working, session_topic
 from gateway.model.messages import Conversation
-from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
+from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest, TextPart
 from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot
 from gateway.model.tools import Answer, Risk, ToolResult
-from gateway.observe import HIDDEN
+from gateway.observe import HELD_BACK_AT_MOST, HIDDEN
 from gateway.ports import ToolContext
 from gateway.turn import EMPTY
 from tests.support.clock import FakeClock
@@ -276,12 +276,39 @@ async def test_the_mark_that_nobody_may_know_is_never_told(streaming: Engine, st
     assert first.mark not in repr(second.messages)
 
 
-async def test_a_text_without_a_break_is_told_sometime(streaming: Engine) -> None:
-    streaming.turns.model = Slow(streaming.clock, *[(0.1, "x" * 1000)] * 5)
+async def test_a_text_without_a_break_is_told_but_for_its_end(streaming: Engine) -> None:
+    streaming.turns.model = Slow(streaming.clock, *[(0.3, "x" * 1000)] * 6)
     async with heard(streaming, ANSWERS) as found:
         await ran(streaming)
 
-    assert [event.text for event in found if isinstance(event, TextDelta)] == ["x" * 5000]
+    told = [event.text for event in found if isinstance(event, TextDelta)]
+    assert told == ["x" * (5000 - HELD_BACK_AT_MOST), "x" * 1000]
+
+
+async def test_of_a_quick_answer_chats_are_told_nothing_and_of_a_slow_one_all_of_it_at_once(streaming: Engine) -> None:
+    streaming.turns.model = Slow(streaming.clock, (0.3, "Once upon "), (0.3, "a time."))
+    async with heard(streaming, ANSWERS) as found:
+        await ran(streaming)
+    assert [event for event in found if isinstance(event, TextDelta)] == []
+
+    streaming.turns.model = Slow(streaming.clock, (0.3, "Once upon "), (0.8, "a time there was"), (0.1, " a king."))
+    async with heard(streaming, ANSWERS) as found:
+        await ran(streaming)
+    told = [(event.start, event.text) for event in found if isinstance(event, TextDelta)]
+    assert told == [(0, "Once upon a time "), (17, "there was ")]
+
+
+async def test_after_a_fast_second_the_beginning_of_a_secret_is_still_held_back(streaming: Engine) -> None:
+    first, rest = SECRET[:12], SECRET[12:]
+    long = "word " * HELD_BACK_AT_MOST
+    streaming.turns.model = Slow(streaming.clock, (0.5, long), (0.6, f"the key is {first}"), (0.1, f"{rest} and so on"))
+    async with heard(streaming, ANSWERS) as found:
+        await ran(streaming)
+
+    told = "".join(event.text for event in found if isinstance(event, TextDelta))
+    assert told.startswith(long)
+    assert first not in told
+    assert HIDDEN in told
 
 
 async def test_a_turn_that_was_stopped_makes_no_early_slot(streaming: Engine, store: Early) -> None:
@@ -321,3 +348,80 @@ async def test_it_is_said_where_a_turn_works_until_it_parks(streaming: Engine) -
 
     said = [event for event in found if isinstance(event, Working)]
     assert said == [Working(session=lease.session, turn=lease.turn, conversation=CHAT)]
+
+
+# --- another model begins anew --------------------------------------------------------------------
+
+
+class Stumbling:
+    """A model that begins an answer, after which another one begins anew."""
+
+    name = "stumbling"
+
+    def __init__(self, clock: FakeClock, void: list[tuple[float, str]], *pieces: tuple[float, str]) -> None:
+        """What is void, then what holds: seconds since the piece before, and text."""
+        self.clock, self.void, self.pieces = clock, void, pieces
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
+        """Answer."""
+        for seconds, text in self.void:
+            self.clock.advance(seconds)
+            yield TextPart(text=text)
+        yield Anew(because="It broke.")
+        for seconds, text in self.pieces:
+            self.clock.advance(seconds)
+            yield TextPart(text=text)
+        yield Complete(answer=Answer(text="".join(text for _, text in self.pieces), note="other answered."))
+
+
+NEW_TALE = [(0.5, "There was "), (0.6, "a queen "), (0.1, "once. ")]
+
+
+async def test_a_text_that_is_void_is_told_anew_from_its_start(streaming: Engine) -> None:
+    streaming.turns.model = Stumbling(streaming.clock, [(0.6, "Once upon "), (0.6, "a time ")], *NEW_TALE)
+    await streaming.say()
+    lease = await streaming.claim()
+    async with heard(streaming, ANSWERS) as chats, heard(streaming, session_topic(lease.session)) as pages:
+        await streaming.run(lease)
+
+    for found in (chats, pages):
+        deltas = [event for event in found if isinstance(event, TextDelta)]
+        anew = next(at for at, delta in enumerate(deltas) if at and delta.start == 0)
+        assert "".join(delta.text for delta in deltas[:anew]).startswith("Once upon")
+        assert deltas[anew].text == ""  # at once, before there is any of the new text
+        held = ""
+        for delta in deltas[anew:]:
+            assert delta.start == len(held)
+            held += delta.text
+        assert "There was a queen once.".startswith(held.strip())
+        assert held
+
+
+async def test_the_message_that_showed_the_void_text_shows_the_new_one(streaming: Engine, store: Early) -> None:
+    streaming.turns.model = Stumbling(streaming.clock, TALK, *NEW_TALE)
+    lease = await ran(streaming)
+
+    assert [(one.id, one.text) for one in store.early] == [
+        (answer_slot(lease.turn, 0), "Once upon a time there was"),
+        (answer_slot(lease.turn, 0), "There was a"),
+    ]
+    (slot,) = await streaming.slots()
+    assert (slot.id, slot.text) == (answer_slot(lease.turn, 0), "There was a queen once.\n\n*other answered.*")
+
+
+async def test_a_text_that_is_void_before_it_was_shown_leaves_no_trace(streaming: Engine, store: Early) -> None:
+    streaming.turns.model = Stumbling(streaming.clock, [(0.1, "Once ")], (0.5, "Never "), (0.1, "mind."))
+    await ran(streaming)
+
+    assert store.early == []
+    assert await streaming.texts() == ["Never mind.\n\n*other answered.*"]
+
+
+async def test_a_secret_held_back_of_a_void_text_is_not_told_later(streaming: Engine) -> None:
+    streaming.turns.model = Stumbling(streaming.clock, [(1.1, "It is correct horse ")], (1.1, "Nothing at all. "))
+    async with heard(streaming, ANSWERS) as found:
+        await ran(streaming)
+
+    told = "".join(event.text for event in found if isinstance(event, TextDelta))
+    assert "horse" not in told
+    assert "Nothing" in told

@@ -25,11 +25,14 @@ const ENDS = {
 /** The card that had the focus when it was decided: its one line gets it, so the keyboard does not start anew. */
 const hadFocus = { card: "" };
 
-/** @param {{row: import("../types.js").ApprovalRow, step: any, session: string}} props */
-export function Card({ row, step, session }) {
-  return html`${row.state === "open" ? html`<${OpenCard} row=${row} />` : html`<${Decided} row=${row} />`}
-    ${step && html`<${Step} step=${step} session=${session} under />`}`;
+/** @param {{row: import("../types.js").ApprovalRow, step: any, told: any, session: string}} props */
+export function Card({ row, step, told, session }) {
+  return html`<${Ask} row=${row} />${step && html`<${Step} step=${step} told=${told} session=${session} under />`}`;
 }
+
+/** What is asked, without what came of it. @param {{row: import("../types.js").ApprovalRow}} props */
+export const Ask = ({ row }) =>
+  row.state === "open" ? html`<${OpenCard} row=${row} />` : html`<${Decided} row=${row} />`;
 
 /** @param {{row: import("../types.js").ApprovalRow}} props */
 function OpenCard({ row }) {
@@ -43,7 +46,7 @@ function OpenCard({ row }) {
   }, [row.id]);
   const heading = `card-${row.id}`;
   const lines = row.rendered.split("\n").length;
-  return html`<section class="card" ref=${ref} data-testid="card" data-risk=${row.risk} data-state="open" tabindex="-1" aria-labelledby=${heading}>
+  return html`<section class="card" ref=${ref} data-testid="card" data-card=${row.id} data-risk=${row.risk} data-state="open" tabindex="-1" aria-labelledby=${heading}>
     <h3 id=${heading}>
       <span class="risk"><${Icon} name=${row.risk} />${RISKS[/** @type {keyof typeof RISKS} */ (row.risk)] ?? row.risk}</span>
       <span class="title">${row.title}</span>
@@ -149,7 +152,7 @@ function Decided({ row }) {
   return html`<details class="decided" data-testid="card" data-risk=${row.risk} data-state=${row.state}>
     <summary ref=${ref}>
       <span class=${good ? "tone good" : row.state === "denied" ? "tone bad" : "tone dim"}><${Icon} name=${icon} /></span>
-      <span class="title">${row.title}</span><span class="outcome">${row.outcome || word}</span>
+      <span class="title">${row.title} <code>${row.rendered.split("\n")[0]}</code></span><span class="outcome">${row.outcome || word}</span>
     </summary>
     <pre class="action" tabindex="0">${row.rendered}</pre>
     ${row.reason && html`<p class="note">Reason: ${row.reason}</p>`}

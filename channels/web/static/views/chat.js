@@ -1,7 +1,8 @@
 /** The conversation of the session that is shown: a window of its entries, the activity line, the composer. */
-import { loadOlder, readingUp, tell } from "../actions.js";
+import { loadOlder, readingUp, show, tell } from "../actions.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { conversation, goToWaiting, wanted } from "../keys.js";
+import { waitingIn } from "../kin.js";
 import { onCopyClick } from "../markdown.js";
 import { lowerBound } from "../rows.js";
 import { Anchor } from "../scroll.js";
@@ -11,10 +12,12 @@ import {
   current,
   currentLine,
   drawerOpen,
+  kin,
   me,
   outbox,
   sessionState,
   sessions,
+  waitingBelow,
   waitingTotal,
   wide,
 } from "../state.js";
@@ -45,18 +48,23 @@ export function Chat() {
 
 function TopBar() {
   const line = currentLine.value;
-  const others = waitingTotal.value - (line?.waiting ?? 0);
+  const others = waitingTotal.value - (line ? waitingIn(kin.value, line) : 0);
+  const parent = kin.value.byId.get(line?.lineage?.parent ?? "");
   return html`<header class="top">
     ${
       !wide.value &&
       html`<button type="button" class="quiet menu" aria-label="Sessions" aria-expanded=${drawerOpen.value} aria-controls="sessions" onClick=${() => (drawerOpen.value = true)}>
       <${Icon} name="menu" />${others > 0 && html`<span class="dot" title="Another session waits for a decision"></span>`}</button>`
     }
+    ${parent && html`<button type="button" class="link crumb" data-testid="to-parent" aria-label=${`Back to ${titleOf(parent)}, which spawned this`} onClick=${() => show(parent.id)}>${titleOf(parent)}</button><span class="muted" aria-hidden="true">/</span>`}
     <h1>${line ? line.title || "Main" : "Dragoman"}</h1>
     ${line && (line.id === me.value.main ? html`<span class="badge" data-origin="main">main</span>` : html`<${Badge} channel=${line.channel} origin=${line.origin} />`)}
     <${ConnectionBar} />
   </header>`;
 }
+
+/** @param {import("../types.js").SessionLine} line */
+const titleOf = (line) => line.title || (line.id === me.value.main ? "Main" : line.id);
 
 /** @param {{id: string}} props */
 function Conversation({ id }) {
@@ -87,7 +95,7 @@ function Conversation({ id }) {
   useLayoutEffect(() => anchor.current?.settle());
   useEffect(() => {
     conversation.toWaiting = () => showCard(state, view.current.from, setFrom, anchor);
-    if (wanted.session === id && state.waiting.value.length) {
+    if (wanted.session === id && (state.waiting.value.length || waitingBelow.value.length)) {
       wanted.session = "";
       conversation.toWaiting();
     }
@@ -136,12 +144,29 @@ function onEnd(id, reached, view, setFrom, setAtEnd) {
   }
 }
 
+/** The entry of a session below which one of its sub-sessions, or one of theirs, is shown. @param {import("../state.js").SessionState} state @param {string} session */
+function entryAbove(state, session) {
+  let line = kin.value.byId.get(session);
+  while (line?.lineage && line.lineage.parent !== state.id) line = kin.value.byId.get(line.lineage.parent);
+  const from = line?.lineage;
+  return from && state.entries.value.find(({ step }) => step && step.turn === from.turn && step.n === from.n);
+}
+
+/** The card that waits longest, with the entry that it stands in. @param {import("../state.js").SessionState} state */
+function oldestCard(state) {
+  const own = state.waiting.value.map((entry) => ({ entry, row: entry.row }));
+  const theirs = waitingBelow.value.map(({ row, session }) => ({ entry: entryAbove(state, session), row }));
+  return [...own, ...theirs]
+    .filter((card) => card.entry)
+    .sort((a, b) => Date.parse(a.row.opened_at) - Date.parse(b.row.opened_at))[0];
+}
+
 /**
- * Shows and focuses the oldest card that waits; asks for older rows when it is not here yet.
+ * Shows and focuses the oldest card that waits, here or in a sub-session; asks for older rows when it is not here yet.
  * @param {import("../state.js").SessionState} state @param {number|null} from @param {(from: number|null) => void} setFrom @param {{current: Anchor}} anchor
  */
 function showCard(state, from, setFrom, anchor) {
-  const card = state.waiting.value[0];
+  const card = oldestCard(state);
   if (!card) {
     const line = sessions.value.find((/** @type {any} */ item) => item.id === state.id);
     if (!line?.waiting || !loadOlder(state.id)) return false;
@@ -152,18 +177,18 @@ function showCard(state, from, setFrom, anchor) {
   // The newest entries, not those of the last drawing: rows may have come since.
   const entries = state.entries.value;
   const { start, end } = windowOf(entries, from);
-  const at = entries.findIndex((entry) => entry.key === card.key);
+  const at = entries.findIndex((entry) => entry.key === card.entry?.key);
   anchor.current.jumping = true;
   if (at < start || at >= end) setFrom(entries[Math.max(0, at - 20)].ord);
-  focusCard(card.key, anchor, 10);
+  focusCard(card.row.id, anchor, 10);
   return true;
 }
 
-/** Drawing may take a frame or two. @param {string} key @param {{current: Anchor}} anchor @param {number} tries */
-function focusCard(key, anchor, tries) {
+/** Drawing may take a frame or two. @param {string} id @param {{current: Anchor}} anchor @param {number} tries */
+function focusCard(id, anchor, tries) {
   requestAnimationFrame(() => {
-    const el = document.querySelector(`[data-entry="${CSS.escape(key)}"] .card`);
-    if (!(el instanceof HTMLElement) && tries > 0) return focusCard(key, anchor, tries - 1);
+    const el = document.querySelector(`[data-card="${CSS.escape(id)}"]`);
+    if (!(el instanceof HTMLElement) && tries > 0) return focusCard(id, anchor, tries - 1);
     if (el instanceof HTMLElement) el.focus({ preventScroll: true });
     anchor.current?.show(el);
   });

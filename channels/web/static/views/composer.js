@@ -1,9 +1,11 @@
 /** Where a message is written: completion of commands, the kept draft, Enter to send. */
 import { say, show, stop } from "../actions.js";
+import { plural } from "../format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { loadDraft, saveDraft } from "../keep.js";
 import { conversation } from "../keys.js";
-import { commands, connection, current, currentLine, me, outbox, sessionState } from "../state.js";
+import { liveBelow } from "../kin.js";
+import { commands, connection, current, currentLine, kin, me, outbox, sessionState, waitingBelow } from "../state.js";
 import { Icon } from "./icons.js";
 
 /** Offers shown at once. */
@@ -28,7 +30,9 @@ const begun = (text) => commands.value.find((/** @type {any} */ item) => text.st
 function lastMessage() {
   const sent = outbox.value[outbox.value.length - 1];
   if (sent) return sent.text;
-  const row = sessionState(me.value.main).store.list.findLast((item) => item.type === "message");
+  const row = sessionState(me.value.main).store.list.findLast(
+    (item) => item.type === "message" && item.role === "person",
+  );
   return row && row.type === "message" ? row.text : "";
 }
 
@@ -129,7 +133,7 @@ function Offers({ offers, chosen, onPick }) {
 export function ReadOnly() {
   const line = currentLine.value;
   return html`<div class="read-only" role="note">
-    <span>Reading ${line ? html`<b>${line.title}</b>` : "another session"}. You write in main.</span>
+    <span>Reading ${line?.lineage ? "a sub-session" : line ? html`<b>${line.title}</b>` : "another session"}. You write in main.</span>
     <button type="button" class="link" onClick=${() => show(me.value.main)}>Back to main</button>
   </div>`;
 }
@@ -138,11 +142,11 @@ export function ReadOnly() {
 export function Activity({ onShowWaiting }) {
   const state = sessionState(current.value);
   const turns = state.active.value;
-  const waiting = state.waiting.value.length;
+  const below = liveBelow(kin.value, current.value).length;
   const running = turns.find((turn) => turn.type === "turn" && ["running", "stopping"].includes(turn.state));
   const queued = turns.filter((turn) => turn.type === "turn" && turn.state === "queued").length;
   const line = currentLine.value;
-  const cards = waiting || line?.waiting || 0;
+  const cards = (state.waiting.value.length || line?.waiting || 0) + waitingBelow.value.length;
   const main = current.value === me.value.main;
   const words = running
     ? /** @type {any} */ (running).state === "stopping"
@@ -150,12 +154,14 @@ export function Activity({ onShowWaiting }) {
       : "Working…"
     : queued
       ? "Queued: it starts as soon as a place is free"
-      : turns.length && !cards
-        ? "Waiting"
-        : "";
+      : below
+        ? `${plural(below, "sub-session")} at work`
+        : turns.length && !cards
+          ? "Waiting"
+          : "";
   return html`<div class="activity">
     <span class=${running ? "doing" : ""} role="status">${words}${running && queued ? ` ${queued} queued` : ""}</span>
     ${cards > 0 && html`<button type="button" class="waiting-chip" onClick=${onShowWaiting}><span class="dot" aria-hidden="true"></span>${cards === 1 ? "1 card waits" : `${cards} cards wait`} for you<kbd>a</kbd></button>`}
-    ${main && (running || turns.length > 0) && html`<button type="button" class="quiet small stop" onClick=${stop}><${Icon} name="stop" />Stop<kbd>.</kbd></button>`}
+    ${main && (running || turns.length > 0 || below > 0) && html`<button type="button" class="quiet small stop" onClick=${stop}><${Icon} name="stop" />Stop<kbd>.</kbd></button>`}
   </div>`;
 }

@@ -1,9 +1,10 @@
 /** One entry of the conversation: a message, an answer, a step, a card. Drawn again only when its rows changed. */
 import { dropPending } from "../actions.js";
-import { between, duration, plural } from "../format.js";
+import { answerFigures, turnFigures, turnSums } from "../figures.js";
 import { Component, html } from "../html.js";
 import { inspected, me, now, sessionState } from "../state.js";
 import { Card } from "./card.js";
+import { ChildEnded, Task } from "./child.js";
 import { Icon } from "./icons.js";
 import { Badge, LiveMarkdown, Markdown, Time } from "./parts.js";
 import { Step } from "./step.js";
@@ -13,7 +14,12 @@ import { conversation } from "../keys.js";
 
 /** @param {Entry} a @param {Entry} b */
 const same = (a, b) =>
-  a.row === b.row && a.step === b.step && a.foot === b.foot && a.head === b.head && a.kind === b.kind;
+  a.row === b.row &&
+  a.step === b.step &&
+  a.told === b.told &&
+  a.foot === b.foot &&
+  a.head === b.head &&
+  a.kind === b.kind;
 
 export class EntryView extends Component {
   /** @param {any} next */
@@ -39,14 +45,26 @@ export class EntryView extends Component {
 /** @param {Entry} entry @param {string} session @param {boolean} mine */
 function bodyOf(entry, session, mine) {
   const { row } = entry;
+  if (entry.kind === "message" && row.role === "child") return html`<${ChildEnded} row=${row} />`;
+  if (entry.kind === "message" && row.role === "task") return html`<${Task} row=${row} session=${session} />`;
   if (entry.kind === "message") return html`<${Message} row=${row} mine=${mine} />`;
-  if (entry.kind === "card") return html`<${Card} row=${row} step=${entry.step} session=${session} />`;
-  if (entry.kind === "step") return html`<${Step} step=${row} session=${session} />`;
+  if (entry.kind === "card")
+    return html`<${Card} row=${row} step=${entry.step} told=${entry.told} session=${session} />`;
+  if (entry.kind === "step") return html`<${Step} step=${row} told=${entry.told} session=${session} />`;
   if (entry.kind === "live") {
     const source = sessionState(session).live.get(`${row.turn}/${row.n}`);
     return source && html`<div data-testid="answer" data-live="true"><${LiveMarkdown} source=${source} /></div>`;
   }
-  return html`<div data-testid="answer" data-kind=${row.kind}><${Markdown} text=${row.text} class=${row.kind} /></div>`;
+  return html`<div data-testid="answer" data-kind=${row.kind}><${Markdown} text=${row.text} class=${row.kind} />
+    ${entry.step && html`<${AnswerFigures} step=${entry.step} foot=${entry.foot} session=${session} />`}</div>`;
+}
+
+/** Model, time, tokens, cost of an answer; not when it is all that its turn's last line counts. @param {{step: import("../types.js").StepRow, foot: any, session: string}} props */
+function AnswerFigures({ step, foot, session }) {
+  const rows = sessionState(session).store.list;
+  const sums = foot && turnSums(rows, foot);
+  if (sums && sums.answers === 1 && !sums.calls) return null;
+  return html`<p class="answer-figures muted">${answerFigures(rows, step, me.value.currency).join(" · ")}</p>`;
 }
 
 /** @param {{entry: Entry}} props */
@@ -72,17 +90,10 @@ function Message({ row, mine }) {
 
 /** How a turn ended, and the door to its details. @param {{turn: import("../types.js").TurnRow, session: string}} props */
 function Foot({ turn, session }) {
-  const steps = sessionState(session).store.list.filter(
-    (row) => row.type === "step" && row.turn === turn.id && row.kind === "tool",
-  ).length;
+  const sums = turnSums(sessionState(session).store.list, turn);
   const bad = turn.state === "failed" ? "This turn failed." : turn.state === "stopped" ? "Stopped." : "";
-  if (!bad && turn.kind === "command") return null;
-  const figures = [
-    duration(turn.active_ms || between(turn.started_at, turn.ended_at)),
-    steps ? plural(steps, "step") : "",
-  ]
-    .filter(Boolean)
-    .join(" · ");
+  if (!bad && turn.kind === "command" && !sums.usage.input_tokens) return null;
+  const figures = `${sums.answers > 1 ? "In all: " : ""}${turnFigures(sums, me.value.currency).join(" · ")}`;
   return html`<div class="foot">
     ${bad && html`<span class=${turn.state === "failed" ? "bad" : "dim"}><${Icon} name=${turn.state === "failed" ? "warn" : "stop"} />${bad}</span>`}
     <button type="button" class="link quiet" onClick=${() => (inspected.value = turn.id)}>${figures || "details"}<span class="off-screen">, details of this turn</span></button>

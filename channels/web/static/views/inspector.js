@@ -1,7 +1,8 @@
 /** One turn taken apart: its steps on a line of time, so that it is seen where the time went; each opens to arguments and output. */
+import { askedAt, costs, money, sumOf } from "../figures.js";
 import { channelName, clockTime, duration, exactTime, pretty, summary } from "../format.js";
 import { html, useEffect, useRef } from "../html.js";
-import { current, inspected, now, sessionState, wide } from "../state.js";
+import { current, inspected, me, now, sessionState, wide } from "../state.js";
 import { Icon } from "./icons.js";
 import { LiveOutput } from "./parts.js";
 import { ResultBody, statusOf } from "./step.js";
@@ -25,17 +26,19 @@ const STATES = {
 export function spansOf(rows, turn) {
   /** @type {Span[]} */
   const spans = [];
+  const whole = rows.find((row) => row.type === "turn" && row.id === turn);
   for (const row of rows) {
     if (row.turn !== turn) continue;
     const key = `${row.type}:${row.id}`;
-    if (row.type === "step" && row.started_at) {
+    const from = row.kind === "model" ? askedAt(rows, row, whole) : Date.parse(row.started_at);
+    if (row.type === "step" && from) {
       const word = row.kind === "tool" ? statusOf(row)[0] : row.state === "finished" ? "" : "writing";
       spans.push({
         key,
         kind: row.kind,
         name: row.kind === "tool" ? row.tool : (row.model ?? "model"),
         word,
-        from: Date.parse(row.started_at),
+        from,
         to: row.ended_at ? Date.parse(row.ended_at) : null,
         row,
       });
@@ -66,9 +69,6 @@ export function spansOf(rows, turn) {
   return spans.sort((a, b) => a.from - b.from || Number(a.kind === "sent") - Number(b.kind === "sent"));
 }
 
-/** @param {Span[]} spans @param {"input_tokens"|"output_tokens"|"cached_tokens"} name */
-const total = (spans, name) => spans.reduce((sum, span) => sum + (span.row.usage?.[name] ?? 0), 0);
-
 export function Inspector() {
   const id = inspected.value;
   const panel = useRef(/** @type {any} */ (null));
@@ -88,16 +88,19 @@ export function Inspector() {
   <aside class="inspector" data-testid="inspector" ref=${panel} tabindex="-1" role=${wide.value ? "complementary" : "dialog"} aria-modal=${wide.value ? undefined : "true"} aria-label="Details of a turn">
     <header><h2>Turn</h2>${turn && html`<span class="badge">${STATES[/** @type {keyof typeof STATES} */ (turn.state)] ?? turn.state}</span>`}
       <button type="button" class="quiet" aria-label="Close the details" title="Close (Esc)" onClick=${close}><${Icon} name="cross" /></button></header>
-    ${turn ? html`<${Overview} turn=${turn} spans=${spans} />` : html`<p class="muted">This turn is further up than what is loaded. Scroll up in the conversation to load it.</p>`}
+    ${turn ? html`<${Overview} turn=${turn} rows=${state.store.list} />` : html`<p class="muted">This turn is further up than what is loaded. Scroll up in the conversation to load it.</p>`}
     ${turn && html`<${Timeline} turn=${turn} spans=${spans} />`}
   </aside>`;
 }
 
-/** @param {{turn: import("../types.js").TurnRow, spans: Span[]}} props */
-function Overview({ turn, spans }) {
+/** @param {{turn: import("../types.js").TurnRow, rows: any[]}} props  `rows` of the session */
+function Overview({ turn, rows }) {
   const wall = (turn.ended_at ? Date.parse(turn.ended_at) : now.value) - Date.parse(turn.started_at ?? turn.created_at);
   const queued = turn.started_at ? Date.parse(turn.started_at) - Date.parse(turn.created_at) : null;
-  const cached = total(spans, "cached_tokens");
+  const used = rows.filter((row) => row.turn === turn.id && row.usage);
+  const sum = sumOf(used.map((row) => row.usage));
+  const theirs = sumOf(used.filter((row) => row.type === "child").map((row) => row.usage));
+  const cached = sum.cached_tokens;
   const facts = [
     ["Begun", exactTime(turn.created_at)],
     ["From", channelName(turn.channel)],
@@ -106,10 +109,12 @@ function Overview({ turn, spans }) {
     ["Queued", queued !== null && queued > 50 ? duration(queued) : ""],
     [
       "Tokens",
-      total(spans, "input_tokens")
-        ? `${total(spans, "input_tokens").toLocaleString()} in${cached ? ` (${cached.toLocaleString()} cached)` : ""}, ${total(spans, "output_tokens").toLocaleString()} out`
+      sum.input_tokens
+        ? `${sum.input_tokens.toLocaleString()} in${cached ? ` (${cached.toLocaleString()} cached)` : ""}, ${sum.output_tokens.toLocaleString()} out`
         : "",
     ],
+    ["Cost", sum.cost_micros ? money(sum.cost_micros, me.value.currency) : ""],
+    ["Of that", costs(theirs, me.value.currency).length ? `${costs(theirs, me.value.currency).join(", ")} in sub-sessions` : ""],
   ];
   return html`<dl class="facts">${facts.filter(([, value]) => value).map(([label, value]) => html`<div key=${label}><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
@@ -126,7 +131,7 @@ function Timeline({ turn, spans }) {
       return html`<li key=${span.key} data-kind=${span.kind} data-testid="timeline-step"><details>
         <summary>
           <span class="name"><span class=${`mark ${span.kind}`} aria-hidden="true"></span>${span.name}${span.kind === "tool" && html` <code>${summary(span.row.arguments)}</code>`}</span>
-          <span class="muted figures">${span.kind === "sent" ? clockTime(new Date(span.from).toISOString()) : [span.word, duration(Math.max(0, length))].filter(Boolean).join(" · ")}</span>
+          <span class="muted figures">${span.kind === "sent" ? clockTime(new Date(span.from).toISOString()) : [span.word, duration(Math.max(0, length)), ...costs(span.row.usage, me.value.currency)].filter(Boolean).join(" · ")}</span>
           <span class="track" aria-hidden="true"><span class=${`bar ${span.kind}`} style=${{ left: `min(${share(span.from - start)}, 100% - 4px)`, width: `max(3px, ${share(Math.max(0, length))})` }}></span></span>
         </summary>
         <${SpanBody} span=${span} start=${start} />
@@ -141,12 +146,12 @@ function SpanBody({ span, start }) {
   const begun = html`<p class="muted small">${exactTime(new Date(span.from).toISOString())}, ${duration(Math.max(0, span.from - start))} after the start</p>`;
   if (span.kind === "model") {
     const usage = row.usage;
-    return html`${begun}<p>${usage ? `${usage.input_tokens.toLocaleString()} tokens in, ${usage.cached_tokens.toLocaleString()} of them cached; ${usage.output_tokens.toLocaleString()} out` : "No tokens were reported."}</p>`;
+    return html`${begun}<p>${usage ? `${usage.input_tokens.toLocaleString()} tokens in, ${usage.cached_tokens.toLocaleString()} of them cached; ${usage.output_tokens.toLocaleString()} out${usage.cost_micros ? `; ${money(usage.cost_micros, me.value.currency)}` : ""}` : "No tokens were reported."}</p>`;
   }
   if (span.kind === "person")
     return html`${begun}<pre tabindex="0">${row.rendered}</pre><p>${row.outcome || "Not decided yet."}</p>`;
   if (span.kind === "sent") return html`${begun}<p class="excerpt">${row.text.slice(0, 400)}</p>`;
   const live = row.state === "started" && !row.result;
   return html`${begun}<h4>Arguments</h4><pre tabindex="0">${pretty(row.arguments)}</pre><h4>Output</h4>
-    ${live ? html`<${LiveOutput} source=${sessionState(current.value).outputOf(row.turn, row.n)} />` : row.result?.text || row.result?.hint ? html`<${ResultBody} result=${row.result} />` : row.result ? html`<p class="muted">Nothing was printed.</p>` : html`<p class="muted">None yet.</p>`}`;
+    ${live ? html`<${LiveOutput} source=${sessionState(current.value).outputOf(row.turn, row.n)} />` : row.result?.text || row.result?.hint || row.result?.pictures.length ? html`<${ResultBody} result=${row.result} />` : row.result ? html`<p class="muted">Nothing was printed.</p>` : html`<p class="muted">None yet.</p>`}`;
 }

@@ -25,18 +25,24 @@ export function Markdown({ text, class: extra }) {
   return html`<div class=${`markdown ${extra ?? ""}`} ref=${ref}></div>`;
 }
 
-/** An answer that is being written: only what is new is added, once a frame. @param {{source: any}} props  signal of {text} */
+/** An answer that is being written: only what is new is added, once a frame, unless it began anew. @param {{source: any}} props  signal of {text} */
 export function LiveMarkdown({ source }) {
   const ref = useRef(/** @type {any} */ (null));
   useEffect(() => {
-    const out = writer(ref.current);
-    let written = 0;
+    const root = ref.current;
+    let out = writer(root);
+    let written = "";
     let frame = 0;
     const flush = () => {
       frame = 0;
       const { text } = source.peek();
-      if (text.length > written) out.write(text.slice(written));
-      written = text.length;
+      if (!text.startsWith(written)) {
+        root.replaceChildren();
+        out = writer(root);
+        written = "";
+      }
+      if (text.length > written.length) out.write(text.slice(written.length));
+      written = text;
     };
     const stop = source.subscribe(() => {
       if (!frame) frame = requestAnimationFrame(flush);
@@ -93,6 +99,29 @@ function Download({ from }) {
   return html`<button type="button" class="link" data-testid="download" onClick=${fetchIt}>
     ${failed ? "Not downloaded; try again" : "Download all of it"}
   </button>`;
+}
+
+/** A picture that a call made, fetched with this page's key like a download. @param {{from: string}} props */
+export function Picture({ from }) {
+  const [shown, setShown] = useState({ url: "", failed: false });
+  useEffect(() => {
+    let url = "";
+    let gone = false;
+    const fetchIt = async () => {
+      const answer = await fetch(from, { headers: keyHeader() }).catch(() => null);
+      const blob = answer?.ok ? await answer.blob().catch(() => null) : null;
+      if (gone) return;
+      if (blob) url = URL.createObjectURL(blob);
+      setShown({ url, failed: !blob });
+    };
+    fetchIt();
+    return () => {
+      gone = true;
+      URL.revokeObjectURL(url);
+    };
+  }, [from]);
+  if (shown.failed) return html`<p class="hint">The picture is not there any more.</p>`;
+  return shown.url && html`<img class="result-picture" data-testid="picture" src=${shown.url} alt="Picture that the call made" />`;
 }
 
 /** Output while it comes: its end is in view unless the person scrolled in it. @param {{source: any}} props  signal of {text} */

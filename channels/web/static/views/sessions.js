@@ -1,8 +1,9 @@
 /** The list of sessions, and under it who is signed in, the theme and the way out. */
-import { show, signOut } from "../actions.js";
+import { fold, show, signOut } from "../actions.js";
+import { plural } from "../format.js";
 import { html, useState } from "../html.js";
 import { setTheme, theme } from "../keep.js";
-import { current, helpOpen, me, sessions, sortedSessions, wide, drawerOpen } from "../state.js";
+import { current, helpOpen, kin, me, sessions, sessionTree, wide, drawerOpen } from "../state.js";
 import { Icon } from "./icons.js";
 import { Badge, Time } from "./parts.js";
 
@@ -18,7 +19,13 @@ export function Sessions() {
       ${!wide.value && html`<button type="button" class="quiet" aria-label="Close the list of sessions" onClick=${() => (drawerOpen.value = false)}><${Icon} name="cross" /></button>`}
     </div>
     <ul class="sessions">
-      ${sortedSessions.value.map((/** @type {any} */ line) => html`<li key=${line.id}><${Line} line=${line} /></li>`)}
+      ${sessionTree.value.map((item) =>
+        item.kind === "fold"
+          ? html`<li key=${`fold:${item.parent}`} class="below" data-depth=${item.depth}><${Fold} item=${item} /></li>`
+          : item.depth > 0
+            ? html`<li key=${item.line.id} class="below" data-depth=${item.depth}><${ChildLine} line=${item.line} /></li>`
+            : html`<li key=${item.line.id}><${Line} line=${item.line} /></li>`,
+      )}
     </ul>
     ${sessions.value.length === 1 && html`<p class="muted small empty-note">Groups, threads and sub-sessions appear here when they begin.</p>`}
     <${Footer} />
@@ -34,7 +41,7 @@ function Line({ line }) {
     <span class="name">${main && !line.title ? "Main" : line.title || line.id}</span>
     ${
       line.waiting > 0
-        ? html`<span class="count" title="Cards that wait for a decision"><span class="dot" aria-hidden="true"></span>${line.waiting}<span class="off-screen"> waiting for a decision</span></span>`
+        ? html`<${Waiting} count=${line.waiting} />`
         : html`<span class="when"><${Time} at=${line.active_at} /></span>`
     }
     <span class="about">
@@ -43,6 +50,27 @@ function Line({ line }) {
       ${line.kind === "dm" && html`<span>direct</span>`}
       ${busy && html`<span class=${busy}>${busy}</span>`}
     </span>
+  </button>`;
+}
+
+/** @param {{count: number}} props */
+const Waiting = ({ count }) =>
+  html`<span class="count" title="Cards that wait for a decision"><span class="dot" aria-hidden="true"></span>${count}<span class="off-screen"> waiting for a decision</span></span>`;
+
+/** A sub-session, below whoever spawned it. @param {{line: import("../types.js").SessionLine}} props */
+function ChildLine({ line }) {
+  const live = kin.value.live.has(line.id);
+  const word = line.running > 0 ? "working" : line.queued > 0 ? "queued" : live ? "waits" : "";
+  return html`<button type="button" class=${live ? "session of-child" : "session of-child ended"} data-testid="session-item" data-session=${line.id} aria-current=${line.id === current.value ? "true" : undefined} title=${line.title} onClick=${() => show(line.id)}>
+    <span class="name">${line.title || line.id}</span>
+    ${line.waiting > 0 ? html`<${Waiting} count=${line.waiting} />` : word ? html`<span class=${`about ${word}`}>${word}</span>` : html`<span class="when"><${Time} at=${line.active_at} /></span>`}
+  </button>`;
+}
+
+/** @param {{item: import("../kin.js").FoldItem}} props */
+function Fold({ item }) {
+  return html`<button type="button" class="session of-child fold-line" data-testid="session-fold" aria-expanded=${item.open} onClick=${() => fold(item.parent)}>
+    <span class="name"><${Icon} name=${item.open ? "down-small" : "chevron"} />${plural(item.count, "sub-session")} ended</span>
   </button>`;
 }
 

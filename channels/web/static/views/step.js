@@ -1,9 +1,10 @@
 /** One tool call in the conversation: what was called, how it stands, what it printed. */
 import { between, duration, summary } from "../format.js";
-import { html, useState } from "../html.js";
+import { computed, html, useMemo, useState } from "../html.js";
 import { inspected, now, sessionState } from "../state.js";
+import { SpawnedChild, spawnedBy } from "./child.js";
 import { Icon } from "./icons.js";
-import { LiveOutput, Output } from "./parts.js";
+import { LiveOutput, Output, Picture } from "./parts.js";
 
 /** Word, icon and tone of each result. @type {Record<string, [string, string, string]>} */
 const STATUS = {
@@ -32,8 +33,16 @@ function Facts({ step }) {
   return html`<span class="muted figures">${[duration(running === null ? ms : Math.max(0, running)), exit].filter(Boolean).join(" · ")}</span>`;
 }
 
-/** @param {{step: import("../types.js").StepRow, session: string, under?: boolean}} props  `under` a card, which has said what runs */
-export function Step({ step, session, under }) {
+/** @param {{step: import("../types.js").StepRow, told?: import("../types.js").ChildRow|null, session: string, under?: boolean}} props  `under` a card, which has said what runs */
+export function Step({ step, told, session, under }) {
+  // Not read directly: every step would be drawn again whenever the list of sessions changes.
+  const spawned = useMemo(() => computed(() => Boolean(spawnedBy(step))), [step.id]);
+  if (told || spawned.value) return html`<${SpawnedChild} step=${step} told=${told ?? null} session=${session} />`;
+  return html`<${Call} step=${step} session=${session} under=${under} />`;
+}
+
+/** @param {{step: import("../types.js").StepRow, session: string, under?: boolean}} props */
+function Call({ step, session, under }) {
   const [open, setOpen] = useState(true);
   const [word, icon, tone] = statusOf(step);
   const body = `step-${step.id}`;
@@ -59,6 +68,7 @@ export function Step({ step, session, under }) {
 /** @param {{result: import("../types.js").Result}} props */
 export function ResultBody({ result }) {
   return html`${(result.text || result.full) && html`<${Output} text=${result.text} full=${result.full} dropped=${result.dropped_bytes} />`}
+    ${result.pictures.map((from) => html`<${Picture} key=${from} from=${from} />`)}
     ${result.hint && html`<p class="hint">${result.hint}</p>`}
     ${result.status === "unknown" && !result.hint && html`<p class="hint">It may or may not have run. Look at its effect before you ask for it again.</p>`}`;
 }

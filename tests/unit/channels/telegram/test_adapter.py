@@ -2,58 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
-import aiohttp
 import pytest
 
-from channels.telegram.account import Pauses
-from channels.telegram.adapter import TelegramChannel, build
+from channels.telegram.adapter import TelegramChannel
 from channels.telegram.parts import RESENT
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.ids import SlotId
 from gateway.model.messages import Conversation
 from gateway.model.slots import Showing, Slot, SlotKind, SlotState
-from gateway.ports import Auth
 from tests.support.makers import EPOCH
 from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault, faults
-from tests.unit.channels.telegram.scene import Scene, until
+from tests.unit.channels.telegram.conftest import QUICK
+from tests.unit.channels.telegram.scene import Scene
 
 ANN, BOB = 1001, 2002
 DIRECT = Conversation(channel="telegram", account="main", chat=str(ANN))
-QUICK = Pauses(first=0.01, longest=0.05, conflict=0.02, token=0.03, store=0.01, broken=0.01, lease=0.02, written=0.005)
 SECOND_TOKEN = "987654321:AAAnotherTokenOfATestBot-0123456789abc"
-
-
-@pytest.fixture
-async def telegram() -> AsyncIterator[FakeTelegram]:
-    async with FakeTelegram().serve() as fake:
-        fake.private(ANN)
-        yield fake
-        assert fake.surprises == []
-
-
-@pytest.fixture
-async def scene(telegram: FakeTelegram) -> AsyncIterator[Scene]:
-    async with aiohttp.ClientSession() as client:
-        yield Scene(client=client, api_root=telegram.api_root)
-
-
-@pytest.fixture
-async def channel(scene: Scene) -> TelegramChannel:
-    return TelegramChannel(scene.context(), QUICK)
 
 
 class Shower:
     """Shows versions of one slot, as the gateway's delivery does."""
 
-    def __init__(self, channel: TelegramChannel, where: Conversation = DIRECT) -> None:
+    def __init__(
+        self, channel: TelegramChannel, where: Conversation = DIRECT, kind: SlotKind = SlotKind.ANSWER
+    ) -> None:
         self.channel = channel
         self.where = where
+        self.kind = kind
         self.shown = ""
         self.told: list[str] = []
 
@@ -68,7 +47,7 @@ class Shower:
             session=None,
             turn=None,
             n=None,
-            kind=SlotKind.ANSWER,
+            kind=self.kind,
             text=text,
             waits=(),
             version=1,
@@ -165,6 +144,28 @@ async def test_a_growing_text_is_edited_and_goes_on_in_new_messages(
     assert (await slot.show(LONG)).split(",")[0] == first
     assert len(texts(telegram)) == 2
     assert len(telegram.calls("sendMessage")) == 2
+
+
+async def test_a_status_line_is_one_silent_message_that_is_edited_as_it_is_written(
+    telegram: FakeTelegram, channel: TelegramChannel
+) -> None:
+    slot = Shower(channel, kind=SlotKind.STATUS)
+    first = await slot.show("▸ shell: `df` -h *.log")
+    assert telegram.calls("sendMessage")[0].parameters["disable_notification"] is True
+    assert await slot.show("▸ shell: `df` -h *.log · 5 s", partial=True) == first
+    assert texts(telegram) == ["▸ shell: `df` -h *.log · 5 s"]
+    assert await slot.show("2 calls (shell ×2), 12 s, 4,120 tokens, $0.012") == first
+
+    assert texts(telegram) == ["2 calls (shell ×2), 12 s, 4,120 tokens, $0.012"]
+    edits = telegram.calls("editMessageText")
+    assert [("disable_notification" in one.parameters, "entities" in one.parameters) for one in edits] == [
+        (False, False)
+    ] * 2
+
+
+async def test_answers_make_a_sound(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+    await Shower(channel).show("Here it is.")
+    assert "disable_notification" not in telegram.calls("sendMessage")[0].parameters
 
 
 async def test_a_beginning_never_makes_a_message_and_the_last_words_make_one(
@@ -437,64 +438,3 @@ async def test_the_limits_of_a_chat(
         paces = channel.paces(replace(DIRECT, chat=chat, thread=thread))
         assert [(one.scope, pytest.approx(one.every_s), one.burst) for one in paces] == list(wanted)
     assert channel.paces(replace(DIRECT, account="gone")) == ()
-
-
-# --- accounts -----------------------------------------------------------------------------------
-
-
-async def test_accounts_are_served_side_by_side_and_one_that_fails_stops_no_other(
-    telegram: FakeTelegram, scene: Scene
-) -> None:
-    other = telegram.another_bot(SECOND_TOKEN, "second_test_bot")
-    scene.accounts = (("main", TOKEN), ("second", SECOND_TOKEN))
-    telegram.script(lambda call: faults.error(401, "Unauthorized") if call.bot == 987654321 else None)
-    channel = build(scene.context())
-    task = asyncio.create_task(channel.run(scene.sink))
-    telegram.say(ANN, "hello")
-    await until(lambda: scene.sink.texts == ["hello"])
-    await until(lambda: "second" in channel.trouble() and "main:" not in channel.trouble())
-    assert channel.streams
-    await Shower(channel).show("there")
-    assert texts(telegram) == ["there"]
-    assert other.shown(ANN) == []
-    await stopped(task)
-
-
-async def test_an_account_that_breaks_begins_again(
-    telegram: FakeTelegram, scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
-    broken = [True]
-
-    async def passed(point: str) -> None:
-        if point == "J3" and broken:
-            broken.clear()
-            raise RuntimeError("a bug")
-
-    channel = TelegramChannel(replace(scene.context(), fail_point=passed), QUICK)
-    task = asyncio.create_task(channel.run(scene.sink))
-    telegram.say(ANN, "one")
-    await until(lambda: not broken)
-    telegram.say(ANN, "two")
-    await until(lambda: scene.sink.texts == ["one", "two"])
-    await until(lambda: not channel.trouble())
-    assert "broke" in caplog.text
-    await stopped(task)
-
-
-async def stopped(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
-    assert task.cancelled()
-
-
-async def test_only_webhooks_bring_endpoints(channel: TelegramChannel, scene: Scene) -> None:
-    assert channel.endpoints() == []
-    scene.mode = "webhook"
-    endpoint = TelegramChannel(scene.context(), QUICK).endpoints()[0]
-    assert (endpoint.method, endpoint.path, endpoint.auth) == ("POST", "/telegram/main", Auth.SIGNED)
-
-
-def test_other_settings_are_refused() -> None:
-    context: Any = type("Context", (), {"settings": {}})()
-    with pytest.raises(TypeError, match="its own settings"):
-        TelegramChannel(context)

@@ -11,7 +11,6 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from channels.telegram.limits import CALLBACK_BYTES, CARD_BYTES, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
+from channels.telegram.limits import TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
 from channels.telegram.outbound import IN_FILE, SOURCE_CHARS, SOURCE_LINES, Renderer
 from channels.telegram.parts import FilePart, Part, TextPart
 from channels.telegram.rich import units
@@ -29,7 +28,7 @@ from gateway.model.ids import SessionId, SlotId, TurnId, WaitId
 from gateway.model.messages import Conversation
 from gateway.model.slots import CardRow, Showing, Slot, SlotKind, SlotState
 from gateway.model.tools import Action, Risk
-from gateway.model.waits import ApprovalRequest, Verb, Wait, WaitKind, WaitState
+from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.routing import People
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
@@ -75,6 +74,12 @@ def shown(
     """The messages of an answer, of which some are `there` already."""
     again = slot(where=where, uncertain=uncertain, there=there)
     return RENDERER.parts(Showing(slot=again, text=text, partial=partial))
+
+
+def status(text: str, *, where: Conversation = CHAT, uncertain: bool = False, partial: bool = False) -> list[Part]:
+    """The messages of a status line."""
+    line = slot(SlotKind.STATUS, where=where, uncertain=uncertain)
+    return RENDERER.parts(Showing(slot=line, text=text, partial=partial))
 
 
 def row(
@@ -220,6 +225,34 @@ def test_every_kind_of_words_is_markdown(kind: SlotKind) -> None:
     assert part == TextPart(text="hi", entities=({"type": "bold", "offset": 0, "length": 2},))
 
 
+@pytest.mark.parametrize("partial", [True, False])
+@pytest.mark.parametrize(
+    "text", ["▸ shell: `a` **b** [c](https://example.org) <b>_d_</b>", "# 1 call", "> x", "| a | b |", "```"]
+)
+def test_a_status_line_is_shown_as_it_is_and_makes_no_sound(text: str, partial: bool) -> None:
+    (part,) = status(text, partial=partial)
+    assert part == TextPart(text=text, silent=True)
+
+
+@pytest.mark.parametrize("partial", [True, False])
+@pytest.mark.parametrize("text", ["x" * 10_000, "two\nlines\r\n" * 2_000, "\ud800\x00a" * 5_000, "😀" * 5_000])
+def test_a_status_line_is_one_line_of_one_message_whatever_comes(text: str, partial: bool) -> None:
+    (part,) = texts(status(text, partial=partial))
+    assert units(part.text) <= TEXT_UNITS
+    assert "\n" not in part.text
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "\u200b"])
+def test_a_status_line_without_words_is_no_message(text: str) -> None:
+    assert status(text) == []
+
+
+def test_a_status_line_rings_nobody_in_groups_and_is_marked_when_it_may_be_there_already() -> None:
+    (part,) = texts(status("▸ shell: mail @bob", where=GROUP, uncertain=True))
+    assert part.text == "(re-sent) ▸ shell: mail @\u2060bob"
+    assert part.silent
+
+
 def test_a_message_never_fetches_what_a_model_wrote() -> None:
     (part,) = texts(shown("https://evil.example/?secret=1"))
     assert part.payload() == {
@@ -363,126 +396,3 @@ def test_a_digest_tells_contents_apart() -> None:
     ]
     assert len({part.digest for part in [whole, *others]}) == 6
     assert whole.digest == TextPart(text="a").digest
-
-
-# --- cards ----------------------------------------------------------------------------------------
-
-
-def test_a_card_shows_the_whole_action_as_it_was_rendered() -> None:
-    one = row("echo **not bold** [x](http://a.example) @ann\nrm \u202e x " + " " * 12)
-    (part,) = texts(card(one))
-    assert one.wait.approval is not None
-    assert pres(part) == [one.wait.approval.rendered]
-    assert "Unusual characters" in part.text
-    for _, value in one.facts:
-        assert value in part.text or value == "execute"
-
-
-def test_buttons_stand_in_one_order_and_name_their_row() -> None:
-    (part,) = texts(card(row()))
-    assert keyboard(part) == [["Once", "Deny", "Deny with reason"]]
-    shuffled = replace(row(), buttons=row().buttons[::-1])
-    assert texts(card(shuffled))[0].buttons == part.buttons
-    (part,) = texts(card(*THREE))
-    assert keyboard(part) == [
-        ["2 · Once", "2 · Deny", "2 · Deny with reason"],
-        ["3 · Once", "3 · Deny", "3 · Deny with reason"],
-    ]
-
-
-def test_a_button_carries_the_handle_of_its_row() -> None:
-    rows = [row(n=1), row("date", n=2)]
-    (part,) = texts(card(*rows))
-    carried = [[button["callback_data"] for button in line] for line in part.buttons]
-    assert carried == [[button.handle for button in one.buttons] for one in rows]
-    assert all(len(data.encode()) <= CALLBACK_BYTES for line in carried for data in line)
-
-
-@pytest.mark.parametrize("state", [state for state in WaitState if state is not WaitState.OPEN])
-def test_a_decided_card_has_no_buttons(state: WaitState) -> None:
-    forged = replace(row(state=state), buttons=row().buttons)
-    assert all(part.buttons == () for part in texts(card(forged)))
-
-
-def test_what_cannot_be_shown_whole_cannot_be_allowed() -> None:
-    (file, part) = card(row("x" * (CARD_BYTES + 1)))
-    assert isinstance(file, FilePart)
-    assert isinstance(part, TextPart)
-    assert keyboard(part) == [["Deny", "Deny with reason"]]
-    assert "cannot be allowed" in part.text
-    one = row()
-    assert one.wait.approval is not None
-    hidden = replace(one, wait=replace(one.wait, approval=replace(one.wait.approval, rendered="ls \u202e")))
-    assert keyboard(texts(card(hidden))[0]) == [["Deny", "Deny with reason"]]
-    assert Verb.ONCE in {button.verb for button in hidden.buttons}
-
-
-def test_a_long_action_goes_whole_into_a_file_before_the_buttons() -> None:
-    one = row("echo " + "y" * 20_000, note="There is no sandbox here.")
-    file, part = card(one)
-    assert isinstance(file, FilePart)
-    assert isinstance(part, TextPart)
-    assert one.wait.approval is not None
-    assert file.name == "command.txt"
-    assert file.data.decode().endswith(f"\n\n{one.wait.approval.rendered}\n")
-    assert all(f"{label}: {value}" in file.data.decode() for label, value in one.facts)
-    assert hashlib.sha256(file.data).hexdigest()[:16] in part.text
-    assert "20,005 characters are in command.txt above" in part.text
-    assert keyboard(part) == [["Once", "Deny", "Deny with reason"]]
-    assert pres(part)[0].startswith("echo yyy")
-
-
-SIZES = [
-    (1,),
-    (10,) * 8,
-    (3000,) * 3,
-    (60_000,) * 8,
-    (3500, 10, 3500, 10),
-    (3900,),
-    (4500, 1),
-    (500,) * 8,
-    (1, 20_000, 1),
-]
-
-
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_a_decided_card_has_the_messages_of_the_open_one(sizes: tuple[int, ...]) -> None:
-    def rows(state: WaitState, reason: str) -> list[CardRow]:
-        return [row("z" * size, state, n=n, reason=reason, note="@ann " * 20) for n, size in enumerate(sizes, 1)]
-
-    before = card(*rows(WaitState.OPEN, ""), where=GROUP)
-    for state, reason in [(WaitState.DENIED, "@no \n" * 200), (WaitState.CONSUMED, ""), (WaitState.SUPERSEDED, "")]:
-        after = card(*rows(state, reason), where=GROUP, uncertain=True)
-        assert [type(part) for part in after] == [type(part) for part in before]
-        assert [part.digest for part in files(after)] == [part.digest for part in files(before)]
-        assert all(units(part.text) <= TEXT_UNITS for part in texts([*before, *after]))
-        assert all(pres(a) == pres(b) for a, b in zip(texts(before), texts(after), strict=True))
-    assert isinstance(before[-1], TextPart)
-    assert len(before[-1].buttons) == len(sizes)
-    assert all(part.buttons == () for part in texts(before[:-1]))
-    assert len({part.name for part in files(before)}) == len(files(before))
-
-
-def test_rows_that_fit_are_shown_in_messages_not_files() -> None:
-    assert files(card(*(row("z" * 500, n=n) for n in range(1, 9)))) == []
-    assert files(card(row("z" * 3_000))) == []
-
-
-def test_a_long_folder_is_in_the_file() -> None:
-    file, part = card(row(cwd="/srv/" + "d" * 5000))
-    assert isinstance(file, FilePart)
-    assert isinstance(part, TextPart)
-    assert "d" * 5000 in file.data.decode()
-    assert units(part.text) <= TEXT_UNITS
-
-
-def test_a_reason_in_a_group_rings_nobody() -> None:
-    (part,) = texts(card(row(state=WaitState.DENIED, reason="ask @bobby"), where=GROUP))
-    assert "@bobby" not in part.text
-    assert "ask @" in part.text
-
-
-def test_every_risk_has_a_word_and_a_sign() -> None:
-    heads = {texts(card(row(risk=risk)))[0].text.splitlines()[0] for risk in Risk}
-    assert len({head.split(" · ")[0] for head in heads}) == len(Risk)
-    assert all(head.split(" ")[1].isalpha() for head in heads)

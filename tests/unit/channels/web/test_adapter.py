@@ -16,7 +16,7 @@ from yarl import URL
 from channels.web.adapter import PRESSED, WebChannel
 from gateway.http import COOKIE, HEADERS, KEY_HEADER, Address
 from gateway.model.ids import OwnerName
-from gateway.model.tools import Effect, Risk, ToolResult
+from gateway.model.tools import Effect, Picture, ResultStatus, Risk, ToolResult
 from gateway.model.waits import PRESSED_TEXT, PressResult
 from gateway.ports import ToolContext
 from tests.support.engine import Engine, Served, served
@@ -261,6 +261,33 @@ async def test_a_long_output_is_given_to_who_may_see_it_and_to_nobody_else(page:
         for path in (f"{turn}/0", f"{turn}/99999999999999999999", "..%2f..%2fstate.key/1", f"{turn}/-1"):
             async with ann.get(URL(f"{page.url}/api/output/{path}", encoded=True)) as response:
                 assert response.status == 404
+
+
+async def test_a_picture_is_shown_to_who_may_see_it_and_is_nothing_else(tmp_path: Path) -> None:
+    async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
+        made = (await ctx.picture(b"\x89PNG", "image/png"), Picture(file="x.svg", media_type="image/svg+xml"))
+        return ToolResult(status=ResultStatus.OK, text="drawn", pictures=made)
+
+    engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
+    async with served(engine) as page:
+        engine.model.script = [calls("read")]
+        turn = await engine.say(where=ANN_PAGE)
+        await engine.run(await engine.claim())
+        kept = await page.pages.output(ANN, turn, 1, 0)
+        assert kept is not None
+        kept.with_name("x.svg").touch()
+        url = f"{page.url}/api/output/{turn}/1"
+
+        async with page.client(await page.cookie()) as ann, ann.get(f"{url}/0") as response:
+            assert (response.status, await response.read()) == (200, b"\x89PNG")
+            assert response.headers["Content-Type"] == "image/png"
+            assert {name: response.headers.get(name) for name in HEADERS} == HEADERS
+        refused = ((ANN, "1", 404), (ANN, "2", 404), (ANN, "99999999999999999999", 404), (ANN, "-1", 404))
+        for owner, at, status in (*refused, (CLEO, "0", 404)):
+            async with page.client(await page.cookie(owner)) as other, other.get(f"{url}/{at}") as response:
+                assert response.status == status
+        async with page.client("") as nobody, nobody.get(f"{url}/0") as response:
+            assert response.status == 401
 
 
 # --- the socket ---------------------------------------------------------------------------------

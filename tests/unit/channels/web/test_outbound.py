@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from channels.web import outbound
-from gateway.model.ids import SessionId, TurnId
+from gateway.model.ids import SessionId, TurnId, child_session
 from gateway.model.live import OutputDelta, TextDelta
-from gateway.model.sessions import SessionKind
+from gateway.model.sessions import Lease, SessionKind
 from gateway.model.slots import CardRow, SlotKind
-from gateway.model.tools import Answer, Effect, ResultStatus, Risk, ToolResult
+from gateway.model.tools import Answer, Effect, ResultStatus, Risk, ToolCall, ToolResult, Usage
 from gateway.model.views import Row, Rows
 from gateway.model.waits import Wait
 from gateway.ports import ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, FakeTool, Text, calls
 from tests.support.makers import ANN, BOB, EPOCH, inbound
+from tests.unit.gateway.family_rig import call, ended, planned, spawning
 
 NASTY = '<script>alert(1)</script> \u202e @everyone [x](javascript:alert(1)) "quotes"'
 
@@ -34,10 +35,10 @@ def engine(tmp_path: Path) -> Engine:
     return Engine(tmp_path, [read, FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)])
 
 
-async def rows(engine: Engine) -> outbound.Json:
-    """Everything of Ann's main session as its page gets it."""
+async def rows(engine: Engine, session: str = "main:ann") -> outbound.Json:
+    """Everything of a session as Ann's page gets it."""
     pages = engine.pages()
-    found = await pages.older(ANN, SessionId("main:ann"), None)
+    found = await pages.older(ANN, SessionId(session), None)
     frame = outbound.rows(found, lambda wait: pages.card(ANN, wait), older=False)
     return json.loads(json.dumps(frame))
 
@@ -79,7 +80,7 @@ async def test_a_call_is_shown_with_its_result_and_a_way_to_all_of_it(engine: En
     assert "text" not in answer
     result = read["result"]
     assert (read["tool"], result["status"], result["exit_code"], result["code"]) == ("read", "error", 3, "exit")
-    assert result["full"] == f"/api/output/{read['turn']}/1"
+    assert (result["full"], result["pictures"]) == (f"/api/output/{read['turn']}/1", [])
     assert result["dropped_bytes"] > 0
     assert (shell["state"], shell["result"]) == ("asked", None)
 
@@ -184,3 +185,82 @@ def test_no_rows_are_a_frame_too() -> None:
     found = Rows(session=SessionId("s"), rows=(), rev=0, more=False)
 
     assert outbound.rows(found, _no_card, older=True)["rows"] == []
+
+
+# --- sub-sessions -------------------------------------------------------------------------------
+
+
+async def spawned(tmp_path: Path, asked: ToolCall) -> tuple[Engine, Lease]:
+    """A turn on the page whose call spawned a sub-session, which is held."""
+    engine = spawning(tmp_path)
+    await engine.run(await planned(engine, asked, where=ANN_PAGE))
+    return engine, await engine.claim()
+
+
+async def test_a_line_of_the_list_says_where_a_sub_session_comes_from(tmp_path: Path) -> None:
+    engine, _ = await spawned(tmp_path, call("sessions_spawn", task="count the files"))
+    lines = {line.session.id: outbound.line(line) for line in await engine.pages().sessions(ANN)}
+    (turn,) = of(await rows(engine), "turn")
+    line = json.loads(json.dumps(lines[child_session(turn["id"], 1)]))
+
+    assert lines[SessionId("main:ann")]["lineage"] is None
+    assert line["lineage"] == {
+        "parent": "main:ann",
+        "turn": turn["id"],
+        "n": 1,
+        "root": "main:ann",
+        "depth": 1,
+        "mode": "run",
+        "agent": "",
+        "model": "",
+    }
+    assert (line["title"], line["origin"], line["running"]) == ("count the files", "child", 1)
+
+
+async def test_a_step_that_waits_for_a_sub_session_says_which_and_later_what_it_cost(tmp_path: Path) -> None:
+    engine, child = await spawned(tmp_path, call("sessions_spawn", task="count"))
+    frame = await rows(engine)
+    (waiting,), (turn,) = of(frame, "child"), of(frame, "turn")
+    assert (waiting["state"], waiting["outcome"], waiting["n"]) == ("open", None, 1)
+    assert waiting["session"] == child_session(turn["id"], 1)
+
+    engine.model.script = [Answer(text="42", usage=Usage(input_tokens=100, output_tokens=7, cost_micros=1_200))]
+    await engine.run(child)
+    (told,) = of(await rows(engine), "child")
+    assert (told["id"], told["state"], told["outcome"]) == (waiting["id"], "answered", "done")
+    assert told["usage"] == {"input_tokens": 100, "output_tokens": 7, "cached_tokens": 0, "cost_micros": 1_200}
+
+
+async def test_the_task_of_a_sub_session_is_no_message_of_a_person(tmp_path: Path) -> None:
+    engine, child = await spawned(tmp_path, call("sessions_spawn", task="count the files"))
+    view = await engine.store.turn(child.turn)
+    frame = await rows(engine, view.session.id)
+    (task,), (turn,) = of(frame, "message"), of(frame, "turn")
+    (said,) = of(await rows(engine), "message")
+
+    assert (task["role"], task["text"], task["channel"]) == ("task", "count the files", "child")
+    assert turn["channel"] == "child"
+    assert (said["role"], said["channel"]) == ("person", "web")
+
+
+@pytest.mark.parametrize(("words", "shown"), [("all of it", "all of it"), ("x" * 70_000, "x" * 65_523 + "…")])
+async def test_the_end_of_a_sub_session_is_told_apart_from_what_people_say(
+    tmp_path: Path, words: str, shown: str
+) -> None:
+    engine, child = await spawned(tmp_path, call("sessions_spawn", task="watch", mode="session"))
+    view = await engine.store.turn(child.turn)
+    await ended(engine, child, words)
+    message = of(await rows(engine), "message")[-1]
+
+    assert (message["role"], message["principal"], message["child"]) == ("child", "system:child", view.session.id)
+    assert message["quoted"] == f"Task: watch\n\n{shown}"
+
+
+async def test_an_answer_says_what_it_cost_and_the_page_in_which_currency(engine: Engine) -> None:
+    engine.model.script = [Answer(text="hi", model="small", usage=Usage(input_tokens=9, cost_micros=5))]
+    await engine.say(where=ANN_PAGE)
+    await engine.run(await engine.claim())
+    (step,) = of(await rows(engine), "step")
+
+    assert (step["model"], step["usage"]["cost_micros"]) == ("small", 5)
+    assert outbound.welcome(engine.pages().welcome(ANN), [])["currency"] == "USD"

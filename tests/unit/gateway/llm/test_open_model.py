@@ -2,14 +2,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import aiohttp
 import pytest
 
 from gateway.errors import ConfigError
-from gateway.llm import open_model
+from gateway.llm import Choice, Price, open_model, open_models
+from gateway.model.ids import SessionId
+from gateway.model.prompts import Anew, Complete, ModelRequest, UserText
+from gateway.model.sessions import Origin, Route, SessionKind, empty_session
 from gateway.ports import Model
 from tests.support.clock import FakeClock
+from tests.support.model_server import Call, Reply, ScriptedModel, UsageFigures
+
+ASK = ModelRequest(system="", messages=(UserText(text="Hi"),), tools=())
+
+ROUTE = Route(session=SessionId("main:ann"), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=None, title="ann")
 
 
 async def opened(name: str) -> Model:
@@ -22,7 +31,7 @@ async def test_models_are_opened_by_name(name: str) -> None:
     assert (await opened(name)).name == name
 
 
-@pytest.mark.parametrize("name", ["", "openai", "openai:", "gpt-5-mini", "operator:x"])
+@pytest.mark.parametrize("name", ["", "openai", "openai:", "gpt-5-mini", "operator:x", ":x", "anthropic:"])
 async def test_another_name_is_refused_with_its_cure(name: str) -> None:
     with pytest.raises(ConfigError, match="There is no model") as caught:
         await opened(name)
@@ -34,3 +43,70 @@ def test_the_operator_needs_no_http_client() -> None:
     program = "import gateway.llm, gateway.llm.operator, sys; sys.exit('aiohttp' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=30).returncode == 0
+
+
+def test_a_provider_whose_packages_are_missing_names_the_extra() -> None:
+    program = """
+import sys
+sys.modules["pydantic_ai"] = None
+from gateway.errors import ConfigError
+from gateway.llm import open_model
+try:
+    open_model("anthropic:m", session=None, base_url=None, api_key="k", specs={}, clock=None)
+except ConfigError as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+
+    assert "`providers`" in ran.stdout
+
+
+async def test_the_configured_models_step_in_for_each_other_and_have_prices() -> None:
+    broken = ScriptedModel([Reply(status=401, error="This key has expired")])
+    fine = ScriptedModel([Reply(text="Hello", usage=UsageFigures(prompt=1_000, completion=100, cached=400))])
+    async with broken, fine, aiohttp.ClientSession() as session:
+        models = open_models(
+            [
+                Choice(name="openai:a", base_url=broken.base_url, api_key="sk-old"),
+                Choice(name="openai:b", base_url=fine.base_url),
+            ],
+            {"b": Price(input=1.0, output=2.0, cached=0.5)},
+            session=session,
+            specs={},
+            clock=FakeClock(),
+        )
+        model = models.of(empty_session(ROUTE, datetime(2026, 1, 1, tzinfo=UTC)))
+        *_, last = [event async for event in model.stream(ASK)]
+
+    assert list(models.names) == ["openai:a", "openai:b"]
+    assert isinstance(last, Complete)
+    assert last.answer.text == "Hello"
+    assert last.answer.usage.cost_micros == 1_000
+    assert last.answer.note.startswith("b answered: a failed (The key for 127.0.0.1:")
+    assert "expired" in last.answer.note
+
+
+@pytest.mark.parametrize("cut_after", range(2, 9))  # before any text the model itself tries again, after seconds
+async def test_wherever_a_stream_is_cut_the_next_model_begins_anew(cut_after: int) -> None:
+    call = Call(name="shell", arguments='{"command":"rm -r x"}')
+    cut = ScriptedModel([Reply(text="Half of it", chunks=3, calls=(call,), fragments=3, cut_after=cut_after)] * 4)
+    fine = ScriptedModel([Reply(text="Whole")])
+    async with cut, fine, aiohttp.ClientSession() as session:
+        choices = [Choice(name="openai:a", base_url=cut.base_url), Choice(name="openai:b", base_url=fine.base_url)]
+        models = open_models(choices, {}, session=session, specs={}, clock=FakeClock())
+        model = models.of(empty_session(ROUTE, datetime(2026, 1, 1, tzinfo=UTC)))
+        *before, last = [event async for event in model.stream(ASK)]
+
+    assert isinstance(last, Complete)
+    assert (last.answer.text, last.answer.calls) == ("Whole", ())
+    assert any(isinstance(event, Anew) for event in before)
+
+
+async def test_no_choice_is_refused() -> None:
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(ConfigError, match="No model is configured"):
+            open_models([], {}, session=session, specs={}, clock=FakeClock())
+
+
+def test_a_choice_does_not_show_its_key() -> None:
+    assert "sk-secret" not in repr(Choice(name="openai:a", api_key="sk-secret"))

@@ -88,6 +88,26 @@ def test_a_stream_that_ends_without_a_finish_reason_is_no_answer(stream: list[by
     assert caught.value.retryable
 
 
+def test_what_goes_on_after_its_finish_has_not_ended() -> None:
+    with pytest.raises(ModelError, match="ended before its answer was whole"):
+        assembled(delta("stop", content="Hi"), delta(content=" there"), DONE)
+
+    assert assembled(delta("stop", content="Hi"), delta("stop", content=" there"), DONE)[0].text == "Hi there"
+    assert assembled(delta("stop", content="Hi"), delta(content="", role="assistant"), DONE)[0].text == "Hi"
+
+
+def test_null_written_out_is_no_finish() -> None:
+    with pytest.raises(ModelError, match="ended before its answer was whole"):
+        assembled(delta("null", content="Hi"), DONE)
+
+
+@pytest.mark.parametrize("reason", ["tool_calls", "function_call"])
+def test_a_call_that_was_announced_and_did_not_come_is_an_error(reason: str) -> None:
+    with pytest.raises(ModelError, match="announced a call") as caught:
+        assembled(delta(content="Let me look."), delta(reason), DONE)
+    assert caught.value.retryable
+
+
 @pytest.mark.parametrize("reason", ["length", "max_tokens"])
 def test_a_text_cut_at_the_output_limit_is_kept_and_says_so(reason: str) -> None:
     answer, streamed = assembled(delta(content="Once upon"), delta(reason), DONE)
@@ -194,6 +214,18 @@ def test_whole_calls_that_share_an_index_or_have_none_stay_apart(index: int | No
 
 def test_a_server_that_repeats_id_and_name_in_every_fragment() -> None:
     assert calls_of(call(0, "a", "shell", '{"x"'), call(0, "a", "shell", ":1}"), CALLS) == [("a", "shell", '{"x":1}')]
+
+
+def test_whole_calls_of_one_index_without_ids_stay_apart() -> None:
+    found = calls_of(call(0, None, "shell", '{"a":1}'), call(0, None, "shell", '{"a":2}'), CALLS)
+
+    assert found == [("call_1", "shell", '{"a":1}'), ("call_2", "shell", '{"a":2}')]
+
+
+def test_fragments_that_repeat_the_name_and_have_no_id_stay_together() -> None:
+    assert calls_of(
+        call(0, None, "shell", '{"a":{}'), call(0, None, "shell", ',"b":1}'), call(0, None, "shell", ""), CALLS
+    ) == [("call_1", "shell", '{"a":{},"b":1}')]
 
 
 def test_arguments_sent_as_an_object_are_written_down() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from itertools import pairwise
@@ -16,64 +14,12 @@ import pytest
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits
 from gateway.llm.openai_chat import OpenAIChat, Patience
-from gateway.model.prompts import Complete, ModelRequest, TextPart, UserText
-from gateway.model.tools import Answer, Usage
+from gateway.model.prompts import TextPart
+from gateway.model.tools import Usage
 from gateway.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import Call, Reply, ScriptedModel, UsageFigures
-
-KEY = "sk-test-0123456789"
-ASK = ModelRequest(system="Be kind.", messages=(UserText(text="Hi"),), tools=())
-QUICK = RetryLimits(first_s=0.01, longest_s=60)
-IMPATIENT = Patience(stall_s=0.15, after_finish_s=0.15)
-
-
-@asynccontextmanager
-async def attached(
-    server: ScriptedModel,
-    *,
-    retry: RetryLimits = QUICK,
-    patience: Patience = IMPATIENT,
-    limits: AnswerLimits | None = None,
-    clock: FakeClock | None = None,
-    api_key: str | None = KEY,
-) -> AsyncGenerator[OpenAIChat]:
-    """Start the server and yield a model that asks it."""
-    async with server, aiohttp.ClientSession() as session:
-        yield OpenAIChat(
-            session,
-            "m",
-            base_url=server.base_url,
-            api_key=api_key,
-            clock=clock or FakeClock(),
-            retry=retry,
-            patience=patience,
-            limits=limits or AnswerLimits(),
-            random=lambda: 0.0,
-        )
-
-
-async def ask(model: OpenAIChat) -> tuple[Answer, list[str]]:
-    """Return the answer and the texts as they streamed."""
-    texts: list[str] = []
-    async for event in model.stream(ASK):
-        if isinstance(event, Complete):
-            return event.answer, texts
-        texts.append(event.text)
-    raise AssertionError("the stream ended without an answer")
-
-
-async def failure(model: OpenAIChat) -> tuple[ModelError, list[str]]:
-    """Return the error and what was streamed before it."""
-    texts: list[str] = []
-    try:
-        async for event in model.stream(ASK):
-            assert isinstance(event, TextPart)
-            texts.append(event.text)
-    except ModelError as error:
-        return error, texts
-    raise AssertionError("the stream ended without an error")
-
+from tests.unit.gateway.llm.asking import ASK, KEY, QUICK, ask, attached, failure
 
 # --- answers ----------------------------------------------------------------------------------
 
@@ -216,6 +162,37 @@ async def test_a_server_that_stays_on_the_line_after_done_is_left() -> None:
     async with attached(server, patience=Patience()) as model, asyncio.timeout(2):
         assert (await ask(model))[0].text == "Hi"
         await server.until(lambda: server.requests[0].ended == "left")
+
+
+@pytest.mark.parametrize("silent", [Reply(think_s=60), Reply(stall_after=0)])
+async def test_in_haste_a_silent_server_is_given_up_after_two_short_tries(silent: Reply) -> None:
+    server = ScriptedModel([silent] * 4)
+    async with attached(server, patience=Patience(hasty_s=0.2)) as model, asyncio.timeout(10):
+        error, _ = await failure(model.hasty())
+
+    assert "sent nothing for 0.2 s (tried 2 times)" in error.message
+    assert len(server.requests) == 2
+
+
+async def test_in_haste_a_long_wait_is_not_waited_for_and_a_begun_answer_has_its_time() -> None:
+    busy = Reply(status=429, error="slow", headers={"Retry-After": "30"})
+    slow = Reply(text="Slow but sure", chunks=2, stall_after=2, stall_s=0.5)
+    server = ScriptedModel([busy, slow])
+    async with attached(server, patience=Patience(hasty_s=0.2)) as model:
+        error, _ = await failure(model.hasty())
+        answer, _ = await ask(model.hasty())
+
+    assert "asked to wait 30 s" in error.message
+    assert answer.text == "Slow but sure"
+
+
+async def test_what_a_server_refused_is_known_in_haste_too() -> None:
+    server = ScriptedModel([Reply(status=400, error="Unknown parameter: stream_options"), Reply(), Reply()])
+    async with attached(server) as model:
+        await ask(model)
+        await ask(model.hasty())
+
+    assert len(server.requests) == 3
 
 
 async def test_silence_after_text_was_shown_is_an_error_and_no_second_try() -> None:
@@ -414,7 +391,7 @@ async def test_an_endless_answer_is_an_error() -> None:
 async def test_endless_arguments_are_an_error() -> None:
     reply = Reply(calls=(Call(name="shell", arguments="x" * 100_000),), fragments=1_000)
     server = ScriptedModel([reply])
-    async with attached(server, limits=AnswerLimits(argument_chars=10_000)) as model:
+    async with attached(server, limits=AnswerLimits(argument_chars=10_000), patience=Patience()) as model:
         error, _ = await failure(model)
 
     assert "exceed 10000 characters" in error.message

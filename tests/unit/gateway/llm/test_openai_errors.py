@@ -26,6 +26,20 @@ def openai_error(message: str, code: str | None = None) -> bytes:
         (400, openai_error("x", "context_length_exceeded"), PEER, "context_length_exceeded", "/new", False),
         (400, openai_error("maximum context length is 8192"), PEER, "context_length_exceeded", "/new", False),
         (413, b"prompt is too long", PEER, "context_length_exceeded", "/new", False),
+        (413, b"<html><title>413 Request Entity Too Large", PEER, "context_length_exceeded", "/new", False),
+        (403, openai_error("Your input was flagged"), PEER, "refuses what was said", "other words", False),
+        (400, openai_error("API key not valid. Please pass a valid API key."), PEER, "is refused", "api_key", False),
+        (
+            401,
+            openai_error("Your API key expired on 1 May"),
+            PEER,
+            "refused (401: Your API key expired",
+            "a valid",
+            False,
+        ),
+        (400, openai_error("registry.ollama.ai/library/x does not support tools"), PEER, "no tools", "--jinja", False),
+        (400, openai_error('"auto" tool choice requires --enable-auto-tool-choice'), PEER, "no tools", "vLLM", False),
+        (404, openai_error("No endpoints found that support tool use."), PEER, "no tools", "can call tools", False),
         (400, openai_error("bad field"), PEER, "refuses the request (400: bad field)", "[model]", False),
         (402, b"", PEER, "no quota left", "billing", False),
         (429, openai_error("x", "insufficient_quota"), PEER, "no quota left", "billing", False),
@@ -50,6 +64,54 @@ def test_what_a_server_refused_in_words_with_a_cure(
     assert cure in error.cure
     assert error.retryable is retryable
     assert error.retry_after_s == (3.0 if retryable else None)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "This model's maximum context length is 16384 tokens. However, you requested 122946 tokens"),  # vLLM
+        (400, "The prompt (total length 25938) is too long to fit into the model (context length 4096)."),
+        (400, "max_tokens must be at least 1, got -186."),
+        (400, "The decoder prompt (length 9000) is longer than the maximum model length of 8192."),
+        (400, "the request exceeds the available context size. try increasing the context size"),  # llama.cpp
+        (500, "the request exceeds the available context size. try increasing the context size"),
+        (400, "prompt too long; exceeded max context length by 12 tokens"),  # Ollama
+        (400, "This endpoint's maximum context length is 16384 tokens."),  # OpenRouter
+        (400, "litellm.ContextWindowExceededError: AnthropicError - prompt is too long: 209303 tokens > 200000"),
+        (400, "input length and `max_tokens` exceed context limit: 179413 + 32768 > 200000"),  # Anthropic
+        (400, "Input tokens exceed the configured limit of 272000 tokens."),  # Azure
+        (400, "The input token count (2800010) exceeds the maximum number of tokens allowed (1048575)."),  # Gemini
+        (400, "Invalid request: Your request exceeded model token limit: 8192"),  # Moonshot
+        (429, "Request too large for gpt-5 on tokens per min (TPM): Limit 30000, Requested 40000."),
+    ],
+)
+def test_what_is_too_long_is_known_in_each_servers_words(status: int, words: str) -> None:
+    error = to_error(from_response(status, "application/json", openai_error(words), PEER), PEER)
+
+    assert error.too_long
+    assert not error.retryable
+    assert "/new" in error.cure
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (429, "Rate limit reached for gpt-5: tokens per min. The context window is fine."),
+        (400, "max_tokens must be at least 1, got 0."),
+        (401, "maximum context"),
+        (400, "Invalid schema for function 'x'"),
+    ],
+)
+def test_what_is_not_too_long(status: int, words: str) -> None:
+    assert not to_error(from_response(status, "application/json", openai_error(words), PEER), PEER).too_long
+
+
+def test_what_a_router_was_told_is_told() -> None:
+    inner = {"message": "Provider returned error", "code": 400, "metadata": {"raw": "maximum context length is 9"}}
+    refusal = from_response(400, "application/json", json.dumps({"error": inner}).encode(), PEER)
+
+    assert refusal.message == "Provider returned error: maximum context length is 9"
+    assert to_error(refusal, PEER).too_long
 
 
 @pytest.mark.parametrize(
@@ -81,6 +143,29 @@ def test_the_key_is_never_said_and_the_message_is_bounded(status: int, said: str
         assert len(error.message) < MESSAGE_CHARS + 200
 
 
+@pytest.mark.parametrize(
+    ("status", "said", "about_request"),
+    [
+        (400, "flagged by moderation", True),
+        (403, "content policy", True),
+        (400, "messages[3] is odd", True),
+        (422, "messages[3] is odd", True),
+        (401, "expired", False),
+        (402, "no credit", False),
+        (404, "model_not_found", False),
+        (429, "slow", False),
+        (500, "oops", False),
+        (405, "no", False),
+    ],
+)
+def test_what_is_one_requests_fault_is_told_from_what_is_the_servers(
+    status: int, said: str, about_request: bool
+) -> None:
+    error = to_error(from_response(status, "application/json", openai_error(said, ""), PEER), PEER)
+
+    assert error.about_request is about_request
+
+
 def test_the_key_is_not_shown_by_the_peer_itself() -> None:
     assert KEY not in repr(PEER)
 
@@ -92,6 +177,8 @@ def test_the_key_is_not_shown_by_the_peer_itself() -> None:
         ({"code": "502", "message": "upstream"}, 502, True),
         ({"type": "overloaded_error"}, 529, True),
         ({"code": "context_length_exceeded", "message": "long"}, 400, False),
+        ({"code": 500, "type": "exceed_context_size_error", "message": "x"}, 500, False),
+        ({"code": None, "type": "rate_limit_error", "message": "x"}, 429, True),
         ({"code": "invalid_api_key", "message": "no"}, 401, False),
         ({"code": None, "message": "?"}, 500, True),
         ("just words", 500, True),

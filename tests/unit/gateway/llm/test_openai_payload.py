@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
-from gateway.llm.openai_payload import messages, request_body, result_content
+from gateway.llm.openai_payload import has_images, messages, request_body, result_content
+from gateway.llm.quirks import Dialect
+from gateway.llm.schemas import Flavour
 from gateway.model.ids import CallId
-from gateway.model.prompts import CallResult, Message, ModelRequest, ToolOffer, UserText
+from gateway.model.prompts import CallResult, Image, Message, ModelRequest, ToolOffer, UserText
 from gateway.model.tools import Answer, ResultStatus, ToolCall, ToolResult
 from tests.support.makers import ANN_TELEGRAM, BOB
 
@@ -156,11 +159,46 @@ def test_names_that_servers_refuse_are_given_back_in_a_form_they_take(tool: str,
     assert message["tool_calls"][0]["function"]["name"] == name
 
 
+@pytest.mark.parametrize(
+    ("theirs", "given"),
+    [
+        ("call_1", "call_1"),
+        ("a-B_9" * 8, "a-B_9" * 8),
+        ("functions.shell:0", "functions_shell_0_0e09fe37"),
+        ("", "_e3b0c442"),
+    ],
+)
+def test_another_providers_ids_become_plain_for_the_call_and_its_result(theirs: str, given: str) -> None:
+    result = CallResult(call=CallId(theirs), tool="shell", result=OK)
+    _, asked, told = sent(UserText(text="Hi"), Answer(text="", calls=(call(theirs),), model="groq:k"), result)
+
+    assert asked["tool_calls"][0]["id"] == told["tool_call_id"]
+    assert told["tool_call_id"] == given
+
+
+def test_ids_that_are_alike_stay_two_and_the_models_own_come_back_as_they_were() -> None:
+    alike = tuple(call(one) for one in ("x" * 41, "x" * 42, "a.b", "a:b", "a_b"))
+    (other,) = sent(Answer(text="", calls=alike, model="groq:k"))
+    (own,) = sent(Answer(text="", calls=alike, model="openai:m"))
+
+    assert len({one["id"] for one in other["tool_calls"]}) == 5
+    assert all(re.fullmatch("[A-Za-z0-9_-]{1,40}", one["id"]) for one in other["tool_calls"])
+    assert [one["id"] for one in own["tool_calls"]] == [one.id for one in alike]
+
+
+def test_texts_of_white_space_alone_are_left_out() -> None:
+    calls = Answer(text=" \n", calls=(call("c1"),), model="groq:k")
+    blank = CallResult(call=CallId("c1"), tool="shell", result=ToolResult(status=ResultStatus.OK, text=" \n"))
+    made = sent(UserText(text="\n"), Answer(text="  "), calls, blank, UserText(text="Hi"))
+
+    assert [one["role"] for one in made] == ["assistant", "tool", "user"]
+    assert (made[0]["content"], made[1]["content"]) == (None, "(no output)")
+
+
 def test_reasoning_goes_back_to_the_model_that_gave_it_and_to_no_other() -> None:
     opaque = {
         "openai": {
             "reasoning_content": "hm",
-            "reasoning_details": [{"type": "reasoning.text", "text": "hm"}],
             "calls": {"c1": {"extra_content": {"google": {"thought_signature": "s"}}}},
         },
         "anthropic": {"reasoning": "not ours"},
@@ -171,11 +209,97 @@ def test_reasoning_goes_back_to_the_model_that_gave_it_and_to_no_other() -> None
     [other] = messages(request(answer), answered_by="openai:n")
 
     assert own["reasoning_content"] == "hm"
-    assert own["reasoning_details"] == [{"type": "reasoning.text", "text": "hm"}]
     assert "reasoning" not in own
     assert own["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "s"}}
     assert set(other) == {"role", "content", "tool_calls"}
     assert set(other["tool_calls"][0]) == {"id", "type", "function"}
+
+
+def test_blocks_of_reasoning_go_back_without_the_text_that_came_beside_them() -> None:
+    blocks = [{"type": "reasoning.text", "text": "hm", "signature": "s"}]
+    answer = Answer(text="42", model="openai:m", opaque={"openai": {"reasoning": "hm", "reasoning_details": blocks}})
+    [own] = messages(request(answer), answered_by="openai:m")
+
+    assert own == {"role": "assistant", "content": "42", "reasoning_details": blocks}
+
+
+# --- pictures ---------------------------------------------------------------------------------------
+
+PNG = Image(media_type="image/png", data=b"\x89PNG")
+DATA = "data:image/png;base64,iVBORw=="
+
+
+def pictured(*images: Image, call_id: str = "a") -> CallResult:
+    return CallResult(call=CallId(call_id), tool="bro wser", result=OK, images=images)
+
+
+def test_pictures_follow_all_results_of_their_answer_as_one_message() -> None:
+    _, _, first, second, shown, user = sent(
+        UserText(text="Look"),
+        Answer(text="", calls=(call("a"), call("b"))),
+        pictured(PNG, PNG),
+        pictured(PNG, call_id="b"),
+        UserText(text="And?"),
+    )
+
+    assert (first["content"], second["content"]) == ("fine", "fine")
+    assert shown["role"] == "user"
+    assert [part.get("text") or part["image_url"]["url"] for part in shown["content"]] == [
+        "[picture 1 of 2 of call a, bro_wser]",
+        DATA,
+        "[picture 2 of 2 of call a, bro_wser]",
+        DATA,
+        "[the picture of call b, bro_wser]",
+        DATA,
+    ]
+    assert user["content"] == "And?"
+
+
+def test_pictures_at_the_end_are_shown_and_labelled_by_the_gateway() -> None:
+    asked = ModelRequest(system="", messages=(Answer(text="", calls=(call("a"),)), pictured(PNG)), tools=(), mark=MARK)
+
+    assert messages(asked, answered_by="")[-1]["content"][0]["text"] == f"[{MARK} the picture of call a, bro_wser]"
+    assert has_images(asked)
+    assert not has_images(request(UserText(text="Hi")))
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 picture is not shown"), (3, "3 pictures are not shown")])
+def test_a_model_that_takes_no_pictures_is_told_how_many_there_are(count: int, words: str) -> None:
+    answer, result = messages(
+        request(Answer(text="", calls=(call("a"),)), pictured(*[PNG] * count)),
+        answered_by="",
+        dialect=Dialect(images=False),
+    )
+
+    assert answer["role"] == "assistant"
+    assert result["content"] == f"fine\n[{words}: this model takes none]"
+
+
+# --- what a server wants otherwise ------------------------------------------------------------------
+
+
+def test_a_dialect_changes_the_request() -> None:
+    offer = ToolOffer(name="t", description="T.", schema={"properties": {"a": {"const": 1}}})
+    answer = Answer(text="", calls=(call(),), model="openai:m", opaque={"openai": {"reasoning": "hm"}})
+    asked = request(UserText(text="Hi"), answer, system="Be kind.", tools=(offer,))
+    dialect = Dialect(schemas=Flavour.OPENAI, system_role="developer", usage=False, reasoning=False)
+    body = json.loads(request_body("m", asked, answered_by="openai:m", dialect=dialect))
+
+    assert "stream_options" not in body
+    assert body["messages"][0] == {"role": "developer", "content": "Be kind."}
+    assert "reasoning" not in body["messages"][2]
+    assert body["tools"][0]["function"]["parameters"]["properties"] == {"a": {"type": "integer", "enum": [1]}}
+
+
+def test_where_reasoning_is_wanted_everywhere_another_models_calls_have_some() -> None:
+    other = Answer(text="", calls=(call(),), model="anthropic:x")
+    plain = Answer(text="Hi", model="anthropic:x")
+    with_calls, without = messages(
+        request(other, plain), answered_by="openai:m", dialect=Dialect(reasoning_everywhere=True)
+    )
+
+    assert with_calls["reasoning_content"] == " "
+    assert "reasoning_content" not in without
 
 
 def test_text_that_cannot_be_encoded_does_not_fail_the_request() -> None:

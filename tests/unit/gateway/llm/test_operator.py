@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -207,6 +208,32 @@ async def shown(*results: ToolResult) -> str:
 )
 async def test_a_result_is_shown_with_how_it_ended(result: ToolResult, text: str) -> None:
     assert await shown(result) == text
+
+
+async def test_a_tool_is_called_by_its_shorter_word_too_and_is_listed_by_that() -> None:
+    spawn = replace(spec("sessions_spawn", positional="task"), command="spawn")
+    operator = Operator({"sessions_spawn": spawn})
+    offers = (ToolOffer(name="sessions_spawn", description="", schema={}),)
+
+    for text in ("/spawn count", "/sessions_spawn count", "/Spawn count"):
+        request = ModelRequest(system="", messages=(UserText(text=text),), tools=offers)
+        *_, last = [event async for event in operator.stream(request)]
+        assert isinstance(last, Complete)
+        [made] = last.answer.calls
+        assert (made.tool, json.loads(made.arguments)) == ("sessions_spawn", {"task": "count"})
+    hint = ModelRequest(system="", messages=(UserText(text="hello"),), tools=offers)
+    *_, last = [event async for event in operator.stream(hint)]
+    assert isinstance(last, Complete)
+    assert "(`/spawn`)" in last.answer.text
+
+
+async def test_what_a_sub_session_said_is_shown_as_it_said_it() -> None:
+    said = ToolResult(status=ResultStatus.OK, text="There are **7**.", duration_ms=2100)
+    call = ToolCall(id=CallId("c1"), tool="sessions_spawn", arguments="{}")
+    given = CallResult(call=call.id, tool=call.tool, result=said)
+    answer = await answer_to(UserText(text="/spawn count"), Answer(text="", calls=(call,)), given)
+
+    assert answer.text == "There are **7**.\nsessions_spawn done · 2.1 s"
 
 
 async def test_no_output_can_end_its_fence() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gateway.clock import SystemClock
 from gateway.errors import StoreFull
-from gateway.model.sessions import Accepted, TurnKind
+from gateway.model.sessions import Accepted, TurnKind, WhileRunning
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.opening import connect, migrate
 from gateway.store.sqlite.statements import load_migrations, load_statements
@@ -60,7 +60,9 @@ async def accept_for_ever(path: str) -> None:
         number = 0
         while True:
             key = f"{os.getpid()}-{task}-{number}"
-            await store.accept(route(), inbound(key=key), TurnKind.MODEL, steer=False, say_if_waiting="")
+            await store.accept(
+                route(), inbound(key=key), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None
+            )
             say(key)
             number += 1
 
@@ -85,7 +87,7 @@ async def fill(folder: str) -> None:
 
     async def take(store: SqliteStore, key: str, text: str) -> Accepted:
         message = inbound(text, key=key)
-        found = await store.accept(route(), message, TurnKind.MODEL, steer=False, say_if_waiting="")
+        found = await store.accept(route(), message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
         acknowledged.append(key)
         return found
 

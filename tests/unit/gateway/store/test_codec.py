@@ -8,7 +8,7 @@ import pytest
 
 from gateway.model.ids import CallId
 from gateway.model.messages import Conversation
-from gateway.model.tools import Answer, ResultStatus, ToolCall, ToolResult, Usage
+from gateway.model.tools import Answer, Picture, ResultStatus, ToolCall, ToolResult, Usage
 from gateway.store.codec import (
     ANSWER,
     APPROVAL,
@@ -28,17 +28,29 @@ def test_payloads_come_back_as_they_were() -> None:
         text='Grüße \x00 \u2028 "</script>',
         calls=calls,
         model="m",
-        usage=Usage(input_tokens=1 << 40),
+        usage=Usage(input_tokens=1 << 40, cost_micros=7),
+        note="`small` answered.",
         opaque={"openai": [{"deep": [None, 1.5, True, "ü"]}]},
     )
     assert ANSWER.load(ANSWER.dump(spoken)) == spoken
-    came = ToolResult(status=ResultStatus.TIMEOUT, text="x" * 100_000, code="timeout", exit_code=-9, dropped_bytes=7)
+    came = ToolResult(
+        status=ResultStatus.TIMEOUT,
+        text="x" * 100_000,
+        code="timeout",
+        exit_code=-9,
+        dropped_bytes=7,
+        pictures=(Picture(file="b.png", media_type="image/png"), Picture(file="a.jpg", media_type="image/jpeg")),
+    )
     assert RESULT.load(RESULT.dump(came)) == came
     assert APPROVAL.load(APPROVAL.dump(approval(3))) == approval(3)
 
 
 def test_a_payload_of_another_version_is_read_with_defaults() -> None:
     assert ANSWER.load('{"text": "hi", "of_a_newer_version": 1}') == Answer(text="hi")
+    before_prices = '{"text":"hi","calls":[],"model":"m","usage":{"input_tokens":5,"output_tokens":1},"opaque":{}}'
+    assert ANSWER.load(before_prices) == Answer(text="hi", model="m", usage=Usage(input_tokens=5, output_tokens=1))
+    before_pictures = '{"status":"ok","text":"done","code":"","hint":"","exit_code":null,"full_output":""}'
+    assert RESULT.load(before_pictures) == ToolResult(status=ResultStatus.OK, text="done")
 
 
 @pytest.mark.parametrize("place", [("telegram", "a/b", "-100"), ("slack", "w", "T0/C0", "1.2"), ("x", "", "", '"]')])

@@ -12,13 +12,14 @@ import pytest
 from gateway.errors import StoreTooNew
 from gateway.model.ids import InboundId, NodeId, TurnId
 from gateway.model.messages import Received, Refused, RefusedReason
-from gateway.model.sessions import TurnKind, TurnState
+from gateway.model.sessions import TurnKind, TurnState, WhileRunning
 from gateway.model.slots import Slot
+from gateway.model.tools import Usage
 from gateway.store.sqlite import open_sqlite
 from gateway.store.sqlite.opening import connect, migrate
 from gateway.store.sqlite.statements import load_migrations, load_statements, split
 from tests.support.clock import FakeClock
-from tests.support.makers import EPOCH, answer, inbound, route
+from tests.support.makers import EPOCH, answer, inbound, route, said
 
 SQL = load_statements()
 NODE = NodeId("here#1")
@@ -46,6 +47,30 @@ INSERT INTO slots (
 
 UPDATE meta SET rev = 4;
 """
+VERSION_2 = """
+INSERT INTO turns (
+    ord, rev, id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, head,
+    queued_at, queued_rev, ended_rev
+) VALUES (6, 9, 't0', 'main:ann', 0, 'model', 'done', '["telegram","default","1001",""]', 'telegram:1001', 0, 0, 0, 0,
+    0, 5, 9);
+
+INSERT INTO steps (ord, rev, turn, n, session, kind, state, answer, ended_at) VALUES (7, 7, 't0', 0, 'main:ann',
+    'model', 'finished', '{"text":"Once.","calls":[{"id":"c","tool":"shell","arguments":"{}"}],"model":"m",'
+    || '"usage":{"input_tokens":5,"output_tokens":1,"cached_tokens":0},"opaque":{}}', 0);
+
+INSERT INTO steps (ord, rev, turn, n, session, kind, state, call, result, ended_at) VALUES (8, 8, 't0', 1, 'main:ann',
+    'tool', 'finished', '{"id":"c","tool":"shell","arguments":"{}"}',
+    '{"status":"ok","text":"done","code":"","hint":"","exit_code":0,"duration_ms":1,"dropped_bytes":0,"full_output":""}',
+    0);
+
+INSERT INTO slots (
+    ord, rev, id, conversation, channel, kept, session, turn, n, kind, text, waits, version, sent_version, platform_id,
+    state, attempts, uncertain, due_at, created_at, early
+) VALUES (10, 10, 'early', '["telegram","default","1001",""]', 'telegram', 0, 'main:ann', 't1', 0, 'answer', 'Onc',
+    '[]', 1, 1, '7', 'sent', 0, 0, 0, 0, 1);
+
+UPDATE meta SET rev = 10;
+"""
 
 
 @pytest.fixture
@@ -57,10 +82,16 @@ def path(tmp_path: Path) -> str:
 def old(path: str) -> Iterator[sqlite3.Connection]:
     """A file of the first version with a message that waits."""
     with closing(connect(path)) as db:
-        migrate(db, SQL, load_migrations()[:1])
-        for statement in split(VERSION_1):
-            db.execute(statement)
+        _fill(db, 1)
         yield db
+
+
+def _fill(db: sqlite3.Connection, version: int) -> None:
+    """Bring an empty file to this version, as that one left it."""
+    for migration, left in zip(load_migrations()[:version], (VERSION_1, VERSION_2), strict=False):
+        migrate(db, SQL, load_migrations()[: migration.number])
+        for statement in split(left):
+            db.execute(statement)
 
 
 async def test_a_store_of_version_1_goes_on(path: str, old: sqlite3.Connection) -> None:
@@ -73,19 +104,57 @@ async def test_a_store_of_version_1_goes_on(path: str, old: sqlite3.Connection) 
     message = received.message
     assert (message.text, message.quoted, message.reply_to, message.unread, message.cut) == ("hello", "", "", "", False)
     assert (received.context, received.continues, received.given) == (False, False, None)
-    known = await store.accept(route(), inbound(key="e1"), TurnKind.MODEL, steer=False, say_if_waiting="")
+    known = await store.accept(
+        route(), inbound(key="e1"), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None
+    )
     assert (known.duplicate, known.turn) == (True, TurnId("t1"))
     lease = (await store.claim(NODE))[0].lease
     given = [InboundId("i1")]
     assert await store.finish_turn(lease, TurnState.DONE, answer=answer(), given=given, slots=[], timers=[])
     await store.close()
     with closing(connect(path)) as db:
-        assert db.execute(SQL["read_user_version"]).fetchone() == (2,)
+        assert db.execute(SQL["read_user_version"]).fetchone() == (len(load_migrations()),)
 
 
-def test_a_failure_at_any_statement_leaves_the_earlier_version(path: str, old: sqlite3.Connection) -> None:
+async def test_a_store_of_version_2_goes_on(path: str) -> None:
+    """With its history, which had no prices and no pictures, and the beginning of an answer that is shown."""
+    with closing(connect(path)) as db:
+        _fill(db, 2)
+    store = open_sqlite(path, FakeClock())
+    session = await store.session(route().session)
+    assert session is not None
+    assert (session.lineage, session.summary, session.epoch) == (None, "", 0)
+    (view,) = await store.history(route().session, 0, 10)
+    first, second = view.steps
+    assert first.answer is not None
+    assert second.result is not None
+    assert (first.answer.text, first.answer.note, first.answer.usage) == (
+        "Once.",
+        "",
+        Usage(input_tokens=5, output_tokens=1),
+    )
+    assert (second.result.text, second.result.pictures) == ("done", ())
+    assert await store.spent(EPOCH.date()) == []
+    lease = (await store.claim(NODE))[0].lease
+    given, slots = [InboundId("i1")], [said("Once upon a time.")]
+    assert await store.finish_turn(lease, TurnState.DONE, answer=None, given=given, slots=slots, timers=[])
+    rows = (await store.older(route().session, None, 10)).rows
+    assert [row.item.text for row in rows if isinstance(row.item, Slot)] == ["Wait.", "Once upon a time."]
+    assert await store.compact(route().session, 0, TurnId("t0"), "They said hello.", None)
+    assert [one.turn.id for one in await store.history(route().session, 0, 10)] == ["t1"]
+    await store.close()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_failure_at_any_statement_leaves_the_earlier_version(path: str, version: int) -> None:
+    with closing(connect(path)) as old:
+        _fill(old, version)
+        _fail_everywhere(old, version)
+
+
+def _fail_everywhere(old: sqlite3.Connection, version: int) -> None:
     schema = old.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
-    statements = [*load_migrations()[1].statements, SQL["commit"]]
+    statements = [*load_migrations()[version].statements, SQL["commit"]]
     assert len(statements) > 10
     for last in range(len(statements)):
         left = iter(range(last))
@@ -97,9 +166,9 @@ def test_a_failure_at_any_statement_leaves_the_earlier_version(path: str, old: s
         with pytest.raises(KeyboardInterrupt):
             migrate(old, SQL, load_migrations(), before)
         assert old.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall() == schema
-        assert old.execute(SQL["read_user_version"]).fetchone() == (1,)
+        assert old.execute(SQL["read_user_version"]).fetchone() == (version,)
     migrate(old, SQL, load_migrations())
-    assert old.execute(SQL["read_user_version"]).fetchone() == (2,)
+    assert old.execute(SQL["read_user_version"]).fetchone() == (len(load_migrations()),)
     assert old.execute("SELECT text FROM messages").fetchall() == [("hello",)]
 
 

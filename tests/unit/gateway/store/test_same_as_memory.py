@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,10 +15,10 @@ import pytest
 from gateway.errors import DragomanError
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, WaitId
 from gateway.model.messages import Conversation, Inbound, Refused, RefusedReason
-from gateway.model.sessions import Drop, DropReason, Lease, Route, TurnKind, TurnState
+from gateway.model.sessions import Drop, DropReason, Lease, Route, Turn, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import NewSlot, Slot, SlotKind
-from gateway.model.tools import StepState
-from gateway.model.views import TurnView
+from gateway.model.tools import StepState, Usage
+from gateway.model.views import Spent, TurnView
 from gateway.model.waits import NewWait, Verdict, Wait, WaitKind
 from gateway.ports import ControlEffect, Store
 from gateway.store.memory import MemoryStore
@@ -31,6 +31,7 @@ from tests.support.makers import (
     CHAT,
     OTHER_CHAT,
     PAGE,
+    WAITING,
     answer,
     approve,
     card,
@@ -127,6 +128,7 @@ async def everything(life: Life) -> list[str]:
     said: list[Any] = [sessions, await store.counts(), await store.open_approvals()]
     said.append(await store.reach(ANN, [ANN_TELEGRAM, BOB]))
     said += [await store.notes(room) for room in ROOMS]
+    said.append(await store.spent(date.min))
     for line in sessions:
         session = line.session.id
         rows = await store.changes(session, 0, 10_000)
@@ -150,7 +152,7 @@ def choose(random: Random, number: int, clock: FakeClock) -> tuple[str, Step]:
     """Make one step that each life can take; every random choice is made here, once for both."""
     makers = (
         [accept] * 5 + [claim] * 4 + [work] * 12 + [decide] * 4 + [outbox] * 4 + [sweep] * 3 + [people, stop, drops]
-    ) + [overhear, amend, refuse_event, tell, note]
+    ) + [overhear, amend, refuse_event, tell, note, compact]
     make = random.choice(makers)
     if random.random() < 0.25:
         clock.advance(random.choice([0.0015, 1, 6, 16, 61, 301, 901]))
@@ -170,15 +172,15 @@ def message(random: Random, number: int, who: Principal, place: Conversation, *,
 def accept(random: Random, number: int, _clock: FakeClock) -> Step:
     to, who, place, direct = where(random)
     kind = TurnKind.MODEL if random.random() < 0.6 else TurnKind.COMMAND
-    steer, say, arrived = (
-        random.random() < 0.5,
-        random.choice(["", "wait"]),
+    running, say, arrived = (
+        random.choice(list(WhileRunning)),
+        random.choice([None, WAITING]),
         message(random, number, who, place, direct=direct),
     )
     brings = {"quoted": "q", "reply_to": f"{number}", "unread": "a photo"} if random.random() < 0.3 else {}
     follows = random.choice(["", f"e{number - 1}"])
     arrived = replace(arrived, cut=random.random() < 0.3, follows=follows, **brings)
-    return lambda life: life.store.accept(to, arrived, kind, steer=steer, say_if_waiting=say)
+    return lambda life: life.store.accept(to, arrived, kind, running=running, say_if_waiting=say)
 
 
 def overhear(random: Random, number: int, _clock: FakeClock) -> Step:
@@ -208,6 +210,23 @@ def tell(random: Random, number: int, _clock: FakeClock) -> Step:
 def note(random: Random, number: int, _clock: FakeClock) -> Step:
     room, key, ttl = random.choice(ROOMS), f"k{number % 3}", random.choice([None, timedelta(seconds=20)])
     return lambda life: life.store.note(room, key, f"v{number}", ttl)
+
+
+def compact(random: Random, number: int, clock: FakeClock) -> Step:
+    """Sum up a history up to one of its turns, ended or not, of this epoch or an older one."""
+    session, pick, day = random.choice([route().session, GROUP]), random.random(), clock.now().date()
+    usage = Usage(input_tokens=number, output_tokens=1, cached_tokens=1, cost_micros=3)
+    spent = random.choice([None, Spent(day=day, principal=BOB, model="small", answers=1, usage=usage)])
+
+    async def step(life: Life) -> object:
+        rows = (await life.store.older(session, None, 10_000)).rows
+        turns = [row.item for row in rows if isinstance(row.item, Turn)]
+        if not turns:
+            return None
+        turn = turns[int(pick * len(turns))]
+        return await life.store.compact(session, turn.epoch, turn.id, f"summary {number}", spent)
+
+    return step
 
 
 def drops(random: Random, number: int, _clock: FakeClock) -> Step:
@@ -241,7 +260,7 @@ def work(random: Random, number: int, clock: FakeClock) -> Step:
     """Something a holder does; leases that were lost are tried too."""
     pick, act = (
         random.random(),
-        random.choice([plan, begin, begin, ask, ask, run, run, run, lane, end])(random, number, clock),
+        random.choice([plan, begin, begin, line, ask, ask, run, run, run, lane, end])(random, number, clock),
     )
 
     async def step(life: Life) -> object:
@@ -259,6 +278,20 @@ def begin(random: Random, number: int, _clock: FakeClock) -> Act:
         return await store.open_slot(lease, replace(said(text, where=place, slot=early_id(lease)), n=number))
 
     return act
+
+
+def line(random: Random, _number: int, _clock: FakeClock) -> Act:
+    """Say what the turn does."""
+    text = random.choice(["thinking", "shell: date"])
+
+    async def act(store: Store, lease: Lease, _view: TurnView) -> object:
+        return await store.open_slot(lease, status(lease, text))
+
+    return act
+
+
+def status(lease: Lease, text: str) -> NewSlot:
+    return NewSlot(conversation=CHAT, kind=SlotKind.STATUS, text=text, id=SlotId(f"status-{lease.turn}"))
 
 
 def early_id(lease: Lease) -> SlotId:
@@ -331,11 +364,15 @@ def end(random: Random, number: int, clock: FakeClock) -> Act:
     state = random.choice([TurnState.DONE, TurnState.DONE, TurnState.FAILED, TurnState.STOPPED])
     slot = said("end", where=random.choice(PLACES), slot=SlotId(f"s{number}"))
     timer = copy_timer(SlotId(f"s{number}"), expires_at=clock.now() + timedelta(seconds=30))
-    last, knows_all, over = answer(f"last {number}"), random.random() < 0.8, random.random() < 0.3
+    last, knows_all, over = (
+        replace(answer(f"last {number}"), usage=Usage(output_tokens=number)),
+        random.random() < 0.8,
+        random.random() < 0.3,
+    )
 
     async def act(store: Store, lease: Lease, view: TurnView) -> object:
         given = ungiven(view) if knows_all else []
-        slots = [slot, said("over", slot=early_id(lease))] if over else [slot]
+        slots = [slot, said("over", slot=early_id(lease)), status(lease, f"{number} s")] if over else [slot]
         return await store.finish_turn(lease, state, answer=last, given=given, slots=slots, timers=[timer])
 
     return act

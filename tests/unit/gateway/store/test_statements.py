@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.model.ids import NodeId, SessionId
-from gateway.model.sessions import TurnKind, TurnState
+from gateway.model.sessions import TurnKind, TurnState, WhileRunning
 from gateway.store import sqlite
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.opening import APPLICATION_ID, connect, migrate
@@ -152,7 +152,9 @@ class Counted:
 
         session = SessionId(f"dm:{key}")
         self._now = 0
-        accepted = await store.accept(route(session), inbound(key=key), TurnKind.MODEL, steer=True, say_if_waiting="")
+        accepted = await store.accept(
+            route(session), inbound(key=key), TurnKind.MODEL, running=WhileRunning.STEER, say_if_waiting=None
+        )
         count("accept")
         (claimed,) = await store.claim(NODE)
         count("claim")

@@ -1,0 +1,80 @@
+"""The tool `sessions_spawn`: gives a task to a new sub-session, which may have less than its parent and never more.
+
+Every right is checked by `ToolContext.family`, whatever a call says; this reads the arguments alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
+
+from gateway.model.sessions import SpawnMode
+from gateway.model.tools import Approval, Effect, Park, Permission, Risk, ToolResult, ToolSpec
+from gateway.ports import Task, ToolContext
+
+SPEC = ToolSpec(
+    name="sessions_spawn",
+    description=(
+        "Give a task to a sub-session, which works by itself and sees nothing of this conversation. "
+        "Several calls in one answer work side by side."
+    ),
+    risk=Risk.NONE,
+    effect=Effect.IDEMPOTENT,
+    permission=Permission.ALWAYS,
+    approval={"main": Approval.ALLOW, "dm": Approval.ASK, "non-main": Approval.ASK},
+    positional="task",
+    shows="task",
+    command="spawn",
+)
+
+TASK_CHARS = 16_384
+"""What a card can still show whole, however it is escaped."""
+Name = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+
+
+class Args(BaseModel):
+    """The arguments of one call."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: Annotated[
+        str,
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=TASK_CHARS),
+        Field(description="What to do, with all that it must know."),
+    ]
+    agent: Annotated[Name | None, Field(description="A configured agent.")] = None
+    model: Annotated[Name | None, Field(description="A configured model; this session's when not given.")] = None
+    tools: Annotated[
+        list[Name] | None, Field(max_length=100, description="The only tools it may use; all of yours when not given.")
+    ] = None
+    mode: Annotated[
+        Literal["run", "session"],
+        Field(
+            description="run: the result is its last answer. session: its id at once; the answer is a message later."
+        ),
+    ] = "run"
+    # Not `timeout`: that is the time of the call itself, which returns at once.
+    timeout_s: Annotated[
+        float | None,
+        Field(
+            ge=1,
+            le=86_400,
+            validation_alias=AliasChoices("timeout", "timeout_s", "timeout_seconds"),
+            description="Seconds of work after which it is stopped.",
+        ),
+    ] = None
+
+
+async def run(ctx: ToolContext, args: Args) -> ToolResult | Park:
+    """Begin the sub-session; in mode `run` the turn then waits for its end. Twice for one step is once."""
+    return await ctx.family.spawn(
+        Task(
+            text=args.task,
+            agent=args.agent or "",
+            model=args.model or "",
+            tools=args.tools,
+            mode=SpawnMode(args.mode),
+            timeout_s=args.timeout_s,
+        )
+    )

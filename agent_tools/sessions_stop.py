@@ -1,0 +1,49 @@
+"""The tool `sessions_stop`: stops a sub-session of the session that asks, with everything below it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from gateway.errors import Forbidden, NotFound
+from gateway.model.ids import SessionId
+from gateway.model.tools import Effect, Permission, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.ports import ToolContext
+
+SPEC = ToolSpec(
+    name="sessions_stop",
+    description="Stop a sub-session of this session, and all below it.",
+    risk=Risk.NONE,
+    effect=Effect.IDEMPOTENT,
+    permission=Permission.ALWAYS,
+    positional="session",
+    shows="session",
+)
+
+
+class Args(BaseModel):
+    """The arguments of one call."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    session: Annotated[
+        str,
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=200),
+        Field(description="Its id, as sessions_list says."),
+    ]
+
+
+async def run(ctx: ToolContext, args: Args) -> ToolResult:
+    """Stop it. One that has ended already is left as it is."""
+    try:
+        stopped = await ctx.family.stop(SessionId(args.session))
+    except NotFound:
+        # The same words for a foreign one: what else exists is not told.
+        hint = "This session has no such sub-session; sessions_list names them."
+        return ToolResult(status=ResultStatus.ERROR, text="", code="not_found", hint=hint)
+    except Forbidden:
+        hint = "Somebody else asked for it in this conversation: they can stop it with /stop, or an owner can."
+        return ToolResult(status=ResultStatus.DENIED, text="", code="not_yours", hint=hint)
+    said = "Stopped." if stopped else "It had ended already."
+    return ToolResult(status=ResultStatus.OK, text=said)

@@ -1,0 +1,108 @@
+/** Who spawned whom: the list of sessions as a tree, and how each sub-session stands. Plain data in, plain data out. */
+
+/** @typedef {import("./types.js").SessionLine} SessionLine */
+/**
+ * @typedef {object} Kin
+ * @property {Map<string, SessionLine>} byId
+ * @property {Map<string, SessionLine[]>} children  by parent, in the order they were spawned
+ * @property {Map<string, SessionLine>} bySpawn  by the step that spawned it, `turn/n`
+ * @property {Set<string>} live  those at work, and those that wait for one that is
+ */
+
+/** @param {SessionLine[]} lines @returns {Kin} */
+export function kinOf(lines) {
+  /** @type {Kin} */
+  const kin = { byId: new Map(), children: new Map(), bySpawn: new Map(), live: new Set() };
+  for (const line of lines) kin.byId.set(line.id, line);
+  for (const line of [...lines].sort(byBirth)) {
+    if (!line.lineage) continue;
+    const { parent, turn, n } = line.lineage;
+    kin.children.set(parent, [...(kin.children.get(parent) ?? []), line]);
+    kin.bySpawn.set(`${turn}/${n}`, line);
+  }
+  for (const line of lines) if (line.running || line.queued || line.waiting) markLive(kin, line);
+  return kin;
+}
+
+/** @param {SessionLine} a @param {SessionLine} b */
+const byBirth = (a, b) =>
+  Date.parse(a.created_at) - Date.parse(b.created_at) || (a.lineage?.n ?? 0) - (b.lineage?.n ?? 0);
+
+/** Whoever waits for it is live too; whoever is only told later is not. @param {Kin} kin @param {SessionLine} line */
+function markLive(kin, line) {
+  kin.live.add(line.id);
+  const parent = line.lineage?.mode === "run" ? kin.byId.get(line.lineage.parent) : undefined;
+  if (parent && !kin.live.has(parent.id)) markLive(kin, parent);
+}
+
+/** All below a session, each parent before its own children. @param {Kin} kin @param {string} id @returns {SessionLine[]} */
+export function below(kin, id) {
+  return (kin.children.get(id) ?? []).flatMap((line) => [line, ...below(kin, line.id)]);
+}
+
+/** The sub-sessions at work below a session. @param {Kin} kin @param {string} id */
+export const liveBelow = (kin, id) => below(kin, id).filter((line) => kin.live.has(line.id));
+
+/** Cards that wait for a decision in a session and all below it. @param {Kin} kin @param {SessionLine} line */
+export const waitingIn = (kin, line) =>
+  below(kin, line.id).reduce((sum, child) => sum + child.waiting, line.waiting);
+
+/**
+ * One line of the list: a session, or the fold that those of its children stand behind that have ended.
+ * @typedef {{kind: "session", line: SessionLine, depth: number}} SessionItem
+ * @typedef {{kind: "fold", parent: string, count: number, open: boolean, depth: number}} FoldItem
+ */
+
+/**
+ * The list as it is drawn: sessions in the order given, below each the children at work, then a fold for the others.
+ * @param {Kin} kin @param {SessionLine[]} sorted @param {Set<string>} unfolded  parents whose fold is open
+ * @param {string} current  always in the list
+ * @returns {(SessionItem|FoldItem)[]}
+ */
+export function treeOf(kin, sorted, unfolded, current) {
+  /** @type {(SessionItem|FoldItem)[]} */
+  const out = [];
+  const add = (/** @type {SessionLine} */ line, /** @type {number} */ depth) => {
+    out.push({ kind: "session", line, depth });
+    const children = kin.children.get(line.id) ?? [];
+    const stays = (/** @type {SessionLine} */ one) =>
+      [one, ...below(kin, one.id)].some((item) => kin.live.has(item.id) || item.id === current);
+    for (const child of children) if (stays(child)) add(child, depth + 1);
+    const ended = children.filter((child) => !stays(child));
+    if (!ended.length) return;
+    const open = unfolded.has(line.id);
+    out.push({ kind: "fold", parent: line.id, count: ended.length, open, depth: depth + 1 });
+    if (open) for (const child of ended) add(child, depth + 1);
+  };
+  for (const line of sorted) if (!line.lineage || !kin.byId.has(line.lineage.parent)) add(line, 0);
+  return out;
+}
+
+/** Word, icon and tone of how a sub-session stands. @typedef {{word: string, icon: string, tone: string, ended: boolean}} Standing */
+
+/** @type {Record<string, Standing>} */
+const ENDS = {
+  done: { word: "done", icon: "check", tone: "good", ended: true },
+  failed: { word: "failed", icon: "cross", tone: "bad", ended: true },
+  stopped: { word: "stopped", icon: "stop", tone: "dim", ended: true },
+};
+const ENDED = { word: "ended", icon: "check", tone: "dim", ended: true };
+const QUEUED = { word: "queued", icon: "clock", tone: "dim", ended: false };
+const RUNNING = { word: "running", icon: "none", tone: "busy", ended: false };
+const DECISION = { word: "waits for a decision", icon: "clock", tone: "waits", ended: false };
+const ITS_OWN = { word: "waits for sub-sessions", icon: "clock", tone: "dim", ended: false };
+
+/**
+ * How a sub-session stands, by the best of what is known: what its parent was told, its own turn, its line in the list.
+ * @param {{line: SessionLine|null, live: boolean, told: import("./types.js").ChildRow|null, turn: any, waiting: number}} known
+ * `turn`: its last one, when its rows are here
+ * @returns {Standing}
+ */
+export function standingOf({ line, live, told, turn, waiting }) {
+  if (told && told.state !== "open") return ENDS[told.outcome ?? "stopped"] ?? ENDED;
+  if (turn && ENDS[turn.state]) return ENDS[turn.state];
+  if (waiting || (!turn && line?.waiting)) return DECISION;
+  if (turn ? turn.state !== "queued" && turn.state !== "parked" : line?.running) return RUNNING;
+  if (turn ? turn.state === "queued" : line ? line.queued : told) return QUEUED;
+  return live || turn ? ITS_OWN : ENDED;
+}

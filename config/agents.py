@@ -1,0 +1,82 @@
+"""`[agents]`: the kinds of child that a model may spawn by name, checked against the tools and models there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from config.basics import Table
+from config.model import a_path
+from config.reading import Path, Reader, suggest
+from config.texts import Texts
+from config.values import Flaw
+from gateway.model.sessions import Agent
+
+NAME = r"[a-z0-9_-]{1,32}"
+_DESCRIPTION_CHARS = 300
+
+
+def _one_line(text: str) -> str:
+    if not text.strip():
+        raise Flaw("it is empty", "Say in one line what the agent is for; models choose by it")
+    if not text.isprintable() or len(text) > _DESCRIPTION_CHARS:
+        cure = "Shorten it; the rest belongs into the file that `instructions` names"
+        raise Flaw(f"it is not one line of at most {_DESCRIPTION_CHARS} characters", cure)
+    return text.strip()
+
+
+class AgentSettings(Table):
+    """`[agents.<name>]`."""
+
+    description: Annotated[str, AfterValidator(_one_line)] = Field(
+        description="One line that says what it is for: models choose by it."
+    )
+    model: str | None = Field(
+        default=None, description="[model] name, or the name of one of its fallbacks. Default: as whoever spawns it."
+    )
+    tools: tuple[str, ...] | None = Field(
+        default=None, description="The only tools it may have, of those of whoever spawns it. Default: all of them."
+    )
+    instructions: Annotated[str, AfterValidator(a_path)] | None = Field(
+        default=None, description="A text file that follows its system prompt; relative to the configuration file."
+    )
+
+
+def read_agents(
+    raw: object, models: Collection[str] | None, tools: Collection[str], texts: Texts, reader: Reader
+) -> Mapping[str, Agent]:
+    """Return the agents by name; problems are remembered. `models` is None when that table cannot be used."""
+    agents: dict[str, Agent] = {}
+    for name, table in reader.table(raw, ("agents",)).items():
+        path = ("agents", name)
+        if not re.fullmatch(NAME, name):
+            cure = "Use 1 to 32 lower-case letters, digits, - and _"
+            reader.wrong(path, f"{name!r} cannot be an agent's name", cure)
+            continue
+        settings = reader.model(AgentSettings, table, path)
+        if settings is None:
+            continue
+        _check(settings, models, tools, path, reader)
+        files = (settings.instructions,) if settings.instructions else ()
+        agents[name] = Agent(
+            name=name,
+            description=settings.description,
+            model=settings.model or "",
+            tools=None if settings.tools is None else tuple(dict.fromkeys(settings.tools)),
+            instructions=texts.read(files, (*path, "instructions"), reader),
+        )
+    return agents
+
+
+def _check(
+    settings: AgentSettings, models: Collection[str] | None, tools: Collection[str], path: Path, reader: Reader
+) -> None:
+    if settings.model is not None and models is not None and settings.model not in models:
+        cure = f"{suggest(settings.model, models)}; further ones are added with [[model.fallback]]"
+        reader.wrong((*path, "model"), f"no model is called {settings.model!r}", cure)
+    for n, tool in enumerate(settings.tools or ()):
+        if tool not in tools:
+            reader.wrong((*path, "tools", n), f"there is no tool {tool!r}", suggest(tool, tools))

@@ -1,0 +1,43 @@
+"""What the tables of the configuration are built on: how a table behaves, and what an address is."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import BaseModel, ConfigDict
+
+from config.values import Flaw
+
+
+class Table(BaseModel):
+    """What every table has in common: it cannot be changed, and knows its keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address means this machine only."""
+    if host.lower() == "localhost" or host.lower().endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def address(text: str, example: str) -> SplitResult:
+    """Take a web address apart: a server and perhaps a path, nothing more. Raises `Flaw`, which shows `example`."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise Flaw("it is not an address", f'Write, for instance, "{example}"') from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
+        raise Flaw("it is not an http:// or https:// address", f'Write, for instance, "{example}"')
+    if parts.username is not None or parts.password is not None:
+        raise Flaw("there is a user name or password in the address", "Leave it out; secrets have keys of their own")
+    if parts.query or parts.fragment:
+        raise Flaw("there is a ? or # in the address", f'Write, for instance, "{example}"')
+    return parts

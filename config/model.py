@@ -1,0 +1,175 @@
+"""`[model]`: what answers, what steps in for it, and what it costs. Nothing here reads a file or a variable."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StrictInt, WithJsonSchema, model_validator
+
+from config.basics import Table, address, is_loopback
+from config.values import Flaw
+
+OPERATOR = "operator"
+_KEYS: Mapping[str, str] = types.MappingProxyType(
+    {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "google": "GOOGLE_API_KEY"}
+)
+"""By provider that lets nobody in without a key: the variable that people usually keep it in."""
+_PROVIDER = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_PATHS: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+
+
+# --- single values --------------------------------------------------------------------------
+
+
+def _base_url(text: str) -> str:
+    address(text, "https://example.org/v1")
+    return text.rstrip("/")
+
+
+def _model_name(text: str) -> str:
+    return text if text == OPERATOR else _provider_name(text)
+
+
+def _provider_name(text: str) -> str:
+    provider, colon, model = text.partition(":")
+    if text == OPERATOR:
+        raise Flaw("the operator is no model that costs or could step in", 'Name a model: "openai:<model>"')
+    if not colon:
+        raise Flaw(f"{text!r} names no provider", f'Write "operator" or "openai:{text}"')
+    if provider == OPERATOR or not _PROVIDER.fullmatch(provider):
+        cure = 'Write a provider in lower case and its model, as in "openai:gpt-5-mini" or "anthropic:<model>"'
+        raise Flaw(f"{provider!r} cannot be a provider", cure)
+    if not model.strip() or model.strip() != model or not model.isprintable():
+        example = "openai:gpt-5-mini" if provider == "openai" else f"{provider}:<model>"
+        raise Flaw("no model is named", f'Write, for instance, "{example}"')
+    return text
+
+
+def _currency(text: str) -> str:
+    if not 1 <= len(text) <= 8 or not text.isprintable() or text != text.strip():
+        raise Flaw(f"{text!r} cannot be a currency", 'Write 1 to 8 characters, for instance "USD" or "€"')
+    return text
+
+
+def a_path(text: str) -> str:
+    """Take what can name a file. Raises `Flaw`."""
+    if not text.strip() or not text.isprintable():
+        raise Flaw("a path is empty, or has characters that cannot be seen", "Name a text file, or leave the key out")
+    return text
+
+
+def _one_or_several(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+# --- tables ---------------------------------------------------------------------------------
+
+
+class ProviderSettings(Table):
+    """What a model and each of its fallbacks have."""
+
+    base_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
+        default=None, description="The server to ask, when it is not the provider's own."
+    )
+    api_key: SecretStr | None = Field(
+        default=None, description='"env:NAME" or "file:PATH". Not needed when base_url is on this machine.'
+    )
+
+    def check_key(self, name: str) -> None:
+        """Raise `Flaw` when the model called `name` cannot be asked without a key that is not there.
+
+        What providers besides the usual ones want (a key, a profile, nothing) is found out when they are opened.
+        """
+        variable = _KEYS.get(name.partition(":")[0])
+        if variable is None or self.api_key is not None or self._is_here():
+            return
+        cure = f'Write api_key = "env:{variable}", or the base_url of a server on this machine'
+        raise Flaw(f"{name} needs an api_key", cure, key="api_key")
+
+    def sends_key_in_clear(self) -> bool:
+        """Whether the key leaves this machine without TLS."""
+        return self.api_key is not None and (self.base_url or "").startswith("http://") and not self._is_here()
+
+    def _is_here(self) -> bool:
+        return self.base_url is not None and is_loopback(urlsplit(self.base_url).hostname or "")
+
+
+class FallbackSettings(ProviderSettings):
+    """`[[model.fallback]]`: asked, in order, when those before it fail."""
+
+    name: Annotated[str, AfterValidator(_model_name)] = Field(description='"<provider>:<model>", as in [model].')
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> FallbackSettings:
+        if self.name == OPERATOR:
+            raise Flaw("the operator cannot be a fallback", 'Name a model: "openai:<model>"', key="name")
+        self.check_key(self.name)
+        return self
+
+
+_Price = Annotated[float, Field(strict=True, ge=0, le=1_000_000, allow_inf_nan=False)]
+
+
+class PriceSettings(Table):
+    """`[model.prices."<name>"]`: what a million tokens of a model cost, in `currency`."""
+
+    input: _Price = Field(description="A million tokens that it reads.")
+    output: _Price = Field(description="A million tokens that it writes.")
+    cached: _Price | None = Field(
+        default=None, description="A million tokens that it reads from its provider's cache. Default: as input."
+    )
+
+    @property
+    def cached_or_input(self) -> float:
+        """What a million cached tokens cost."""
+        return self.input if self.cached is None else self.cached
+
+
+class ModelSettings(ProviderSettings):
+    """`[model]`."""
+
+    name: Annotated[str, AfterValidator(_model_name)] = Field(
+        default=OPERATOR,
+        description='"operator" (no model: people drive the tools themselves), "openai:<model>", "anthropic:<model>", '
+        '"google:<model>", or another provider\'s.',
+    )
+    fallback: tuple[FallbackSettings, ...] = Field(default=(), description="Models that are asked when this one fails.")
+    context_tokens: StrictInt = Field(
+        default=100_000, ge=4_000, le=100_000_000, description="Tokens of a conversation that the models are given."
+    )
+    instructions: Annotated[
+        tuple[Annotated[str, AfterValidator(a_path)], ...], BeforeValidator(_one_or_several), WithJsonSchema(_PATHS)
+    ] = Field(default=(), description="Text files that follow the system prompt; relative to the configuration file.")
+    currency: Annotated[str, AfterValidator(_currency)] = Field(default="USD", description="What prices are in.")
+    prices: dict[Annotated[str, AfterValidator(_provider_name)], PriceSettings] = Field(
+        default_factory=dict[str, PriceSettings], description="By a model's name: what it costs."
+    )
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> ModelSettings:
+        if self.name == OPERATOR and self.fallback:
+            raise Flaw("the operator needs no fallback", "Set model.name, or remove [[model.fallback]]", key="fallback")
+        self.check_key(self.name)
+        self._check_twice()
+        return self
+
+    def _check_twice(self) -> None:
+        """By its name a model is given back its reasoning, priced, and found: of two, one would get the other's."""
+        seen = {self.name}
+        for one in self.fallback:
+            if one.name in seen:
+                cure = (
+                    "Remove one; for the same model at two servers, let one server call it otherwise (vLLM: "
+                    "--served-model-name, Ollama: `ollama cp`)"
+                )
+                raise Flaw(f"two models are called {one.name!r}", cure, key="fallback")
+            seen.add(one.name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The model and those that step in for it, each name once."""
+        return tuple(dict.fromkeys([self.name, *(one.name for one in self.fallback)]))

@@ -1,0 +1,68 @@
+"""The text files that the configuration names: read when it is loaded, so that a mistake stops the start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.reading import Path as Key
+from config.reading import Reader
+from config.values import Flaw
+
+MOST_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Files by their paths, which are relative to `folder`: where the configuration file is, if there is one."""
+
+    folder: Path | None
+
+    def read(self, paths: Sequence[str], key: Key, reader: Reader) -> str:
+        """Return what the files of one key say, in order, with an empty line between; problems are remembered."""
+        found: list[str] = []
+        left = MOST_BYTES
+        for n, path in enumerate(paths):
+            try:
+                data = self._bytes(path, left)
+                found.append(_text(data, path))
+            except Flaw as flaw:
+                reader.flaw((*key, n) if len(paths) > 1 else key, flaw)
+                continue
+            left -= len(data)
+        return "\n\n".join(filter(None, found))
+
+    def _bytes(self, path: str, most: int) -> bytes:
+        place = Path(path)
+        if not place.is_absolute():
+            if self.folder is None:
+                raise Flaw(f"{path} is relative, and there is no configuration file beside it", "Write a whole path")
+            place = self.folder / place
+        try:
+            # Looked at first: opening a pipe would wait for whoever writes into it.
+            if place.is_dir():
+                raise Flaw(f"{place} is a folder", "Name the text files in it")
+            if place.exists() and not place.is_file():
+                raise Flaw(f"{place} is not a file", "Name a text file")
+            with place.open("rb") as file:
+                data = file.read(most + 1)
+        except FileNotFoundError:
+            raise Flaw(f"there is no file {place}", "Create it, or correct the path") from None
+        except OSError as error:
+            what = f"{place} cannot be read ({error.strerror})"
+            raise Flaw(what, "Make it a file that the daemon can read") from None
+        if len(data) > most:
+            what = f"with {place} it is more than {MOST_BYTES // 1024} KB in all"
+            raise Flaw(what, "Shorten it: all of it goes into every question to the model")
+        return data
+
+
+def _text(data: bytes, path: str) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Flaw(f"{path} is not UTF-8 text (byte {error.start})", "Save it as UTF-8") from None
+    if "\0" in text:
+        raise Flaw(f"{path} is not UTF-8 text (there is a zero byte in it)", "Save it as UTF-8")
+    return text.strip()

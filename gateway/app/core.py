@@ -1,0 +1,102 @@
+"""What nearly every part of a daemon is built with: its store, people, tools and models, opened from the settings."""
+
+from __future__ import annotations
+
+import platform
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import aiohttp
+
+from config.load import Loaded
+from gateway.app.plugins import load_tools
+from gateway.app.state import open_state, state_key
+from gateway.approvals import Approvals, Handles
+from gateway.execution import Workspaces
+from gateway.failpoints import FailPoints
+from gateway.llm import ChainedModels, Choice, Price, open_models
+from gateway.llm.operator import Operator
+from gateway.model.ids import NodeId, Principal, web_principal
+from gateway.observe import Meters, Redactor
+from gateway.ports import Clock, Model, Store
+from gateway.registry import Registry
+from gateway.routing import People
+from gateway.sandbox import Containment
+from gateway.store import open_store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """What nearly every part is built with."""
+
+    loaded: Loaded
+    clock: Clock
+    store: Store
+    node: NodeId
+    machine: str
+    redactor: Redactor
+    meters: Meters
+    points: FailPoints
+    registry: Registry
+    people: People
+    approvals: Approvals
+    workspaces: Workspaces
+    containment: Containment
+    models: ChainedModels
+    operator: Model
+    """Answers commands, whatever the configured model is."""
+    client: aiohttp.ClientSession
+
+
+def make_core(
+    loaded: Loaded,
+    containment: Containment,
+    environ: Mapping[str, str],
+    client: aiohttp.ClientSession,
+    clock: Clock,
+    store: Store | None,
+) -> Core:
+    """Open what the settings name. Raises `ConfigError` or `StoreError`."""
+    settings, state = loaded.settings, loaded.state
+    open_state(state)
+    machine = f"{platform.node()}:{state}"
+    people = People(
+        owners={name: frozenset([web_principal(name), *who]) for name, who in settings.owners.items()},
+        allowed=frozenset(Principal(one) for one in settings.people.allow),
+        chats=frozenset(settings.chats.allow),
+    )
+    registry = Registry(load_tools(loaded), sandboxed=containment.can_bwrap)
+    store = store or open_store(settings.store.url, clock)
+    return Core(
+        loaded=loaded,
+        clock=clock,
+        store=store,
+        node=NodeId(f"{machine}#{secrets.token_hex(4)}"),
+        machine=machine,
+        redactor=Redactor([one.get_secret_value() for one in loaded.secrets]),
+        meters=Meters(),
+        points=FailPoints.read(environ),
+        registry=registry,
+        people=people,
+        approvals=Approvals(people, store, Handles(state_key(state))),
+        workspaces=Workspaces(state),
+        containment=containment,
+        models=_models(loaded, registry, client, clock),
+        operator=Operator(registry.specs),
+        client=client,
+    )
+
+
+def _models(loaded: Loaded, registry: Registry, client: aiohttp.ClientSession, clock: Clock) -> ChainedModels:
+    settings = loaded.settings.model
+    choices = [
+        Choice(
+            name=one.name,
+            base_url=one.base_url,
+            api_key=one.api_key.get_secret_value() if one.api_key else None,
+        )
+        for one in (settings, *settings.fallback)
+    ]
+    prices = {name: Price(input=p.input, output=p.output, cached=p.cached) for name, p in settings.prices.items()}
+    return open_models(choices, prices, session=client, specs=registry.specs, clock=clock)

@@ -1,0 +1,117 @@
+"""The part of a daemon that runs turns, wired: questions, tools, families, summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from gateway.app.core import Core
+from gateway.execution import Execution, PermitOffice
+from gateway.family import Families
+from gateway.model.sessions import SessionKind
+from gateway.sessions import Sessions
+from gateway.toolcalls import ToolCalls
+from gateway.turn import Turns
+from gateway.turn.compaction import Compaction
+from gateway.turn.question import Questions
+
+SYSTEM_PROMPT = Path(__file__).with_name("system_prompt.md")
+CHILD_PROMPT = Path(__file__).with_name("child_prompt.md")
+
+
+def make_sessions(core: Core, streaming: Collection[str]) -> Sessions:
+    """Wire what claims and runs turns. `streaming`: the channels that show an answer while it is written."""
+    store, settings = core.store, core.loaded.settings
+    turns = Turns(
+        lanes=store,
+        steps=store,
+        views=store,
+        live=store.live,
+        calls=_calls(core),
+        questions=_questions(core),
+        models=core.models,
+        operator=core.operator,
+        clock=core.clock,
+        meters=core.meters,
+        points=core.points,
+        redactor=core.redactor,
+        elsewhere=settings.owners,
+        streams=streaming,
+        limits=core.loaded.limits,
+        currency=settings.model.currency,
+    )
+    compaction = Compaction(
+        views=store,
+        books=store,
+        models=core.models,
+        clock=core.clock,
+        redactor=core.redactor,
+        context_tokens=settings.model.context_tokens,
+    )
+    return Sessions(
+        node=core.node,
+        lanes=store,
+        views=store,
+        live=store.live,
+        turns=turns,
+        compaction=compaction,
+        meters=core.meters,
+        points=core.points,
+    )
+
+
+def _calls(core: Core) -> ToolCalls:
+    store, settings = core.store, core.loaded.settings.sessions
+    other = settings.approval_expiry_other
+    return ToolCalls(
+        registry=core.registry,
+        steps=store,
+        views=store,
+        live=store.live,
+        approvals=core.approvals,
+        execution=Execution(
+            office=PermitOffice(),
+            workspaces=core.workspaces,
+            containment=core.containment,
+            clock=core.clock,
+            live=store.live,
+            meters=core.meters,
+            redactor=core.redactor,
+            families=_families(core),
+        ),
+        clock=core.clock,
+        meters=core.meters,
+        points=core.points,
+        limits=core.loaded.limits,
+        expiry={
+            SessionKind.MAIN: settings.approval_expiry_main,
+            SessionKind.DM: other,
+            SessionKind.NON_MAIN: other,
+        },
+    )
+
+
+def _families(core: Core) -> Families:
+    return Families(
+        children=core.store,
+        views=core.store,
+        registry=core.registry,
+        agents=core.loaded.agents,
+        models=core.models,
+        limits=core.loaded.limits,
+        clock=core.clock,
+        redactor=core.redactor,
+    )
+
+
+def _questions(core: Core) -> Questions:
+    return Questions(
+        views=core.store,
+        registry=core.registry,
+        outputs=core.workspaces.outputs,
+        system=SYSTEM_PROMPT.read_text(encoding="utf-8"),
+        child_system=CHILD_PROMPT.read_text(encoding="utf-8"),
+        instructions=core.loaded.instructions,
+        agents=core.loaded.agents,
+        context_tokens=core.loaded.settings.model.context_tokens,
+    )

@@ -1,0 +1,254 @@
+"""Where a turn asks: a model and those that step in when it fails, with a rest for whoever failed, and what it cost.
+
+Each model retries by itself; a chain asks each at most once for one answer. One exception: when nobody else is left and
+the first broke off in the middle of its text, it is asked once more, since with text shown it could not retry.
+
+A rest is for what would fail others too. What one request or answer brought about (a content filter, an output limit,
+too many calls, a text that is too long) lets the next model step in for it, and nobody rests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, runtime_checkable
+
+from gateway.errors import ModelError
+from gateway.llm.prices import Price, cost_micros, price_of
+from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest
+from gateway.model.sessions import Session
+from gateway.model.tools import Answer
+from gateway.observe import Redactor, log
+from gateway.ports import Clock, Model
+
+FIRST_REST_S = 60.0
+LONGEST_REST_S = 600.0
+"""Also for who asks for a longer one, which may be a mistake: asking once in ten minutes costs nobody much."""
+
+_REASON_CHARS = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How a model did lately, in this process."""
+
+    failures: int = 0
+    """Since its last answer; those that came while it rested already count as one."""
+    rests_until: float = -math.inf
+    """On the monotonic clock."""
+    because: str = ""
+    """Why it failed last; one short line."""
+
+
+WELL = Health()
+
+
+def after_failure(before: Health, because: str, retry_after_s: float | None, now: float) -> Health:
+    """Let a model rest: 60 s, each time twice as long, or for as long as its server asked; 10 min at most."""
+    rests = now < before.rests_until
+    failures = before.failures if rests else before.failures + 1
+    rest_s = max(FIRST_REST_S * 2.0 ** min(max(failures, 1) - 1, 16), retry_after_s or 0.0)
+    until = max(now + min(rest_s, LONGEST_REST_S), before.rests_until)
+    return Health(failures=failures, rests_until=until, because=because)
+
+
+def next_choice(
+    healths: Sequence[Health], asked: Collection[int], now: float, *, even_resting: bool = False
+) -> int | None:
+    """Which model is asked next: the first in order that was not asked yet and does not rest. None: nobody is left.
+
+    `even_resting`: then those that rest, the soonest to recover first. It is meant for when all rest.
+    """
+    left = [n for n in range(len(healths)) if n not in asked]
+    well = [n for n in left if now >= healths[n].rests_until]
+    if well or not even_resting:
+        return next(iter(well), None)
+    return min(left, key=lambda n: healths[n].rests_until, default=None)
+
+
+@runtime_checkable
+class Hasty(Protocol):
+    """A model that can be asked with less patience."""
+
+    def hasty(self) -> Model:
+        """The same model, for when another could answer instead. Raises nothing."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """A model in chains, with its health, which all its chains share."""
+
+    model: Model
+    health: Health = WELL
+    hasty: Model = field(init=False)
+    """The model as it is asked while others are left."""
+
+    def __post_init__(self) -> None:
+        """Prepare to be asked in haste."""
+        self.hasty = self.model.hasty() if isinstance(self.model, Hasty) else self.model
+
+
+class Chain:
+    """`ports.Model` over several, in order."""
+
+    def __init__(self, members: Sequence[Member], prices: Mapping[str, Price], clock: Clock) -> None:
+        """Ask `members` in this order. At least one."""
+        self._members = tuple(members)
+        self._prices = prices
+        self._clock = clock
+        self._log = log("models")
+
+    @property
+    def name(self) -> str:
+        """The first one's."""
+        return self._members[0].model.name
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Ask one after the other; see `ports.Model.stream` and `ports.Models.of`.
+
+        Raises the first one's `ModelError` when all failed; before any other one that says `too_long`, since the caller
+        can shorten.
+        """
+        failures: dict[int, ModelError] = {}
+        all_rest = all(map(self._rests, range(len(self._members))))
+        n = self._next(failures, all_rest)
+        while n is not None:
+            member, said = self._members[n], False
+            others = next_choice(self._healths, {*failures, n}, self._clock.monotonic(), even_resting=all_rest)
+            model = member.model if others is None else member.hasty
+            failed = ModelError("The model's stream ended before its answer did.", cure="Ask again.", retryable=True)
+            try:
+                async with aclosing(model.stream(request)) as events:
+                    async for event in events:
+                        if isinstance(event, Complete):
+                            yield Complete(answer=self._finished(event.answer, n, failures))
+                            return
+                        said = not isinstance(event, Anew)
+                        yield event
+            except ModelError as error:
+                failed = error
+            self._failed(member, failed)
+            again = n if said and failed.retryable and n not in failures else None
+            failures[n] = failed
+            n = self._next(failures, all_rest, again)
+            if n is not None and said:
+                yield Anew(because=failed.message)
+        raise self._all_failed(failures)
+
+    @property
+    def _healths(self) -> list[Health]:
+        return [member.health for member in self._members]
+
+    def _rests(self, n: int) -> bool:
+        return self._clock.monotonic() < self._members[n].health.rests_until
+
+    def _next(self, failures: Mapping[int, ModelError], all_rest: bool, again: int | None = None) -> int | None:
+        """Who is asked next; `again` broke off in the middle of its text just now."""
+        # What is too long is shortened rather than given to who is likely to fail anyway.
+        even_resting = all_rest and not any(error.too_long for error in failures.values())
+        n = next_choice(self._healths, failures, self._clock.monotonic(), even_resting=even_resting)
+        return again if n is None and len(failures) == 1 else n
+
+    def _failed(self, member: Member, error: ModelError) -> None:
+        if not error.about_request and not error.too_long:
+            because = reason(error.message)
+            member.health = after_failure(member.health, because, error.retry_after_s, self._clock.monotonic())
+        rest_s = max(0.0, member.health.rests_until - self._clock.monotonic())
+        self._log.warning("model failed", model=member.model.name, error=str(error), rests_s=round(rest_s))
+
+    def _finished(self, answer: Answer, n: int, failures: Mapping[int, ModelError]) -> Answer:
+        """The answer with its price, and with a note when the first model did not give it."""
+        member = self._members[n]
+        member.health = WELL
+        price = price_of(self._prices, member.model.name)
+        usage = answer.usage
+        if price is not None:
+            usage = replace(usage, cost_micros=cost_micros(usage, price))
+        return replace(answer, usage=usage, note=self._note(n, failures))
+
+    def _note(self, n: int, failures: Mapping[int, ModelError]) -> str:
+        if n == 0:
+            return ""
+        first = self._members[0]
+        why = reason(failures[0].message) if 0 in failures else first.health.because
+        how = "failed" if 0 in failures else "rests after a failure"
+        return f"{called(self._members[n])} answered: {called(first)} {how}" + (f" ({why})" if why else "")
+
+    def _all_failed(self, failures: Mapping[int, ModelError]) -> ModelError:
+        """The first one's error; the others are named in it, with those that rest."""
+        first = min(failures)
+        error = next((failures[n] for n in sorted(failures) if failures[n].too_long), failures[first])
+        others = [
+            f"{called(member)} ({reason(failures[n].message) if n in failures else f'rests: {member.health.because}'})"
+            for n, member in enumerate(self._members)
+            if n != first
+        ]
+        if error.too_long or not others:
+            return error
+        return ModelError(
+            f"{error.message.rstrip('.')}. Others did not answer either: {'; '.join(others)}.",
+            cure=error.cure,
+            retryable=error.retryable,
+            retry_after_s=error.retry_after_s,
+            about_request=error.about_request,
+        )
+
+
+class ChainedModels:
+    """`ports.Models` over the configured models: the first one answers, the others step in for it in order.
+
+    A child's model comes first in its own chain; the others follow in their order.
+    """
+
+    def __init__(self, models: Sequence[Model], prices: Mapping[str, Price], clock: Clock) -> None:
+        """Take the configured model and its fallbacks. At least one; health is kept here, for this process."""
+        self._members = members = [Member(model=model) for model in models]
+        self._log: Any = log("models")
+        self._default = Chain(members, prices, clock)
+        self._named: dict[str, Chain] = {}
+        for member in members:
+            chain = [member, *(other for other in members if other is not member)]
+            self._named.setdefault(member.model.name, Chain(chain, prices, clock))
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Those that a child may be given by name: all that are configured, in order."""
+        return tuple(self._named)
+
+    def of(self, session: Session) -> Model:
+        """Who answers in a session. A name that is configured no more is logged, and the default answers."""
+        wanted = session.lineage.model if session.lineage else ""
+        if not wanted:
+            return self._default
+        chain = self._named.get(wanted)
+        if chain is None:
+            self._log.warning("no such model is configured any more", model=wanted, session=session.id)
+        return chain or self._default
+
+    async def close(self) -> None:
+        """End what models hold open beside the daemon's own HTTP session. Call once, when nobody asks any more."""
+        for member in self._members:
+            if isinstance(member.model, _Closing):
+                await member.model.close()
+
+
+@runtime_checkable
+class _Closing(Protocol):
+    """A model that holds connections of its own."""
+
+    close: Callable[[], Awaitable[None]]
+
+
+def called(member: Member) -> str:
+    """How people are told of a model: without its provider."""
+    name = member.model.name
+    return name.partition(":")[2] or name
+
+
+def reason(message: str) -> str:
+    """One short line, without what looks like a secret."""
+    line = " ".join(Redactor().text(message).split()).rstrip(".")
+    return line if len(line) <= _REASON_CHARS else f"{line[: _REASON_CHARS - 1]}…"

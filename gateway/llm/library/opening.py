@@ -1,0 +1,43 @@
+"""Beside a library model's answer: makes pydantic-ai's model of a name, with this daemon's key and address alone."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from httpx2 import AsyncClient
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.models import Model, infer_model
+from pydantic_ai.providers import Provider, infer_provider_class
+
+from gateway.errors import ConfigError
+
+
+def their_model(name: str, *, base_url: str | None, api_key: str | None, client: AsyncClient) -> Model:
+    """Return the model, which asks over `client`; that stays the caller's. Nothing is asked yet.
+
+    Raises `ConfigError`, or `ImportError` for a package that is missing.
+    """
+    if not name.partition(":")[2].strip():
+        raise ConfigError(f"{name} names no model.", cure='Correct [model] name, as in "anthropic:claude-sonnet-5".')
+    try:
+        return infer_model(name, lambda provider: _provider(provider, base_url, api_key, client))
+    except (UserError, ValueError) as error:
+        raise ConfigError(
+            f"The model {name} cannot be used: {error}.",
+            cure='Correct [model] name, as in "anthropic:claude-sonnet-5", and set [model] api_key.',
+        ) from error
+
+
+def _provider(name: str, base_url: str | None, api_key: str | None, client: AsyncClient) -> Provider[Any]:
+    """Make a provider with what was configured; what its package would take from the environment stays possible."""
+    made = infer_provider_class(name)
+    known = inspect.signature(made.__init__).parameters
+    given = {key: value for key, value in (("base_url", base_url), ("api_key", api_key)) if value is not None}
+    unknown = [key for key in given if key not in known]
+    if unknown:
+        raise ConfigError(
+            f"The provider {name} takes no {' and no '.join(unknown)}.",
+            cure="Remove it from [model], and set the provider up in the environment as its own guide says.",
+        )
+    return made(**given, **({"http_client": client} if "http_client" in known else {}))

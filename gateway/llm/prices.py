@@ -1,0 +1,33 @@
+"""Beside a model's answer: what it cost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.model.tools import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a million tokens of one model cost, in the configured currency."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """Read from the provider's cache; None: as `input`."""
+
+
+def price_of(prices: Mapping[str, Price], model: str) -> Price | None:
+    """Find the price of `<provider>:<model>`: under that name, or under the model's alone."""
+    return prices.get(model) or prices.get(model.partition(":")[2])
+
+
+def cost_micros(usage: Usage, price: Price) -> int:
+    """Return millionths of the currency, to the nearest; cached tokens are a part of those read.
+
+    A price for a million tokens is, as a number, the millionths that one token costs.
+    """
+    cached = min(usage.cached_tokens, usage.input_tokens)
+    read_again = price.input if price.cached is None else price.cached
+    return round((usage.input_tokens - cached) * price.input + cached * read_again + usage.output_tokens * price.output)

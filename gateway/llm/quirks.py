@@ -1,0 +1,149 @@
+"""Between a question and a model server: what each server wants otherwise than the others. Data, and two pure lookups.
+
+Two tables: what is known beforehand by a server's address or a model's name, and what a server says when it refuses a
+part of a request; that part is then left out, and asked for once more. Nothing is sent that some refuse and nobody
+needs: no `max_tokens` (which newer OpenAI models refuse in favour of `max_completion_tokens`), no `temperature`, no
+`tool_choice`, no `parallel_tool_calls`.
+
+What is odd in answers needs no table: `openai_answer` reads every form from every server. Known ones are
+calls that all have the index 0, arguments as an object, and `stop` after calls (Ollama, and LiteLLM before it:
+https://github.com/BerriAI/litellm/pull/37792, https://github.com/ollama/ollama/pull/7963); calls without an id; chunks
+without choices, which carry figures (OpenAI with `include_usage`) or a content filter's report (Azure); figures inside
+the choice (Moonshot); comments between events (https://openrouter.ai/docs/api/reference/streaming); errors as an event
+after a good beginning (https://openrouter.ai/docs/api/reference/errors-and-debugging); no `[DONE]` after the finish.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gateway.llm.schemas import Flavour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How one server wants to be asked."""
+
+    schemas: Flavour = Flavour.PLAIN
+    """In whose form it takes tools' arguments."""
+    system_role: str = "system"
+    usage: bool = True
+    """It takes `stream_options`, and then says what an answer cost."""
+    images: bool = True
+    reasoning: bool = True
+    """It takes its own reasoning back."""
+    reasoning_everywhere: bool = False
+    """It wants reasoning in every answer with calls, also in one of another model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What holds for servers whose address, and models whose name, fit. Empty fits all."""
+
+    host: str = ""
+    model: str = ""
+    sets: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refused:
+    """What helps when a server refuses a request in such words."""
+
+    words: str
+    sets: Mapping[str, Any]
+    role: str = ""
+    """Only when the system prompt was given in this role."""
+    images: bool = False
+    """Only when the request had pictures."""
+
+
+_KNOWN = (
+    # The form of schemas is the provider's behind it, also through OpenRouter, LiteLLM or another proxy: it passes
+    # them on. A name says enough there (`google/gemini-…`, `moonshotai/kimi-…`, `claude-…`).
+    _Known(model=r"(^|[/:.])gemini", sets={"schemas": Flavour.GEMINI}),
+    _Known(model=r"(^|[/:.])(kimi|moonshot)", sets={"schemas": Flavour.MOONSHOT}),
+    _Known(model=r"(^|[/:.])claude", sets={"schemas": Flavour.ANTHROPIC}),
+    _Known(model=r"(^|[/:.])(gpt-[345]|chatgpt|o[134]\b)", sets={"schemas": Flavour.OPENAI}),
+    _Known(host=r"(^|\.)openai\.(com|azure\.com)$", sets={"schemas": Flavour.OPENAI}),
+    _Known(host=r"^generativelanguage\.googleapis\.com$", sets={"schemas": Flavour.GEMINI}),
+    _Known(host=r"(^|\.)(moonshot\.(ai|cn)|kimi\.com)$", sets={"schemas": Flavour.MOONSHOT}),
+    _Known(host=r"(^|\.)anthropic\.com$", sets={"schemas": Flavour.ANTHROPIC}),
+    # A conversation that another model began: https://github.com/earendil-works/pi/pull/3640,
+    # https://api-docs.deepseek.com/guides/thinking_mode#tool-calls
+    _Known(host=r"(^|\.)deepseek\.com$", sets={"reasoning_everywhere": True}),
+    # Both take no field that they do not know: https://github.com/charmbracelet/crush/issues/1590,
+    # https://github.com/janhq/jan/issues/8136
+    _Known(host=r"(^|\.)(mistral\.ai|groq\.com)$", sets={"reasoning": False}),
+)
+"""In order; a later one overrules."""
+
+_REFUSED = (
+    # Mistral's 422, https://github.com/openai/openai-agents-python/issues/442; Azure's and Databricks' 400,
+    # https://github.com/langgenius/dify-plugin-sdks/pull/50, https://github.com/anomalyco/opencode/issues/4698
+    _Refused(words=r"stream_options|include_usage", sets={"usage": False}),
+    # o1-mini takes neither: https://github.com/pydantic/pydantic-ai/issues/974,
+    # https://github.com/QuantumNous/new-api/issues/847
+    _Refused(words=r"role\W.*\bsystem\b", role="system", sets={"system_role": "developer"}),
+    _Refused(words=r"role\W.*\bdeveloper\b|\bdeveloper\b.*role", role="developer", sets={"system_role": "user"}),
+    # Before the next line, whose words are in these too.
+    # https://github.com/decolua/9router/issues/355, https://github.com/Gitlawb/openclaude/issues/878
+    _Refused(
+        words=r"missing .{0,3}reasoning_content|reasoning_content.* must be passed back",
+        sets={"reasoning": True, "reasoning_everywhere": True},
+    ),
+    _Refused(
+        words=r"reasoning(_content|_details)?\b.*(unsupported|not supported|not permitted|extra_forbidden|unrecognized)"
+        r"|(extra_forbidden|not permitted|unknown field).*reasoning(_content|_details)?\b",
+        sets={"reasoning": False, "reasoning_everywhere": False},
+    ),
+    # llama.cpp's 500, https://github.com/ggml-org/llama.cpp/issues/13566; OpenRouter's 404,
+    # https://github.com/JohnnyZ93/oai-compatible-copilot/issues/229; Ollama's 400,
+    # https://github.com/ollama/ollama/issues/17301; DeepSeek's, https://github.com/lessweb/deepcode-cli/issues/50;
+    # vLLM's, https://github.com/vllm-project/vllm/issues/23402
+    _Refused(
+        words=r"(image|vision).{0,40}(not support|unsupported|n't support)|support.{0,20}(image|vision)"
+        r"|unknown variant .?image_url|not a multimodal model|at most 0 image|image_url is only supported",
+        images=True,
+        sets={"images": False},
+    ),
+    # Behind a proxy whose model's name says nothing. https://github.com/MoonshotAI/kimi-cli/issues/1595
+    _Refused(words=r"moonshot flavored json schema", sets={"schemas": Flavour.MOONSHOT}),
+    # https://github.com/pizza-bot-app/pizza-bot/issues/62
+    _Refused(words=r"function_?declarations", sets={"schemas": Flavour.GEMINI}),
+    # https://github.com/anthropics/claude-code/issues/27337
+    _Refused(words=r"input_schema", sets={"schemas": Flavour.ANTHROPIC}),
+    # https://github.com/langchain-ai/langchainjs/issues/9804
+    _Refused(words=r"invalid schema for function", sets={"schemas": Flavour.OPENAI}),
+)
+"""In order; the first that fits and changes anything."""
+
+_MAY_BE_A_PART = frozenset({400, 404, 415, 422, 500, 501})
+"""Statuses with which servers refuse a part of a request; llama.cpp says 500, OpenRouter 404."""
+
+
+def dialect_of(host: str, model: str) -> Dialect:
+    """What is known of a server and its model before anything was asked."""
+    found = Dialect()
+    for known in _KNOWN:
+        if re.search(known.host, host, re.IGNORECASE) and re.search(known.model, model, re.IGNORECASE):
+            found = replace(found, **known.sets)
+    return found
+
+
+def instead(dialect: Dialect, status: int, said: str, *, images: bool) -> Mapping[str, Any]:
+    """What to change in a dialect after a refusal in these words; empty when nothing known helps.
+
+    `images`: the request had pictures.
+    """
+    if status not in _MAY_BE_A_PART:
+        return {}
+    for refused in _REFUSED:
+        applies = (not refused.role or refused.role == dialect.system_role) and (images or not refused.images)
+        if applies and re.search(refused.words, said, re.IGNORECASE | re.DOTALL):
+            changed = {key: value for key, value in refused.sets.items() if getattr(dialect, key) != value}
+            if changed:
+                return changed
+    return {}

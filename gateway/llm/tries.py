@@ -1,0 +1,63 @@
+"""Beside a model's answer: the one layer of retries that every provider's model is asked through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from gateway.errors import ModelError
+from gateway.retry import Failure, GiveUp, RetryLimits, next_try
+
+HASTY_TRIES = 2
+HASTY_WAIT_S = 10.0
+"""Between two tries, also when the server asks for more: then the other is asked at once."""
+
+
+def in_haste(limits: RetryLimits) -> RetryLimits:
+    """Return the limits for a model whose place another could take: waiting long for this one helps nobody."""
+    attempts = HASTY_TRIES if limits.attempts is None else min(limits.attempts, HASTY_TRIES)
+    return replace(limits, attempts=attempts, longest_s=min(limits.longest_s, HASTY_WAIT_S))
+
+
+async def tried(
+    ask: Callable[[], AsyncGenerator[str, None]], limits: RetryLimits, random: Callable[[], float]
+) -> AsyncGenerator[str, None]:
+    """Yield the text of the first try that comes to its end; each try is one `ask()`.
+
+    A failed try is repeated only while no text of it was yielded: there is no way to take text back. Afterwards, and
+    when the tries are used up, its `ModelError` is raised; the caller decides.
+    """
+    attempt = 0
+    while True:
+        attempt += 1
+        said = False
+        try:
+            async with aclosing(ask()) as texts:
+                async for text in texts:
+                    said = True
+                    yield text
+        except ModelError as error:
+            if said:
+                raise
+            delay_s = _delay_s(attempt, error, random(), limits)
+        else:
+            return
+        await asyncio.sleep(delay_s)
+
+
+def _delay_s(attempt: int, error: ModelError, random: float, limits: RetryLimits) -> float:
+    """Return how long to wait before the next try, or raise the error for good."""
+    failure = Failure(retryable=error.retryable, retry_after_s=error.retry_after_s)
+    step = next_try(attempt, failure, random, limits)
+    if not isinstance(step, GiveUp):
+        return step.delay_s
+    if not error.retryable:
+        raise error
+    raise ModelError(
+        f"{error.message.rstrip('.')} ({step.because}).",
+        cure=error.cure,
+        retryable=True,
+        retry_after_s=error.retry_after_s,
+    ) from None

@@ -1,0 +1,32 @@
+"""Beside the path of an answer: what it adds to the books. Shared by every store. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from gateway.model.ids import Principal
+from gateway.model.tools import Answer, Usage
+from gateway.model.views import Spent
+
+NOTHING = Usage()
+
+
+def cost_of(answer: Answer, principal: Principal, now: datetime) -> Spent | None:
+    """What this answer costs the person whose turn it is; None when its model gave no figures."""
+    if answer.usage == NOTHING:
+        return None
+    day = now.astimezone(UTC).date()
+    return Spent(day=day, principal=principal, model=answer.model, answers=1, usage=answer.usage)
+
+
+def together(one: Spent, other: Spent) -> Spent:
+    """The sum of two of the same day, person and model."""
+    a, b = one.usage, other.usage
+    usage = Usage(
+        input_tokens=a.input_tokens + b.input_tokens,
+        output_tokens=a.output_tokens + b.output_tokens,
+        cached_tokens=a.cached_tokens + b.cached_tokens,
+        cost_micros=a.cost_micros + b.cost_micros,
+    )
+    return replace(one, answers=one.answers + other.answers, usage=usage)

@@ -1,0 +1,112 @@
+-- Children: sessions that a step spawned. `live` is 1 until the turn of the task has ended.
+
+-- name: add_child
+INSERT INTO sessions (
+    id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, parent, root, task_turn,
+    parent_wait, live
+) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8, ?8, ?9, ?10, ?11, ?12, ?13, 1);
+
+-- name: child
+-- Nothing for a session that nobody spawned.
+SELECT lineage, title, task_turn, parent_wait, live FROM sessions WHERE id = ? AND parent IS NOT NULL;
+
+-- name: children_of_turn
+-- How many a turn spawned. Their ids begin with its own: ?1 with the point after it, ?2 with the character after that.
+SELECT count(*) FROM sessions WHERE id > ?1 AND id < ?2;
+
+-- name: live_below_root
+SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE root = ? AND live = 1;
+
+-- name: end_child
+UPDATE sessions SET live = 0 WHERE id = ?;
+
+-- name: spawning_turn
+-- Where and for whom the turn was that spawned a child, its epoch, and the one of its session now.
+SELECT t.session, t.conversation, t.principal, t.epoch, s.epoch
+FROM turns AS t JOIN sessions AS s ON s.id = t.session WHERE t.id = ?;
+
+-- name: unheard_ends
+-- Turns of the session ?1 that nobody has started and that say nothing but what ?2 told of children that have ended:
+-- each with where it stands and whose it is, the newest first.
+SELECT t.id, t.conversation, t.principal FROM turns AS t INDEXED BY turns_lane
+WHERE t.session = ?1 AND t.kind = 'model' AND t.ended_rev IS NULL AND t.started_at IS NULL
+  AND (SELECT min(principal = ?2) FROM messages INDEXED BY messages_turn WHERE turn = t.id) = 1
+ORDER BY t.ord DESC;
+
+-- name: open_wait
+-- Whose wait it is, while it is open.
+SELECT session, turn FROM waits WHERE id = ? AND state = 'open';
+
+-- name: answer_wait
+UPDATE waits SET state = 'answered', payload = ?, rev = ? WHERE id = ?;
+
+-- name: session_active
+UPDATE sessions SET active_at = ? WHERE id = ?;
+
+-- name: spent_by_turn
+-- Tokens read, tokens written and money: of its answers, and of its children that answered.
+SELECT coalesce(sum(read), 0), coalesce(sum(written), 0), coalesce(sum(cost), 0) FROM (
+    SELECT json_extract(answer, '$.usage.input_tokens') AS read, json_extract(answer, '$.usage.output_tokens') AS written,
+        json_extract(answer, '$.usage.cost_micros') AS cost
+    FROM steps WHERE turn = ?1 AND kind = 'model'
+    UNION ALL
+    SELECT json_extract(payload, '$.input_tokens'), json_extract(payload, '$.output_tokens'),
+        json_extract(payload, '$.cost_micros')
+    FROM waits INDEXED BY waits_turn WHERE turn = ?1 AND kind = 'child' AND state = 'answered'
+);
+
+-- name: unended_below
+-- Turns that can still be stopped of a child and all below it, or of all below a root, in the order they were made. By
+-- the few turns of children that have not ended, each with the sessions above it: a session may have thousands of
+-- children that have.
+SELECT t.id, t.principal FROM turns AS t INDEXED BY turns_lane
+WHERE t.session > 'child:' AND t.session < 'child;' AND t.ended_rev IS NULL AND t.state <> 'stopping'
+  AND ?1 IN (
+      WITH RECURSIVE above (id) AS (
+          SELECT t.session
+          UNION ALL
+          SELECT sessions.parent FROM above JOIN sessions ON sessions.id = above.id WHERE sessions.parent IS NOT NULL
+      )
+      SELECT id FROM above
+  )
+ORDER BY t.ord;
+
+-- name: is_below
+-- A row when the child ?1 is below the session ?2.
+WITH RECURSIVE above (id) AS (
+    SELECT parent FROM sessions WHERE id = ?1
+    UNION ALL
+    SELECT sessions.parent FROM above JOIN sessions ON sessions.id = above.id WHERE sessions.parent IS NOT NULL
+)
+SELECT 1 FROM above WHERE id = ?2;
+
+-- name: orphans
+-- Live children that somebody waited for in a turn that has ended, and that nobody stopped.
+SELECT sessions.id FROM sessions INDEXED BY sessions_live
+JOIN waits AS w ON w.id = sessions.parent_wait JOIN turns AS p ON p.id = w.turn
+JOIN turns AS t ON t.id = sessions.task_turn
+WHERE sessions.live = 1 AND p.ended_rev IS NOT NULL AND t.state <> 'stopping' ORDER BY sessions.seq LIMIT ?;
+
+-- name: family
+-- All children below a session: each with its parent, whether it is live, its place and when its task ended.
+WITH RECURSIVE below (id, parent, live, task_turn) AS (
+    SELECT id, parent, live, task_turn FROM sessions INDEXED BY sessions_children WHERE parent = ?
+    UNION ALL
+    SELECT sessions.id, sessions.parent, sessions.live, sessions.task_turn
+    FROM below JOIN sessions INDEXED BY sessions_children ON sessions.parent = below.id
+)
+SELECT below.id, below.parent, below.live, t.ord, coalesce(t.ended_rev, 0)
+FROM below JOIN turns AS t ON t.id = below.task_turn;
+
+-- name: child_lines
+-- ? is a JSON array of children. Each with the columns of `rows.session_of`, those of `rows.turn_of` for its task, its
+-- open approvals, the tokens that its task read and those that it wrote.
+SELECT c.id, c.kind, c.origin, c.owner, c.title, c.epoch, c.root_kind, c.tools, c.created_at, c.active_at, c.lineage, '',
+    t.id, t.session, t.epoch, t.kind, t.state, t.conversation, t.principal, t.created_at, t.started_at, t.ended_at,
+    t.active_ms,
+    (SELECT count(*) FROM waits INDEXED BY waits_open WHERE kind = 'approval' AND session = c.id AND state = 'open'),
+    (SELECT coalesce(sum(json_extract(answer, '$.usage.input_tokens')), 0) FROM steps
+     WHERE turn = t.id AND kind = 'model'),
+    (SELECT coalesce(sum(json_extract(answer, '$.usage.output_tokens')), 0) FROM steps
+     WHERE turn = t.id AND kind = 'model')
+FROM sessions AS c JOIN turns AS t ON t.id = c.task_turn WHERE c.id IN (SELECT value FROM json_each(?));

@@ -1,0 +1,120 @@
+"""Children transitions in SQLite: sub-sessions begun, stopped, listed. How their end is told stands with the moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.errors import NotFound
+from gateway.model.ids import Principal, SessionId, TurnId, WaitId, mint
+from gateway.model.sessions import (
+    ChildLine,
+    Lease,
+    Lineage,
+    NewChild,
+    Origin,
+    SessionKind,
+    SpawnMode,
+    SpawnRefusal,
+    TurnState,
+)
+from gateway.model.tools import StepState
+from gateway.model.waits import NewWait, WaitKind
+from gateway.store import kin
+from gateway.store.codec import LINEAGE, dump_json
+from gateway.store.sqlite import moves
+from gateway.store.sqlite.base import SqliteBase
+from gateway.store.sqlite.rows import Columns, TurnRow, session_of, turn_of
+from gateway.store.sqlite.tx import Reader, Tx
+
+SESSION_COLUMNS = 12
+"""As many as `session_of` takes."""
+
+
+class SqliteChildren(SqliteBase):
+    """`ports.Children`."""
+
+    async def spawn(self, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefusal | None:
+        """Store a child with its task, and in mode RUN the wait of the step that spawned it."""
+        return await self.write(lambda tx: _spawn(tx, lease, n, child))
+
+    async def stop_child(self, parent: SessionId, child: SessionId, text: str, only: Principal | None = None) -> int:
+        """Stop a child and all below it."""
+        return await self.write(lambda tx: _stop_child(tx, parent, child, text, only))
+
+    async def family(self, session: SessionId, limit: int = 50) -> Sequence[ChildLine]:
+        """The children below a session, live ones first."""
+        return await self.read(lambda reader: _family(reader, session, limit))
+
+
+def _spawn(tx: Tx, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefusal | None:
+    row = moves.held(tx, lease)
+    kin.expect_of_step(lease, n, child.session)
+    known = tx.one("child", child.session)
+    if known is not None:
+        return known[3]
+    if row.state == TurnState.STOPPING:
+        return SpawnRefusal.STOPPING
+    step = tx.one("step", row.id, n)
+    if step is None or step[1] != StepState.STARTED or step[3] != row.fence:
+        raise kin.not_started(lease, n)
+    columns = tx.one("session", row.session)
+    assert columns is not None, "foreign keys hold"
+    parent = session_of(columns)
+    lineage = kin.lineage_below(parent, lease, n, child.lineage)
+    refused = _refusal(tx, row, lineage)
+    if refused is not None:
+        return refused
+    wait = WaitId(mint("w")) if lineage.mode is SpawnMode.RUN else None
+    turn = TurnId(mint("t"))
+    what = (child.session, SessionKind.NON_MAIN, Origin.CHILD, parent.owner, child.title, parent.root_kind)
+    line = (LINEAGE.dump(lineage), parent.id, lineage.root, turn, wait)
+    tx.run("add_child", *what, dump_json(list(child.tools)), tx.now, *line)
+    message = kin.first_message(child, tx.moment)
+    moves.add_turn(tx, turn, child.session, 0, Principal(row.principal), message, head=True)
+    if wait is not None:
+        _wait_for(tx, row, n, wait, child)
+    return wait
+
+
+def _refusal(tx: Tx, row: TurnRow, lineage: Lineage) -> SpawnRefusal | None:
+    ((in_turn,),) = tx.run("children_of_turn", f"{kin.CHILDREN}{row.id}.", f"{kin.CHILDREN}{row.id}/")
+    ((live,),) = tx.run("live_below_root", lineage.root)
+    return kin.refusal(lineage.depth, in_turn=in_turn, live=live)
+
+
+def _wait_for(tx: Tx, row: TurnRow, n: int, wait: WaitId, child: NewChild) -> None:
+    tx.run("ask_step", tx.next_rev(row.session), row.id, n)
+    payload = {"child": child.session}
+    new = NewWait(id=wait, kind=WaitKind.CHILD, n=n, approval=None, payload=payload, expires_at=child.expires_at)
+    moves.open_wait(tx, row, new)
+
+
+def _stop_child(tx: Tx, parent: SessionId, child: SessionId, text: str, only: Principal | None) -> int:
+    found = tx.one("child", child)
+    if found is None or tx.one("is_below", child, parent) is None:
+        raise NotFound(f"There is no sub-session {child} below {parent}.")
+    if only is not None and moves.stored_turn(tx, found[2]).principal != only:
+        raise kin.of_another(child)
+    return moves.stop_below(tx, child, text)
+
+
+def _family(reader: Reader, session: SessionId, limit: int) -> list[ChildLine]:
+    family = [
+        kin.Kin(session=id_, parent=parent, live=bool(live), born=born, ended=ended)
+        for id_, parent, live, born, ended in reader.run("family", session)
+    ]
+    shown = kin.in_order(family)[: max(0, limit)]
+    lines = [_line(columns) for columns in reader.run("child_lines", dump_json(list(shown)))]
+    by_id = {line.session.id: line for line in lines}
+    return [by_id[id_] for id_ in shown]
+
+
+def _line(columns: Columns) -> ChildLine:
+    *rest, waiting, input_tokens, output_tokens = columns
+    return ChildLine(
+        session=session_of(tuple(rest[:SESSION_COLUMNS])),
+        turn=turn_of(tuple(rest[SESSION_COLUMNS:])),
+        waiting=waiting,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+    )

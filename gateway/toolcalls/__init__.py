@@ -1,0 +1,280 @@
+"""The calls of an answer: decide each, ask or run, store the result. No tool runs but from here.
+
+All calls are decided before any runs. Refused ones get their results at once, asked ones share a card; what reads
+runs side by side, the rest one at a time, each as soon as it is allowed. What a call waits for (a decision, a
+sub-session) is a row: when nothing else is left to do, the turn can park.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from gateway import approvals as asking
+from gateway.approvals import Approvals, Audience
+from gateway.errors import StoreError
+from gateway.execution import Cut, Execution, Permit, Prepared
+from gateway.failpoints import FailPoints
+from gateway.model.ids import WaitId, mint
+from gateway.model.live import LiveEvent, turn_topic
+from gateway.model.sessions import Lease, SessionKind, TurnLimits
+from gateway.model.tools import Park, Risk, Step, StepState, ToolResult
+from gateway.model.views import TurnView
+from gateway.model.waits import NewWait, Start, WaitKind, WaitState
+from gateway.observe import Meters, log
+from gateway.ports import Clock, Live, Steps, Views
+from gateway.registry import Registry
+from gateway.toolcalls.deciding import Asked, Deciding, Runnable, SameCalls, not_approved
+
+SIDE_BY_SIDE = 4
+READS = frozenset({Risk.NONE, Risk.READ})
+STORE_AGAIN_S = 1.0
+DOING_CHARS = 120
+
+Tell = Callable[[str], None]
+"""Told in one line of plain text what is done now, whenever that changes; empty: nothing. Must not raise."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolCalls:
+    """Brings the calls of a turn's last answer to their results."""
+
+    registry: Registry
+    steps: Steps
+    views: Views
+    live: Live
+    approvals: Approvals
+    execution: Execution
+    clock: Clock
+    meters: Meters
+    points: FailPoints
+    expiry: Mapping[SessionKind, timedelta]
+    limits: TurnLimits = field(default_factory=TurnLimits)
+    _deciding: Deciding = field(init=False)
+    _log: Any = field(default_factory=lambda: log("toolcalls"))
+
+    def __post_init__(self) -> None:
+        """Make what decides."""
+        self._deciding = Deciding(
+            registry=self.registry,
+            workspaces=self.execution.workspaces,
+            containment=self.execution.containment,
+            limits=self.limits,
+            meters=self.meters,
+        )
+
+    async def settle(self, view: TurnView, lease: Lease, cut: Cut, doing: Tell) -> TurnView | None:
+        """Do all that can be done now for the turn, which stands as in `view`; tell `doing` what that is.
+
+        Return how it stands when every call has its result, None when only waits are left.
+        """
+        topic = turn_topic(lease.turn)
+        say = _Saying(doing=doing, clean=self.execution.redactor.text)
+        async with self.live.subscribe(topic) as woken, asyncio.TaskGroup() as group:
+            changed = asyncio.Event()
+            watcher = group.create_task(_relay(woken, changed), name=f"wakes of {lease.turn}")
+            running: dict[int, Prepared] = {}
+            # A decision may have come before anybody listened here; of a turn without waits none can.
+            known = not view.waits
+            while True:
+                changed.clear()
+                busy = frozenset(running)  # before reading: a call that ends meanwhile stands in the view as it was
+                try:
+                    view = view if known else await self.views.turn(lease.turn)
+                    known = False
+                    unfinished = [step for step in view.steps if step.state is not StepState.FINISHED]
+                    runnable = await self._decide(view, unfinished, lease, busy)
+                except StoreError as error:
+                    if not running:
+                        raise
+                    await self._a_moment(lease, error)  # what runs is not ended for that
+                    continue
+                for one in runnable:
+                    if _fits(one.call.tool.spec.risk, running):
+                        running[one.call.step.n] = one.call
+                        work = self._run(one, lease, cut, running, changed)
+                        group.create_task(work, name=f"call {lease.turn}/{one.call.step.n}")
+                if not running and not changed.is_set():
+                    break
+                say.running(running)
+                await changed.wait()
+            watcher.cancel()
+        if unfinished:
+            view = await self.views.turn(lease.turn)
+        settled = all(step.state is StepState.FINISHED for step in view.steps)
+        say.waiting(view)
+        return view if settled else None
+
+    # --- decide -------------------------------------------------------------------------------
+
+    async def _decide(
+        self, view: TurnView, unfinished: Sequence[Step], lease: Lease, running: Collection[int]
+    ) -> list[Runnable]:
+        """Decide every call that has no result yet; refuse and ask now, return what may run."""
+        runnable: list[Runnable] = []
+        asked: list[Asked] = []
+        place: Audience | None = None
+        same = SameCalls()
+        # The last one of a step: what was asked anew, or the sub-session that an approval let begin.
+        waits = {wait.n: wait for wait in view.waits if wait.kind is not WaitKind.TIMER}
+        for step in unfinished:
+            if step.n in running:
+                continue
+            if step.state is StepState.PLANNED:
+                found = self._deciding.first(view, step, same, askable=True)
+                if isinstance(found, Asked):
+                    place = place or await self.approvals.audience(view.session, view.turn, self.clock.now())
+                    found = found if place.anybody else self._deciding.first(view, step, same, askable=False)
+            else:
+                found = self._deciding.later(view, step, waits.get(step.n))
+            if isinstance(found, ToolResult):
+                # A sub-session's words come as its model gave them.
+                clean = replace(found, text=self.execution.redactor.text(found.text)) if found.text else found
+                await self.steps.finish_step(lease, step.n, clean)
+            elif isinstance(found, Asked):
+                asked.append(found)
+            elif found is not None:
+                runnable.append(found)
+        if asked and place is not None:
+            await self._ask(view, lease, asked, place)
+        return runnable
+
+    async def _ask(self, view: TurnView, lease: Lease, asked: Sequence[Asked], place: Audience) -> None:
+        until = self.clock.now() + self.expiry[view.session.root_kind]
+        waits = [
+            NewWait(
+                id=WaitId(mint("w")),
+                kind=WaitKind.APPROVAL,
+                n=one.step.n,
+                approval=one.request,
+                payload=asking.payload(view.session),
+                expires_at=until,
+            )
+            for one in asked
+        ]
+        titles = [asking.title(one.request) for one in asked]
+        slots = asking.card_slots([wait.id for wait in waits], titles, place, view.session, view.turn)
+        await self.steps.open_waits(lease, waits, slots)
+        self.meters.decisions.labels("ask", "").inc(len(asked))
+        await self.points.hit("J8")
+        await self.points.hit("WAITS")
+
+    # --- run ----------------------------------------------------------------------------------
+
+    async def _run(
+        self, one: Runnable, lease: Lease, cut: Cut, running: dict[int, Prepared], changed: asyncio.Event
+    ) -> None:
+        n = one.call.step.n
+        try:
+            started = await self._start(one, lease)
+            if started is Start.STARTED:
+                await self.points.hit("J11")
+                await self._execute(one.call, lease, cut)
+            elif started is Start.NOT_APPROVED:
+                await self.steps.finish_step(lease, n, not_approved())
+        finally:
+            del running[n]
+            changed.set()
+
+    async def _start(self, one: Runnable, lease: Lease) -> Start | None:
+        """Store that a call begins; None when the store failed: nothing was begun, and it is looked at again."""
+        try:
+            return await self.steps.start_step(lease, one.call.step.n, one.wait, one.call.action_sha)
+        except StoreError as error:
+            await self._a_moment(lease, error)
+            return None
+
+    async def _a_moment(self, lease: Lease, error: StoreError) -> None:
+        self._log.error("the store failed beside a call", turn=lease.turn, error=str(error))
+        await asyncio.sleep(STORE_AGAIN_S)
+
+    async def _execute(self, call: Prepared, lease: Lease, cut: Cut) -> None:
+        n = call.step.n
+        permit: Permit = self.execution.office.issue(lease, n, call.action_sha)
+
+        async def store_partial(result: ToolResult) -> None:
+            await asyncio.shield(self.steps.finish_step(lease, n, result))
+
+        await self.points.hit("J12")
+        outcome = await self.execution.run(permit, call, lease, cut, store_partial)
+        await self.points.hit("J13")
+        if isinstance(outcome, Park):  # the store has opened its wait already
+            return
+        await self._store(lease, n, outcome)
+        await self.points.hit("J14")
+
+    async def _store(self, lease: Lease, n: int, outcome: ToolResult) -> None:
+        """Store what came of a call. It cannot be run again, so a store that fails is asked until it can write."""
+        while True:
+            try:
+                await asyncio.shield(self.steps.finish_step(lease, n, outcome))
+            except StoreError as error:
+                self._log.error("result not stored", turn=lease.turn, n=n, error=str(error))
+                await asyncio.sleep(STORE_AGAIN_S)
+            else:
+                return
+
+
+def _fits(risk: Risk, running: Mapping[int, Prepared]) -> bool:
+    """Whether a call of this risk may start beside those that run."""
+    alike = [other for other in running.values() if (other.tool.spec.risk in READS) == (risk in READS)]
+    return len(alike) < (SIDE_BY_SIDE if risk in READS else 1)
+
+
+async def _relay(events: AsyncIterator[LiveEvent], changed: asyncio.Event) -> None:
+    async for _ in events:
+        changed.set()
+
+
+# --- what is done now, in a line ------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class _Saying:
+    """Tells what is done now, when that is something else than before."""
+
+    doing: Tell
+    clean: Callable[[str], str]
+    """Takes secrets out."""
+    _said: str = ""
+
+    def running(self, calls: Mapping[int, Prepared]) -> None:
+        """Tell of the calls that run; of the first one what it does."""
+        if not calls:
+            return
+        first = next(iter(calls.values()))
+        beside = f" (and {len(calls) - 1} more)" if len(calls) > 1 else ""
+        self._say(f"{_line(self.clean(_of_call(first)))}{beside}")
+
+    def waiting(self, view: TurnView) -> None:
+        """Tell what the turn waits for, nothing being left to run."""
+        self._say(waits_for(view))
+
+    def _say(self, line: str) -> None:
+        if line != self._said:
+            self._said = line
+            self.doing(line)
+
+
+def waits_for(view: TurnView) -> str:
+    """Say in one line what a turn waits for: decisions first, since somebody can do something about those."""
+    open_ones = [wait.kind for wait in view.waits if wait.state is WaitState.OPEN]
+    asked, children = open_ones.count(WaitKind.APPROVAL), open_ones.count(WaitKind.CHILD)
+    if asked:
+        return "waits for a decision" if asked == 1 else f"waits for {asked} decisions"
+    if children:
+        return "waits for a sub-session" if children == 1 else f"waits for {children} sub-sessions"
+    return ""
+
+
+def _of_call(call: Prepared) -> str:
+    shown = call.action.arguments.get(call.tool.spec.shows or "")
+    return f"{call.action.tool}: {shown}" if isinstance(shown, str) and shown.strip() else call.action.tool
+
+
+def _line(text: str) -> str:
+    seen = " ".join("".join(char if char.isprintable() else " " for char in text[: 10 * DOING_CHARS]).split())
+    return seen if len(seen) <= DOING_CHARS else f"{seen[: DOING_CHARS - 1].rstrip()}…"

@@ -1,0 +1,321 @@
+"""What becomes of a call, before any runs: may it start, must somebody be asked, or is this its result?
+
+Reads the turn as it is stored and writes nothing; `toolcalls` acts on what is found here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ValidationError
+
+from gateway import approvals as asking
+from gateway.errors import DragomanError, SandboxMissing
+from gateway.execution import Prepared, Workspaces
+from gateway.model.ids import WaitId
+from gateway.model.sessions import Session, SessionKind, TurnLimits, TurnState, home_of
+from gateway.model.tools import (
+    Action,
+    Allow,
+    Ask,
+    Deny,
+    DenyReason,
+    Effect,
+    ResultStatus,
+    Step,
+    StepKind,
+    StepState,
+    ToolResult,
+)
+from gateway.model.views import TurnView
+from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
+from gateway.observe import Meters, log
+from gateway.permission import decide
+from gateway.registry import Registry, check_arguments
+from gateway.sandbox import Containment, choose
+from gateway.toolcalls.loops import ASK_FROM, checked, repeats, same_call
+
+COMPARED_AT_MOST = 65_536
+"""Characters of arguments that the loop check reads as JSON; longer ones are compared as they were written."""
+CHILD_BYTES = 32_768
+"""Of a sub-session's last words, UTF-8, that its parent is given: the head and the tail."""
+
+_NOT_RUN: Mapping[WaitState, tuple[ResultStatus, str, str]] = MappingProxyType(
+    {
+        WaitState.DENIED: (ResultStatus.DENIED, "denied", "Nothing was run."),
+        WaitState.EXPIRED: (ResultStatus.EXPIRED, "expired", "Nobody decided in time; nothing was run."),
+        WaitState.CANCELLED: (ResultStatus.CANCELLED, "withdrawn", "It was withdrawn; nothing was run."),
+    }
+)
+_CHILD_CUT: Mapping[WaitState, tuple[ResultStatus, str, str]] = MappingProxyType(
+    {
+        WaitState.EXPIRED: (ResultStatus.EXPIRED, "expired", "The sub-session did not end in time and was stopped."),
+        WaitState.CANCELLED: (ResultStatus.CANCELLED, "withdrawn", "The sub-session was stopped."),
+    }
+)
+_CHILD_ENDED: Mapping[str, tuple[ResultStatus, str, str]] = MappingProxyType(
+    {
+        TurnState.DONE.value: (ResultStatus.OK, "", ""),
+        TurnState.FAILED.value: (ResultStatus.ERROR, "child_failed", "The sub-session failed."),
+        TurnState.STOPPED.value: (ResultStatus.CANCELLED, "child_stopped", "The sub-session was stopped."),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A call that needs a decision, with what the card will say."""
+
+    step: Step
+    request: ApprovalRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runnable:
+    """A call that may start now."""
+
+    call: Prepared
+    wait: WaitId | None
+
+
+Found: TypeAlias = Runnable | Asked | ToolResult
+
+
+class SameCalls:
+    """What makes two calls the same one, worked out once for each step. For one look at a turn."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._keys: dict[int, str] = {}
+
+    def __call__(self, step: Step) -> str:
+        """Return the step's key."""
+        if step.n not in self._keys:
+            self._keys[step.n] = hashlib.sha256(_as_compared(step).encode(errors="surrogatepass")).hexdigest()
+        return self._keys[step.n]
+
+
+def _as_compared(step: Step) -> str:
+    if step.call is None or len(step.call.arguments) <= COMPARED_AT_MOST:
+        return same_call(step)
+    return f"{step.call.tool} {step.call.arguments}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Deciding:
+    """Decides calls by what is registered, configured and stored."""
+
+    registry: Registry
+    workspaces: Workspaces
+    containment: Containment
+    limits: TurnLimits
+    meters: Meters
+    _log: Any = field(default_factory=lambda: log("deciding"))
+
+    def first(self, view: TurnView, step: Step, same: SameCalls, *, askable: bool) -> Found:
+        """Decide a call for which nothing was done yet; `askable`: whether somebody can be asked. Never raises."""
+        try:
+            call = self._prepare(view, step)
+            if isinstance(call, Deny):
+                return self.refuse(call)
+            repeated = repeats(view, step.n, same)
+            decision = decide(call.tool.spec, call.tool.policy, view.session, askable=askable)
+            match checked(decision, repeated):
+                case Allow():
+                    self.meters.decisions.labels("allow", "").inc()
+                    return Runnable(call=call, wait=None)
+                case Deny() as deny:
+                    return self.refuse(deny)
+                case Ask() if not askable:  # the loop check asks where otherwise nobody would be
+                    hint = (
+                        "The same call was made over and over in this turn, and nobody can be asked whether to go on."
+                    )
+                    return self.refuse(Deny(reason=DenyReason.LOOP, hint=hint))
+                case Ask():
+                    return self._request(view, call, repeated)
+        except Exception:  # noqa: BLE001 - a decision that fails is a refusal (I02), and so a result (house rule 9)
+            self._log.exception("decision failed", turn=step.turn, n=step.n)
+            return self.refuse(Deny(reason=DenyReason.POLICY_ERROR, hint="The decision failed, so the answer is no."))
+
+    def later(self, view: TurnView, step: Step, wait: Wait | None) -> Runnable | ToolResult | None:
+        """Decide a call that was asked about or started before; None: it still waits. `wait` is its last one."""
+        if wait is not None and wait.state is WaitState.OPEN:
+            return None
+        if wait is not None and wait.kind is WaitKind.CHILD:
+            return _of_child(wait)
+        if wait is not None and wait.state in _NOT_RUN:
+            status, code, hint = _NOT_RUN[wait.state]
+            if wait.state is WaitState.EXPIRED and wait.decided_at is not None:
+                hint = "It was allowed, but could not start within 5 minutes of that; nothing was run."
+            reason = f"The person who denied it says: {wait.reason} " if wait.reason else ""
+            return ToolResult(status=status, text="", code=code, hint=f"{reason}{hint}")
+        if step.state is StepState.STARTED:
+            return self._cut_in_half(view, step, wait)
+        if wait is None or wait.approval is None:
+            return None
+        return self._approved(view, step, wait, wait.approval)
+
+    def refuse(self, deny: Deny) -> ToolResult:
+        """The result of a call that will not run."""
+        self.meters.decisions.labels("deny", deny.reason.value).inc()
+        bad = deny.reason in (DenyReason.INVALID_ARGUMENTS, DenyReason.UNKNOWN_TOOL)
+        status = ResultStatus.ERROR if bad else ResultStatus.DENIED
+        return ToolResult(status=status, text="", code=deny.reason.value, hint=deny.hint)
+
+    # --- what was allowed ---------------------------------------------------------------------
+
+    def _approved(self, view: TurnView, step: Step, wait: Wait, request: ApprovalRequest) -> Runnable | ToolResult:
+        """Take the action from the approval, not from the transcript; re-check that the tool still exists here."""
+        key = asking.action_key(request.action)
+        if asking.action_sha(key, view.session.id, step.turn, step.n, request.requester) != request.action_sha:
+            return not_approved()
+        tool = self.registry.resolve(request.action.tool, view.session)
+        if isinstance(tool, Deny):
+            return self.refuse(tool)
+        try:
+            arguments = tool.arguments.model_validate(dict(request.action.arguments))
+        except ValidationError:
+            return self.refuse(
+                Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The tool changed after it was asked; ask again.")
+            )
+        call = Prepared(
+            view=view,
+            step=step,
+            tool=tool,
+            arguments=arguments,
+            action=request.action,
+            action_sha=request.action_sha,
+        )
+        return Runnable(call=call, wait=wait.id)
+
+    def _cut_in_half(self, view: TurnView, step: Step, wait: Wait | None) -> Runnable | ToolResult:
+        """A call that an earlier holder started and never finished."""
+        call = self._as_allowed(view, step, wait)
+        if call is not None and call.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
+            return Runnable(call=call, wait=None)
+        began = f"{step.started_at:%H:%M:%S} UTC" if step.started_at else "an unknown time"
+        return ToolResult(
+            status=ResultStatus.UNKNOWN,
+            text="",
+            code="unknown",
+            hint=f"Outcome unknown: the process ended after the start at {began}. Do not assume success or failure; "
+            "it is not run again unless it is asked for and allowed anew.",
+        )
+
+    def _as_allowed(self, view: TurnView, step: Step, wait: Wait | None) -> Prepared | None:
+        """The action that was allowed before; None when it would not be allowed now: settings change over a restart."""
+        if wait is not None and wait.approval is not None:
+            found = self._approved(view, step, wait, wait.approval)
+            return found.call if isinstance(found, Runnable) else None
+        call = self._prepare(view, step)
+        if isinstance(call, Deny):
+            return None
+        decision = decide(call.tool.spec, call.tool.policy, view.session, askable=True)
+        return call if isinstance(decision, Allow) else None
+
+    # --- what exactly would run ---------------------------------------------------------------
+
+    def _prepare(self, view: TurnView, step: Step) -> Prepared | Deny:
+        """Resolve the tool, check the arguments and fix what exactly would run."""
+        if step.call is None:
+            raise DragomanError(f"Step {step.turn}/{step.n} is not a call.")
+        most = self.limits.calls
+        if sum(1 for other in view.steps if other.kind is StepKind.TOOL and other.n <= step.n) > most:
+            return Deny(reason=DenyReason.CONFIGURED, hint=f"A turn may make {most} calls; this one is beyond.")
+        tool = self.registry.resolve(step.call.tool, view.session)
+        if isinstance(tool, Deny):
+            return tool
+        arguments = check_arguments(tool, step.call.arguments)
+        if isinstance(arguments, Deny):
+            return arguments
+        try:
+            sandbox = self._sandbox(tool.policy.sandbox, view.session)
+            cwd = str(self.workspaces.workspace(home_of(view.session)))
+        except SandboxMissing as error:
+            return Deny(reason=DenyReason.SANDBOX_MISSING, hint=str(error))
+        except DragomanError as error:
+            return Deny(reason=DenyReason.POLICY_ERROR, hint=str(error))
+        action = Action(tool=tool.spec.name, arguments=_json_safe(arguments), cwd=cwd, sandbox=sandbox)
+        sha = asking.action_sha(asking.action_key(action), view.session.id, step.turn, step.n, view.turn.principal)
+        return Prepared(
+            view=view,
+            step=step,
+            tool=tool,
+            arguments=arguments,
+            action=action,
+            action_sha=sha,
+        )
+
+    def _sandbox(self, wanted: Any, session: Session) -> str:
+        """The containment of a call; a child's is at least basic, whatever its root's."""
+        if wanted is None:
+            return ""
+        return choose(wanted, session.kind is SessionKind.MAIN, self.containment)
+
+    def _request(self, view: TurnView, call: Prepared, repeated: int) -> Asked | ToolResult:
+        shown = asking.render_action(call.action, call.tool.spec.shows)
+        if len(shown.encode()) > asking.SHOWN_AT_MOST:
+            return self.refuse(
+                Deny(
+                    reason=DenyReason.TOO_LONG_TO_SHOW,
+                    hint="It is longer than 64 KiB as shown, so nobody could read it before allowing it. "
+                    "Make it shorter.",
+                )
+            )
+        notes: list[str] = []
+        if call.action.sandbox == "off":
+            notes.append("No sandbox: this runs on the host with the daemon's rights.")
+        if repeated >= ASK_FROM:
+            notes.append(f"The same call was made {repeated} times before in this turn.")
+        request = ApprovalRequest(
+            action=call.action,
+            risk=call.tool.spec.risk,
+            action_key=asking.action_key(call.action),
+            action_sha=call.action_sha,
+            requester=view.turn.principal,
+            rendered=shown,
+            escaped=asking.needs_escape(call.action),
+            note=" ".join(notes),
+        )
+        return Asked(step=call.step, request=request)
+
+
+def not_approved() -> ToolResult:
+    """The result of a call whose approval does not hold."""
+    hint = "Its approval is for another action, or was withdrawn; nothing was run."
+    return ToolResult(status=ResultStatus.DENIED, text="", code="not_approved", hint=hint)
+
+
+def _of_child(wait: Wait) -> ToolResult:
+    """The one result of a call that spawned a child and waited for it."""
+    if wait.state in _CHILD_CUT:
+        status, code, hint = _CHILD_CUT[wait.state]
+        return ToolResult(status=status, text="", code=code, hint=hint)
+    ended = wait.payload
+    unknown = (ResultStatus.ERROR, "child_failed", "The sub-session ended in a way that is not known.")
+    status, code, hint = _CHILD_ENDED.get(str(ended.get("state")), unknown)
+    text, dropped = head_and_tail(str(ended.get("text", "")), CHILD_BYTES)
+    if dropped:
+        hint = f"{hint} The middle is left out; the page shows all of it in {ended.get('child')}.".strip()
+    elif not text:
+        hint = f"{hint} It said nothing.".strip()
+    worked_ms = int(ended.get("active_ms", 0))
+    return ToolResult(status=status, text=text, code=code, hint=hint, duration_ms=worked_ms, dropped_bytes=dropped)
+
+
+def head_and_tail(text: str, most: int) -> tuple[str, int]:
+    """Return the beginning and the end of a text, `most` bytes of UTF-8 or a little more, and how many are left out."""
+    data = text.encode(errors="replace")
+    dropped = len(data) - most
+    if dropped <= 0:
+        return text, 0
+    head, tail = (part.decode(errors="ignore") for part in (data[: most // 2], data[-(most // 2) :]))
+    return f"{head}\n[… {dropped:,} bytes left out …]\n{tail}", dropped
+
+
+def _json_safe(arguments: BaseModel) -> Mapping[str, Any]:
+    return arguments.model_dump(mode="json", by_alias=False)

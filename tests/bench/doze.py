@@ -1,0 +1,34 @@
+"""The tool of the bench: it takes `DOZE_S` and nothing else. `[tools.doze] module = "tests.bench.doze"`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic import BaseModel, ConfigDict
+
+from gateway.model.tools import Effect, Permission, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.ports import ToolContext
+
+DOZE_S = 0.1
+SPEC = ToolSpec(
+    name="doze",
+    description="Take a short while.",
+    risk=Risk.READ,
+    effect=Effect.PURE,
+    permission=Permission.ALWAYS,
+    positional="number",
+)
+
+
+class Args(BaseModel):
+    """Calls of one answer differ, as they do in life."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    number: int
+
+
+async def run(ctx: ToolContext, args: Args) -> ToolResult:
+    """Wait."""
+    await asyncio.sleep(DOZE_S)
+    return ToolResult(status=ResultStatus.OK, text=f"dozed {args.number}")

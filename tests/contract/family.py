@@ -1,0 +1,132 @@
+"""A scene with sub-sessions: who spawned whom, and the moves that most rules about them begin with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.model.ids import Principal, SessionId, TurnId, WaitId, child_session
+from gateway.model.sessions import Lease, Lineage, NewChild, Route, Session, SpawnMode, SpawnRefusal, Turn, TurnState
+from gateway.model.tools import Answer, Usage
+from gateway.model.waits import Start
+from tests.contract.scene import MAIN, Scene
+from tests.support.makers import ANN_TELEGRAM, CHAT, answer, result, seconds
+
+RUN, SESSION = SpawnMode.RUN, SpawnMode.SESSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """A child and the step that spawned it."""
+
+    parent: Lease
+    n: int
+    session: SessionId
+    turn: TurnId
+    """The one that does its task."""
+    spawned: WaitId | None
+
+    @property
+    def wait(self) -> WaitId:
+        """The wait of its parent, in mode RUN."""
+        assert self.spawned is not None
+        return self.spawned
+
+
+def new_child(
+    lease: Lease, n: int = 1, mode: SpawnMode = RUN, *, ttl_s: float = 3600, scene: Scene, title: str = "look"
+) -> NewChild:
+    """What step `n` of a turn asks for."""
+    lineage = Lineage(
+        parent=lease.session,
+        turn=lease.turn,
+        n=n,
+        root=MAIN,
+        root_turn=lease.turn,
+        conversation=CHAT,
+        depth=1,
+        mode=mode,
+        agent="reader",
+        model="small",
+        active_s=60.0,
+        tokens=1000,
+    )
+    return NewChild(
+        session=child_session(lease.turn, n),
+        title=title,
+        task="Look at the disk.",
+        tools=("shell", "read"),
+        lineage=lineage,
+        expires_at=scene.clock.now() + seconds(ttl_s),
+    )
+
+
+def spent(text: str, read: int, written: int, cost: int, *, calls: int = 0) -> Answer:
+    """An answer that used so much."""
+    usage = Usage(input_tokens=read, output_tokens=written, cost_micros=cost)
+    return Answer(text=text, model="test", usage=usage, calls=answer(calls=calls).calls)
+
+
+class FamilyScene(Scene):
+    """What a test does with parents and children."""
+
+    async def at_work(self, calls: int = 1, *, to: Route | None = None, who: Principal = ANN_TELEGRAM) -> Lease:
+        """A running turn of a root whose steps 1 to `calls` were started."""
+        accepted = await self.say(to=to, who=who)
+        lease = await self.claim()
+        assert lease.turn == accepted.turn
+        await self.begin_calls(lease, calls)
+        return lease
+
+    async def begin_calls(self, lease: Lease, calls: int = 1) -> None:
+        """An answer with so many calls, each started."""
+        before = len((await self.view(lease.turn)).steps)
+        await self.plan(lease, calls)
+        for n in range(before + 1, before + 1 + calls):
+            assert await self.store.start_step(lease, n, None, "") is Start.STARTED
+
+    async def spawn(
+        self, lease: Lease, n: int = 1, mode: SpawnMode = RUN, *, ttl_s: float = 3600
+    ) -> WaitId | SpawnRefusal | None:
+        """Step `n` spawns."""
+        return await self.store.spawn(lease, n, new_child(lease, n, mode, ttl_s=ttl_s, scene=self))
+
+    async def born(self, lease: Lease, n: int = 1, mode: SpawnMode = RUN, *, ttl_s: float = 3600) -> Child:
+        """A child that is queued; in mode SESSION its step has its result."""
+        spawned = await self.spawn(lease, n, mode, ttl_s=ttl_s)
+        assert not isinstance(spawned, SpawnRefusal)
+        if mode is SESSION:
+            assert spawned is None
+            assert await self.store.finish_step(lease, n, result("begun"))
+        id_ = child_session(lease.turn, n)
+        (line,) = [line for line in await self.store.family(lease.session) if line.session.id == id_]
+        return Child(parent=lease, n=n, session=id_, turn=line.turn.id, spawned=spawned)
+
+    async def child(self, mode: SpawnMode = RUN, *, to: Route | None = None) -> Child:
+        """A child of a running turn."""
+        return await self.born(await self.at_work(to=to), 1, mode)
+
+    async def work(self, child: Child) -> Lease:
+        """The child's turn, claimed; it must be the next one."""
+        lease = await self.claim()
+        assert (lease.turn, lease.session) == (child.turn, child.session)
+        return lease
+
+    async def end(self, child: Child, state: TurnState = TurnState.DONE, text: str = "All is well.") -> None:
+        """A queued child does its task."""
+        lease = await self.work(child)
+        assert await self.end_held(lease, state, text)
+
+    async def end_held(self, lease: Lease, state: TurnState = TurnState.DONE, text: str = "All is well.") -> bool:
+        """The turn ends with these words."""
+        given = [one.id for one in (await self.view(lease.turn)).inputs]
+        return await self.store.finish_turn(lease, state, answer=answer(text), given=given, slots=[], timers=[])
+
+    async def session(self, session: SessionId) -> Session:
+        """One session."""
+        found = await self.store.session(session)
+        assert found is not None
+        return found
+
+    async def turns(self, session: SessionId = MAIN) -> list[Turn]:
+        """The turns of a session, oldest first."""
+        return await self.items(Turn, session)

@@ -1,0 +1,210 @@
+"""The tools of sub-sessions, over a family that remembers what it was asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell
+from gateway.errors import NotFound
+from gateway.model.ids import SessionId, TurnId, WaitId
+from gateway.model.messages import Conversation
+from gateway.model.sessions import (
+    ChildLine,
+    Lineage,
+    Origin,
+    Session,
+    SessionKind,
+    SpawnMode,
+    Turn,
+    TurnKind,
+    TurnState,
+)
+from gateway.model.tools import Approval, Effect, Park, Permission, Picture, ResultStatus, Risk, ToolPolicy, ToolResult
+from gateway.output import OutputBuffer
+from gateway.ports import Ended, Task
+from gateway.registry import Registry, Tool
+from tests.support.clock import FakeClock
+from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH
+
+PARKED = Park(wait=WaitId("w1"))
+KNOWN = SessionId("child:t1.1")
+
+
+@dataclass(slots=True)
+class FakeFamily:
+    """`ports.Family` with one child."""
+
+    tasks: list[Task] = field(default_factory=list[Task])
+    stopped: list[SessionId] = field(default_factory=list[SessionId])
+    lines: Sequence[ChildLine] = ()
+
+    async def spawn(self, task: Task) -> ToolResult | Park:
+        self.tasks.append(task)
+        return PARKED
+
+    async def members(self) -> Sequence[ChildLine]:
+        return self.lines
+
+    async def stop(self, child: SessionId) -> int:
+        if child != KNOWN:
+            raise NotFound("no such child")
+        self.stopped.append(child)
+        return 0 if len(self.stopped) > 1 else 1
+
+
+class Call:
+    """A `ToolContext` with nothing but a family."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cwd = folder
+        self.output = OutputBuffer(folder, "step.txt", FakeClock())
+        self.step_key = "t1/1"
+        self.family = FakeFamily()
+
+    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
+        raise AssertionError("these tools start no process")
+
+    async def picture(self, data: bytes, media_type: str) -> Picture:
+        raise AssertionError("these tools make no picture")
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> Call:
+    return Call(tmp_path)
+
+
+def line(title: str, *, depth: int = 1, state: TurnState = TurnState.RUNNING, waiting: int = 0) -> ChildLine:
+    session, turn = SessionId(f"child:t{depth}.1"), TurnId(f"t{depth}0")
+    place = Conversation(channel="web", account="child", chat=session)
+    lineage = Lineage(
+        parent=SessionId("main:ann"), turn=TurnId("t1"), n=1, root=SessionId("main:ann"), root_turn=TurnId("t1"),
+        conversation=CHAT, depth=depth, mode=SpawnMode.RUN, active_s=60, tokens=0,
+    )  # fmt: skip
+    return ChildLine(
+        session=Session(
+            id=session, kind=SessionKind.NON_MAIN, origin=Origin.CHILD, owner=ANN, title=title, epoch=0,
+            root_kind=SessionKind.MAIN, tools=(), created_at=EPOCH, active_at=EPOCH, lineage=lineage,
+        ),
+        turn=Turn(
+            id=turn, session=session, epoch=0, kind=TurnKind.MODEL, state=state, conversation=place,
+            principal=ANN_TELEGRAM, created_at=EPOCH, started_at=EPOCH, ended_at=None, active_ms=0,
+        ),
+        waiting=waiting, input_tokens=1000, output_tokens=200,
+    )  # fmt: skip
+
+
+def test_what_they_are() -> None:
+    spawn, listed, stop = sessions_spawn.SPEC, sessions_list.SPEC, sessions_stop.SPEC
+
+    assert [spec.name for spec in (spawn, listed, stop)] == ["sessions_spawn", "sessions_list", "sessions_stop"]
+    assert {spec.permission for spec in (spawn, listed, stop)} == {Permission.ALWAYS}
+    assert {spec.risk for spec in (spawn, listed, stop)} == {Risk.NONE}
+    assert [spec.effect for spec in (spawn, listed, stop)] == [Effect.IDEMPOTENT, Effect.PURE, Effect.IDEMPOTENT]
+    assert spawn.approval == {"main": Approval.ALLOW, "dm": Approval.ASK, "non-main": Approval.ASK}
+    assert (spawn.command, spawn.positional, spawn.shows) == ("spawn", "task", "task")
+
+
+async def test_a_task_alone_leaves_the_rest_to_the_parent(call: Call) -> None:
+    assert await sessions_spawn.run(call, sessions_spawn.Args(task=" count the files \n")) == PARKED
+    assert call.family.tasks == [Task(text="count the files")]
+
+
+@pytest.mark.parametrize("named", ["timeout", "timeout_s", "timeout_seconds"])
+async def test_everything_that_is_asked_is_passed_on(call: Call, named: str) -> None:
+    args = {"task": "x", "agent": "a", "model": "m", "tools": ["shell"], "mode": "session", named: 5}
+    await sessions_spawn.run(call, sessions_spawn.Args.model_validate(args))
+
+    assert call.family.tasks == [
+        Task(text="x", agent="a", model="m", tools=["shell"], mode=SpawnMode.SESSION, timeout_s=5)
+    ]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {},
+        {"task": ""},
+        {"task": " \n "},
+        {"task": "x" * (sessions_spawn.TASK_CHARS + 1)},
+        {"task": "x", "kind": "main"},
+        {"task": "x", "owner": "ann"},
+        {"task": "x", "sandbox": "off"},
+        {"task": "x", "tools": "*"},
+        {"task": "x", "tools": [""]},
+        {"task": "x", "tools": ["t"] * 101},
+        {"task": "x", "mode": "detached"},
+        {"task": "x", "agent": ""},
+        {"task": "x", "timeout": 0},
+        {"task": "x", "timeout": "NaN"},
+        {"task": "x", "timeout": 1e9},
+    ],
+)
+def test_nothing_else_can_be_asked(args: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        sessions_spawn.Args.model_validate(args)
+
+
+async def test_what_was_allowed_reads_back_as_it_was() -> None:
+    """The arguments that an approval keeps are validated again before they run."""
+    args = sessions_spawn.Args.model_validate({"task": "x", "timeout": 7, "tools": []})
+
+    assert sessions_spawn.Args.model_validate(args.model_dump(mode="json", by_alias=False)) == args
+
+
+async def test_the_list_says_of_each_its_id_state_and_title(call: Call) -> None:
+    call.family.lines = [line("count"), line("below", depth=2, state=TurnState.PARKED, waiting=2)]
+    found = await sessions_list.run(call, sessions_list.Args())
+
+    assert found.status is ResultStatus.OK
+    assert found.text.splitlines() == [
+        "child:t1.1 running, 1200 tokens: count",
+        "  child:t2.1 parked, waits for 2 decisions, 1200 tokens: below",
+    ]
+
+
+async def test_an_empty_list_says_so(call: Call) -> None:
+    assert (await sessions_list.run(call, sessions_list.Args())).text == "There are no sub-sessions."
+
+
+async def test_stopping_twice_is_safe_and_says_so(call: Call) -> None:
+    args = sessions_stop.Args(session=KNOWN)
+
+    assert (await sessions_stop.run(call, args)).text == "Stopped."
+    assert (await sessions_stop.run(call, args)).text == "It had ended already."
+
+
+@pytest.mark.parametrize("session", ["main:ann", "child:t9.9", "chat:telegram/default/-1003", "'; drop table"])
+async def test_what_is_not_below_this_session_cannot_be_stopped(call: Call, session: str) -> None:
+    found = await sessions_stop.run(call, sessions_stop.Args(session=session))
+
+    assert (found.status, found.code, call.family.stopped) == (ResultStatus.ERROR, "not_found", [])
+    assert session not in found.hint
+
+
+def test_what_a_model_is_shown_of_all_tools_is_short() -> None:
+    """The first request with every tool is to stay within 12 KB; the system prompt needs the most of it."""
+    modules = (sessions_spawn, sessions_list, sessions_stop, shell)
+    tools = [
+        Tool(
+            spec=module.SPEC,
+            policy=ToolPolicy(
+                permission=Permission.ALWAYS, approval={}, timeout_s=30, actions={}, sandbox=module.SPEC.sandbox
+            ),
+            arguments=module.Args,
+            run=module.run,
+        )
+        for module in modules
+    ]
+    main = replace(line("x").session, kind=SessionKind.MAIN, tools=None)
+    offers = Registry(tools, sandboxed=True).offers(main)
+
+    size = sum(len(json.dumps([one.name, one.description, dict(one.schema)])) for one in offers)
+    assert len(offers) == 4
+    assert size < 4_500

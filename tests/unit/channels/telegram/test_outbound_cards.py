@@ -1,0 +1,153 @@
+"""How a card becomes messages with buttons."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from channels.telegram.limits import CALLBACK_BYTES, CARD_BYTES, TEXT_UNITS
+from channels.telegram.outbound import Renderer
+from channels.telegram.parts import FilePart, TextPart
+from channels.telegram.rich import units
+from gateway.approvals import Approvals, Handles
+from gateway.model.messages import Conversation
+from gateway.model.slots import CardRow
+from gateway.model.tools import Risk
+from gateway.model.waits import Verb, WaitState
+from gateway.routing import People
+from gateway.store.memory import MemoryStore
+from tests.support.clock import FakeClock
+from tests.support.makers import ANN, ANN_TELEGRAM
+from tests.unit.channels.telegram.test_outbound import THREE, card, files, keyboard, pres, row, texts
+
+GOLDEN = Path(__file__).parent / "golden"
+GROUP = Conversation(channel="telegram", account="default", chat="-1003")
+RENDERER = Renderer()
+APPROVALS = Approvals(
+    People(owners={ANN: frozenset({ANN_TELEGRAM})}), MemoryStore(FakeClock()), Handles(b"a state key for tests, 32 by")
+)
+LONG = "\n".join(f"line {n} of an answer that goes on and on, with **bold** words and `code`" for n in range(400))
+OUTPUT = "\n".join(f"{n:5} -rw-r--r-- 1 ann ann {n * 37:8} file-{n}.txt" for n in range(400))
+
+
+def test_a_card_shows_the_whole_action_as_it_was_rendered() -> None:
+    one = row("echo **not bold** [x](http://a.example) @ann\nrm \u202e x " + " " * 12)
+    (part,) = texts(card(one))
+    assert one.wait.approval is not None
+    assert pres(part) == [one.wait.approval.rendered]
+    assert "Unusual characters" in part.text
+    for _, value in one.facts:
+        assert value in part.text or value == "execute"
+
+
+def test_buttons_stand_in_one_order_and_name_their_row() -> None:
+    (part,) = texts(card(row()))
+    assert keyboard(part) == [["Once", "Deny", "Deny with reason"]]
+    shuffled = replace(row(), buttons=row().buttons[::-1])
+    assert texts(card(shuffled))[0].buttons == part.buttons
+    (part,) = texts(card(*THREE))
+    assert keyboard(part) == [
+        ["2 · Once", "2 · Deny", "2 · Deny with reason"],
+        ["3 · Once", "3 · Deny", "3 · Deny with reason"],
+    ]
+
+
+def test_a_button_carries_the_handle_of_its_row() -> None:
+    rows = [row(n=1), row("date", n=2)]
+    (part,) = texts(card(*rows))
+    carried = [[button["callback_data"] for button in line] for line in part.buttons]
+    assert carried == [[button.handle for button in one.buttons] for one in rows]
+    assert all(len(data.encode()) <= CALLBACK_BYTES for line in carried for data in line)
+
+
+@pytest.mark.parametrize("state", [state for state in WaitState if state is not WaitState.OPEN])
+def test_a_decided_card_has_no_buttons(state: WaitState) -> None:
+    forged = replace(row(state=state), buttons=row().buttons)
+    assert all(part.buttons == () for part in texts(card(forged)))
+
+
+def test_what_cannot_be_shown_whole_cannot_be_allowed() -> None:
+    (file, part) = card(row("x" * (CARD_BYTES + 1)))
+    assert isinstance(file, FilePart)
+    assert isinstance(part, TextPart)
+    assert keyboard(part) == [["Deny", "Deny with reason"]]
+    assert "cannot be allowed" in part.text
+    one = row()
+    assert one.wait.approval is not None
+    hidden = replace(one, wait=replace(one.wait, approval=replace(one.wait.approval, rendered="ls \u202e")))
+    assert keyboard(texts(card(hidden))[0]) == [["Deny", "Deny with reason"]]
+    assert Verb.ONCE in {button.verb for button in hidden.buttons}
+
+
+def test_a_long_action_goes_whole_into_a_file_before_the_buttons() -> None:
+    one = row("echo " + "y" * 20_000, note="There is no sandbox here.")
+    file, part = card(one)
+    assert isinstance(file, FilePart)
+    assert isinstance(part, TextPart)
+    assert one.wait.approval is not None
+    assert file.name == "command.txt"
+    assert file.data.decode().endswith(f"\n\n{one.wait.approval.rendered}\n")
+    assert all(f"{label}: {value}" in file.data.decode() for label, value in one.facts)
+    assert hashlib.sha256(file.data).hexdigest()[:16] in part.text
+    assert "20,005 characters are in command.txt above" in part.text
+    assert keyboard(part) == [["Once", "Deny", "Deny with reason"]]
+    assert pres(part)[0].startswith("echo yyy")
+
+
+SIZES = [
+    (1,),
+    (10,) * 8,
+    (3000,) * 3,
+    (60_000,) * 8,
+    (3500, 10, 3500, 10),
+    (3900,),
+    (4500, 1),
+    (500,) * 8,
+    (1, 20_000, 1),
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_a_decided_card_has_the_messages_of_the_open_one(sizes: tuple[int, ...]) -> None:
+    def rows(state: WaitState, reason: str) -> list[CardRow]:
+        return [row("z" * size, state, n=n, reason=reason, note="@ann " * 20) for n, size in enumerate(sizes, 1)]
+
+    before = card(*rows(WaitState.OPEN, ""), where=GROUP)
+    for state, reason in [(WaitState.DENIED, "@no \n" * 200), (WaitState.CONSUMED, ""), (WaitState.SUPERSEDED, "")]:
+        after = card(*rows(state, reason), where=GROUP, uncertain=True)
+        assert [type(part) for part in after] == [type(part) for part in before]
+        assert [part.digest for part in files(after)] == [part.digest for part in files(before)]
+        assert all(units(part.text) <= TEXT_UNITS for part in texts([*before, *after]))
+        assert all(pres(a) == pres(b) for a, b in zip(texts(before), texts(after), strict=True))
+    assert isinstance(before[-1], TextPart)
+    assert len(before[-1].buttons) == len(sizes)
+    assert all(part.buttons == () for part in texts(before[:-1]))
+    assert len({part.name for part in files(before)}) == len(files(before))
+
+
+def test_rows_that_fit_are_shown_in_messages_not_files() -> None:
+    assert files(card(*(row("z" * 500, n=n) for n in range(1, 9)))) == []
+    assert files(card(row("z" * 3_000))) == []
+
+
+def test_a_long_folder_is_in_the_file() -> None:
+    file, part = card(row(cwd="/srv/" + "d" * 5000))
+    assert isinstance(file, FilePart)
+    assert isinstance(part, TextPart)
+    assert "d" * 5000 in file.data.decode()
+    assert units(part.text) <= TEXT_UNITS
+
+
+def test_a_reason_in_a_group_rings_nobody() -> None:
+    (part,) = texts(card(row(state=WaitState.DENIED, reason="ask @bobby"), where=GROUP))
+    assert "@bobby" not in part.text
+    assert "ask @" in part.text
+
+
+def test_every_risk_has_a_word_and_a_sign() -> None:
+    heads = {texts(card(row(risk=risk)))[0].text.splitlines()[0] for risk in Risk}
+    assert len({head.split(" · ")[0] for head in heads}) == len(Risk)
+    assert all(head.split(" ")[1].isalpha() for head in heads)

@@ -1,0 +1,216 @@
+"""The page in a real Chromium, beside an engine that the test moves: sub-sessions, and what answers cost."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from gateway.errors import ModelError
+from gateway.model.ids import SessionId, TurnId, answer_slot
+from gateway.model.live import TextDelta, session_topic
+from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.tools import Answer, Effect, ResultStatus, Risk, ToolResult, Usage
+from gateway.ports import ToolContext
+from tests.support.browser import Person, chromium
+from tests.support.engine import Engine, Served, served
+from tests.support.fakes import ANN_PAGE, FakeTool, Text, calls
+from tests.support.makers import ANN, CHAT
+from tests.unit.gateway.family_rig import call, ended, spawning
+
+MAIN = SessionId("main:ann")
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncIterator[Served]:
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
+    engine = spawning(tmp_path, [shell])
+    engine.clock.advance((datetime.now(UTC) - engine.clock.now()).total_seconds())  # as in the browser
+    async with served(engine) as found:
+        yield found
+
+
+@pytest.fixture
+async def ann(page: Served) -> AsyncIterator[Person]:
+    async with chromium() as browser:
+        person = Person(await browser.new_page(viewport={"width": 1280, "height": 800}))
+        await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+        await expect(person.page.get_by_test_id("composer")).to_be_visible()
+        yield person
+        assert person.complaints == []
+
+
+async def spawn(engine: Engine, *tasks: str, mode: str = "run") -> TurnId:
+    """A turn on the page that spawns these; its model says no more for now."""
+    asked = tuple(call("sessions_spawn", n, task=task, mode=mode) for n, task in enumerate(tasks))
+    engine.model.script = [Answer(text="They look.", calls=asked, model="big")]
+    turn = await engine.say("Look around", where=ANN_PAGE)
+    await engine.run(await engine.claim())
+    return turn
+
+
+def child(page: Page, title: str) -> Locator:
+    """The block of a sub-session in its parent."""
+    return page.get_by_test_id("child").filter(has_text=title)
+
+
+async def test_the_card_of_a_sub_session_is_pressed_without_leaving_main(page: Served, ann: Person) -> None:
+    engine, place = page.engine, ann.page
+    await spawn(engine, "count the files", "name the kernel")
+    await expect(place.get_by_test_id("child")).to_have_count(2)
+    engine.model.script = [calls("shell:find / | wc -l")]
+    await engine.run(await engine.claim())
+
+    files = child(place, "count the files")
+    await expect(files).to_have_attribute("data-standing", "waits for a decision")
+    await expect(files.get_by_test_id("card")).to_contain_text("find / | wc -l")
+    await expect(child(place, "name the kernel")).to_have_attribute("data-standing", "queued")
+    await expect(place.get_by_text("1 card waits for you")).to_be_visible()
+    await place.locator("h1").click()
+    await place.keyboard.press("a")
+    await expect(files.get_by_test_id("card")).to_be_focused()
+    await place.keyboard.press("1")
+    await expect(files.get_by_test_id("card")).to_contain_text("ann allowed once")
+    await expect(files.get_by_test_id("card-button")).to_have_count(0)
+
+
+async def test_the_card_of_one_below_a_sub_session_stands_in_main_too(page: Served, ann: Person) -> None:
+    engine, place = page.engine, ann.page
+    await spawn(engine, "look after the disk")
+    engine.model.script = [Answer(text="", calls=(call("sessions_spawn", task="ask df"),), model="big")]
+    await engine.run(await engine.claim())
+    engine.model.script = [calls("shell:df -h")]
+    await engine.run(await engine.claim())
+
+    outer = place.get_by_test_id("child").first
+    await expect(outer).to_have_attribute("data-standing", "waits for sub-sessions")
+    inner = outer.get_by_test_id("child")
+    await expect(inner).to_have_attribute("data-standing", "waits for a decision")
+    await inner.locator("[data-verb=deny]").click()
+    await expect(inner.get_by_test_id("card")).to_contain_text("ann denied")
+    await ann.shot("unit-two-below")
+
+
+async def test_sub_sessions_end_in_their_parent_and_fold_in_the_list(page: Served, ann: Person) -> None:
+    engine, place = page.engine, ann.page
+    await spawn(engine, "count the files", "name the kernel")
+    cost = Usage(input_tokens=1_000, output_tokens=24, cost_micros=2_500)
+    engine.model.script = [Answer(text="There are **42** files.", usage=cost)]
+    await engine.run(await engine.claim())
+    files = child(place, "count the files")
+    await expect(files).to_have_attribute("data-standing", "done")
+    await expect(files).to_contain_text("There are 42 files.")
+    await expect(files).to_contain_text("1,024 tokens · $0.003")
+    await expect(place.get_by_test_id("session-item")).to_have_count(2)  # main, and the one that is queued
+
+    engine.model.script = [ModelError("It is away.", cure="Try again."), Answer(text="That is it.", model="big")]
+    await engine.run(await engine.claim())
+    await engine.run(await engine.claim())
+    await expect(child(place, "name the kernel")).to_have_attribute("data-standing", "failed")
+    await expect(place.get_by_text("In all: 2 calls · 1,024 tokens · $0.003")).to_be_visible()
+    await expect(place.get_by_test_id("session-item")).to_have_count(1)
+    await place.get_by_test_id("session-fold").click()
+    await expect(place.get_by_test_id("session-item")).to_have_count(3)
+
+
+async def test_a_sub_session_is_opened_and_left_again(page: Served, ann: Person) -> None:
+    engine, place = page.engine, ann.page
+    await spawn(engine, "count the files")
+    await place.get_by_test_id("child-open").click()
+    await expect(place.get_by_test_id("task")).to_contain_text("count the files")
+    await expect(place.get_by_test_id("composer")).to_have_count(0)
+    engine.model.script = [Answer(text="There are 42.")]
+    await engine.run(await engine.claim())
+    await expect(place.get_by_test_id("answer")).to_contain_text("There are 42.")
+    await place.get_by_test_id("to-parent").click()
+    await expect(child(place, "count the files")).to_have_attribute("data-standing", "done")
+
+
+async def test_the_end_of_one_in_the_background_is_a_quiet_line(page: Served, ann: Person) -> None:
+    engine, place = page.engine, ann.page
+    await spawn(engine, "watch the build", mode="session")
+    await ended(engine, await engine.claim(), "It is through.")
+
+    told = place.get_by_test_id("child-ended")
+    await expect(told).to_contain_text("A sub-session has ended, done: watch the build")
+    await expect(told.get_by_text("It is through.")).to_be_hidden()
+    await told.get_by_text("What it said").click()
+    await expect(told.get_by_text("It is through.")).to_be_visible()
+    await expect(place.get_by_test_id("message")).to_have_count(1)  # Ann's
+    await place.reload()  # then nothing is known of it but its rows
+    await expect(child(place, "watch the build")).to_have_attribute("data-standing", "done")
+
+
+async def test_an_answer_that_a_chat_shows_the_beginning_of_is_shown_as_it_grows(page: Served, ann: Person) -> None:
+    engine, place = page.engine, ann.page
+    turn = await engine.say()
+    lease = await engine.claim()
+    await expect(place.get_by_text("Working…")).to_be_visible()
+    beginning = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text="It is", n=0, id=answer_slot(turn, 0))
+    for start, text in ((0, "It is"), (5, " a long "), (13, "story. ")):
+        piece = TextDelta(session=MAIN, turn=turn, n=0, start=start, text=text)
+        engine.store.live.publish(session_topic(MAIN), piece)
+        await engine.store.open_slot(lease, beginning)
+    answer = place.get_by_test_id("answer")
+    await expect(answer).to_have_text("It is a long story.")
+    engine.model.script = [Answer(text="It is a long story, told.", model="big")]
+    await engine.run(lease)
+    await expect(answer).to_contain_text("It is a long story, told.")
+
+
+async def test_text_of_a_model_that_failed_is_taken_back(page: Served, ann: Person) -> None:
+    engine, place = page.engine, ann.page
+    engine.model.hold = True
+    turn = await engine.say(where=ANN_PAGE)
+    lease = await engine.claim()
+
+    def written(start: int, text: str) -> None:
+        piece = TextDelta(session=MAIN, turn=turn, n=0, start=start, text=text)
+        engine.store.live.publish(session_topic(MAIN), piece)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(engine.run(lease), name="turn")
+        await engine.model.until_asked()
+        await expect(place.get_by_text("Working…")).to_be_visible()
+        written(0, "The first says **some")
+        answer = place.get_by_test_id("answer")
+        await expect(answer).to_contain_text("The first says")
+        written(0, "")
+        written(0, "The second ")
+        written(11, "is here. ")
+        await expect(answer).to_have_text("The second is here.")
+        engine.model.script = [Answer(text="The second is here now.", model="other")]
+        engine.model.go.set()
+    await expect(answer).to_contain_text("The second is here now.")
+    await expect(place.locator(".foot")).to_contain_text("other")
+
+
+# --- pictures -----------------------------------------------------------------------------------
+
+DOT = base64.b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
+"""A picture of one pixel."""
+
+
+async def test_a_picture_of_a_call_is_shown_in_its_step(tmp_path: Path) -> None:
+    async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
+        made = await ctx.picture(DOT, "image/gif")
+        return ToolResult(status=ResultStatus.OK, text="", pictures=(made,))
+
+    engine = spawning(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
+    async with served(engine) as page, chromium() as browser:
+        person = Person(await browser.new_page())
+        await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+        await expect(person.page.get_by_test_id("composer")).to_be_visible()
+        engine.model.script = [calls("read")]
+        await engine.say("Draw.", where=ANN_PAGE)
+        await engine.run(await engine.claim())
+        step = person.page.get_by_test_id("step")
+        shown = step.get_by_test_id("picture")
+        await expect(shown).to_be_visible()
+        assert await shown.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1
+        assert person.complaints == []

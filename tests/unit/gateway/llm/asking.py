@@ -1,0 +1,70 @@
+"""A model attached to the scripted server, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import aiohttp
+
+from gateway.errors import ModelError
+from gateway.llm.openai_answer import AnswerLimits
+from gateway.llm.openai_chat import OpenAIChat, Patience
+from gateway.model.prompts import Complete, ModelRequest, TextPart, UserText
+from gateway.model.tools import Answer
+from gateway.retry import RetryLimits
+from tests.support.clock import FakeClock
+from tests.support.model_server import ScriptedModel
+
+KEY = "sk-test-0123456789"
+ASK = ModelRequest(system="Be kind.", messages=(UserText(text="Hi"),), tools=())
+QUICK = RetryLimits(first_s=0.01, longest_s=60)
+IMPATIENT = Patience(stall_s=0.15, after_finish_s=0.15)
+
+
+@asynccontextmanager
+async def attached(
+    server: ScriptedModel,
+    *,
+    retry: RetryLimits = QUICK,
+    patience: Patience = IMPATIENT,
+    limits: AnswerLimits | None = None,
+    clock: FakeClock | None = None,
+    api_key: str | None = KEY,
+) -> AsyncGenerator[OpenAIChat]:
+    """Start the server and yield a model that asks it."""
+    async with server, aiohttp.ClientSession() as session:
+        yield OpenAIChat(
+            session,
+            "m",
+            base_url=server.base_url,
+            api_key=api_key,
+            clock=clock or FakeClock(),
+            retry=retry,
+            patience=patience,
+            limits=limits or AnswerLimits(),
+            random=lambda: 0.0,
+        )
+
+
+async def ask(model: OpenAIChat) -> tuple[Answer, list[str]]:
+    """Return the answer and the texts as they streamed."""
+    texts: list[str] = []
+    async for event in model.stream(ASK):
+        if isinstance(event, Complete):
+            return event.answer, texts
+        assert isinstance(event, TextPart)
+        texts.append(event.text)
+    raise AssertionError("the stream ended without an answer")
+
+
+async def failure(model: OpenAIChat) -> tuple[ModelError, list[str]]:
+    """Return the error and what was streamed before it."""
+    texts: list[str] = []
+    try:
+        async for event in model.stream(ASK):
+            assert isinstance(event, TextPart)
+            texts.append(event.text)
+    except ModelError as error:
+        return error, texts
+    raise AssertionError("the stream ended without an error")

@@ -1,0 +1,146 @@
+"""What a child may use is cut from what its parent's turn has left; and no secret leaves a child by its words."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from gateway.model.ids import child_session
+from gateway.model.sessions import Lease, Lineage, TurnLimits, TurnState
+from gateway.model.tools import Answer, ToolCall, Usage
+from tests.support.engine import Engine
+from tests.support.fakes import ScriptedModel
+from tests.unit.gateway.family_rig import a_child, answered, call, ended, planned, spawning
+
+LIMITS = TurnLimits(tokens=600, active=timedelta(minutes=15), child_active=timedelta(minutes=10))
+SECRET = "hunter2-very-secret-key"
+
+
+def spawns(count: int, mode: str = "run") -> list[ToolCall]:
+    return [call("sessions_spawn", n, task=f"part {n}", mode=mode) for n in range(count)]
+
+
+async def asks(engine: Engine, tokens: int, *calls: ToolCall) -> Lease:
+    """A held turn of a root whose first answer used so many tokens and made these calls."""
+    await engine.say()
+    lease = await engine.claim()
+    await says(engine, lease, tokens, *calls)
+    return lease
+
+
+async def says(engine: Engine, lease: Lease, tokens: int, *calls: ToolCall) -> None:
+    given = [one.id for one in (await engine.store.turn(lease.turn)).inputs if one.given is None]
+    answer = Answer(text="", calls=calls, model="scripted", usage=Usage(input_tokens=tokens))
+    await engine.store.plan(lease, answer, given=given, slots=[])
+
+
+async def finishes(engine: Engine, lease: Lease, tokens: int) -> None:
+    """A child says its last words, which used so many tokens."""
+    given = [one.id for one in (await engine.store.turn(lease.turn)).inputs]
+    answer = Answer(text="done", model="scripted", usage=Usage(input_tokens=tokens))
+    assert await engine.store.finish_turn(lease, TurnState.DONE, answer=answer, given=given, slots=[], timers=[])
+
+
+async def line_of(engine: Engine, parent: Lease, n: int) -> Lineage:
+    """Where the child of a step comes from."""
+    child = await engine.store.session(child_session(parent.turn, n))
+    assert child is not None
+    assert child.lineage is not None
+    return child.lineage
+
+
+async def test_children_of_one_answer_share_what_is_left_and_the_last_one_is_refused(tmp_path: Path) -> None:
+    """A sixth of the limit at most; never more than the turn has, also when several are begun side by side."""
+    engine = spawning(tmp_path, limits=LIMITS)
+    parent = await asks(engine, 450, *spawns(3))
+
+    assert not await engine.settle(parent)
+    steps = (await engine.store.turn(parent.turn)).steps[1:]
+    begun = [step.n for step in steps if step.result is None]
+    assert sorted([(await line_of(engine, parent, n)).tokens for n in begun]) == [50, 100]
+    (refused,) = [step.result for step in steps if step.result is not None]
+    assert (refused.code, refused.status) == ("used_up", "denied")
+    assert "Say what is done so far." in refused.hint
+
+
+async def test_what_a_child_used_counts_and_not_what_it_was_given(tmp_path: Path) -> None:
+    """However its end is told."""
+    for mode, left in (("run", 550 - 100 - 30), ("session", 550 - 100 - 30)):
+        engine = spawning(tmp_path / mode, limits=TurnLimits(tokens=6 * 550))
+        parent = await asks(engine, 6 * 550 - 550, *spawns(1, mode))
+        await engine.settle(parent)
+        assert (await line_of(engine, parent, 1)).tokens == 550
+        await finishes(engine, await engine.claim(), 30)
+        assert await engine.settle(parent)
+        await says(engine, parent, 100, *spawns(1))
+        assert not await engine.settle(parent)
+        assert (await line_of(engine, parent, 3)).tokens == left
+
+
+async def test_a_grandchild_is_cut_from_what_its_parent_has_left(tmp_path: Path) -> None:
+    engine = spawning(tmp_path, limits=LIMITS)
+    parent = await asks(engine, 0, *spawns(1))
+    assert not await engine.settle(parent)
+    child = await engine.claim()
+    await says(engine, child, 95, *spawns(1))
+    assert not await engine.settle(child)
+
+    assert (await line_of(engine, child, 1)).tokens == 5
+
+
+async def test_a_child_never_works_longer_than_its_parent_could(tmp_path: Path) -> None:
+    """Of this holding and those before it; time that it was parked does not count."""
+    engine = spawning(tmp_path, limits=LIMITS)
+    parent = await planned(engine, *spawns(1))
+    engine.clock.advance(360)
+    assert not await engine.settle(parent)
+    assert (await line_of(engine, parent, 1)).active_s == 540
+    assert await engine.store.park(parent)
+    engine.clock.advance(3600)
+    await ended(engine, await engine.claim(), "done")
+    again = await engine.claim()
+    engine.clock.advance(530)
+    await engine.settle(again)
+    await answered(engine, again, *spawns(1))
+    assert not await engine.settle(again)
+
+    assert (await line_of(engine, again, 3)).active_s == 10
+
+
+async def test_a_spawn_that_is_done_again_after_a_crash_is_not_charged_twice(tmp_path: Path) -> None:
+    engine = spawning(tmp_path, limits=LIMITS)
+    parent = await asks(engine, 590, *spawns(1))
+    assert not await engine.settle(parent)
+    engine.clock.advance(16)
+    await engine.store.reclaim()
+    claimed = [await engine.claim(), await engine.claim()]
+    again = next(lease for lease in claimed if lease.turn == parent.turn)
+
+    assert not await engine.settle(again)
+    assert (await line_of(engine, again, 1)).tokens == 10
+    assert (await engine.step(parent.turn, 1)).result is None
+
+
+async def test_a_childs_title_and_last_words_tell_no_secret(tmp_path: Path) -> None:
+    """They go where its parent's session is shown, and to its parent's model."""
+    engine = spawning(tmp_path, secrets=[SECRET])
+    parent = await planned(engine, call("sessions_spawn", task=f"use {SECRET} for it", mode="session"))
+    assert await engine.settle(parent)
+    await ended(engine, parent, "begun")
+    engine.turns.model = ScriptedModel([Answer(text=f"It is {SECRET}.", model="scripted")])
+    await engine.run(await engine.claim())
+    told = await engine.store.turn((await engine.claim()).turn)
+
+    (child,) = await engine.store.family(parent.session)
+    assert child.session.title == "use [hidden] for it"
+    assert [one.message.quoted for one in told.inputs] == ["Task: use [hidden] for it\n\nIt is [hidden]."]
+
+
+async def test_a_child_may_begin_sessions_though_no_person_speaks_in_it(tmp_path: Path) -> None:
+    """A person stands behind its task; and what it begins ends with that."""
+    engine = spawning(tmp_path)
+    _, child = await a_child(engine)
+    await answered(engine, child, *spawns(1, "session"))
+
+    assert await engine.settle(child)
+    assert (await engine.result(child.turn, 1)).status == "ok"

@@ -1,0 +1,45 @@
+"""A call that ends while its turn is read is looked at again, not begun again."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.model.ids import TurnId
+from gateway.model.sessions import SpawnMode, TurnState
+from gateway.model.tools import Effect, Park, Risk, ToolResult
+from gateway.model.views import TurnView
+from gateway.model.waits import WaitKind, WaitState
+from gateway.ports import Task, ToolContext
+from tests.support.engine import Engine
+from tests.support.fakes import FakeTool, Text, calls
+
+
+@dataclass
+class SlowViews:
+    """Reads a turn, and takes a while to hand it over."""
+
+    store: Any
+
+    async def turn(self, turn: TurnId) -> TurnView:
+        view: TurnView = await self.store.turn(turn)
+        await asyncio.sleep(0.05)
+        return view
+
+
+async def test_a_child_begun_while_its_turn_is_read(tmp_path: Path) -> None:
+    async def body(ctx: ToolContext, args: Text) -> ToolResult | Park:
+        await asyncio.sleep(0.02 if args.text == "second" else 0)
+        return await ctx.family.spawn(Task(text=args.text, mode=SpawnMode.RUN))
+
+    engine = Engine(tmp_path, [FakeTool(name="sessions_spawn", risk=Risk.NONE, effect=Effect.IDEMPOTENT, body=body)])
+    engine.calls.views = SlowViews(engine.store)  # type: ignore[assignment]
+    engine.model.script = [calls("sessions_spawn:first", "sessions_spawn:second")]
+    await engine.say("hello")
+    lease = await engine.claim()
+    await engine.run(lease)
+    assert (await engine.store.turn(lease.turn)).turn.state is TurnState.PARKED
+    waits = [one.state for one in await engine.waits(lease.turn) if one.kind is WaitKind.CHILD]
+    assert waits == [WaitState.OPEN, WaitState.OPEN]
