@@ -26,6 +26,7 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         *((f"agent {name}", _agent(agent)) for name, agent in loaded.agents.items()),
         ("channel web", _web(loaded)),
         *_telegram(loaded),
+        *_slack(loaded),
         *((f"channel {name}", channel.module) for name, channel in settings.channels.imported.items()),
         ("other people", ", ".join(settings.people.allow) or "nobody"),
         ("groups", ", ".join(settings.chats.allow) or "none"),
@@ -69,4 +70,12 @@ def _telegram(loaded: Loaded) -> list[tuple[str, str]]:
     return [
         (f"channel telegram/{name}", f"bot {account.bot_id}, {account.mode} at {account.api_root}")
         for name, account in (telegram.accounts.items() if telegram else ())
+    ]
+
+
+def _slack(loaded: Loaded) -> list[tuple[str, str]]:
+    slack = loaded.settings.channels.slack
+    return [
+        (f"channel slack/{name}", f"{account.mode} at {account.api_root}")
+        for name, account in (slack.accounts.items() if slack else ())
     ]

@@ -10,13 +10,13 @@ from typing import Any, Final, cast
 
 from pydantic import SecretStr
 
+from channels.slack.settings import SlackSettings
 from channels.telegram.settings import TelegramSettings
 from channels.web.settings import WebSettings
 from config.agents import read_agents
 from config.model import ModelSettings
 from config.people import check_chats, check_people, read_owners
 from config.places import find_config, find_state
-from config.plugins import COMING_CHANNELS
 from config.reading import Reader, as_error, suggest
 from config.settings import (
     COMES_LATER,
@@ -31,6 +31,7 @@ from config.settings import (
     Settings,
     StoreSettings,
 )
+from config.slack import read_slack, slack_warnings
 from config.telegram import read_telegram, telegram_warnings
 from config.texts import Texts
 from config.tools import read_own_tools, read_tools
@@ -82,12 +83,8 @@ def load(
     Raises one `ConfigError` that lists every problem: file or variable, key, what is wrong, and the cure. A table
     whose values are wrong is not checked for what its values mean together.
     """
-    file = find_config(path, environ)
     folder = find_state(state, environ)
-    raw = {} if file is None else _parse(file)
-    overrides = _overrides(raw, environ)
-    reader = Reader(file=str(file or "(no file)"), variables=overrides, environ=environ)
-    _lay_over(raw, overrides, environ, reader)
+    file, raw, overrides, reader = read_tables(path, environ)
     own = read_own_tools(raw.get("tools", {}), specs, reader)
     every = {**specs, **{name: spec for name, (_, spec) in own.items()}}
     model = reader.model(ModelSettings, raw.get("model", {}), ("model",))
@@ -111,6 +108,21 @@ def load(
         secrets=tuple(reader.secrets),
         warnings=(*_unsafe_file(file), *_lookalikes(environ, reader.named), *warnings),
     )
+
+
+def read_tables(
+    path: Path | str | None, environ: Mapping[str, str]
+) -> tuple[Path | None, dict[str, Any], Mapping[tuple[str, ...], str], Reader]:
+    """Return the file, its tables with the environment laid over them, which keys that set, and their reader.
+
+    Nothing in the tables is checked yet. Raises `ConfigError` when the file cannot be read at all.
+    """
+    file = find_config(path, environ)
+    raw = {} if file is None else _parse(file)
+    overrides = _overrides(raw, environ)
+    reader = Reader(file=str(file or "(no file)"), variables=overrides, environ=environ)
+    _lay_over(raw, overrides, environ, reader)
+    return file, raw, overrides, reader
 
 
 def _parse(file: Path) -> dict[str, Any]:
@@ -191,7 +203,8 @@ def _read(
         owners=owners, store=store, http=http, model=model, channels=channels, people=people, chats=chats,
         sessions=sessions, log=log,
     )  # fmt: skip
-    warnings = [*_without_effect(settings, imported), *telegram_warnings(channels.telegram), *warnings]
+    of_channels = [*telegram_warnings(channels.telegram), *slack_warnings(channels.slack)]
+    warnings = [*_without_effect(settings, imported), *of_channels, *warnings]
     return settings, tools, warnings
 
 
@@ -204,6 +217,7 @@ def _imported_names(raw: object) -> Collection[str]:
 def _read_channels(raw: object, http: HttpSettings | None, reader: Reader) -> ChannelsSettings | None:
     web: WebSettings | None = WebSettings()
     telegram: TelegramSettings | None = None
+    slack: SlackSettings | None = None
     imported: dict[str, ImportedSettings] = {}
     complete = True
     names = _imported_names(raw)
@@ -219,13 +233,16 @@ def _read_channels(raw: object, http: HttpSettings | None, reader: Reader) -> Ch
         elif name == "telegram":
             telegram = read_telegram(table, http, reader)
             complete = complete and telegram is not None
-        elif name in COMING_CHANNELS:
-            reader.wrong(path, f"the channel {name} is not part of this version yet", "Remove its table until it is")
+        elif name == "slack":
+            slack = read_slack(table, http, reader)
+            complete = complete and slack is not None
         else:
-            cure = suggest(name, ["telegram", "web"])
+            cure = suggest(name, ["slack", "telegram", "web"])
             own = 'a channel of your own needs module = "package.module:factory"'
             reader.wrong(path, f"there is no channel {name!r}", f"{cure}; {own}")
-    return ChannelsSettings(web=web, telegram=telegram, imported=imported) if web and complete else None
+    if not (web and complete):
+        return None
+    return ChannelsSettings(web=web, telegram=telegram, slack=slack, imported=imported)
 
 
 def _is_channel_name(name: str, reader: Reader) -> bool:
@@ -243,7 +260,8 @@ def _without_effect(settings: Settings, imported: Collection[str]) -> list[str]:
     lines += [f"model.prices: no model is called {name}, so its prices have no effect."
               for name in model.prices if name not in model.names]  # fmt: skip
     named = [*(who for listed in settings.owners.values() for who in listed), *settings.people.allow]
-    there = {*imported, *(["telegram"] if settings.channels.telegram else [])}
+    here = {"telegram": settings.channels.telegram, "slack": settings.channels.slack}
+    there = {*imported, *(name for name, channel in here.items() if channel)}
     missing = sorted({channel_of(Principal(who)) for who in named} - there)
     lines += [f"{channel}: the channel is not configured, so its people cannot write yet." for channel in missing]
     if not settings.channels.web.enabled and not there:

@@ -1,4 +1,4 @@
-"""What is part of this version: the specs of the tools here, and the channels that people already ask for."""
+"""What is part of this version: the specs of the tools here."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from collections.abc import Mapping
 import agent_tools
 from gateway.errors import ConfigError
 from gateway.model.tools import ToolSpec
-
-COMING_CHANNELS = frozenset({"slack"})
-"""Tables that people may already have, for channels that are not here yet."""
 
 
 def own_tool_spec(path: str) -> ToolSpec:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from channels.slack.settings import SlackAccount
 from channels.telegram.settings import TelegramAccount
 from channels.web.settings import WebSettings
 from config.agents import NAME, AgentSettings
@@ -60,7 +61,11 @@ def schema() -> dict[str, Any]:
     }
     properties["channels"] = {
         "type": "object",
-        "properties": {"web": _table(WebSettings, definitions), "telegram": _telegram(definitions)},
+        "properties": {
+            "web": _table(WebSettings, definitions),
+            "telegram": _accounts("telegram", TelegramAccount, "bot", definitions),
+            "slack": _accounts("slack", SlackAccount, "workspace", definitions),
+        },
         "additionalProperties": _table(ImportedSettings, definitions),
     }
     properties["agents"] = {
@@ -95,20 +100,20 @@ def text() -> str:
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _telegram(definitions: dict[str, Any]) -> dict[str, Any]:
+def _accounts(channel: str, model: type[BaseModel], one: str, definitions: dict[str, Any]) -> dict[str, Any]:
     """One account, or several by name: nothing is required of the table, because either may be what it holds."""
-    account = _table(TelegramAccount, definitions)
-    definitions["TelegramAccount"] = account
+    account = _table(model, definitions)
+    definitions[model.__name__] = account
     accounts = {
         "type": "object",
-        "description": "Several bots, by names of your own; then nothing else stands in [channels.telegram].",
+        "description": f"Several {one}s, by names of your own; then nothing else stands in [channels.{channel}].",
         "propertyNames": {"pattern": "^[A-Za-z0-9_-]{1,32}$"},
-        "additionalProperties": {"$ref": "#/$defs/TelegramAccount"},
+        "additionalProperties": {"$ref": f"#/$defs/{model.__name__}"},
     }
-    either = {key: one for key, one in account.items() if key != "required"}
+    either = {key: value for key, value in account.items() if key != "required"}
     return {
         **either,
-        "description": "`[channels.telegram]`: one bot, or several in its table `accounts`.",
+        "description": f"`[channels.{channel}]`: one {one}, or several in its table `accounts`.",
         "properties": {**account["properties"], "accounts": accounts},
     }
 

@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from channels.slack.settings import SlackSettings
 from channels.telegram.settings import TelegramSettings
 from channels.web.settings import WebSettings
 from config.basics import Table, address, is_loopback
@@ -276,6 +277,7 @@ class ChannelsSettings:
     web: WebSettings
     telegram: TelegramSettings | None
     """None: there is no such table, and no such channel."""
+    slack: SlackSettings | None
     imported: Mapping[str, ImportedSettings]
 
 

@@ -35,6 +35,10 @@ class People:
         """Whether somebody who is not an owner was allowed."""
         return who in self.allowed or Principal(f"{channel_of(who)}:*") in self.allowed
 
+    def is_named(self, who: Principal) -> bool:
+        """Whether the configuration names this very person: what guests of a place need."""
+        return who in self._owner_of or who in self.allowed
+
     def may_be_used(self, conversation: Conversation, also_called: Iterable[str] = ()) -> bool:
         """Whether this group or channel was allowed, under any id that it has or had."""
         return any(f"{conversation.channel}:{chat}" in self.chats for chat in (conversation.chat, *also_called))
@@ -42,6 +46,8 @@ class People:
 
 def route(message: Inbound, people: People) -> Route | Drop:
     """Say which session a message belongs to, or why it starts nothing. Unknown people and places are dropped."""
+    if message.outsider and not people.is_named(message.principal):
+        return Drop(reason=DropReason.STRANGER, refuse=message.direct)
     if not message.direct:
         return _route_in_chat(message, people)
     owner = people.owner_of(message.principal)

@@ -50,6 +50,8 @@ def _own(channels: ChannelsSettings) -> list[tuple[str, Any]]:
     own: list[tuple[str, Any]] = [("web", channels.web)] if channels.web.enabled else []
     if channels.telegram is not None:
         own.append(("telegram", channels.telegram))
+    if channels.slack is not None:
+        own.append(("slack", channels.slack))
     return own
 
 

@@ -131,6 +131,18 @@ def send(options: _Options, text: str, owner: str | None, wait: bool) -> None:
     click.echo("Sent." if answer is None else block(answer, ""))
 
 
+@cli.command("slack-manifest")
+@click.option("--account", metavar="NAME", help="Which [channels.slack.accounts.NAME]; needed when there are several.")
+@click.pass_obj
+def slack_manifest(options: _Options, account: str | None) -> None:
+    """Print the app that a workspace installs; paste it at api.slack.com/apps, Create New App, From a manifest."""
+    import json
+
+    from config.manifest import slack_manifest as made
+
+    click.echo(json.dumps(made(options.config, os.environ, account), indent=2, ensure_ascii=False))
+
+
 @cli.command()
 @click.pass_obj
 def check(options: _Options) -> int:

@@ -78,6 +78,9 @@ class Inbound:
     """True when it is as long as the platform allows: what follows at once from the same person goes on with it."""
     also_called: tuple[str, ...] = ()
     """Other ids of the same chat, from the platform itself: routing takes any of them as allowed. Not stored."""
+    outsider: bool = False
+    """True for somebody who is no full member of the place's own organisation, such as a guest: only an entry of that
+    very person lets them in, not one of the chat or of everybody. Not stored."""
     follows: str = ""
     """The event key of the message right before it in the chat; empty where the chat's messages have no numbers."""
 

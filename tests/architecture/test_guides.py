@@ -22,7 +22,9 @@ OF_THE_SCRIPT = {
 def commands_in(text: str) -> set[str]:
     """Return the commands in code spans and blocks: the word after `./run`, `/opt/dragoman/run` or `dragoman`."""
     code = re.findall(r"```\w*\n(.*?)```", text, flags=re.DOTALL) + re.findall(r"`([^`\n]+)`", text)
-    found = (re.findall(r"(?:^|\s)(?:\S*/run|dragoman) +([a-z]+)\b", span, flags=re.MULTILINE) for span in code)
+    found = (
+        re.findall(r"(?:^|\s)(?:\S*/run|dragoman) +([a-z]+(?:-[a-z]+)*)\b", span, flags=re.MULTILINE) for span in code
+    )
     return {word for words in found for word in words}
 
 

@@ -107,7 +107,9 @@ def test_configuration_in_guides_is_read(guide: Path, tmp_path: Path) -> None:
         file = tmp_path / "config.toml"
         file.write_text(block)
         file.chmod(0o600)
-        environ = {"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-of-a-test", "TELEGRAM_BOT_TOKEN": TOKEN}
+        secrets = {"OPENAI_API_KEY": "sk-of-a-test", "TELEGRAM_BOT_TOKEN": TOKEN}
+        secrets |= {"SLACK_BOT_TOKEN": "xoxb-1-2-of-a-test", "SLACK_APP_TOKEN": "xapp-1-A0-1-of-a-test"}
+        environ = {"HOME": str(tmp_path), **secrets}
         assert load(file, tmp_path / "state", environ, {"shell": shell.SPEC}).warnings == ()
 
 

@@ -171,6 +171,10 @@ class Rig(ABC):
     """What this platform cannot, each with the reason."""
     failures: ClassVar[Mapping[str, SendOutcome]]
     """What can go wrong with a new message, by name, and what is known then. Empty without `SENDS`."""
+    lost: ClassVar[str] = ""
+    """Which of them leaves it open whether the message is there: best one that shows it, and says nothing."""
+    can_be_asked: ClassVar[bool] = False
+    """Whether the platform says what stands in a conversation, so that nothing has to be shown twice."""
     unreadable: ClassVar[Sequence[object]]
     """Events that are malformed, or of no kind that is known, as they come over the wire."""
 
@@ -184,14 +188,13 @@ class Rig(ABC):
         self.store = WatchedStore()
         self.box = ToolBox()
         owners = {
-            ANN: frozenset([web_principal(ANN), self.principal(Who.ANN)]),
-            CLEO: frozenset([web_principal(CLEO), self.principal(Who.CLEO)]),
+            ANN: self.principals(Who.ANN) | {web_principal(ANN)},
+            CLEO: self.principals(Who.CLEO) | {web_principal(CLEO)},
         }
-        group = self.group()
         people = People(
             owners=owners,
             allowed=frozenset([self.principal(Who.BOB)]),
-            chats=frozenset([f"{group.channel}:{group.chat}"] if Can.GROUPS not in self.cannot else []),
+            chats=frozenset([self.allowed_chat] if Can.GROUPS not in self.cannot else []),
         )
         self.engine = Engine(folder, self.box.all, people=people, steer=False, store=self.store)
 
@@ -288,6 +291,15 @@ class Rig(ABC):
     def unreachable(self) -> AbstractAsyncContextManager[object]:
         """Take the platform off the net, for long enough to be noticed."""
         raise NotImplementedError(Can.ALONE)
+
+    def principals(self, who: Who) -> frozenset[Principal]:
+        """All that this person is: another one in each workspace, say, where the first is the first account's."""
+        return frozenset([self.principal(who)])
+
+    @property
+    def allowed_chat(self) -> str:
+        """What the configuration calls the group."""
+        return f"{self.name}:{self.group().chat}"
 
     # --- what all rigs have -------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ class MemoryRig(Rig):
         "gone": SendOutcome.UNCERTAIN,
         "blocked": SendOutcome.DEAD,
     }
+    lost: ClassVar = "gone"
     unreadable: ClassVar = [None, 7, [], {}, {"kind": "sticker"}, {"kind": "message", "bot": False, "user": 7}]
 
     def __init__(self, folder: Path) -> None:

@@ -47,6 +47,7 @@ class TelegramRig(Rig):
         "revoked": SendOutcome.WAIT,
         "strange": SendOutcome.DEAD,
     }
+    lost: ClassVar = "cut"
     unreadable: ClassVar = [
         {"poll_answer": {"poll_id": "1"}},
         {"message": 7},

@@ -14,6 +14,7 @@ import pytest
 from pydantic import SecretStr
 
 import config
+from channels.slack.settings import SlackAccount, SlackSettings
 from channels.telegram.settings import TelegramAccount, TelegramSettings
 from config.load import load
 from config.plugins import tool_specs
@@ -90,7 +91,8 @@ def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: 
     (tmp_path / "instructions.md").write_text("Be kind.\n")
     (tmp_path / "researcher.md").write_text("Be thorough.\n")
     environ = {
-        "OPENAI_API_KEY": "k", "LOCAL_MODEL_KEY": "k", "TELEGRAM_BOT_TOKEN": "1:t", "TELEGRAM_WEBHOOK_SECRET": "s"
+        "OPENAI_API_KEY": "k", "LOCAL_MODEL_KEY": "k", "TELEGRAM_BOT_TOKEN": "1:t", "TELEGRAM_WEBHOOK_SECRET": "s",
+        "SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SLACK_SIGNING_SECRET": "a-signing-secret",
     }  # fmt: skip
     loaded = load(file, tmp_path, environ, tool_specs())
     assert loaded.settings.model.name == "openai:gpt-5-mini"
@@ -107,12 +109,20 @@ def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: 
     assert loaded.settings.channels.telegram == TelegramSettings(
         accounts={"main": TelegramAccount(token=SecretStr("1:t"), webhook_secret=SecretStr("s"))}
     ), "what is commented out shows the defaults"
+    slack = SlackAccount(
+        bot_token=SecretStr("xoxb-1"), app_token=SecretStr("xapp-1"), signing_secret=SecretStr("a-signing-secret")
+    )
+    assert loaded.settings.channels.slack == SlackSettings(accounts={"main": slack}), "the defaults, again"
 
 
 def test_the_example_explains_every_key_and_there_are_fewer_than_150() -> None:
     explained = set(keys_of_file(tomllib.loads(uncommented())))
     # The table of one of several accounts has the keys of the table of the only one, and stands in its place.
-    known = {key for key in keys_of_schema(schema()) if not key.startswith("channels.telegram.accounts.")}
+    known = {
+        key
+        for key in keys_of_schema(schema())
+        if not key.startswith(("channels.telegram.accounts.", "channels.slack.accounts."))
+    }
     assert known <= explained, f"not in the example: {sorted(known - explained)}"
     assert len(known) < 150
 

@@ -275,7 +275,7 @@ EXPECTED = {
     "channels.telegram.token": "a secret is not written here itself",
     "channels.telegram.limits.per_chat_per_s": "Write 0 or more",
     "channels.telegram.limits.per_chat": 'Did you mean "per_chat_per_s"?',
-    "channels.slack": "is not part of this version yet",
+    "channels.slack.bot_token": "it is missing",
     "channels.slak": "there is no channel 'slak'",
     "channels.web.cookie_lifetime": "is not a duration",
     "channels.web.colour": "unknown key",

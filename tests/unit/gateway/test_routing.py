@@ -28,6 +28,8 @@ def in_group(who: Principal = ANN_TELEGRAM, text: str = "hello") -> Inbound:
         (in_group(), "chat:telegram/default/-1003", SessionKind.NON_MAIN, Origin.GROUP),
         (in_group(BOB), "chat:telegram/default/-1003", SessionKind.NON_MAIN, Origin.GROUP),
         (in_group(STRANGER), "chat:telegram/default/-1003", SessionKind.NON_MAIN, Origin.GROUP),
+        (replace(in_group(BOB), outsider=True), "chat:telegram/default/-1003", SessionKind.NON_MAIN, Origin.GROUP),
+        (replace(inbound(who=ANN_SLACK, where=OTHER_CHAT), outsider=True), "main:ann", SessionKind.MAIN, Origin.DIRECT),
     ],
 )
 def test_everyone_has_a_session(message: Inbound, session: str, kind: SessionKind, origin: Origin) -> None:
@@ -60,6 +62,8 @@ def test_a_thread_has_a_session_of_its_own_and_its_chat_is_what_was_allowed() ->
         (replace(inbound("", who=BOB, where=BOB_CHAT), unread="a photo"), DropReason.UNREADABLE, True),
         (replace(in_group(text=""), unread="a photo"), DropReason.UNREADABLE, True),
         (replace(inbound("", who=STRANGER), unread="a photo"), DropReason.STRANGER, True),
+        (replace(in_group(STRANGER), outsider=True), DropReason.STRANGER, False),
+        (replace(inbound(who=STRANGER), outsider=True), DropReason.STRANGER, True),
         (
             replace(inbound("", where=replace(GROUP, chat="-666"), direct=False), unread="a photo"),
             DropReason.CHAT_NOT_ALLOWED,

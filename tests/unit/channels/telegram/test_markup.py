@@ -327,7 +327,8 @@ def cpu_s(text: str) -> float:
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_takes_little_time(text: str) -> None:
     # Beside ordinary text, so that a slow machine or a tracer counts for both. A growth with the square is thousands.
-    assert cpu_s(text) < 60 * min(cpu_s(ORDINARY) for _ in range(3))
+    # The least of several, on both sides: what else the machine does only adds.
+    assert min(cpu_s(text) for _ in range(2)) < 60 * min(cpu_s(ORDINARY) for _ in range(3))
 
 
 # --- cutting --------------------------------------------------------------------------------------

@@ -1,0 +1,315 @@
+"""One workspace of the configuration: it introduces itself to Slack, and hears what is said by sockets or HTTP.
+
+What goes wrong outside is waited out and said in `trouble`, never raised: an app that was removed from its workspace
+must not take the daemon with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from channels.slack.courtesies import Courtesies
+from channels.slack.door import Door
+from channels.slack.inbound import Identity
+from channels.slack.manifest import SCOPES
+from channels.slack.people import People
+from channels.slack.request import Declined, SlackClient, SlackFailure, Unanswered
+from channels.slack.settings import SlackAccount, endpoint_path
+from channels.slack.socket import LinkDisabled, Sockets, Timing
+from channels.slack.threads import Threads
+from channels.slack.updates import Errands, Updates
+from channels.slack.web import Answer, Web
+from gateway.errors import StoreError
+from gateway.model.messages import Conversation
+from gateway.model.sessions import SessionKind
+from gateway.ports import ChannelContext, Sink
+
+STARTING = "It is not connected yet."
+REINSTALL = "Reinstall the app from `dragoman slack-manifest` in its workspace, then start Dragoman again."
+BAD_TOKEN = frozenset(
+    {
+        "invalid_auth",
+        "not_authed",
+        "account_inactive",
+        "token_revoked",
+        "token_expired",
+        "not_allowed_token_type",
+        "user_removed_from_team",
+        "team_access_not_granted",
+        "app_uninstalled",
+    }
+)
+ENDED: Mapping[str, str] = MappingProxyType(
+    {
+        "app_uninstalled": "The app was removed from its workspace.",
+        "tokens_revoked": "A token of the app was revoked.",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """Seconds between tries."""
+
+    first: float = 1.0
+    """After a failure; doubled with each further one, up to `longest`."""
+    longest: float = 60.0
+    token: float = 60.0
+    """After a refusal that only a person can do something about."""
+    broken: float = 5.0
+    steady: float = 30.0
+    """A connection that stood so long was a good one: what comes after it is a first failure again."""
+
+
+class Account:
+    """Serves one workspace. Its `repr` says nothing of the tokens."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: SlackAccount,
+        context: ChannelContext,
+        pauses: Pauses,
+        timing: Timing,
+    ) -> None:
+        """Take the workspace's settings. Nothing is asked of Slack before `run`."""
+        self.name = name
+        self.settings = settings
+        self.client = self._client_of(settings.bot_token.get_secret_value(), settings, context)
+        self.panels = Threads(f"{name}/panels", context.memory)
+        self.courtesies = Courtesies(name, self.client, context.clock)
+        self._context = context
+        self._pauses = pauses
+        self._timing = timing
+        self._log = logging.getLogger(__name__)
+        self._door = Door(name, self.client, self._take)
+        self._updates: Updates | None = None
+        self._sockets: Sockets | None = None
+        self._trouble = STARTING
+        self._lasting = ""
+        """What only a restart can end."""
+        self._unsent = ""
+        """What keeps everything from being sent; a message that was sent ends it."""
+        self._failures = 0
+        secret = settings.signing_secret
+        self.web = (
+            Web(secret.get_secret_value(), self._door.answer, context.clock, context.fail_point)
+            if settings.mode == "http" and secret is not None
+            else None
+        )
+
+    @staticmethod
+    def _client_of(token: str, settings: SlackAccount, context: ChannelContext) -> SlackClient:
+        return SlackClient(token, settings.api_root, context.client, context.fail_point)
+
+    @property
+    def path(self) -> str:
+        """Where Slack sends what happens, with `mode = "http"`."""
+        return endpoint_path(self.name)
+
+    async def run(self, sink: Sink) -> None:
+        """Serve until cancelled."""
+        self._trouble, self._failures = STARTING, 0
+        try:
+            async with asyncio.TaskGroup() as group:
+                me = await self._introduce()
+                self._updates = self._taker(me, sink, group)
+                if self.settings.mode == "socket":
+                    self._sockets = self._connections()
+                    await self._sockets.run()
+                else:
+                    await asyncio.Event().wait()
+        finally:
+            self._updates = self._sockets = None
+
+    def broke(self) -> None:
+        """Say that it stopped by a fault of our own; it is started again."""
+        self._trouble = "It broke and is being started again; the log says why."
+
+    def trouble(self) -> str:
+        """Why nothing, or not all, works now; empty when all is well."""
+        found = (
+            self._lasting
+            or self._unsent
+            or self._trouble
+            or (self._sockets.trouble() if self._sockets is not None else "")
+        )
+        return f"Slack account {self.name}: {found}" if found else ""
+
+    # --- sending ------------------------------------------------------------------------------------
+
+    async def refused(self, declined: Declined) -> None:
+        """Slack refused a request of ours: some of that only a person can do something about."""
+        if declined.error in BAD_TOKEN:
+            self._unsent = token_trouble(declined)
+            await self._alert("token", self._unsent)
+        elif declined.error == "missing_scope":
+            self._unsent = scope_trouble(declined)
+            await self._alert("scopes", self._unsent)
+
+    def sent(self, conversation: Conversation) -> None:
+        """Something is shown: the token is good, and what the panel said of work ended."""
+        self._unsent = ""
+        self.courtesies.answered(conversation.chat, conversation.thread)
+
+    # --- hearing ------------------------------------------------------------------------------------
+
+    async def _take(self, payload: object) -> Answer:
+        """Take a payload; before we know who we are there is nobody to take it."""
+        return Answer(stored=False) if self._updates is None else await self._updates.take(payload)
+
+    def _taker(self, me: Identity, sink: Sink, group: asyncio.TaskGroup) -> Updates:
+        later = Errands(self.name, group)
+        helm = self._context.helm
+        known = [one.name for kind in (SessionKind.MAIN, SessionKind.NON_MAIN) for one in helm.commands(kind)]
+
+        def ended(why: str) -> None:
+            later(self._end(why), "ended")
+
+        def broken() -> None:
+            text = "A message could not be taken and was put aside. The log says why."
+            later(self._alert("poison", text), "alert")
+
+        return Updates(
+            me=me,
+            sink=sink,
+            clock=self._context.clock,
+            people=People(self.client, self._context.clock),
+            threads=Threads(self.name, self._context.memory),
+            panels=self.panels,
+            courtesies=self.courtesies,
+            commands=frozenset(known),
+            later=later,
+            ended=ended,
+            broken=broken,
+        )
+
+    def _connections(self) -> Sockets:
+        token = self.settings.app_token
+        assert token is not None, "the settings ask for it"
+        client = self._client_of(token.get_secret_value(), self.settings, self._context)
+        tls = self.settings.api_root.startswith("https:")
+
+        async def where() -> str:
+            url = (await client.call("apps.connections.open", {})).get("url")
+            if not isinstance(url, str) or not url.startswith("wss://" if tls else ("ws://", "wss://")):
+                raise Unanswered("Slack named no address to connect to.")
+            return url
+
+        return Sockets(
+            name=self.name,
+            open=where,
+            bear=self._bear_socket,
+            well=self._well,
+            take=self._door.answer,
+            client=self._context.client,
+            clock=self._context.clock,
+            fail_point=self._context.fail_point,
+            timing=self._timing,
+        )
+
+    # --- introducing itself -------------------------------------------------------------------------
+
+    async def _introduce(self) -> Identity:
+        """Ask Slack who we are until it says so."""
+        while True:
+            try:
+                answer, headers = await self.client.told("auth.test", {})
+                me = _identity(self.name, answer)
+            except SlackFailure as failure:
+                await self._bear(failure)
+                continue
+            self._log.info("account %s is %s in %s", self.name, me.user, me.team)
+            await self._check_scopes(headers.get("X-OAuth-Scopes", ""))
+            if self.settings.mode == "http":
+                self._well()
+            self._failures = 0
+            return me
+
+    async def _check_scopes(self, told: str) -> None:
+        """Say what the app may not do that it should: half of it would fail, one message at a time."""
+        scopes = {scope.strip() for scope in told.split(",") if scope.strip()}
+        missing = [scope for scope in SCOPES if scope not in scopes] if scopes else []
+        self._lasting = f"The app lacks the scopes {', '.join(missing)}. {REINSTALL}" if missing else ""
+        if missing:
+            await self._alert("scopes", self._lasting)
+
+    # --- what goes wrong ----------------------------------------------------------------------------
+
+    def _well(self) -> None:
+        self._trouble = ""
+
+    async def _bear_socket(self, error: Exception | None, stood_s: float) -> None:
+        """Pause before the next connection: not at all after a good one, ever longer after bad ones."""
+        if stood_s >= self._pauses.steady:
+            self._failures = 0
+        if isinstance(error, SlackFailure | LinkDisabled):
+            await self._bear(error)
+        elif stood_s < self._pauses.steady:
+            await self._pause(error)
+
+    async def _bear(self, error: SlackFailure | LinkDisabled) -> None:
+        """Say what is wrong, to the owners too where only they can help, and pause as long as it is worth."""
+        if isinstance(error, LinkDisabled):
+            text = 'Socket Mode is off. Switch it on at api.slack.com/apps, or write mode = "http" and start again.'
+            await self._need_help("socket-mode", text, error)
+        elif isinstance(error, Declined) and error.error in BAD_TOKEN:
+            await self._need_help("token", token_trouble(error), error)
+        elif isinstance(error, Declined) and error.error == "missing_scope":
+            await self._need_help("scopes", scope_trouble(error), error)
+        else:
+            self._trouble = str(error)
+            await self._pause(error)
+
+    async def _need_help(self, key: str, text: str, error: Exception) -> None:
+        self._trouble = text
+        self._log.warning("account %s: %s Again in %g s.", self.name, error or text, self._pauses.token)
+        await self._alert(key, text)
+        await asyncio.sleep(self._pauses.token)
+
+    async def _pause(self, error: Exception | None) -> None:
+        pause = min(self._pauses.first * 2.0 ** min(self._failures, 10), self._pauses.longest)
+        self._failures += 1
+        if isinstance(error, Declined):
+            pause = max(pause, error.retry_after_s)
+        self._log.warning("account %s: %s Again in %g s.", self.name, error or "A connection ended.", pause)
+        await asyncio.sleep(pause)
+
+    async def _end(self, why: str) -> None:
+        self._unsent = f"{ENDED.get(why, 'The app was taken away.')} {REINSTALL}"
+        await self._alert("token", self._unsent)
+
+    async def _alert(self, what: str, text: str) -> None:
+        with suppress(StoreError):
+            await self._context.helm.alert(f"slack/{self.name}/{what}", f"Slack account {self.name}: {text}")
+
+
+def token_trouble(declined: Declined) -> str:
+    """Say to the owner that a token is not good, and which."""
+    key = "app_token" if declined.method == "apps.connections.open" else "bot_token"
+    return (
+        f"Slack does not accept the {key} ({declined.error}). Take it from the app's page at api.slack.com/apps, "
+        "put it into the configuration and start Dragoman again."
+    )
+
+
+def scope_trouble(declined: Declined) -> str:
+    """Say to the owner what the app may not do."""
+    return f"The app lacks the scope {declined.needed or '(not named)'} for {declined.method}. {REINSTALL}"
+
+
+def _identity(name: str, answer: Mapping[str, Any]) -> Identity:
+    """Read what `auth.test` says."""
+    told = {key: answer.get(key) for key in ("team_id", "user_id", "user")}
+    team, user, called = told["team_id"], told["user_id"], told["user"]
+    if not isinstance(team, str) or not isinstance(user, str) or not team or not user:
+        raise Unanswered("Slack did not say who the bot is.")
+    return Identity(
+        account=name, team=team, user=user, name=called if isinstance(called, str) and called else "dragoman"
+    )

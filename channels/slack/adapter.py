@@ -1,0 +1,172 @@
+"""Slack as a channel: all workspaces of the configuration, what comes in from them and what goes out.
+
+What comes in is `account` and `updates`, what goes out `outbound` and `showing`; this is where the gateway meets them.
+Answers stream by edits, not by `chat.startStream`: that takes three methods where an edit takes one, works in threads
+only, and its messages cannot carry what a doubtful send is looked up by until they end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from channels.slack import ids
+from channels.slack.account import Account, Pauses
+from channels.slack.outbound import Renderer
+from channels.slack.settings import SlackSettings
+from channels.slack.showing import Digests, Screen, account_scope, chat_scope
+from channels.slack.socket import Timing
+from gateway.errors import SendFailed, SendOutcome, StoreError
+from gateway.model.messages import Conversation
+from gateway.model.slots import Pace, Showing
+from gateway.ports import Auth, ChannelContext, Clock, Endpoint, Progress, Sink
+
+BURST = 3
+OVERALL_BURST_S = 2.0
+"""So much of the workspace's room may be used at once."""
+STREAMED_PER_MIN = 40.0
+STREAMED_BURST = 20
+"""`chat.update` is a method of tier 3: 50 a minute and workspace. Beginnings leave ten of them to what must arrive."""
+PAUSES = Pauses()
+TIMING = Timing()
+_CHANNEL = re.compile(r"[CDG][A-Z0-9]{1,31}")
+_TS = re.compile(r"(\d{1,11}\.\d{1,9})?", re.ASCII)
+
+
+class SlackChannel:
+    """`ports.HttpChannel`."""
+
+    name = ids.CHANNEL
+
+    def __init__(self, context: ChannelContext, pauses: Pauses = PAUSES, timing: Timing = TIMING) -> None:
+        """Make the accounts. Nothing is asked of Slack before `run`, or the first send."""
+        settings = context.settings
+        if not isinstance(settings, SlackSettings):
+            raise TypeError("the Slack channel is built with its own settings")
+        self._clock = context.clock
+        self._pauses = pauses
+        self._digests = Digests()
+        self._renderer = Renderer()
+        self._accounts = {
+            name: Account(name, account, context, pauses, timing) for name, account in settings.accounts.items()
+        }
+        self._streamed = {name: _Room(context.clock) for name in self._accounts}
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """Where Slack sends what happens, for the accounts that have it so."""
+        return [
+            Endpoint(method="POST", path=account.path, handler=account.web.handle, auth=Auth.SIGNED)
+            for account in self._accounts.values()
+            if account.web is not None
+        ]
+
+    async def run(self, sink: Sink) -> None:
+        """Serve every account until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for account in self._accounts.values():
+                group.create_task(self._keep_running(account, sink), name=f"slack {account.name}")
+
+    async def _keep_running(self, account: Account, sink: Sink) -> None:
+        """Run an account; when it breaks, the others go on, and it begins again."""
+        while True:
+            try:
+                await account.run(sink)
+            except Exception:  # the loop of an account (house rule 9)
+                logging.getLogger(__name__).exception("the Slack account %s broke", account.name)
+                account.broke()
+            await asyncio.sleep(self._pauses.broken)
+
+    # --- out ----------------------------------------------------------------------------------------
+
+    async def send(self, showing: Showing, progress: Progress) -> str:
+        """Show a new slot."""
+        return await self.edit(showing, progress)
+
+    async def edit(self, showing: Showing, progress: Progress) -> str:
+        """Make what is shown of a slot equal to its content; a slot without any has no messages."""
+        slot = showing.slot
+        account = self._accounts.get(slot.conversation.account)
+        if account is None or not _is_place(slot.conversation):
+            why = f"There is no Slack account {slot.conversation.account!r} with such a channel in the configuration."
+            raise SendFailed(why, outcome=SendOutcome.DEAD, creating=False)
+        if showing.partial and not self._streamed[account.name].take():
+            return slot.platform_id  # it need not arrive
+        screen = Screen(
+            client=account.client,
+            slot=slot,
+            digests=self._digests,
+            clock=self._clock,
+            refused=account.refused,
+        )
+        # The mark of a repetition is the screen's: it finds out first whether there is one.
+        parts = self._renderer.parts(replace(showing, slot=replace(slot, uncertain=False)))
+        shown = await (screen.grow(parts) if showing.partial else screen.show(parts, progress))
+        account.sent(slot.conversation)
+        return shown
+
+    async def typing(self, conversation: Conversation) -> None:
+        """Show in a thread of the assistant panel that work is done; Slack shows it nowhere else."""
+        account = self._accounts.get(conversation.account)
+        if account is None or not conversation.thread or not _is_place(conversation):
+            return
+        try:
+            in_panel = await account.panels.takes_part(conversation.chat, conversation.thread)
+        except StoreError:
+            return
+        if in_panel:
+            await account.courtesies.working(conversation.chat, conversation.thread)
+
+    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+        """The limits of the workspace and the channel, whose threads share them; those that are 0 are none."""
+        account = self._accounts.get(conversation.account)
+        if account is None:
+            return ()
+        limits = account.settings.limits
+        overall_per_s = limits.overall_per_min / 60
+        wanted = (
+            (account_scope(conversation), overall_per_s, max(BURST, int(overall_per_s * OVERALL_BURST_S))),
+            (chat_scope(conversation), limits.per_channel_per_s, BURST),
+        )
+        return [Pace(scope=scope, every_s=1 / per_s, burst=burst) for scope, per_s, burst in wanted if per_s > 0]
+
+    @property
+    def streams(self) -> bool:
+        """True: an answer is a message that is edited while it grows."""
+        return True
+
+    def trouble(self) -> str:
+        """What is wrong with any account."""
+        return " ".join(filter(None, (account.trouble() for account in self._accounts.values())))
+
+
+class _Room:
+    """How many beginnings of answers may still be shown in a workspace."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin with all of it."""
+        self._clock = clock
+        self._left = float(STREAMED_BURST)
+        self._at = clock.monotonic()
+
+    def take(self) -> bool:
+        """Take one, if there is one."""
+        now = self._clock.monotonic()
+        self._left = min(STREAMED_BURST, self._left + (now - self._at) * STREAMED_PER_MIN / 60)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def _is_place(conversation: Conversation) -> bool:
+    """Whether Slack could have such a channel and thread."""
+    return bool(_CHANNEL.fullmatch(conversation.chat)) and bool(_TS.fullmatch(conversation.thread))
+
+
+def build(context: ChannelContext) -> SlackChannel:
+    """Make the channel."""
+    return SlackChannel(context)

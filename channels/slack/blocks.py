@@ -1,0 +1,169 @@
+"""On the way out: the blocks that messages and forms are made of, and what their buttons say on the way in.
+
+Text of people and models stands in plain text and code, which Slack shows as it is: nothing in it formats, links or
+rings. Only an answer's Markdown is read by Slack (`markdown`), after `markup.safe`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, cast
+
+from channels.slack.limits import (
+    ACTION_ID_CHARS,
+    BUTTON_CHARS,
+    CONTEXT_ELEMENTS,
+    HEADER_CHARS,
+    METADATA_CHARS,
+    SECTION_CHARS,
+    VALUE_CHARS,
+)
+from gateway.model.ids import Handle
+from gateway.model.messages import Press
+from gateway.model.slots import Button
+from gateway.model.waits import Verb
+
+Json = dict[str, Any]
+DENY_WITH_REASON = "deny_with_reason"
+"""The form's `callback_id`."""
+REASON = "reason"
+"""Its one field."""
+REASON_CHARS = 1000
+ELLIPSIS = "…"
+_STYLES = MappingProxyType({Verb.ONCE: {"style": "primary"}, Verb.DENY: {"style": "danger"}})
+_CHANNEL = re.compile(r"[CDG][A-Z0-9]{1,31}")
+_TS = re.compile(r"\d{1,11}\.\d{1,9}|", re.ASCII)
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return at most `limit` characters; an ellipsis stands for what is left out."""
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + ELLIPSIS
+
+
+def plain(text: str, limit: int = SECTION_CHARS) -> Json:
+    """A text that Slack shows as it is, `:smile:` included. It must not be empty."""
+    return {"type": "plain_text", "text": shorten(text, limit), "emoji": False}
+
+
+def markdown(text: str) -> Json:
+    """Markdown, read by Slack."""
+    return {"type": "markdown", "text": text}
+
+
+def header(text: str) -> Json:
+    """One bold line."""
+    return {"type": "header", "text": plain(text, HEADER_CHARS)}
+
+
+def line(text: str) -> Json:
+    """One paragraph."""
+    return {"type": "section", "text": plain(text)}
+
+
+def small(texts: Sequence[str]) -> Json:
+    """Small grey text, at most ten of them beside each other."""
+    return {"type": "context", "elements": [plain(text) for text in texts[:CONTEXT_ELEMENTS]]}
+
+
+def code(text: str) -> Json:
+    """Text in a box, letter by letter. It must not be empty."""
+    return {
+        "type": "rich_text",
+        "elements": [{"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text}]}],
+    }
+
+
+def buttons(row: int, shown: Sequence[Button]) -> Json:
+    """The buttons of a card's row, counted from 1. Each carries its handle, which is all that counts when pressed."""
+    return {"type": "actions", "elements": [_button(row, button) for button in shown]}
+
+
+def _button(row: int, button: Button) -> Json:
+    assert 0 < len(button.handle) <= VALUE_CHARS
+    return {
+        "type": "button",
+        "text": plain(button.label, BUTTON_CHARS),
+        "action_id": f"{button.verb}:{row}"[:ACTION_ID_CHARS],
+        "value": str(button.handle),
+        **_STYLES.get(button.verb, {}),
+    }
+
+
+def verb_of(action_id: str) -> Verb | None:
+    """Return what a button seems to say. It decides nothing but whether to ask for a reason first; the handle does."""
+    name = action_id.partition(":")[0]
+    return Verb(name) if name in set(Verb) else None
+
+
+def texts(node: object) -> list[str]:
+    """Return every text that stands in a block, in order."""
+    if isinstance(node, list):
+        return [text for one in cast("list[object]", node) for text in texts(one)]
+    if not isinstance(node, dict):
+        return []
+    found: list[str] = []
+    for key, value in cast("Json", node).items():
+        found += [value] if key == "text" and isinstance(value, str) else texts(value)
+    return found
+
+
+def size(block: Json) -> int:
+    """Return how many characters of text stand in a block."""
+    return sum(map(len, texts(block)))
+
+
+# --- the form that asks for a reason ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormPlace:
+    """What the form remembers while it is open: which button was pressed, and where."""
+
+    handle: Handle
+    channel: str
+    thread: str = ""
+
+    def text(self) -> str:
+        """Write it into the form's `private_metadata`."""
+        return json.dumps({"handle": self.handle, "channel": self.channel, "thread": self.thread})
+
+    @staticmethod
+    def parse(text: str) -> FormPlace:
+        """Read what `text` wrote. Raises `ValueError` when it is something else."""
+        try:
+            found = json.loads(text)
+        except RecursionError:
+            raise ValueError("nested too deep") from None
+        if not isinstance(found, dict):
+            raise ValueError("no object")  # noqa: TRY004 - whatever it is, it is not what we wrote
+        told = cast("Json", found)
+        handle, channel, thread = (str(told.get(key, "")) for key in ("handle", "channel", "thread"))
+        if not 0 < len(handle) <= VALUE_CHARS or not _CHANNEL.fullmatch(channel) or not _TS.fullmatch(thread):
+            raise ValueError("no place")
+        return FormPlace(handle=Handle(handle), channel=channel, thread=thread)
+
+
+def reason_form(press: Press, title: str = "") -> Json:
+    """Return the view that asks why. `title`: what is denied, as its card says it."""
+    place = FormPlace(handle=press.handle, channel=press.conversation.chat, thread=press.conversation.thread)
+    metadata = place.text()
+    assert len(metadata) <= METADATA_CHARS
+    field: Json = {
+        "type": "input",
+        "block_id": REASON,
+        "label": plain("Why not? The agent is told, and everything else it asked for at once is withdrawn."),
+        "element": {"type": "plain_text_input", "action_id": REASON, "multiline": True, "max_length": REASON_CHARS},
+    }
+    return {
+        "type": "modal",
+        "callback_id": DENY_WITH_REASON,
+        "title": plain("Deny with a reason"),
+        "submit": plain("Deny"),
+        "close": plain("Cancel"),
+        "private_metadata": metadata,
+        "blocks": [*([small([title])] if title.strip() else []), field],
+    }

@@ -1,0 +1,77 @@
+"""Ids of Slack: who speaks, where, and the keys by which an event is known when it comes again.
+
+A message's key is its place: the workspace that we are installed in, the channel, the timestamp. So the `message` and
+the `app_mention` that Slack sends of one message are one event, as is a redelivery, whatever the id of the envelope.
+"""
+
+from __future__ import annotations
+
+from gateway.model.ids import Principal
+from gateway.model.ids import principal as made
+from gateway.model.messages import Conversation
+
+CHANNEL = "slack"
+
+
+def principal(team: str, user: str) -> Principal:
+    """Who speaks: the account's id and the workspace it belongs to, neither of which changes. Names do."""
+    return made(CHANNEL, user, team)
+
+
+def person(team: str, user: str) -> str:
+    """The same without the channel, as what is known of people is kept by."""
+    return f"{team}/{user}"
+
+
+def conversation(account: str, channel: str, thread: str = "") -> Conversation:
+    """A channel or direct conversation of the workspace `account`, or one thread in it."""
+    return Conversation(channel=CHANNEL, account=account, chat=channel, thread=thread)
+
+
+def also_called(team: str, channel: str) -> tuple[str, ...]:
+    """What `[chats] allow` calls a channel. Its id alone may be that of another workspace's channel.
+
+    It is no part of the conversation's own id: an account is one workspace, and `Conversation.key` has `/` between its
+    parts.
+    """
+    return (f"{team}/{channel}",)
+
+
+def thread_key(channel: str, thread: str) -> str:
+    """A thread, as what is known of threads is kept by."""
+    return f"{channel}/{thread}"
+
+
+def message_key(team: str, channel: str, ts: str) -> str:
+    """A message; timestamps are unique within their channel only."""
+    return f"{team}.{channel}.{ts}"
+
+
+def edit_key(team: str, channel: str, ts: str, edited: str) -> str:
+    """One new text of a message, by the timestamp of the change."""
+    return f"{team}.{channel}.{ts}.e{edited}"
+
+
+def deletion_key(team: str, channel: str, ts: str) -> str:
+    """A message that was taken away."""
+    return f"{team}.{channel}.{ts}.d"
+
+
+def command_key(team: str, channel: str, trigger: str) -> str:
+    """A slash command, which has no message; its trigger is used once."""
+    return f"{team}.{channel}.c{trigger}"
+
+
+def press_key(team: str, channel: str, message: str, action: str, user: str, action_ts: str) -> str:
+    """A button press: Slack repeats it with the same timestamp."""
+    return f"{team}.{channel}.{message}.p{action}.{user}.{action_ts}"
+
+
+def view_key(team: str, view: str) -> str:
+    """A form that was sent: each is sent once."""
+    return f"{team}.v{view}"
+
+
+def event_key(event_id: str) -> str:
+    """Something that is refused."""
+    return f"x{event_id}"

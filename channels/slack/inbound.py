@@ -1,0 +1,432 @@
+"""From a payload of Slack to what it means: a message, a press, the assistant panel, or a refusal. Pure; never raises.
+
+Events, presses, forms and slash commands come in one shape each, over a socket or by HTTP; `read` tells them apart.
+What a payload cannot say by itself, the account finds out first: `about` names whom and what to ask after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from channels.slack import ids, words
+from channels.slack.blocks import DENY_WITH_REASON, REASON, FormPlace, verb_of
+from channels.slack.fields import Fields, Malformed
+from gateway.model.ids import Handle
+from gateway.model.messages import Conversation, Inbound, Press, Refused, RefusedReason
+from gateway.model.waits import Verb
+
+RAW_AT_MOST = 65_536
+QUOTED_AT_MOST = 1000
+NAME_AT_MOST = 64
+REASON_AT_MOST = 1000
+HANDLE_AT_MOST = 2000
+FILES_AT_MOST = 100
+DELETED = "(this message was deleted)"
+"""What a message says that was taken away before anybody read it."""
+SLACKBOT = "USLACKBOT"
+
+_SAID = frozenset({"", "file_share", "me_message", "thread_broadcast"})
+"""Subtypes of a message in which a person says something."""
+_ENDS = frozenset({"app_uninstalled", "tokens_revoked"})
+_PANEL = frozenset({"assistant_thread_started", "assistant_thread_context_changed"})
+_FILES = (("image/", "a picture"), ("audio/", "an audio file"), ("video/", "a video"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who the bot is, as `auth.test` says, and the account that it is in the configuration."""
+
+    account: str
+    team: str
+    user: str
+    """The bot's own user id, by which it is mentioned."""
+    name: str = "dragoman"
+    app: str = ""
+    """The app's id; empty while it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known besides a payload. What is not known is as if it were not so."""
+
+    member: bool = False
+    """Whoever speaks is a full member of this workspace: no guest, nobody of another organisation."""
+    name: str = ""
+    """How the person is called in the workspace."""
+    takes_part: bool = False
+    """The bot takes part in the thread: it was mentioned there, or has answered."""
+    direct: str = ""
+    """The bot's own direct conversation with the person; for a command, which may come from any place."""
+    commands: Collection[str] = field(default_factory=frozenset[str])
+    """The gateway's commands, without `/`: `/dragoman status` is `/status`, `/dragoman what is new?` a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """Whom and what a payload is about, as far as it can be told without reading it."""
+
+    user: str
+    channel: str = ""
+    thread: str = ""
+    at: float = math.inf
+    """When the message was written, in seconds, by Slack's clock; a command bears no time."""
+    command: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pressing:
+    """A button press, or a form with a reason, and where whoever pressed can be told what came of it."""
+
+    press: Press
+    user: str
+    channel: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """A press that wants a reason: open the form (`blocks.reason_form`) with `trigger`, within 3 s."""
+
+    press: Press
+    user: str
+    channel: str
+    trigger: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """Somebody opened the assistant panel, or looks at another channel beside it."""
+
+    conversation: Conversation
+    user: str
+    opened: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The app was removed from the workspace, or its token was revoked."""
+
+    why: str
+
+
+Meaning: TypeAlias = Inbound | Pressing | Asking | Panel | Ended | Refused
+
+
+class _Unusable(Exception):
+    """Well formed, and not a person's message or press."""
+
+    def __init__(self, reason: RefusedReason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason, self.detail = reason, detail
+
+
+def about(payload: object) -> About | None:
+    """Say whom to ask Slack about before `read`; None when nobody speaks whom it would know. Never raises."""
+    try:
+        fields = Fields(payload)
+        if "command" in fields:
+            return About(user=fields.id("user_id", "UW"), channel=fields.id("channel_id", "CDG"), command=True)
+        if fields.text("type") != "event_callback":
+            return None
+        event = fields.object("event")
+        said = event.maybe("message") or event.maybe("previous_message") or event
+        if "bot_id" in said or said.text("subtype") not in _SAID:
+            return None
+        thread = said.maybe_ts("thread_ts")
+        user, channel = said.id("user", "UW"), event.id("channel", "CDG")
+        return About(user=user, channel=channel, thread=thread, at=float(said.ts("ts")))
+    except Malformed:
+        return None
+
+
+def read(payload: object, me: Identity, now: datetime, known: Known = Known()) -> Meaning:
+    """Say what a payload means to `me`: any JSON value is taken. `now`: nothing was sent later than that."""
+    reason, raw = RefusedReason.POISON, ""
+    try:
+        return _Reading(me, now, known).payload(Fields(payload))
+    except _Unusable as unusable:
+        reason, detail = unusable.reason, unusable.detail
+    except Malformed as malformed:
+        detail, raw = str(malformed), _raw(payload)
+    key = _refused_key(payload)
+    return Refused(channel=ids.CHANNEL, account=me.account, event_key=key, reason=reason, detail=detail, raw=raw)
+
+
+def _refused_key(payload: object) -> str:
+    try:
+        return ids.event_key(Fields(payload).word("event_id", most=64))
+    except Malformed:
+        return f"h{hashlib.sha256(_raw(payload, most=None).encode()).hexdigest()[:32]}"
+
+
+def _raw(payload: object, most: int | None = RAW_AT_MOST) -> str:
+    """Write it as ASCII, so that whatever stands in it can be stored. The old verification token is left out."""
+    try:
+        return json.dumps({**payload, "token": ""} if isinstance(payload, dict) else payload)[:most]
+    except (ValueError, TypeError, RecursionError):
+        return ""  # nested deeper, or a number longer, than can be written: no JSON that Slack sent
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The reading of one payload. Every method raises `Malformed` and `_Unusable`."""
+
+    me: Identity
+    now: datetime
+    known: Known
+
+    def payload(self, payload: Fields) -> Meaning:
+        if "command" in payload:
+            return self._command(payload)
+        kind = payload.text("type", most=100)
+        if kind == "event_callback":
+            self._of_ours(payload)
+            return self._event(payload, payload.object("event"))
+        if kind == "block_actions":
+            return self._press(payload)
+        if kind == "view_submission":
+            return self._form(payload)
+        if not kind:
+            raise Malformed("type: text is wanted")
+        raise _Unusable(RefusedReason.UNKNOWN, _safe(kind))
+
+    def _of_ours(self, payload: Fields) -> None:
+        """Refuse what another workspace or another app is told. In a shared channel `team_id` may be either side's."""
+        teams = [one.text("team_id", most=64) for one in payload.objects("authorizations", most=100)]
+        teams += [payload.text("team_id", most=64), payload.text("context_team_id", most=64)]
+        if self.me.team not in teams:
+            raise _Unusable(RefusedReason.UNKNOWN, "of another workspace")
+        if self.me.app and payload.text("api_app_id", most=64) not in ("", self.me.app):
+            raise _Unusable(RefusedReason.UNKNOWN, "of another app")
+
+    def _event(self, payload: Fields, event: Fields) -> Meaning:
+        kind = event.word("type", most=100)
+        if kind in ("message", "app_mention"):
+            return self._message_event(payload, event)
+        if kind in _PANEL:
+            return self._panel(event, opened=kind == "assistant_thread_started")
+        if kind in _ENDS:
+            return Ended(why=kind)
+        raise _Unusable(RefusedReason.UNKNOWN, _safe(kind))
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def _message_event(self, payload: Fields, event: Fields) -> Inbound:
+        subtype = event.text("subtype", most=100)
+        if subtype == "message_changed":
+            return self._edit(payload, event)
+        if subtype == "message_deleted":
+            return self._deletion(payload, event)
+        if subtype in _SAID:
+            return self._message(payload, event, event)
+        bots = {"bot_message", "bot_add", "bot_remove"}
+        raise _Unusable(RefusedReason.NOT_A_PERSON if subtype in bots else RefusedReason.UNKNOWN, _safe(subtype))
+
+    def _message(self, payload: Fields, event: Fields, said: Fields, *, mentioned: bool = False) -> Inbound:
+        """Read a message. `said` is the message itself: the event, or what an edit tells of."""
+        user = self._person(said)
+        channel, ts = event.id("channel", "CDG"), said.ts("ts")
+        direct = channel.startswith("D") and event.text("channel_type", most=20) in ("", "im")
+        named = mentioned or words.names(said.text("text"), self.me.user)
+        thread = said.maybe_ts("thread_ts").removeprefix(ts)  # what began a thread was not said in it
+        addressed = direct or named or (bool(thread) and self._takes_part(said))
+        if addressed and not direct:
+            thread = thread or ts  # what is begun in a channel goes on in a thread of its own
+        team = _team(payload, event, said)
+        return Inbound(
+            event_key=ids.message_key(self.me.team, channel, ts),
+            conversation=ids.conversation(self.me.account, channel, thread),
+            principal=ids.principal(team, user),
+            name=self._name(said.maybe("user_profile"), user),
+            direct=direct,
+            addressed=addressed,
+            text=words.said_to(said.text("text"), self.me.user, self.me.name),
+            sent_at=self._when(ts),
+            quoted=_quoted(said),
+            unread=_unread(said),
+            also_called=() if direct else ids.also_called(self.me.team, channel),
+            outsider=not self.known.member or team != self.me.team,
+        )
+
+    def _edit(self, payload: Fields, event: Fields) -> Inbound:
+        said, before = event.object("message"), event.maybe("previous_message")
+        if said.text("subtype", most=100) not in _SAID:
+            raise _Unusable(RefusedReason.UNKNOWN, "message_changed of no message")
+        edited = said.maybe("edited")
+        if edited is None or (before is not None and before.text("text") == said.text("text")):
+            raise _Unusable(RefusedReason.UNKNOWN, "message_changed without a new text")  # a link was unfurled
+        found = self._message(payload, event, said, mentioned=before is not None and self._names_us(before))
+        return self._amended(found, ids.edit_key(self.me.team, found.conversation.chat, said.ts("ts"), edited.ts("ts")))
+
+    def _deletion(self, payload: Fields, event: Fields) -> Inbound:
+        before = event.maybe("previous_message")
+        if before is None or before.text("subtype", most=100) not in _SAID:
+            raise _Unusable(RefusedReason.UNKNOWN, "message_deleted of no message")
+        found = self._message(payload, event, before)
+        key = ids.deletion_key(self.me.team, found.conversation.chat, event.ts("deleted_ts"))
+        return self._amended(found, key, text=DELETED, quoted="", unread="")
+
+    @staticmethod
+    def _amended(found: Inbound, key: str, **other: str) -> Inbound:
+        return replace(found, event_key=key, edits=found.event_key, **other)
+
+    def _person(self, said: Fields) -> str:
+        """Return who wrote a message, who must be a person, writing without the help of an app."""
+        if any(key in said for key in ("bot_id", "bot_profile", "app_id")):
+            raise _Unusable(RefusedReason.NOT_A_PERSON, "a bot speaks")
+        user = said.id("user", "UW")
+        if user in (SLACKBOT, self.me.user):
+            raise _Unusable(RefusedReason.NOT_A_PERSON, "a bot speaks")
+        return user
+
+    def _takes_part(self, said: Fields) -> bool:
+        return self.known.takes_part or said.text("parent_user_id", most=64) == self.me.user
+
+    def _names_us(self, said: Fields) -> bool:
+        return words.names(said.text("text"), self.me.user)
+
+    def _name(self, profile: Fields | None, user: str) -> str:
+        told = "" if profile is None else profile.text("display_name") or profile.text("real_name")
+        return _shown_name(self.known.name or told) or user
+
+    def _when(self, ts: str) -> datetime:
+        seconds, _, fraction = ts.partition(".")
+        sent = datetime.fromtimestamp(int(seconds), UTC).replace(microsecond=int(f"{fraction:0<6}"[:6]))
+        return min(sent, self.now)
+
+    # --- commands, presses, forms, the panel ----------------------------------------------------
+
+    def _command(self, command: Fields) -> Inbound:
+        if command.text("team_id", most=64) != self.me.team:
+            raise _Unusable(RefusedReason.UNKNOWN, "of another workspace")
+        user, channel = command.id("user_id", "UW"), command.id("channel_id", "CDG")
+        direct = channel.startswith("D")
+        # It may be given between two people, where the bot is not: the answer goes to the bot's own conversation.
+        place = self.known.direct or channel if direct else channel
+        text = words.unescaped(command.text("text")).strip()
+        first = text.split(maxsplit=1)[0].lower() if text else ""
+        if not text:
+            text = "/help"
+        elif first in self.known.commands:
+            text = f"/{text}"
+        return Inbound(
+            event_key=ids.command_key(self.me.team, place, command.word("trigger_id", most=200)),
+            conversation=ids.conversation(self.me.account, place),
+            principal=ids.principal(self.me.team, user),
+            name=_shown_name(self.known.name or command.text("user_name")) or user,
+            direct=direct,
+            addressed=True,
+            text=text,
+            sent_at=self.now,
+            also_called=() if direct else ids.also_called(self.me.team, channel),
+            outsider=not self.known.member,
+        )
+
+    def _press(self, payload: Fields) -> Pressing | Asking:
+        action = next(iter(payload.objects("actions", most=25)), None)
+        if action is None or action.text("type", most=100) != "button" or "value" not in action:
+            raise _Unusable(RefusedReason.UNKNOWN, "block_actions without a button of ours")
+        who = payload.object("user")
+        user, team = who.id("id", "UW"), self._pressing_team(payload, who)
+        channel, message, thread = _pressed_at(payload)
+        name = action.word("action_id", most=255)
+        press = Press(
+            event_key=ids.press_key(self.me.team, channel, message, name, user, action.ts("action_ts")),
+            conversation=ids.conversation(self.me.account, channel, thread),
+            principal=ids.principal(team, user),
+            handle=Handle(action.word("value", most=HANDLE_AT_MOST)),
+        )
+        if verb_of(name) is Verb.DENY_REASON:
+            trigger = payload.word("trigger_id", most=200)
+            return Asking(press=press, user=user, channel=channel, trigger=trigger)
+        return Pressing(press=press, user=user, channel=channel)
+
+    def _form(self, payload: Fields) -> Pressing:
+        view = payload.object("view")
+        if view.text("callback_id", most=255) != DENY_WITH_REASON:
+            raise _Unusable(RefusedReason.UNKNOWN, "view_submission of no form of ours")
+        who = payload.object("user")
+        user, team = who.id("id", "UW"), self._pressing_team(payload, who)
+        try:
+            place = FormPlace.parse(view.word("private_metadata", most=3000))
+        except ValueError:
+            raise Malformed("view.private_metadata: it is not as we wrote it") from None
+        values = view.object("state").object("values").object(REASON)
+        reason = values.object(REASON).text("value")
+        press = Press(
+            event_key=ids.view_key(self.me.team, view.word("id", most=64)),
+            conversation=ids.conversation(self.me.account, place.channel, place.thread),
+            principal=ids.principal(team, user),
+            handle=Handle(place.handle),
+            reason=reason.strip()[:REASON_AT_MOST],
+        )
+        return Pressing(press=press, user=user, channel=place.channel)
+
+    def _pressing_team(self, payload: Fields, who: Fields) -> str:
+        """Return the workspace of whoever pressed; the one that it happened in must be ours."""
+        told = payload.maybe("team")
+        place = "" if told is None else told.text("id", most=64)
+        team = who.maybe_id("team_id", "TE") or place
+        if not team or self.me.team not in (place, team):
+            raise _Unusable(RefusedReason.UNKNOWN, "of another workspace")
+        return team
+
+    def _panel(self, event: Fields, *, opened: bool) -> Panel:
+        thread = event.object("assistant_thread")
+        channel, ts = thread.id("channel_id", "D"), thread.ts("thread_ts")
+        place = ids.conversation(self.me.account, channel, ts)
+        return Panel(conversation=place, user=thread.id("user_id", "UW"), opened=opened)
+
+
+# --- single fields ------------------------------------------------------------------------------
+
+
+def _team(payload: Fields, event: Fields, said: Fields) -> str:
+    """Return the workspace of whoever wrote. `user_team` stands there when it is another one's account."""
+    for place in (said, event):
+        found = place.maybe_id("user_team", "TE") or place.maybe_id("team", "TE") or place.maybe_id("source_team", "TE")
+        if found:
+            return found
+    return payload.id("team_id", "TE")
+
+
+def _pressed_at(payload: Fields) -> tuple[str, str, str]:
+    """Return the channel, the message and its thread: none for a message that others answered in one."""
+    container, message = payload.object("container"), payload.maybe("message")
+    channel, at = container.id("channel_id", "CDG"), container.ts("message_ts")
+    thread = container.maybe_ts("thread_ts") or ("" if message is None else message.maybe_ts("thread_ts"))
+    return channel, at, "" if thread == at else thread
+
+
+def _quoted(said: Fields) -> str:
+    """Return what of somebody else's was passed on with a message."""
+    for one in said.objects("attachments", most=100):
+        if one.flag("is_share") or one.flag("is_msg_unfurl"):
+            return words.plain(one.text("text") or one.text("fallback"))[:QUOTED_AT_MOST]
+    return ""
+
+
+def _unread(said: Fields) -> str:
+    """Say what came with a message."""
+    files = said.objects("files", most=FILES_AT_MOST)
+    if len(files) > 1:
+        return f"{len(files)} files"
+    if not files:
+        return ""
+    kind = files[0].text("mimetype", most=255)
+    return next((name for start, name in _FILES if kind.startswith(start)), "a file")
+
+
+def _shown_name(name: str) -> str:
+    """Return a name in characters that can be seen: names reorder and hide text around them."""
+    seen = " ".join(filter(None, ("".join(c for c in word if c.isprintable()) for word in name.split())))
+    return seen[:NAME_AT_MOST].rstrip()
+
+
+def _safe(key: str) -> str:
+    return "".join(c if c.isascii() and (c.isalnum() or c in "_.") else "?" for c in key[:40])

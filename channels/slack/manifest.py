@@ -1,0 +1,89 @@
+"""What a workspace installs: the app's manifest, as Slack's page "From a manifest" takes it. No message passes here."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+from channels.slack.settings import ONE_ACCOUNT, Mode, endpoint_path
+
+Json = dict[str, Any]
+COMMAND = "/dragoman"
+PUBLIC_URL = "https://YOUR-HOST"
+"""Stands for the address that is not configured yet."""
+
+SCOPES = MappingProxyType(
+    {
+        "app_mentions:read": "hears who names it",
+        "assistant:write": "says in the assistant panel what it does",
+        "channels:history": "reads the threads that it answers in",
+        "chat:write": "answers",
+        "commands": f"takes {COMMAND}",
+        "files:read": "fetches files that people send",
+        "files:write": "sends long answers and pictures as files",
+        "groups:history": "the same in private channels",
+        "im:history": "reads what is written to it directly",
+        "im:read": "knows direct conversations",
+        "im:write": "writes to an owner first, with a card for instance",
+        "mpim:history": "the same in conversations of several people",
+        "reactions:write": "shows with a reaction that it has read something",
+        "users:read": "tells members from guests, and their names",
+    }
+)
+"""Every scope of the bot, and what it is for."""
+EVENTS = (
+    "app_mention",
+    "app_uninstalled",
+    "assistant_thread_context_changed",
+    "assistant_thread_started",
+    "message.channels",
+    "message.groups",
+    "message.im",
+    "message.mpim",
+    "tokens_revoked",
+)
+PROMPTS = (("What can you do?", "What can you do?"), ("How is it going?", "/status"))
+"""Title and message of what the assistant panel suggests; at most four."""
+
+
+def manifest(mode: Mode, *, account: str = ONE_ACCOUNT, public_url: str = "", app: str = "Dragoman") -> Json:
+    """Return the manifest of an account's app, as JSON-safe data. `app`: what people call it, at most 35 characters.
+
+    Needs no token: people have none before they installed it. With `mode` "http", Slack sends to `public_url`; while
+    that is not known, the manifest shows where to fill it in.
+    """
+    by_http = mode == "http"
+    url: Json = {"url": f"{public_url or PUBLIC_URL}{endpoint_path(account)}"} if by_http else {}
+    request: Json = {"request_url": url["url"]} if by_http else {}
+    about = "Talks to an agent; nothing dangerous runs before somebody who may say so presses a button."
+    command: Json = {
+        "command": COMMAND,
+        "description": "Say something to the agent, or give a command",
+        "usage_hint": "status | stop | new | help | anything else is a message",
+        "should_escape": False,
+    }
+    return {
+        "_metadata": {"major_version": 2, "minor_version": 1},
+        "display_information": {"name": app[:35], "description": about, "background_color": "#2c2d30"},
+        "features": {
+            "app_home": {
+                "home_tab_enabled": False,
+                "messages_tab_enabled": True,
+                "messages_tab_read_only_enabled": False,
+            },
+            "assistant_view": {
+                "assistant_description": about,
+                "suggested_prompts": [{"title": title, "message": message} for title, message in PROMPTS],
+            },
+            "bot_user": {"display_name": app[:80], "always_online": True},
+            "slash_commands": [{**command, **url}],
+        },
+        "oauth_config": {"scopes": {"bot": list(SCOPES)}},
+        "settings": {
+            "event_subscriptions": {**request, "bot_events": list(EVENTS)},
+            "interactivity": {"is_enabled": True, **request},
+            "org_deploy_enabled": False,
+            "socket_mode_enabled": not by_http,
+            "token_rotation_enabled": False,
+        },
+    }

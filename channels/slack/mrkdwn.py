@@ -1,0 +1,142 @@
+"""On the way out, where no block can be: what Markdown says in Slack's older notation, or without any."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+
+from markdown_it.token import Token
+
+MARKS = MappingProxyType({"strong": "*", "em": "_", "s": "~"})
+RULE = "───"
+_ESCAPES = MappingProxyType({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_SPECIAL = re.compile("[&<>]")
+# Control characters, halves of characters, and what turns text around.
+_UNCLEAN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_LINK = re.compile(r"(?:https?://|mailto:)[!-;=?-{}~]+", re.IGNORECASE)
+
+
+def clean(text: str) -> str:
+    """Take out what is no text: control characters but tab and line break, halves of characters, turned-around text."""
+    return text if text.isprintable() else _UNCLEAN.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def escaped(text: str) -> str:
+    """Return plain text for a field that Slack reads as its own notation: nothing in it names, links or rings."""
+    return _SPECIAL.sub(lambda match: _ESCAPES[match[0]], clean(text))
+
+
+class Walk:
+    """Goes through the parser's tokens once and writes what they say. With `marks`, formatted and escaped."""
+
+    def __init__(self, inline: Callable[[str], Sequence[Token]], *, marks: bool) -> None:
+        """Take what reads the inside of a block."""
+        self._inline = inline
+        self._marks = marks
+        self._lines: list[str] = []
+        self._begun = ""
+        """A bullet that waits for its text."""
+        self._lists: list[int | None] = []
+        """The lists that are open: the next number, or None for bullets."""
+        self._quotes = 0
+        self._row: list[str] | None = None
+        self._bold = False
+
+    def text(self) -> str:
+        """Return all of it."""
+        return "\n".join(self._lines)
+
+    def take(self, token: Token) -> None:
+        """Write what a token of the outer level says."""
+        name, _, side = token.type.rpartition("_")
+        if token.type == "inline":
+            self._block(self._said(self._inline(token.content)))
+        elif token.type in ("fence", "code_block"):
+            code = token.content.rstrip("\n")
+            self._put(f"```\n{escaped(code)}\n```" if self._marks else code)
+        elif token.type == "hr":
+            self._put(RULE)
+        elif name in ("bullet_list", "ordered_list"):
+            self._list(token, begins=side == "open")
+        elif name == "list_item" and side == "open":
+            self._begun = self._bullet()
+        elif name == "blockquote":
+            self._quotes += 1 if side == "open" else -1
+        elif name == "heading":
+            self._bold = side == "open"
+        elif name == "tr":
+            self._table_row(begins=side == "open")
+
+    def _block(self, said: str) -> None:
+        if self._row is not None:
+            self._row.append(said.replace("\n", " "))
+        else:
+            self._put(f"*{said}*" if self._bold and self._marks and said.strip() else said)
+
+    def _put(self, said: str) -> None:
+        """Write a block, behind the bullet and the marks of the quotation that it stands in."""
+        quote = "> " * min(self._quotes, 1) if self._marks else ""
+        self._lines += [f"{quote}{line}" for line in f"{self._begun}{said}".split("\n")]
+        self._begun = ""
+
+    def _list(self, token: Token, *, begins: bool) -> None:
+        if not begins:
+            self._lists.pop()
+        elif token.type == "bullet_list_open":
+            self._lists.append(None)
+        else:
+            start = token.attrGet("start")
+            self._lists.append(1 if start is None else int(start))
+
+    def _bullet(self) -> str:
+        indent, number = "  " * (len(self._lists) - 1), self._lists[-1]
+        if number is None:
+            return f"{indent}• "
+        self._lists[-1] = number + 1
+        return f"{indent}{number}. "
+
+    def _table_row(self, *, begins: bool) -> None:
+        if begins:
+            self._row = []
+        elif self._row is not None:
+            row, self._row = " | ".join(self._row), None
+            self._put(row)
+
+    # --- inside of a block ----------------------------------------------------------------------
+
+    def _said(self, tokens: Sequence[Token]) -> str:
+        parts: list[str] = []
+        links: list[tuple[int, str]] = []
+        for token in tokens:
+            name, _, side = token.type.rpartition("_")
+            if name == "link" and side == "open":
+                links.append((len(parts), str(token.attrGet("href") or "")))
+            elif name == "link" and links:
+                at, url = links.pop()
+                parts[at:] = [self._link("".join(parts[at:]), url)]
+            elif name in MARKS:
+                parts.append(MARKS[name] if self._marks else "")
+            else:
+                parts.append(self._leaf(token))
+        return "".join(parts)
+
+    def _leaf(self, token: Token) -> str:
+        if token.type in ("softbreak", "hardbreak"):
+            return "\n"
+        if token.type == "code_inline":
+            return f"`{escaped(token.content)}`" if self._marks else token.content
+        if token.type == "image":
+            return self._link(self._text(token.content) or "image", str(token.attrGet("src") or ""))
+        return self._text(token.content)
+
+    def _text(self, text: str) -> str:
+        return escaped(text) if self._marks else text
+
+    def _link(self, label: str, url: str) -> str:
+        """A link only where it can lead; else its label, and where it would have led."""
+        shown = url.removeprefix("mailto:")
+        misleads = "://" in label and label != self._text(url)
+        if self._marks and _LINK.fullmatch(url) and not misleads:
+            return f"<{escaped(url)}|{label.replace('|', ' ')}>"
+        return label if not shown or shown in label else f"{label} ({self._text(shown)})"

@@ -1,0 +1,114 @@
+"""On the way out: a slot becomes the messages that show it. Pure; the adapter sends and edits them."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from channels.slack.blocks import markdown, small
+from channels.slack.cards import card
+from channels.slack.limits import TEXT_PARTS, UPLOAD_BYTES
+from channels.slack.markup import Markup, safe, visible
+from channels.slack.mrkdwn import clean
+from channels.slack.parts import ROOM, FilePart, Part, TextPart
+from gateway.model.slots import Showing, SlotKind
+
+LINES = 2000
+"""A text of more lines goes as a file: the time to look for code in it grows with them."""
+HEAD_CHARS = 3000
+HEAD_LINES = 60
+"""What is shown of a text that goes as a file."""
+STATUS_CHARS = 300
+SAID_CHARS = 3000
+"""What is read of a message for its notification."""
+IN_FILE = "… the whole text is in the file below"
+GOES_ON = "…"
+CUT = "\n\n… cut here: the file would be too large for Slack\n"
+
+
+class Renderer:
+    """Says which messages show a slot. Make one and keep it; it holds the parser and nothing else.
+
+    It works in the event loop, so what it reads is bounded, by the constants above and the limits of messages.
+    """
+
+    def __init__(self) -> None:
+        """Make the parser."""
+        self._markup = Markup()
+
+    def parts(self, showing: Showing) -> list[Part]:
+        """Return the messages of this slot, in order; none when there is nothing to see.
+
+        A card has the same number and kinds of messages while it is open and once it is decided. Nothing that a person
+        or a model wrote rings anybody.
+        """
+        if showing.slot.kind is SlotKind.STATUS:
+            parts = _status(showing.text)
+        elif showing.slot.kind is SlotKind.CARD:
+            parts = card(showing.rows)
+        elif not visible(clean(showing.text)):
+            parts = []
+        elif showing.partial:
+            return self._beginning(showing.text)
+        else:
+            parts = self._final(showing.text)
+        there = len([one for one in showing.slot.platform_id.split(",") if one])
+        if showing.slot.uncertain and there < len(parts):
+            # What is stored is certain: the one behind it was on its way.
+            parts[there] = parts[there].sent_again()
+        return parts
+
+    def _beginning(self, text: str) -> list[Part]:
+        """What there is of a text that is still being written, in one message."""
+        source = self._markup.closed(clean(_lines(text, ROOM)))
+        head = next(self._markup.split(safe(source), ROOM - len(GOES_ON)), "")
+        return [TextPart(blocks=(markdown(head), small([GOES_ON])), said=self._said(head))] if head else []
+
+    def _final(self, text: str) -> list[Part]:
+        """The text in messages, or its beginning and a file when it would take too many."""
+        if len(text) > TEXT_PARTS * ROOM or text.count("\n") >= LINES:
+            return self._as_file(text)
+        found = list(islice(self._markup.split(safe(text), ROOM), TEXT_PARTS + 1))
+        if len(found) > TEXT_PARTS:
+            return self._as_file(text)
+        return [TextPart(blocks=(markdown(piece),), said=self._said(piece)) for piece in found]
+
+    def _as_file(self, text: str) -> list[Part]:
+        """The beginning in one message, everything in a file. Of a command's output, also how it ended."""
+        found = self._markup.output(text)
+        name, whole, below = ("output.txt", *found) if found else ("answer.md", text, "")
+        head = next(self._markup.split(safe(_lines(text, HEAD_CHARS, HEAD_LINES)), HEAD_CHARS), "")
+        end = "\n\n".join(filter(None, (IN_FILE, safe(below))))
+        blocks = tuple(markdown(piece) for piece in (head, end) if piece)
+        caption = f"The whole text: {len(whole):,} characters"
+        return [
+            TextPart(blocks=blocks, said=self._said(f"{head}\n{end}")),
+            FilePart(name=name, data=_data(whole), caption=caption),
+        ]
+
+    def _said(self, text: str) -> str:
+        source = _lines(text, SAID_CHARS)
+        said = self._markup.plain(source)
+        return said if visible(said) else source
+
+
+def _status(text: str) -> list[Part]:
+    """One line as it is, whole or not: nothing in it formats."""
+    plain = " ".join(clean(text).split())
+    if not visible(plain):
+        return []
+    shown = small([plain[:STATUS_CHARS]])
+    return [TextPart(blocks=(shown,), said=plain[:STATUS_CHARS])]
+
+
+def _lines(text: str, chars: int, lines: int = LINES) -> str:
+    """The beginning of a text, as far as it is read."""
+    return "\n".join(text[:chars].split("\n", lines)[:lines])
+
+
+def _data(text: str) -> bytes:
+    """The bytes of a file, as many as may be sent."""
+    data = text.encode(errors="replace")
+    if len(data) <= UPLOAD_BYTES:
+        return data
+    room = UPLOAD_BYTES - len(CUT.encode())
+    return data[:room].decode(errors="ignore").encode() + CUT.encode()

@@ -1,0 +1,93 @@
+"""On the way out: what one slot becomes, message by message. Any of them may have to be marked as sent again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from channels.slack.blocks import Json, shorten, size, small, texts
+from channels.slack.limits import FALLBACK_CHARS, MESSAGE_CHARS, TEXT_CHARS
+from channels.slack.mrkdwn import escaped
+
+RESENT = "(re-sent)"
+"""Stands before content that may be there already."""
+NO_BUTTONS = "(The buttons cannot be shown here. Decide on the web page.)"
+ROOM = MESSAGE_CHARS - len(RESENT)
+"""Characters that content may fill, so that a message is cut where it was when it turns out to need the mark."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    """A message of blocks."""
+
+    blocks: tuple[Json, ...]
+    said: str
+    """What it says, in plain text: for notifications, and for whoever cannot see blocks."""
+
+    def sent_again(self) -> TextPart:
+        """Return it with the mark."""
+        return replace(self, blocks=(small([RESENT]), *self.blocks), said=f"{RESENT} {self.said}")
+
+    def payload(self) -> Json:
+        """Return the Web API's parameters of this content, the same for a new message and an edit."""
+        return {"blocks": [dict(block) for block in self.blocks], "text": _field(self.said.strip(), FALLBACK_CHARS)}
+
+    def plain(self) -> Json:
+        """Return the parameters of the same without blocks, for when Slack refuses them; an edit takes them away.
+
+        All its words are there, and none of its buttons.
+        """
+        words = [text for block in self.blocks if block["type"] != "actions" for text in texts(block)]
+        missing = [NO_BUTTONS] if any(block["type"] == "actions" for block in self.blocks) else []
+        return {"blocks": [], "text": _field("\n".join([*words, *missing]), TEXT_CHARS)}
+
+    @property
+    def size(self) -> int:
+        """Characters of its blocks."""
+        return sum(map(size, self.blocks))
+
+    @property
+    def digest(self) -> str:
+        """The same for the same content, in every process: an edit to what is shown already is not needed."""
+        return hashlib.sha256(json.dumps(self.payload(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """A message with a file. Its content follows from what never changes, so it is never edited."""
+
+    name: str
+    data: bytes
+    caption: str
+    mark: str = ""
+    """Before the caption. It makes no other content of it: the file is not sent anew when the mark is not needed."""
+
+    def sent_again(self) -> FilePart:
+        """Return it with the mark."""
+        return replace(self, mark=RESENT)
+
+    @property
+    def comment(self) -> str:
+        """What stands beside the file, for a field that Slack reads as its own notation."""
+        return escaped(f"{self.mark} {self.caption}".strip())
+
+    @property
+    def digest(self) -> str:
+        """The same for the same content, in every process."""
+        head = json.dumps([self.name, self.caption, len(self.data)]).encode()
+        return hashlib.sha256(head + self.data).hexdigest()[:16]
+
+
+def _field(text: str, limit: int) -> str:
+    """Return text for a field that Slack reads as its own notation; never cut within an escape."""
+    shown = shorten(text, limit)
+    while len(escaped(shown)) > limit:
+        shown = shorten(shown, len(shown) * 3 // 4)
+    return escaped(shown)
+
+
+Part: TypeAlias = TextPart | FilePart
+
+NO_PREVIEWS: Json = {"unfurl_links": False, "unfurl_media": False}

@@ -1,0 +1,99 @@
+"""On the way in: what is known of the people of one workspace, asked of Slack once and remembered for a while.
+
+A guest, or somebody of another organisation in a shared channel, speaks in places that were allowed for members.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, cast
+
+from channels.slack.request import Declined, SlackClient, SlackFailure
+from gateway.ports import Clock
+
+KNOWN_AT_MOST = 2_000
+GOOD_FOR_S = 3_600.0
+ASK_AGAIN_S = 30.0
+"""After a failure: whoever writes much must not make us ask as much."""
+ANSWER_WITHIN_S = 1.5
+"""Slack waits 3 s for us meanwhile."""
+DIRECT_WITHIN_S = 1.0
+_OUTSIDE = ("is_restricted", "is_ultra_restricted", "is_stranger", "is_bot", "deleted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a person is in the workspace."""
+
+    member: bool
+    """False for guests, people of other organisations, and whoever nothing is known of."""
+    name: str = ""
+    """How the person is called there; empty when that is not known."""
+
+
+NOBODY = Standing(member=False)
+
+
+class People:
+    """The people of one workspace."""
+
+    def __init__(self, client: SlackClient, clock: Clock) -> None:
+        """Take what to ask over. Nothing is asked before `standing`."""
+        self._client = client
+        self._clock = clock
+        self._known: OrderedDict[str, tuple[Standing, float]] = OrderedDict()
+        """With when to ask again."""
+        self._direct: OrderedDict[str, str] = OrderedDict()
+
+    async def standing(self, team: str, user: str) -> Standing:
+        """Say what a user is in the workspace `team`. Never fails: who cannot be asked about is no member."""
+        found, until = self._known.get(user, (NOBODY, 0.0))
+        if self._clock.monotonic() < until:
+            return found
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                answer = await self._client.call("users.info", {"user": user})
+        except Declined as declined:
+            again_s = max(ASK_AGAIN_S, declined.retry_after_s)
+            return self._keep(user, NOBODY, again_s)
+        except (SlackFailure, TimeoutError):
+            return self._keep(user, NOBODY, ASK_AGAIN_S)
+        return self._keep(user, _standing(answer.get("user"), team), GOOD_FOR_S)
+
+    async def direct(self, user: str) -> str:
+        """Return the bot's own conversation with somebody; empty when it cannot be had now. Never fails."""
+        if user not in self._direct:
+            try:
+                async with asyncio.timeout(DIRECT_WITHIN_S):
+                    answer = await self._client.call("conversations.open", {"users": user})
+            except (SlackFailure, TimeoutError):
+                return ""
+            channel = answer.get("channel")
+            found = cast("dict[str, Any]", channel).get("id") if isinstance(channel, dict) else None
+            if not isinstance(found, str):
+                return ""
+            self._direct[user] = found
+            while len(self._direct) > KNOWN_AT_MOST:
+                self._direct.popitem(last=False)
+        return self._direct[user]
+
+    def _keep(self, user: str, standing: Standing, good_for_s: float) -> Standing:
+        self._known[user] = (standing, self._clock.monotonic() + good_for_s)
+        self._known.move_to_end(user)
+        while len(self._known) > KNOWN_AT_MOST:
+            self._known.popitem(last=False)
+        return standing
+
+
+def _standing(user: object, team: str) -> Standing:
+    """Read what `users.info` says. Only who is certain to be a member is one."""
+    if not isinstance(user, dict):
+        return NOBODY
+    told = cast("dict[str, Any]", user)
+    profile = told.get("profile")
+    names = cast("dict[str, Any]", profile) if isinstance(profile, dict) else {}
+    name = next((n for n in (names.get("display_name"), told.get("real_name"), told.get("name")) if n), "")
+    outside = any(told.get(flag, False) is not False for flag in _OUTSIDE)
+    return Standing(member=told.get("team_id") == team and not outside, name=name if isinstance(name, str) else "")

@@ -1,0 +1,209 @@
+"""Requests to Slack's Web API over the daemon's one HTTP client, on the way in (who, sockets) and out (sending).
+
+What matters of a request that failed is whether it may have been carried out: `NotSent` was not, `Unanswered` may have
+been, `Declined` was refused by Slack itself. slack_sdk's own transport repeats requests by itself, a `chat.postMessage`
+too, opens a session of its own when ours is closed, has no time limit over a session that it is given, and asks the
+environment for a proxy; so the transport is ours, and the SDK says how requests look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import aiohttp
+from slack_sdk.errors import SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+
+CONNECT_WITHIN_S = 10.0
+"""Shorter than any whole request may take: so what takes too long in all was on its way already."""
+ANSWER_WITHIN_S = 20.0
+UPLOAD_WITHIN_S = 30.0
+WAIT_UNTOLD_S = 30.0
+"""When Slack says "wait" and not for how long; the SDK's own choice."""
+CREATES = frozenset({"chat.postMessage", "files.completeUploadExternal"})
+READS = frozenset({"users.info", "conversations.history", "conversations.replies", "files.info"})
+"""Methods that take a form and no JSON, as does `files.getUploadURLExternal`."""
+FORMS = READS | {"files.getUploadURLExternal", "auth.test", "apps.connections.open"}
+UNCLEAR = frozenset({"fatal_error", "internal_error"})
+"""Refusals after which, as Slack's documentation says, some of it may have been done."""
+
+_NOT_SENT = (
+    aiohttp.ClientConnectorError,  # no address, nobody there, no TLS, no proxy
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.InvalidURL,
+)
+_UNANSWERED = (aiohttp.ClientError, OSError, TimeoutError)
+
+Json = dict[str, Any]
+
+
+class SlackFailure(SlackClientError):
+    """A request failed; says the method, and nothing of addresses or tokens."""
+
+
+class NotSent(SlackFailure):
+    """The request did not get as far as Slack: nothing happened."""
+
+
+class Unanswered(SlackFailure):
+    """The request was written, and no answer that can be read came back: what it asks for may have happened."""
+
+
+class Declined(SlackFailure):
+    """Slack refused: nothing happened."""
+
+    def __init__(
+        self,
+        error: str,
+        *,
+        method: str = "",
+        status: int = 200,
+        retry_after_s: float = 0,
+        needed: str = "",
+        details: tuple[str, ...] = (),
+    ) -> None:
+        """Take Slack's word for it; `needed`: the missing scopes; `details`: what else it says is wrong."""
+        more = f": {'; '.join(details)}" if details else ""
+        super().__init__(f"Slack refused {method or 'a request'}: {error}{more}")
+        self.error = error
+        self.method = method
+        self.status = status
+        self.retry_after_s = retry_after_s
+        self.needed = needed
+
+
+class SlackClient(AsyncWebClient):
+    """The Web API with one token. Its `repr` keeps the token to itself; the HTTP client belongs to the daemon."""
+
+    def __init__(
+        self,
+        token: str,
+        root: str,
+        client: aiohttp.ClientSession,
+        fail_point: Callable[[str], Awaitable[None]],
+        *,
+        answer_within_s: float = ANSWER_WITHIN_S,
+    ) -> None:
+        """Take the address of the Web API (`https://slack.com/api/`) and what to call it over."""
+        # "Any", for the SDK's own types have holes.
+        cast("Any", super()).__init__(token=token, base_url=root, session=client, retry_handlers=[])
+        self.proxy = None  # what the environment says is the daemon's to obey, for all of its requests
+        self._http = client
+        self._fail_point = fail_point
+        self._limits = _within(answer_within_s)
+
+    def __repr__(self) -> str:
+        return "SlackClient"
+
+    async def call(self, method: str, parameters: Mapping[str, object]) -> Json:
+        """Call a method and return its answer as it came. Raises `NotSent`, `Unanswered` or `Declined`."""
+        return (await self.told(method, parameters))[0]
+
+    async def told(self, method: str, parameters: Mapping[str, object]) -> tuple[Json, Mapping[str, str]]:
+        """Do the same, and return the answer's headers too: they name the scopes of the token."""
+        given = dict(parameters)
+        if method in FORMS:
+            response: Any = await cast("Any", super()).api_call(method, data=_form(given))
+        else:
+            response = await cast("Any", super()).api_call(method, json=given)
+        return cast("Json", response.data), cast("Mapping[str, str]", response.headers)
+
+    async def upload(self, url: str, data: bytes) -> None:
+        """Put a file's bytes where `files.getUploadURLExternal` said. Repeating it is harmless: nobody sees it yet."""
+        arguments: Json = {"data": data, "headers": {"Content-Type": "application/octet-stream"}}
+        status, _, _ = await self._ask("POST", url, "a file's upload", arguments, _within(UPLOAD_WITHIN_S))
+        if status != 200:
+            raise Unanswered(f"Slack did not take a file (status {status}).")
+
+    async def _request(self, *, http_verb: str, api_url: str, req_args: Json) -> Json:
+        """Send one request: the transport of slack_sdk, which all methods of the client go through."""
+        called = api_url.rpartition("/")[2]
+        arguments = {key: value for key, value in req_args.items() if value is not None}
+        status, headers, payload = await self._ask(http_verb, api_url, called, arguments, self._limits)
+        if called in CREATES:
+            await self._fail_point("J17")
+        return {"data": _good(called, status, headers, payload), "headers": headers, "status_code": status}
+
+    async def _ask(
+        self, verb: str, url: str, called: str, arguments: Json, limits: aiohttp.ClientTimeout
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        if self._http.closed:
+            raise NotSent(f"Dragoman is stopping; {called} was not sent.")
+        failure: SlackFailure
+        try:
+            async with self._http.request(verb, url, timeout=limits, allow_redirects=False, **arguments) as response:
+                return response.status, response.headers, await response.read()
+        except _NOT_SENT as error:
+            failure = NotSent(f"Slack cannot be reached for {called}: {_what(error)}.")
+        except _UNANSWERED as error:
+            failure = Unanswered(f"No answer from Slack to {called}: {_what(error)}.")
+        # Here, not above: what is raised in an `except` block keeps the other error, and its address, with it.
+        raise failure
+
+
+def _within(seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=seconds, connect=min(CONNECT_WITHIN_S, seconds / 2))
+
+
+def _form(parameters: Mapping[str, object]) -> dict[str, str]:
+    return {key: _text(value) for key, value in parameters.items()}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _good(called: str, status: int, headers: Mapping[str, str], payload: bytes) -> Json:
+    """Return a good answer. Raises `Declined` where Slack itself said no, else `Unanswered`."""
+    answer = _json(payload)
+    if status == 200 and answer.get("ok") is True:
+        return answer
+    error = answer.get("error")
+    told = error if isinstance(error, str) else ""
+    if status == 429:
+        raise Declined("ratelimited", method=called, status=status, retry_after_s=_retry_after(headers))
+    if not told or status >= 500 or told in UNCLEAR:
+        raise Unanswered(f"Slack did not say what became of {called} (status {status}{', ' + told if told else ''}).")
+    raise Declined(
+        told[:100],
+        method=called,
+        status=status,
+        retry_after_s=_retry_after(headers) if told == "ratelimited" else 0,
+        needed=_words(answer.get("needed"), 200),
+        details=_details(answer),
+    )
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    said = headers.get("Retry-After", "")
+    return float(said) if said.isdecimal() and len(said) <= 6 else WAIT_UNTOLD_S  # up to eleven days
+
+
+def _details(answer: Json) -> tuple[str, ...]:
+    """What `response_metadata` says of the arguments."""
+    metadata = answer.get("response_metadata")
+    messages = cast("Json", metadata).get("messages") if isinstance(metadata, dict) else None
+    found = cast("list[object]", messages) if isinstance(messages, list) else []
+    return tuple(_words(one, 200) for one in found[:3] if isinstance(one, str))
+
+
+def _words(value: object, most: int) -> str:
+    return " ".join(value.split())[:most] if isinstance(value, str) else ""
+
+
+def _json(payload: bytes) -> Json:
+    try:
+        answer = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("Json", answer) if isinstance(answer, dict) else {}
+
+
+def _what(error: BaseException) -> str:
+    """Name an error without its text, which may hold the address."""
+    return "too late" if isinstance(error, asyncio.TimeoutError) else type(error).__name__

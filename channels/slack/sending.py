@@ -1,0 +1,82 @@
+"""On the way out, after a doubt: whether a message that may have been sent stands there. Nothing is sent before that.
+
+Each message of ours carries its slot and its place in it as metadata, which people do not see. Slack has no key against
+a repetition; it can be asked what stands in a channel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import cast
+
+from channels.slack.files import shows
+from channels.slack.parts import FilePart, Part
+from channels.slack.request import Json, SlackClient
+from gateway.model.ids import SlotId
+from gateway.model.messages import Conversation
+
+EVENT = "dragoman_slot"
+BEFORE = timedelta(seconds=5)
+"""Clocks differ: what stands there since so long before the slot was made is looked at."""
+PAGE = 200
+"""Messages asked for at once; to some apps Slack gives 15."""
+PAGES = 5
+
+
+def metadata(slot: SlotId, part: int) -> Json:
+    """Return what marks a message as part `part` (from 0) of a slot."""
+    return {"event_type": EVENT, "event_payload": {"slot": str(slot), "part": part}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """A message that may stand in a conversation already."""
+
+    conversation: Conversation
+    slot: SlotId
+    number: int
+    """Its place in the slot, from 0."""
+    part: Part
+    since: datetime
+    """When the slot was made."""
+
+
+async def found(client: SlackClient, doubt: Doubt) -> str:
+    """Return the id of the message that may have been sent, or empty when it does not stand there.
+
+    Raises `SlackFailure` when Slack does not say.
+    """
+    where = doubt.conversation
+    asked: Json = {
+        "channel": where.chat,
+        "oldest": f"{(doubt.since - BEFORE).timestamp():.6f}",
+        "limit": PAGE,
+        "include_all_metadata": True,
+    }
+    method = "conversations.replies" if where.thread else "conversations.history"
+    asked |= {"ts": where.thread} if where.thread else {}
+    for _ in range(PAGES):
+        answer = await client.call(method, asked)
+        listed = answer.get("messages")
+        for message in cast("list[object]", listed) if isinstance(listed, list) else []:
+            if isinstance(message, dict) and (there := _is(cast("Json", message), doubt)):
+                return there
+        cursor = _cursor(answer)
+        if not cursor:
+            break
+        asked["cursor"] = cursor
+    return ""
+
+
+def _is(message: Json, doubt: Doubt) -> str:
+    if isinstance(doubt.part, FilePart):
+        return shows(message, doubt.part)
+    told, ts = message.get("metadata"), message.get("ts")
+    return ts if told == metadata(doubt.slot, doubt.number) and isinstance(ts, str) else ""
+
+
+def _cursor(answer: Json) -> str:
+    more = answer.get("response_metadata")
+    cursor = cast("Json", more).get("next_cursor") if isinstance(more, dict) else None
+    return cursor if isinstance(cursor, str) else ""

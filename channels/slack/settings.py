@@ -1,0 +1,154 @@
+"""Slack's own settings, read by the configuration before any message can come.
+
+`[channels.slack]` is one workspace, called `main`; `[channels.slack.accounts.NAME]` are several. The configuration
+makes the same `SlackSettings` of both, so whoever uses them only sees `accounts`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic_core import PydanticCustomError
+
+Mode: TypeAlias = Literal["socket", "http"]
+ONE_ACCOUNT = "main"
+"""What the account of a plain `[channels.slack]` is called."""
+OFFICIAL_API = "https://slack.com/api/"
+_TOKEN_REST = re.compile(r"[A-Za-z0-9-]{1,500}")
+_SIGNING_SECRET = re.compile(r"[!-~]{8,256}")  # Slack's are 32 hex digits; the tests' own servers have others
+_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_KINDS: tuple[tuple[str, str], ...] = (
+    ("xoxb-", "a bot's token"),
+    ("xapp-", "an app-level token"),
+    ("xoxp-", "a person's token"),
+    ("xoxe", "a token that expires"),
+    ("xoxa-", "an old workspace token"),
+)
+_TAKE_BOT = "Take the Bot User OAuth Token (xoxb-…) from the app's page OAuth & Permissions, with token rotation off"
+_MAKE_APP = "Make an app-level token (xapp-…) with the scope connections:write on the app's page Basic Information"
+_TAKE_SIGNING = "Take the Signing Secret from the app's page Basic Information"
+
+
+def endpoint_path(account: str) -> str:
+    """Where Slack sends an account's events, presses and commands with `mode = "http"`."""
+    return f"/slack/{account}"
+
+
+def _flaw(what: str, cure: str, key: str = "") -> PydanticCustomError:
+    """Make the error that the configuration tells with its cure. Nothing in it may repeat a secret."""
+    return PydanticCustomError("flaw", "{what}", {"what": what, "cure": cure, "key": key})
+
+
+def _token(prefix: str, what: str, cure: str) -> Callable[[SecretStr], SecretStr]:
+    def check(token: SecretStr) -> SecretStr:
+        text = token.get_secret_value()
+        if text.startswith(prefix) and _TOKEN_REST.fullmatch(text.removeprefix(prefix)):
+            return token
+        kind = next((kind for start, kind in _KINDS if text.startswith(start) and start != prefix), "")
+        raise _flaw(f"it is {kind}, not {what}" if kind else f"it is not {what}", cure)
+
+    return check
+
+
+def _signing_secret(secret: SecretStr) -> SecretStr:
+    text = secret.get_secret_value()
+    kind = next((kind for start, kind in _KINDS if text.startswith(start)), "")
+    if kind:
+        raise _flaw(f"it is {kind}, not a signing secret", _TAKE_SIGNING)
+    if not _SIGNING_SECRET.fullmatch(text):
+        raise _flaw("it is not a signing secret", _TAKE_SIGNING)
+    return secret
+
+
+def _api_root(text: str) -> str:
+    cure = f'Write, for instance, "{OFFICIAL_API}"'
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise _flaw("it is not an address", cure) from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
+        raise _flaw("it is not an http:// or https:// address", cure)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise _flaw("there is more in it than a server and a path", cure)
+    return text.rstrip("/") + "/"
+
+
+class SlackLimits(BaseModel):
+    """`[channels.slack.limits]`: how fast messages go out. 0 is no limit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    per_channel_per_s: Annotated[float, Field(strict=True, ge=0, le=1000)] = Field(
+        default=1, description="Messages a second to one channel; 0 is no limit. Short bursts of 3 pass."
+    )
+    overall_per_min: Annotated[float, Field(strict=True, ge=0, le=60_000)] = Field(
+        default=300, description="Messages a minute of the whole workspace; 0 is no limit."
+    )
+
+
+class SlackAccount(BaseModel):
+    """One workspace: `[channels.slack]` or `[channels.slack.accounts.NAME]`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bot_token: Annotated[SecretStr, AfterValidator(_token("xoxb-", "a bot's token", _TAKE_BOT))] = Field(
+        description='The Bot User OAuth Token (xoxb-…): "env:NAME" or "file:PATH".'
+    )
+    mode: Mode = Field(
+        default="socket", description='How events come: "socket" fetches them, "http" has them sent here.'
+    )
+    app_token: Annotated[SecretStr, AfterValidator(_token("xapp-", "an app-level token", _MAKE_APP))] | None = Field(
+        default=None, description='For mode = "socket": the app-level token (xapp-…), "env:NAME" or "file:PATH".'
+    )
+    signing_secret: Annotated[SecretStr, AfterValidator(_signing_secret)] | None = Field(
+        default=None, description='For mode = "http": what Slack signs with, "env:NAME" or "file:PATH".'
+    )
+    api_root: Annotated[str, AfterValidator(_api_root)] = Field(
+        default=OFFICIAL_API, description="The Web API, when it is not Slack's own."
+    )
+    limits: SlackLimits = Field(default=SlackLimits(), description="How fast messages go out; 0 is no limit.")
+
+    @model_validator(mode="after")
+    def _has_what_its_mode_needs(self) -> SlackAccount:
+        if self.mode == "socket" and self.app_token is None:
+            cure = f'Write app_token = "env:NAME" ({_MAKE_APP[0].lower()}{_MAKE_APP[1:]}), or mode = "http"'
+            raise _flaw("without it no events can be fetched", cure, "app_token")
+        if self.mode == "http" and self.signing_secret is None:
+            take = f"{_TAKE_SIGNING[0].lower()}{_TAKE_SIGNING[1:]}"
+            cure = f'Write signing_secret = "env:NAME" ({take}), or mode = "socket"'
+            raise _flaw("without it anybody could send messages in anybody's name", cure, "signing_secret")
+        return self
+
+
+class SlackSettings(BaseModel):
+    """`[channels.slack]`: all workspaces, by name, in the order of the configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    accounts: Mapping[str, SlackAccount]
+
+    @model_validator(mode="after")
+    def _accounts_are_apart(self) -> SlackSettings:
+        bots: dict[str, str] = {}
+        apps: dict[str, str] = {}
+        for name, account in self.accounts.items():
+            if not _ACCOUNT.fullmatch(name):
+                raise _flaw(f"{name!r} cannot be an account's name", "Use 1 to 32 letters, digits, - and _", "accounts")
+            other = bots.setdefault(account.bot_token.get_secret_value(), name)
+            if other != name:
+                what = f"{other} and {name} have the same bot_token"
+                raise _flaw(what, "Give each the token of its own workspace, or remove one", "accounts")
+            if account.mode != "socket" or account.app_token is None:
+                continue
+            other = apps.setdefault(account.app_token.get_secret_value(), name)
+            if other != name:
+                # Slack gives each event to any one of an app's sockets, whichever workspace it is of.
+                what = f"{other} and {name} have the same app_token, so each would be given the other's events"
+                cure = "Make an app of its own for each workspace; `dragoman slack-manifest` prints what it needs"
+                raise _flaw(what, cure, "accounts")
+        return self

@@ -1,0 +1,229 @@
+"""The way in of what Slack tells: each channel's in order, channels side by side, into the gateway's sink.
+
+A payload is acknowledged when it is stored. One that is not comes again, and is known by its key if it was stored after
+all, so a repetition is harmless. What follows it in its channel may be stored before it then: Slack says it again after
+a minute, and nobody's next word is held back as long as that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, cast
+
+from channels.slack import inbound
+from channels.slack.blocks import reason_form
+from channels.slack.courtesies import Courtesies
+from channels.slack.inbound import About, Asking, Ended, Identity, Known, Meaning, Panel, Pressing
+from channels.slack.lanes import Lanes
+from channels.slack.manifest import PROMPTS
+from channels.slack.people import People
+from channels.slack.threads import Threads
+from channels.slack.web import Answer
+from gateway.errors import StoreError
+from gateway.model.messages import Inbound, Refused, RefusedReason
+from gateway.model.sessions import Accepted
+from gateway.model.waits import PRESSED_TEXT, PressResult
+from gateway.ports import Clock, Sink
+
+TRIES = 3
+"""How often a payload may break the gateway before it is put aside: Slack says it so often, and it must not be lost."""
+TRIES_KEPT = 1000
+POISON_KEPT = 2_048
+"""Characters of a payload that cannot be used: anybody in the workspace can cause such, and each is kept for long."""
+UNTITLED_KEPT = 200
+TOLD = frozenset({PressResult.NOT_ALLOWED, PressResult.NOT_VALID, PressResult.EXPIRED, PressResult.ALREADY})
+"""What is said to whoever pressed; what was decided is on the card."""
+NO_FORM = "The form could not be opened. Press the button again."
+
+
+class Later(Protocol):
+    """Does something beside the acknowledgement; returns at once."""
+
+    def __call__(self, what: Coroutine[Any, Any, object], name: str) -> None:
+        """Begin it."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Updates:
+    """Takes the payloads of one account."""
+
+    me: Identity
+    sink: Sink
+    clock: Clock
+    people: People
+    threads: Threads
+    panels: Threads
+    courtesies: Courtesies
+    commands: Collection[str]
+    later: Later
+    ended: Callable[[str], None]
+    """Told when the app was removed, or its token revoked."""
+    broken: Callable[[], None]
+    """Told of a payload that was put aside."""
+    _lanes: Lanes = field(default_factory=Lanes)
+    _tries: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
+    _untitled: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict[tuple[str, str], None])
+    """Threads of the panel in which nothing was said yet."""
+
+    async def take(self, payload: object) -> Answer:
+        """Store one payload; return after the commit. Never raises for a store."""
+        if _is_echo(payload, self.me):
+            return Answer(stored=True)
+        who = inbound.about(payload)
+        if who is None:
+            return Answer(stored=await self._stored(payload, who))
+        async with self._lanes.turn(who.channel, who.at):
+            return Answer(stored=await self._stored(payload, who))
+
+    async def _stored(self, payload: object, who: About | None) -> bool:
+        log = logging.getLogger(__name__)
+        try:
+            known = Known() if who is None else await self._known(who)
+            await self._hand_over(inbound.read(payload, self.me, self.clock.now(), known))
+        except StoreError as error:
+            log.warning("a payload for %s is not stored yet: %s", self.me.account, error)
+            return False
+        except Exception as error:  # the failure becomes a row, so that it is not lost (house rule 9)
+            log.exception("a payload for %s could not be taken", self.me.account)
+            return await self._put_aside(payload, error)
+        return True
+
+    async def _known(self, who: About) -> Known:
+        standing = await self.people.standing(self.me.team, who.user)
+        takes_part = bool(who.thread) and await self.threads.takes_part(who.channel, who.thread)
+        elsewhere = who.command and who.channel.startswith("D")
+        return Known(
+            member=standing.member,
+            name=standing.name,
+            takes_part=takes_part,
+            direct=await self.people.direct(who.user) if elsewhere else "",
+            commands=self.commands,
+        )
+
+    async def _hand_over(self, meaning: Meaning) -> None:
+        match meaning:
+            case Inbound():
+                accepted = await self.sink.message(meaning)
+                await self._taken(meaning, accepted)
+            case Pressing():
+                pressed = await self.sink.press(meaning.press)
+                self._tell(meaning, pressed.result)
+            case Asking():
+                # The gateway says whether this person may deny it at all, before anybody is asked to write.
+                pressed = await self.sink.press(replace(meaning.press, can_ask_reason=True))
+                if pressed.result is PressResult.ASK_REASON:
+                    self.later(self._ask(meaning), "form")
+                else:
+                    self._tell(meaning, pressed.result)
+            case Panel():
+                await self._panel(meaning)
+            case Ended():
+                self.ended(meaning.why)
+            case Refused():
+                await self.sink.refuse(replace(meaning, raw=meaning.raw[:POISON_KEPT]))
+
+    # --- what follows -------------------------------------------------------------------------------
+
+    async def _taken(self, message: Inbound, accepted: Accepted | None) -> None:
+        """Take part in the thread from now on, before it is acknowledged; show that it was taken."""
+        place = message.conversation
+        if accepted is None or message.edits:
+            return
+        if message.addressed and place.thread and not message.direct:
+            await self.threads.join(place.chat, place.thread)
+        if accepted.duplicate:
+            return
+        if message.direct and place.thread and await self.panels.takes_part(place.chat, place.thread):
+            self.later(self.courtesies.working(place.chat, place.thread), "status")
+            if (place.chat, place.thread) in self._untitled:
+                del self._untitled[place.chat, place.thread]
+                self.later(self.courtesies.title(place.chat, place.thread, message.text), "title")
+        elif ts := _ts(message):
+            self.later(self.courtesies.seen(place.chat, ts), "reaction")
+
+    async def _panel(self, panel: Panel) -> None:
+        channel, thread = panel.conversation.chat, panel.conversation.thread
+        await self.panels.join(channel, thread)
+        if panel.opened:
+            self._untitled[channel, thread] = None
+            while len(self._untitled) > UNTITLED_KEPT:
+                self._untitled.popitem(last=False)
+            self.later(self.courtesies.suggest(channel, thread, PROMPTS), "prompts")
+
+    def _tell(self, pressing: Pressing | Asking, result: PressResult) -> None:
+        if result in TOLD:
+            self._say(pressing, PRESSED_TEXT[result])
+
+    def _say(self, pressing: Pressing | Asking, text: str) -> None:
+        thread = pressing.press.conversation.thread
+        self.later(self.courtesies.tell(pressing.channel, pressing.user, text, thread), "answer")
+
+    async def _ask(self, asking: Asking) -> None:
+        if not await self.courtesies.open_view(asking.trigger, reason_form(asking.press)):
+            self._say(asking, NO_FORM)
+
+    # --- what breaks --------------------------------------------------------------------------------
+
+    async def _put_aside(self, payload: object, error: Exception) -> bool:
+        """Count a payload that breaks us. False: it shall come again. True: it is kept as poison, with what it was."""
+        raw = json.dumps(payload)
+        key = f"b{hashlib.sha256(raw.encode()).hexdigest()[:32]}"
+        tries = self._tries.pop(key, 0) + 1
+        if tries < TRIES:
+            self._tries[key] = tries
+            while len(self._tries) > TRIES_KEPT:
+                self._tries.popitem(last=False)
+            return False
+        refused = Refused(
+            channel="slack",
+            account=self.me.account,
+            event_key=key,
+            reason=RefusedReason.POISON,
+            detail=f"the gateway failed {TRIES} times: {type(error).__name__}",
+            raw=raw[:POISON_KEPT],
+        )
+        try:
+            await self.sink.refuse(refused)
+        except StoreError:
+            return False
+        self.broken()
+        return True
+
+
+class Errands:
+    """`Later` in a task group."""
+
+    def __init__(self, account: str, group: asyncio.TaskGroup) -> None:
+        """Take the group that the tasks belong to."""
+        self._account = account
+        self._group = group
+
+    def __call__(self, what: Coroutine[Any, Any, object], name: str) -> None:
+        """Begin it. It must not fail."""
+        self._group.create_task(what, name=f"slack {self._account} {name}")
+
+
+def _is_echo(payload: object, me: Identity) -> bool:
+    """Whether Slack tells us of a message of our own. An answer that streams would else make a row a second."""
+    event = _object(_object(payload).get("event"))
+    if event.get("type") != "message":
+        return False
+    said = _object(event.get("message")) or _object(event.get("previous_message")) or event
+    return said.get("user") == me.user
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _ts(message: Inbound) -> str:
+    """The timestamp of a message; empty for a command, which is none."""
+    ts = message.event_key.rpartition(f".{message.conversation.chat}.")[2]
+    return "" if ts.startswith("c") else ts

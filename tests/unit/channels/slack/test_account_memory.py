@@ -1,0 +1,170 @@
+"""What an account remembers: threads, people, queues. All of it has bounds, and survives what is stored wrongly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from channels.slack import people, threads
+from channels.slack.lanes import Lanes
+from channels.slack.people import ASK_AGAIN_S, GOOD_FOR_S, People
+from channels.slack.request import SlackClient
+from channels.slack.threads import Threads
+from gateway.errors import StoreError
+from tests.support.clock import FakeClock
+from tests.support.slack import FakeSlack, faults
+from tests.unit.channels.slack.scene import FakeMemory, refusing
+
+ANN = "U0ANN"
+
+
+# --- threads ------------------------------------------------------------------------------------
+
+
+async def test_a_thread_that_was_joined_is_known_to_the_next_life() -> None:
+    memory = FakeMemory()
+    first = Threads("main", memory)
+    assert not await first.takes_part("C0CC", "1.2")
+    await first.join("C0CC", "1.2")
+    assert await first.takes_part("C0CC", "1.2")
+    assert await Threads("main", memory).takes_part("C0CC", "1.2")
+    assert not await Threads("other", memory).takes_part("C0CC", "1.2")
+
+
+async def test_the_longest_unused_threads_are_forgotten() -> None:
+    memory = FakeMemory()
+    known = Threads("main", memory)
+    await known.join("C0CC", "first")
+    await known.join("C0CC", "second")
+    await known.join("C0CC", "first")  # used again
+    for n in range(threads.KEPT_AT_MOST - 1):
+        await known.join("C0CC", str(n))
+    assert await known.takes_part("C0CC", "first")
+    assert not await known.takes_part("C0CC", "second")
+    assert len(json.loads(memory.kept["threads/main"])) == threads.KEPT_AT_MOST
+
+
+@pytest.mark.parametrize("stored", ["", "nonsense", "{}", "[5, null]", "7"])
+async def test_what_was_stored_wrongly_is_nothing(stored: str) -> None:
+    known = Threads("main", FakeMemory(kept={"threads/main": stored}))
+    assert not await known.takes_part("C0CC", "1.2")
+    await known.join("C0CC", "1.2")
+    assert await known.takes_part("C0CC", "1.2")
+
+
+async def test_a_thread_that_could_not_be_stored_is_not_joined() -> None:
+    known = Threads("main", FakeMemory(broken=True))
+    with pytest.raises(StoreError):
+        await known.join("C0CC", "1.2")
+    assert not await known.takes_part("C0CC", "1.2")
+
+
+# --- people -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[FakeSlack]:
+    async with FakeSlack().serve() as fake:
+        yield fake
+        assert fake.surprises == []
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def known(slack: FakeSlack, clock: FakeClock) -> AsyncIterator[People]:
+    async def passed(_: str) -> None:
+        return None
+
+    async with aiohttp.ClientSession() as session:
+        yield People(SlackClient(slack.bot_token, slack.api_root, session, passed), clock)
+
+
+async def test_a_member_is_asked_about_once_an_hour(slack: FakeSlack, known: People, clock: FakeClock) -> None:
+    slack.person(ANN, "ann")
+    for _ in range(3):
+        found = await known.standing(slack.team, ANN)
+        assert (found.member, found.name) == (True, "ann")
+    clock.advance(GOOD_FOR_S + 1)
+    await known.standing(slack.team, ANN)
+    assert len(slack.calls("users.info")) == 2
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"is_restricted": True},
+        {"is_ultra_restricted": True},
+        {"is_stranger": True},
+        {"is_bot": True},
+        {"deleted": True},
+        {"team_id": "T0ZZ"},
+        {"team_id": None},
+        {"is_restricted": "false"},
+        {"is_restricted": None},
+    ],
+)
+async def test_only_who_is_certain_to_be_a_member_is_one(
+    slack: FakeSlack, known: People, fields: dict[str, object]
+) -> None:
+    slack.person(ANN).update(fields)
+    assert not (await known.standing(slack.team, ANN)).member
+
+
+async def test_a_failure_is_remembered_for_a_short_while(slack: FakeSlack, known: People, clock: FakeClock) -> None:
+    slack.person(ANN)
+    slack.script(refusing("users.info", faults.too_many(60), 1))
+    assert not (await known.standing(slack.team, ANN)).member
+    clock.advance(ASK_AGAIN_S + 1)
+    assert not (await known.standing(slack.team, ANN)).member  # Slack said a minute
+    clock.advance(30)
+    assert (await known.standing(slack.team, ANN)).member
+    assert len(slack.calls("users.info")) == 2
+
+
+async def test_a_crowd_is_forgotten_from_its_beginning(slack: FakeSlack, known: People) -> None:
+    slack.person(ANN)
+    await known.standing(slack.team, ANN)
+    slack.script(refusing("users.info", faults.error("user_not_found")))
+    for n in range(people.KNOWN_AT_MOST):
+        await known.standing(slack.team, f"U{n:05}")
+    slack.script(lambda _call: None)
+    await known.standing(slack.team, ANN)
+    assert len([call for call in slack.calls("users.info") if call.parameters == {"user": ANN}]) == 2
+
+
+async def test_a_direct_conversation_is_opened_once(slack: FakeSlack, known: People) -> None:
+    slack.script(refusing("conversations.open", faults.broken(), 1))
+    assert await known.direct(ANN) == ""
+    slack.person(ANN)
+    assert await known.direct(ANN) == slack.direct(ANN)
+    assert await known.direct(ANN) == slack.direct(ANN)
+    assert len(slack.calls("conversations.open")) == 2
+
+
+# --- queues -------------------------------------------------------------------------------------
+
+
+async def test_a_lane_is_first_come_first_served_and_forgotten_when_it_is_empty() -> None:
+    lanes = Lanes()
+    done: list[str] = []
+
+    async def take(lane: str, name: str, seconds: float) -> None:
+        async with lanes.turn(lane):
+            await asyncio.sleep(seconds)
+            done.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        for lane, name, seconds in (("a", "a1", 0.05), ("a", "a2", 0.0), ("b", "b1", 0.0), ("a", "a3", 0.0)):
+            group.create_task(take(lane, name, seconds), name=name)
+        await asyncio.sleep(0.01)
+        assert len(lanes) == 1
+    assert done == ["b1", "a1", "a2", "a3"]
+    assert len(lanes) == 0

@@ -1,0 +1,402 @@
+"""The way out against a Slack on loopback: what people see, what failed sends mean, and that doubts are looked up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import aiohttp
+import pytest
+
+from channels.slack.adapter import STREAMED_BURST, SlackChannel, build
+from gateway.errors import SendFailed, SendOutcome
+from gateway.model.messages import Conversation
+from gateway.model.slots import Pace, Showing, SlotKind
+from gateway.ports import Auth
+from tests.support.clock import FakeClock
+from tests.support.slack import Call, FakeSlack, Fault, faults
+from tests.unit.channels.slack.scene import Scene, refusing, showing, until
+
+ANN = "U0ANN"
+CHAT = "C0CC"
+LONG = "A long answer.\n\n" * 3000
+
+
+@dataclass(slots=True)
+class Kept:
+    """`ports.Progress`: what was told of, in order."""
+
+    told: list[str] = field(default_factory=list[str])
+
+    async def __call__(self, platform_id: str) -> None:
+        self.told.append(platform_id)
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[FakeSlack]:
+    async with FakeSlack().serve() as fake:
+        fake.channel(CHAT, members=[ANN])
+        yield fake
+        assert fake.surprises == []
+
+
+@pytest.fixture
+async def scene(slack: FakeSlack) -> AsyncIterator[Scene]:
+    async with aiohttp.ClientSession() as client:
+        yield Scene(client=client, workspaces={"main": slack})
+
+
+@pytest.fixture
+def channel(scene: Scene) -> SlackChannel:
+    return build(scene.context())
+
+
+async def failed(channel: SlackChannel, shown: Showing) -> SendFailed:
+    with pytest.raises(SendFailed) as caught:
+        await channel.send(shown, Kept())
+    return caught.value
+
+
+def after(shown: Showing, platform_id: str, text: str, **slot: Any) -> Showing:
+    """The same slot, later."""
+    return replace(shown, text=text, slot=replace(shown.slot, platform_id=platform_id, version=2, **slot))
+
+
+# --- what people see ----------------------------------------------------------------------------
+
+
+async def test_an_answer_is_one_message_that_says_which_slot_it_is(slack: FakeSlack, channel: SlackChannel) -> None:
+    ts = await channel.send(showing("**Hello** Ann", CHAT), Kept())
+    shown = slack.shown(CHAT)
+    assert [(message.ts, message.thread) for message in shown] == [(ts, "")]
+    assert "Hello" in shown[0].text
+    assert shown[0].metadata == {"event_type": "dragoman_slot", "event_payload": {"slot": "o1.1", "part": 0}}
+
+
+async def test_a_thread_is_always_kept(slack: FakeSlack, channel: SlackChannel) -> None:
+    root = slack.say(ANN, "look here", channel=CHAT)
+    where = showing(LONG, CHAT, thread=root.ts)
+    await channel.send(where, Kept())
+    assert {message.thread for message in slack.shown(CHAT)} == {root.ts}
+    assert len(slack.uploads(CHAT)) == 1
+
+
+async def test_an_edit_changes_the_message_and_an_equal_one_asks_nothing(
+    slack: FakeSlack, channel: SlackChannel
+) -> None:
+    first = showing("one", CHAT)
+    ts = await channel.send(first, Kept())
+    second = after(first, ts, "two")
+    assert await channel.edit(second, Kept()) == ts
+    assert await channel.edit(second, Kept()) == ts
+    assert [message.text for message in slack.shown(CHAT)] == ["two"]
+    assert slack.shown(CHAT)[0].metadata is not None
+    assert len(slack.calls("chat.update")) == 1
+
+
+async def test_a_long_answer_is_a_beginning_and_a_file(slack: FakeSlack, channel: SlackChannel) -> None:
+    kept = Kept()
+    shown = await channel.send(showing(LONG, CHAT), kept)
+    message, file = shown.split(",")
+    assert kept.told == [message]
+    assert slack.uploads(CHAT)[0].id == file
+    assert slack.uploads(CHAT)[0].content == LONG.encode()
+    assert "in the file below" in slack.shown(CHAT)[0].text
+
+
+async def test_an_answer_that_grows_out_of_a_message_is_taken_up_where_it_ended(
+    slack: FakeSlack, channel: SlackChannel
+) -> None:
+    first = showing("A long", CHAT)
+    ts = await channel.send(first, Kept())
+    shown = await channel.edit(after(first, ts, LONG), Kept())
+    assert shown.split(",")[0] == ts
+    short = after(first, shown, "Short.")
+    assert await channel.edit(short, Kept()) == ts
+    assert [message.text for message in slack.shown(CHAT)] == ["Short."]
+
+
+async def test_a_message_that_is_gone_is_shown_anew(slack: FakeSlack, channel: SlackChannel) -> None:
+    first = showing("one", CHAT)
+    ts = await channel.send(first, Kept())
+    slack.shown(CHAT)[0].deleted = True
+    shown = await channel.edit(after(first, ts, "two"), Kept())
+    assert shown != ts
+    assert [message.text for message in slack.shown(CHAT)] == ["two"]
+
+
+async def test_blocks_that_are_refused_go_as_text(slack: FakeSlack, channel: SlackChannel) -> None:
+    slack.script(refusing("chat.postMessage", faults.error("invalid_blocks"), 1))
+    await channel.send(showing("Hello", CHAT), Kept())
+    assert [message.text for message in slack.shown(CHAT)] == ["Hello"]
+    assert slack.calls("chat.postMessage")[1].parameters.get("blocks") == []
+
+
+async def test_two_workspaces_have_each_their_own(slack: FakeSlack, scene: Scene) -> None:
+    other = slack.another_workspace("T0BB")
+    other.channel(CHAT, members=["U0BEA"])
+    scene.workspaces["other"] = other
+    channel = build(scene.context())
+    await channel.send(showing("to main", CHAT), Kept())
+    await channel.send(showing("to other", CHAT, account="other"), Kept())
+    assert [message.text for message in slack.shown(CHAT)] == ["to main"]
+    assert [message.text for message in other.shown(CHAT)] == ["to other"]
+
+
+# --- beginnings ---------------------------------------------------------------------------------
+
+
+async def test_a_beginning_grows_by_edits(slack: FakeSlack, channel: SlackChannel) -> None:
+    first = showing("one", CHAT)
+    ts = await channel.send(first, Kept())
+    growing = replace(after(first, ts, "one two"), partial=True)
+    assert await channel.edit(growing, Kept()) == ts
+    assert "one two" in slack.shown(CHAT)[0].text
+
+
+async def test_a_beginning_makes_no_message(slack: FakeSlack, channel: SlackChannel) -> None:
+    error = await failed(channel, showing("one", CHAT, partial=True))
+    assert (error.outcome, error.creating) == (SendOutcome.DEAD, False)
+    assert slack.shown(CHAT) == []
+
+
+async def test_beginnings_leave_room_in_the_tier_of_edits(slack: FakeSlack, scene: Scene) -> None:
+    clock = scene.clock = FakeClock()
+    channel = build(scene.context())
+    first = showing("0", CHAT)
+    ts = await channel.send(first, Kept())
+    for n in range(STREAMED_BURST + 10):
+        await channel.edit(replace(after(first, ts, f"word {n}"), partial=True), Kept())
+    assert len(slack.calls("chat.update")) == STREAMED_BURST
+    await channel.edit(after(first, ts, "the end"), Kept())
+    assert slack.shown(CHAT)[0].text == "the end"
+    clock.advance(1.6)
+    await channel.edit(replace(after(first, ts, "more"), partial=True), Kept())
+    assert "more" in slack.shown(CHAT)[0].text
+
+
+# --- doubts -------------------------------------------------------------------------------------
+
+
+def unanswered(method: str, times: int = 1) -> Any:
+    """A script: these calls act, and nobody hears of it."""
+    return refusing(method, Fault(acts=True, closes=True), times)
+
+
+async def test_what_was_sent_without_an_answer_is_found_and_not_sent_again(
+    slack: FakeSlack, channel: SlackChannel
+) -> None:
+    slack.script(unanswered("chat.postMessage"))
+    first = showing("Hello", CHAT)
+    error = await failed(channel, first)
+    assert (error.outcome, error.creating) == (SendOutcome.UNCERTAIN, True)
+    again = replace(first, slot=replace(first.slot, uncertain=True))
+    ts = await channel.send(again, Kept())
+    assert [(message.ts, message.text) for message in slack.shown(CHAT)] == [(ts, "Hello")]
+    assert len(slack.calls("chat.postMessage")) == 1
+
+
+async def test_what_is_found_is_made_to_show_what_it_should_now(slack: FakeSlack, channel: SlackChannel) -> None:
+    root = slack.say(ANN, "look here", channel=CHAT)
+    slack.script(unanswered("chat.postMessage"))
+    first = showing("Hel", CHAT, thread=root.ts)
+    await failed(channel, first)
+    later = replace(first, text="Hello you", slot=replace(first.slot, uncertain=True, version=2))
+    await channel.send(later, Kept())
+    assert [message.text for message in slack.shown(CHAT)] == ["Hello you"]
+
+
+async def test_what_never_arrived_is_sent_without_a_mark(slack: FakeSlack, channel: SlackChannel) -> None:
+    slack.script(refusing("chat.postMessage", faults.drop(), 1))
+    first = showing("Hello", CHAT)
+    assert (await failed(channel, first)).outcome is SendOutcome.UNCERTAIN
+    again = replace(first, slot=replace(first.slot, uncertain=True))
+    await channel.send(again, Kept())
+    assert [message.text for message in slack.shown(CHAT)] == ["Hello"]
+
+
+async def test_doubt_after_doubt_is_only_another_try_where_it_can_be_looked_up(
+    slack: FakeSlack, channel: SlackChannel
+) -> None:
+    slack.script(unanswered("chat.postMessage", 2))
+    first = showing("Hello", CHAT, uncertain=True)
+    assert (await failed(channel, first)).outcome is SendOutcome.RETRY
+    await channel.send(first, Kept())
+    assert [message.text for message in slack.shown(CHAT)] == ["Hello"]
+
+
+async def test_what_cannot_be_looked_up_is_marked(slack: FakeSlack, channel: SlackChannel) -> None:
+    slack.world.scopes -= {"channels:history"}
+    await channel.send(showing("Hello", CHAT, uncertain=True), Kept())
+    assert slack.shown(CHAT)[0].text.startswith("(re-sent)")
+
+
+@pytest.mark.parametrize("fault", [faults.drop(), faults.broken(), faults.page(), faults.too_many(7)])
+async def test_nothing_is_sent_while_slack_does_not_say(slack: FakeSlack, channel: SlackChannel, fault: Fault) -> None:
+    slack.script(refusing("conversations.history", fault))
+    error = await failed(channel, showing("Hello", CHAT, uncertain=True))
+    assert error.outcome in (SendOutcome.RETRY, SendOutcome.WAIT)
+    assert not error.creating
+    assert slack.calls("chat.postMessage") == []
+
+
+async def test_a_file_in_doubt_is_looked_up_too(slack: FakeSlack, channel: SlackChannel) -> None:
+    slack.script(unanswered("files.completeUploadExternal"))
+    first, kept = showing(LONG, CHAT), Kept()
+    with pytest.raises(SendFailed) as caught:
+        await channel.send(first, kept)
+    assert (caught.value.outcome, caught.value.creating) == (SendOutcome.UNCERTAIN, True)
+    again = replace(first, slot=replace(first.slot, uncertain=True, platform_id=kept.told[-1]))
+    shown = await channel.edit(again, kept)
+    assert shown == f"{kept.told[-1]},{slack.uploads(CHAT)[0].id}"
+    assert len(slack.uploads(CHAT)) == 1
+
+
+async def test_many_messages_are_looked_through(slack: FakeSlack, channel: SlackChannel) -> None:
+    slack.script(unanswered("chat.postMessage"))
+    first = showing("Hello", CHAT)
+    await failed(channel, first)
+    for n in range(450):
+        slack.say(ANN, f"hello {n}", channel=CHAT)
+    await channel.send(replace(first, slot=replace(first.slot, uncertain=True)), Kept())
+    assert len(slack.shown(CHAT)) == 1
+    assert len(slack.calls("conversations.history")) == 3
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome", "creating"),
+    [
+        (faults.drop(), SendOutcome.UNCERTAIN, True),
+        (faults.broken(500), SendOutcome.UNCERTAIN, True),
+        (faults.broken(200, acts=True), SendOutcome.UNCERTAIN, True),
+        (faults.page(502, acts=True), SendOutcome.UNCERTAIN, True),
+        (Fault(tears=True), SendOutcome.UNCERTAIN, True),
+        (faults.too_many(7), SendOutcome.WAIT, False),
+        (faults.error("not_in_channel"), SendOutcome.DEAD, False),
+        (faults.error("is_archived"), SendOutcome.DEAD, False),
+        (faults.error("invalid_auth"), SendOutcome.WAIT, False),
+        (faults.error("missing_scope", needed="chat:write"), SendOutcome.WAIT, False),
+    ],
+)
+async def test_a_failed_send_says_what_is_known(
+    slack: FakeSlack, channel: SlackChannel, fault: Fault, outcome: SendOutcome, creating: bool
+) -> None:
+    slack.script(refusing("chat.postMessage", fault))
+    error = await failed(channel, showing("Hello", CHAT))
+    assert (error.outcome, error.creating) == (outcome, creating)
+    assert slack.bot_token not in str(error)
+
+
+async def test_nobody_there_is_tried_again(slack: FakeSlack, scene: Scene) -> None:
+    slack.hub.port = 9
+    channel = build(scene.context())
+    assert (await failed(channel, showing("Hello", CHAT))).outcome is SendOutcome.RETRY
+
+
+async def test_a_wait_says_where_and_until_when(slack: FakeSlack, scene: Scene, channel: SlackChannel) -> None:
+    slack.script(refusing("chat.postMessage", faults.too_many(7)))
+    error = await failed(channel, showing("Hello", CHAT))
+    assert error.scope == f"slack/main/{CHAT}"
+    assert error.until is not None
+    assert 5 < (error.until - scene.clock.now()).total_seconds() <= 7
+
+
+async def test_a_token_that_is_refused_is_trouble_until_something_is_sent(
+    slack: FakeSlack, scene: Scene, channel: SlackChannel
+) -> None:
+    task = asyncio.create_task(channel.run(scene.sink), name="channel")
+    await until(lambda: channel.trouble() == "")
+    slack.script(refusing("chat.postMessage", faults.error("token_revoked"), 1))
+    await failed(channel, showing("Hello", CHAT))
+    assert "bot_token (token_revoked)" in channel.trouble()
+    assert scene.helm.alerts[0][0] == "slack/main/token"
+    await channel.send(showing("Hello", CHAT), Kept())
+    assert channel.trouble() == ""
+    task.cancel()
+    await asyncio.wait([task])
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        Conversation(channel="slack", account="nobody", chat=CHAT),
+        Conversation(channel="slack", account="main", chat="#general"),
+        Conversation(channel="slack", account="main", chat="U0ANN"),
+        Conversation(channel="slack", account="main", chat=CHAT, thread="soon"),
+    ],
+)
+async def test_a_place_that_slack_cannot_have_is_dead(
+    slack: FakeSlack, channel: SlackChannel, where: Conversation
+) -> None:
+    good = showing("Hello", CHAT)
+    error = await failed(channel, replace(good, slot=replace(good.slot, conversation=where)))
+    assert error.outcome is SendOutcome.DEAD
+    assert slack.log == []
+    await channel.typing(where)
+    assert slack.log == []
+
+
+# --- the rest of the port -----------------------------------------------------------------------
+
+
+def test_paces_are_those_of_the_workspace_and_of_the_channel(channel: SlackChannel) -> None:
+    here = channel.paces(Conversation(channel="slack", account="main", chat=CHAT, thread="1.2"))
+    assert here == [
+        Pace(scope="slack/main", every_s=0.2, burst=10),
+        Pace(scope=f"slack/main/{CHAT}", every_s=1.0, burst=3),
+    ]
+    assert channel.paces(Conversation(channel="slack", account="nobody", chat=CHAT)) == ()
+
+
+def test_a_limit_of_zero_is_none(scene: Scene) -> None:
+    scene.limits = {"per_channel_per_s": 0, "overall_per_min": 0}
+    assert build(scene.context()).paces(Conversation(channel="slack", account="main", chat=CHAT)) == []
+
+
+def test_endpoints_are_signed_and_only_for_http(scene: Scene) -> None:
+    assert build(scene.context()).endpoints() == []
+    scene.mode = "http"
+    found = build(scene.context()).endpoints()
+    assert [(one.method, one.path, one.auth) for one in found] == [("POST", "/slack/main", Auth.SIGNED)]
+
+
+async def test_typing_is_a_status_in_the_panel_and_nothing_elsewhere(slack: FakeSlack, scene: Scene) -> None:
+    channel = build(scene.context())
+    task = asyncio.create_task(channel.run(scene.sink), name="channel")
+    await until(lambda: channel.trouble() == "")
+    root = slack.open_assistant(ANN)
+    await until(lambda: slack.world.prompts)
+    panel = Conversation(channel="slack", account="main", chat=root.channel, thread=root.ts)
+    for _ in range(3):
+        await channel.typing(panel)
+    assert len(slack.statuses(root.channel, root.ts)) == 1
+    await channel.send(showing("Hello", root.channel, thread=root.ts), Kept())
+    await channel.typing(panel)
+    assert len([status for status in slack.statuses(root.channel, root.ts) if status]) == 2
+    await channel.typing(replace(panel, thread=""))
+    await channel.typing(Conversation(channel="slack", account="main", chat=CHAT, thread="1795248720.000100"))
+    assert len(slack.calls("assistant.threads.setStatus")) == 2
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_status_line_is_one_message(slack: FakeSlack, channel: SlackChannel) -> None:
+    await channel.send(showing("⏳ shell: df -h", CHAT, kind=SlotKind.STATUS), Kept())
+    assert [message.text for message in slack.shown(CHAT)] == ["⏳ shell: df -h"]
+
+
+async def test_a_channel_that_streams_says_so(channel: SlackChannel) -> None:
+    assert channel.streams
+    assert "not connected yet" in channel.trouble()
+
+
+async def test_what_is_written_but_not_answered_passes_j17(slack: FakeSlack, scene: Scene) -> None:
+    calls: list[Call] = []
+    slack.script(lambda call: calls.append(call))
+    await build(scene.context()).send(showing("Hello", CHAT), Kept())
+    assert scene.points == ["J17"]

@@ -1,0 +1,122 @@
+"""The table of failures: what each answer means for what was being shown."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from channels.slack.failures import Act, Judgement, Remedy, judge
+from channels.slack.request import Declined, NotSent, SlackFailure, Unanswered
+from gateway.errors import SendFailed, SendOutcome
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ACCOUNT = "slack/main"
+CHANNEL = "slack/main/C0KITCHEN"
+POST = "chat.postMessage"
+
+
+def judged(error: SlackFailure, act: Act = Act.CREATE) -> Judgement:
+    return judge(error, act, chat_scope=CHANNEL, account_scope=ACCOUNT, now=NOW)
+
+
+def failed(error: SlackFailure, act: Act = Act.CREATE) -> SendFailed:
+    found = judged(error, act)
+    assert isinstance(found, SendFailed)
+    return found
+
+
+@pytest.mark.parametrize("act", Act)
+def test_what_was_not_sent_is_sent_again(act: Act) -> None:
+    found = failed(NotSent("no"), act)
+    assert (found.outcome, found.creating) == (SendOutcome.RETRY, False)
+
+
+def test_a_create_without_an_answer_is_in_doubt() -> None:
+    found = failed(Unanswered("no"))
+    assert (found.outcome, found.creating) == (SendOutcome.UNCERTAIN, True)
+    assert failed(SlackFailure("?")).outcome is SendOutcome.UNCERTAIN
+
+
+@pytest.mark.parametrize("act", [act for act in Act if act is not Act.CREATE])
+def test_what_can_be_repeated_is_repeated(act: Act) -> None:
+    found = failed(Unanswered("no"), act)
+    assert (found.outcome, found.creating) == (SendOutcome.RETRY, False)
+
+
+@pytest.mark.parametrize(
+    ("method", "scope"),
+    [(POST, CHANNEL), ("chat.update", CHANNEL), ("files.completeUploadExternal", ACCOUNT), ("reactions.add", ACCOUNT)],
+)
+@pytest.mark.parametrize("error", ["ratelimited", "rate_limited", "message_limit_exceeded"])
+def test_a_limit_waits_in_the_scope_that_slack_counts(error: str, method: str, scope: str) -> None:
+    found = failed(Declined(error, method=method, status=429, retry_after_s=7))
+    assert (found.outcome, found.until, found.scope) == (SendOutcome.WAIT, NOW + timedelta(seconds=7), scope)
+
+
+def test_a_limit_that_does_not_say_for_how_long_waits_a_second() -> None:
+    assert failed(Declined("ratelimited", method=POST)).until == NOW + timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("error", ["invalid_auth", "token_revoked", "account_inactive", "token_expired"])
+@pytest.mark.parametrize("act", Act)
+def test_a_bad_token_holds_the_whole_account_back_and_loses_nothing(error: str, act: Act) -> None:
+    found = failed(Declined(error, method=POST), act)
+    assert (found.outcome, found.scope) == (SendOutcome.WAIT, ACCOUNT)
+    assert "bot_token" in str(found)
+
+
+def test_a_missing_scope_is_named_with_its_cure() -> None:
+    found = failed(Declined("missing_scope", method=POST, needed="chat:write"))
+    assert (found.outcome, found.scope) == (SendOutcome.WAIT, ACCOUNT)
+    assert "the scope chat:write for chat.postMessage. Reinstall the app from `dragoman slack-manifest`" in str(found)
+    found = failed(Declined("missing_scope", method="files.getUploadURLExternal", needed="files:write"), Act.UPLOAD)
+    assert found.outcome is SendOutcome.DEAD, "without files, words still arrive"
+    assert "files:write" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "remedy"),
+    [
+        (Act.EDIT, "message_not_found", Remedy.ANEW),
+        (Act.EDIT, "edit_window_closed", Remedy.ANEW),
+        (Act.EDIT, "cant_update_message", Remedy.ANEW),
+        (Act.EDIT, "msg_too_long", Remedy.ANEW),
+        (Act.DELETE, "message_not_found", Remedy.DONE),
+        (Act.DELETE, "cant_delete_message", Remedy.DONE),
+        (Act.CREATE, "invalid_blocks", Remedy.PLAIN),
+        (Act.EDIT, "msg_blocks_too_long", Remedy.PLAIN),
+    ],
+)
+def test_some_refusals_have_a_remedy(act: Act, error: str, remedy: Remedy) -> None:
+    assert judged(Declined(error, method="chat.update"), act) is remedy
+
+
+@pytest.mark.parametrize(("act", "error"), [(Act.CREATE, "message_not_found"), (Act.UPLOAD, "invalid_blocks")])
+def test_a_remedy_of_one_act_is_none_of_another(act: Act, error: str) -> None:
+    assert failed(Declined(error, method=POST), act).outcome is SendOutcome.DEAD
+
+
+@pytest.mark.parametrize(
+    ("error", "cure"),
+    [
+        ("channel_not_found", "/invite"),
+        ("not_in_channel", "/invite"),
+        ("is_archived", "Unarchive"),
+        ("restricted_action", "may not write"),
+        ("restricted_action_thread_only_channel", "threads only"),
+        ("messages_tab_disabled", "slack-manifest"),
+        ("thread_not_found", "another one"),
+        ("file_uploads_disabled", "administrators"),
+    ],
+)
+def test_a_refusal_for_good_says_what_a_person_can_do(error: str, cure: str) -> None:
+    found = failed(Declined(error, method=POST))
+    assert (found.outcome, found.creating) == (SendOutcome.DEAD, False)
+    assert cure in str(found)
+
+
+def test_any_other_refusal_is_for_good_in_slacks_words() -> None:
+    found = failed(Declined("something_new", method=POST, details=("json-pointer:/blocks/0",)))
+    assert found.outcome is SendOutcome.DEAD
+    assert "something_new: json-pointer:/blocks/0" in str(found)

@@ -1,0 +1,155 @@
+"""Markdown on its way to Slack: what stays as it is, what nobody is rung by, how it is cut, and the older notation."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from channels.slack.markup import WORD_JOINER, Markup, safe
+from channels.slack.mrkdwn import clean, escaped
+
+MARKUP = Markup()
+RINGS = re.compile(r"<[@!#][A-Za-z]+[\w^|@-]*>")
+TEXT = st.text(st.characters(exclude_categories=()), max_size=400)
+PLAIN_WORDS = st.text("abcdefg hij,;?éßж😀", min_size=1, max_size=200).filter(lambda text: text.strip() == text)
+PIECES = [
+    "word ", "**b** ", "`c<d` ", "\n", "\n\n", "- item\n", "```\n", "```py\n", "> ", "# h\n", "<@U0BB> ", "1. one\n",
+    "    ", "~~~\n", "| a | b |\n|---|---|\n", "[x](https://a.example) ", "&lt;!here&gt; ",
+]  # fmt: skip
+MARKED = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<@U0BB>", "<@U0BB|bob>", "<@W0BB>", "<!channel>", "<!here>", "<!everyone>", "<!subteam^S0AA>", "<!group>",
+        "<#C0CC|hall>", "&lt;!channel&gt;", "&#60;@U0BB&#62;", "&#x3c;!here&#x3E;", "<\\@U0BB>", "\\<!channel>",
+        "`<!channel>`", "<&#64;U0BB>", "&lt&commat;U0BB>",
+    ],
+)  # fmt: skip
+def test_nobody_is_rung_however_the_name_is_escaped(text: str) -> None:
+    found = safe(f"ask {text} now")
+    assert found.replace(WORD_JOINER, "") == f"ask {text} now"
+    read = MarkdownIt().renderInline(found).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    for seen in (found, read, read.replace("&lt;", "<").replace("&gt;", ">")):
+        assert not RINGS.search(seen)
+
+
+@pytest.mark.parametrize(
+    "text", ["<!DOCTYPE html>", "<!-- note -->", "a < b", "List<@NonNull String>", "<b>", "# h", "a & b"]
+)
+def test_what_names_nobody_stays_as_it_is(text: str) -> None:
+    assert safe(text) == text
+
+
+@given(MARKED | TEXT, st.integers(0, 400))
+def test_the_beginning_of_a_text_is_the_beginning_of_what_is_shown(text: str, at: int) -> None:
+    assert safe(text).startswith(safe(text[:at]).removesuffix("\n"))
+
+
+@given(MARKED | TEXT)
+def test_safe_adds_nothing_to_what_is_seen(text: str) -> None:
+    assert safe(text).replace(WORD_JOINER, "") == clean(text).replace(WORD_JOINER, "")
+    assert safe(safe(text)).replace(WORD_JOINER, "") == safe(text).replace(WORD_JOINER, "")
+    safe(text).encode()
+
+
+# --- cutting --------------------------------------------------------------------------------------
+
+
+def shown(markdown: str) -> str:
+    """The letters that a text shows, in order, whatever their formatting."""
+    return re.sub(r"\s+", "", MARKUP.plain(markdown))
+
+
+@settings(max_examples=200, deadline=None)
+@given(MARKED, st.integers(200, 400))
+def test_pieces_fit(text: str, room: int) -> None:
+    pieces = list(MARKUP.split(text * 8, room))
+    assert all(0 < len(piece) <= room for piece in pieces)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 30)), min_size=1, max_size=8), st.integers(200, 400))
+def test_code_stays_code_and_words_stay_words(blocks: list[tuple[bool, int]], room: int) -> None:
+    parts: list[str] = []
+    for n, (is_code, count) in enumerate(blocks):
+        lines = "\n".join(f"{'code' if is_code else 'word'} {n}.{m} <x> *y*" for m in range(count))
+        parts.append(f"```py\n{lines}\n```" if is_code else lines)
+    text = "\n\n".join(parts)
+    pieces = list(MARKUP.split(text, room))
+    assert all(len(piece) <= room for piece in pieces)
+    assert "".join(shown(piece) for piece in pieces) == shown(text)
+    for piece in pieces:
+        fenced = "\n".join(re.findall(r"^```py\n(.*?)^```$", piece, re.MULTILINE | re.DOTALL))
+        assert fenced.count("code ") == piece.count("code ")
+        assert "word " not in fenced
+
+
+@given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), max_size=400), st.integers(200, 400))
+def test_without_code_nothing_is_lost(text: str, room: int) -> None:
+    plain = clean(text).replace("`", "").replace("~", "") * 10
+    assert re.sub(r"\s+", "", "".join(MARKUP.split(plain, room))) == re.sub(r"\s+", "", plain)
+
+
+def test_it_is_cut_between_paragraphs_where_that_is_possible() -> None:
+    text = "\n\n".join(f"paragraph {n} " + "word " * 20 for n in range(10))
+    assert all(piece.startswith("paragraph ") for piece in MARKUP.split(text, 300))
+
+
+def test_what_is_open_at_the_end_is_closed() -> None:
+    assert list(MARKUP.split("so:\n```py\nx = 1", 200)) == ["so:\n```py\nx = 1\n```"]
+    assert list(MARKUP.split("> ```\n> x", 200)) == ["> ```\n> x\n> ```"]
+
+
+def test_a_line_that_is_too_long_by_itself_is_cut_behind_a_word() -> None:
+    pieces = list(MARKUP.split("word " * 100, 203))
+    assert all(piece.rstrip().endswith("word") for piece in pieces)
+    assert [len(piece) for piece in MARKUP.split("x" * 500, 200)] == [199, 199, 102]
+
+
+# --- the older notation ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("markdown", "mrkdwn", "plain"),
+    [
+        ("**b** *i* ~~s~~ `c<d`", "*b* _i_ ~s~ `c&lt;d`", "b i s c<d"),
+        ("# Title\ntext", "*Title*\ntext", "Title\ntext"),
+        ("[x](https://a.example/?b=1&c=2)", "<https://a.example/?b=1&amp;c=2|x>", "x (https://a.example/?b=1&c=2)"),
+        ("[x](javascript:alert)", "[x](javascript:alert)", "[x](javascript:alert)"),
+        ("[x](ftp://a.example)", "x (ftp://a.example)", "x (ftp://a.example)"),
+        ("[https://a.b](https://c.d)", "https://a.b (https://c.d)", "https://a.b (https://c.d)"),
+        ("![alt](https://a.example/i.png)", "<https://a.example/i.png|alt>", "alt (https://a.example/i.png)"),
+        ("- a\n- b\n  1. c\n  2. d", "• a\n• b\n  1. c\n  2. d", "• a\n• b\n  1. c\n  2. d"),
+        ("3. a\n4. b", "3. a\n4. b", "3. a\n4. b"),
+        ("> q\n> r", "> q\n> r", "q\nr"),
+        ("```py\nx < 1\n```", "```\nx &lt; 1\n```", "x < 1"),
+        ("| a | b |\n|---|---|\n| **1** | 2 |", "a | b\n*1* | 2", "a | b\n1 | 2"),
+        ("---", "───", "───"),
+        ("<!channel> & <@U0BB>", "&lt;!channel&gt; &amp; &lt;@U0BB&gt;", "<!channel> & <@U0BB>"),
+    ],
+)  # fmt: skip
+def test_markdown_becomes_slacks_older_notation(markdown: str, mrkdwn: str, plain: str) -> None:
+    assert MARKUP.mrkdwn(markdown) == mrkdwn
+    assert MARKUP.plain(markdown) == plain
+
+
+@given(PLAIN_WORDS)
+def test_text_without_formatting_comes_out_as_it_went_in(text: str) -> None:
+    assert MARKUP.plain(text) == text
+    assert MARKUP.mrkdwn(text) == escaped(text)
+    assert safe(text) == text
+
+
+@settings(max_examples=200, deadline=None)
+@given(MARKED | TEXT)
+def test_the_older_notation_names_nobody_and_links_only_where_it_leads(text: str) -> None:
+    found = MARKUP.mrkdwn(text)
+    assert re.sub(r"<(?:https?://|mailto:)[^<>|]+\|[^<>]*>", "", found).count("<") == 0
+    found.encode()
+    MARKUP.plain(text).encode()
