@@ -161,4 +161,4 @@ def _extras(part: ToolCallPart) -> dict[str, Any]:
 
 
 def _own(value: object) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
+    return dict(value) if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType] - JSON
