@@ -45,7 +45,7 @@ def check_keys(node: dict[str, Any], path: str = "") -> None:
     assert set(node) <= KEYS[path], path
     for key, below in node.items():
         if isinstance(below, dict):
-            check_keys(below, f"{path}.{key}".lstrip("."))  # pyright: ignore[reportUnknownArgumentType]
+            check_keys(below, f"{path}.{key}".lstrip("."))  # pyright: ignore[reportUnknownArgumentType] - JSON, of any shape
 
 
 @pytest.mark.parametrize("mode", ["socket", "http"])

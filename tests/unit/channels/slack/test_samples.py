@@ -11,7 +11,7 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -28,7 +28,7 @@ def written(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, tuple):
-        return [written(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+        return [written(one) for one in cast("list[object]", value)]
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     named = {field.name: (getattr(value, field.name), field.default) for field in dataclasses.fields(value)}
