@@ -15,6 +15,7 @@ from channels.telegram.settings import TelegramAccount
 from channels.web.settings import WebSettings
 from config.agents import NAME, AgentSettings
 from config.model import ModelSettings
+from config.plugins import tool_specs
 from config.settings import (
     ChatsSettings,
     HttpSettings,
@@ -26,6 +27,7 @@ from config.settings import (
     StoreSettings,
     ToolSettings,
 )
+from config.tools import table_of
 from config.values import spoken
 
 _DURATION: dict[str, Any] = {
@@ -81,7 +83,8 @@ def schema() -> dict[str, Any]:
                 "type": "object",
                 "description": 'Timeouts by tool or "tool.action".',
                 "additionalProperties": dict(_DURATION),
-            }
+            },
+            **{name: _table(table_of(spec), definitions) for name, spec in tool_specs().items() if spec.settings},
         },
         "additionalProperties": _table(ToolSettings, definitions),
     }

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, cast
 
+from pydantic import create_model
+
 from config.plugins import own_tool_spec
 from config.reading import Path, Reader, suggest
 from config.settings import ToolSettings
@@ -55,7 +57,7 @@ def read_tools(
         if name not in specs:
             reader.wrong(path, f"there is no tool {name!r}", suggest(name, specs))
             continue
-        settings = reader.model(ToolSettings, value, path)
+        settings = reader.model(table_of(specs[name]), value, path)
         if settings is None:
             continue
         if settings.timeout is not None and timeouts.get(name, settings.timeout) != settings.timeout:
@@ -64,6 +66,22 @@ def read_tools(
         read[name] = settings
     policies = {name: _policy(spec, read.get(name) or ToolSettings(), timeouts) for name, spec in specs.items()}
     return policies, [line for name in specs for line in _warnings(specs[name], policies[name])]
+
+
+def table_of(spec: ToolSpec) -> type[ToolSettings]:
+    """What `[tools.<name>]` may hold: what every tool has, and the tool's own keys."""
+    if spec.settings is None:
+        return ToolSettings
+    return create_model(f"{spec.name}Settings", __base__=(ToolSettings, spec.settings))
+
+
+def _own(spec: ToolSpec, settings: ToolSettings) -> Any:
+    """The tool's own settings, from a table that was read."""
+    if spec.settings is None:
+        return None
+    return spec.settings(
+        **{key: getattr(settings, key) for key in settings.model_fields_set & spec.settings.model_fields.keys()}
+    )
 
 
 def _read_timeouts(raw: object, specs: Mapping[str, ToolSpec], reader: Reader) -> Mapping[str, timedelta]:
@@ -108,6 +126,7 @@ def _policy(spec: ToolSpec, settings: ToolSettings, timeouts: Mapping[str, timed
         timeout_s=spec.timeout_s if timeout is None else timeout.total_seconds(),
         actions={a: spec.actions[a] if set_ is None else set_.total_seconds() for a, set_ in actions.items()},
         sandbox=settings.sandbox or spec.sandbox,
+        settings=_own(spec, settings),
     )
 
 

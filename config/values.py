@@ -6,7 +6,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
 _LONGEST = timedelta(days=3650)
 _SECRET_BYTES = 65_536
+_LEVELS_AT_MOST = 30
+"""Of tables and lists in one another; settings need six."""
 
 
 class Flaw(ValueError):
@@ -42,7 +44,7 @@ def duration(value: object) -> timedelta:
         found = _DURATION.fullmatch(value.strip())
         seconds = float(found[1]) * _UNITS[found[2] or "s"] if found else math.nan
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = value
     if not 0 < seconds <= _LONGEST.total_seconds():
         raise Flaw(f"{_shown(value)} is not a duration", cure)
     return timedelta(seconds=seconds)
@@ -115,13 +117,33 @@ def compound(text: str) -> Any:
     if not text.lstrip().startswith(("[", "{")):
         return text
     try:
-        return tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
-        pass
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+        found = tomllib.loads(f"value = {text.strip()}")["value"]
+    except (ValueError, RecursionError):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return text if beyond([found]) else found
+
+
+def beyond(value: Mapping[str, Any] | list[Any]) -> str:
+    """Say what in tables that were read no setting can be; empty when there is no such thing.
+
+    TOML has whole numbers of 64 bits, and refuses others; Python reads some that it cannot even write.
+    """
+    level: list[Any] = [value]
+    for _ in range(_LEVELS_AT_MOST):
+        inner = [part for one in level for part in _inside(one)]
+        if any(isinstance(part, int) and not -(2**63) <= part < 2**63 for part in inner):
+            return "a whole number of more than 64 bits"
+        level = [part for part in inner if isinstance(part, dict | list)]
+        if not level:
+            return ""
+    return f"more than {_LEVELS_AT_MOST} tables or lists in one another"
+
+
+def _inside(table: dict[str, Any] | list[Any]) -> Collection[Any]:
+    return table.values() if isinstance(table, dict) else table
 
 
 def _shown(value: object) -> str:

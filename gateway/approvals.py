@@ -136,10 +136,11 @@ def outcome_line(wait: Wait, people: People) -> str:
     who = name_of(wait.decided_by, people)
     at = f", {wait.decided_at:%H:%M} UTC" if wait.decided_at else ""
     reason = f": {wait.reason}" if wait.reason else ""
+    allowed = "allowed for this session" if wait.approval is not None and wait.approval.scope else "allowed once"
     return {
         WaitState.OPEN: "",
-        WaitState.APPROVED: f"{who} allowed once{at}",
-        WaitState.CONSUMED: f"{who} allowed once{at}",
+        WaitState.APPROVED: f"{who} {allowed}{at}",
+        WaitState.CONSUMED: f"{who} {allowed}{at}",
         WaitState.DENIED: f"{who} denied{at}{reason}",
         WaitState.EXPIRED: "Expired; nothing was run",
         WaitState.CANCELLED: "Withdrawn; nothing was run",
@@ -320,7 +321,8 @@ class Approvals:
         request = wait.approval
         if request is None:
             raise ValueError(f"{wait.id} is not an approval")
-        buttons = [("Once", Verb.ONCE), ("Deny", Verb.DENY), ("Deny with reason", Verb.DENY_REASON)]
+        allow = "Allow" if request.scope else "Once"
+        buttons = [(allow, Verb.ONCE), ("Deny", Verb.DENY), ("Deny with reason", Verb.DENY_REASON)]
         return CardRow(
             wait=wait,
             title=title(request),
@@ -336,6 +338,7 @@ class Approvals:
     def _facts(self, wait: Wait, request: ApprovalRequest) -> tuple[tuple[str, str], ...]:
         facts = [
             ("Risk", request.risk.value),
+            ("Covers", f"{render(request.scope)}, until /new" if request.scope else ""),
             ("Folder", render(request.action.cwd)),
             ("Sandbox", {"": "none needed", "off": "none: it runs on the host"}.get(request.action.sandbox, "basic")),
             ("Asked by", render(name_of(request.requester, self._people))),

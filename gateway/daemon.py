@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from gateway.control import ControlServer
@@ -15,7 +16,7 @@ from gateway.errors import StoreError
 from gateway.http import HttpServer
 from gateway.intake import Gate
 from gateway.observe import log
-from gateway.ports import Channel, Clock, Store
+from gateway.ports import Channel, Clock, KeptTool, Store
 from gateway.sessions import Sessions
 from gateway.streams import Streams
 from gateway.sweeps import Sweeper
@@ -38,6 +39,8 @@ class Daemon:
     clock: Clock
     gate: Gate
     channels: Mapping[str, Channel]
+    kept: Mapping[str, KeptTool]
+    """The tools that keep something between calls, by name."""
     http: HttpServer
     control: ControlServer
     sessions: Sessions
@@ -76,12 +79,18 @@ class Daemon:
         reachable = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             inward = [
-                group.create_task(self._keep_running(channel), name=f"channel {name}")
+                group.create_task(
+                    self._keep_running(f"channel {name}", partial(channel.run, self.gate)), name=f"channel {name}"
+                )
                 for name, channel in self.channels.items()
             ]
             inward.append(group.create_task(self.control.run(reachable), name="control"))
             sweeps = group.create_task(self.sweeper.run(), name="sweeps")
             streams = group.create_task(self.streams.run(), name="streams")
+            tools = [
+                group.create_task(self._keep_running(f"tool {name}", tool.serve), name=f"tool {name}")
+                for name, tool in self.kept.items()
+            ]
             turns = group.create_task(self.sessions.run(), name="sessions")
             sends = group.create_task(self.delivery.run(), name="delivery")
             await reachable.wait()  # who reads that it is ready asks for a link at once
@@ -94,6 +103,8 @@ class Daemon:
             self.streams.drain()
             await _within(streams, STREAMS_WITHIN_S)
             await self._drain(turns, sends)
+            for task in tools:
+                task.cancel()
 
     async def _drain(self, turns: asyncio.Task[None], sends: asyncio.Task[None]) -> None:
         """Cut what runs, give it back, send what is due. What is left then is cancelled, and found again at start."""
@@ -107,15 +118,15 @@ class Daemon:
         self.delivery.drain()
         await _within(sends, SENDERS_WITHIN_S)
 
-    async def _keep_running(self, channel: Channel) -> None:
-        """Run a channel; when it breaks, say so and begin again, ever more slowly while it keeps breaking."""
+    async def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a channel or a tool; when it breaks, say so and begin again, ever more slowly while it keeps breaking."""
         failures = 0
         while True:
             began = self.clock.monotonic()
             try:
-                await channel.run(self.gate)
-            except Exception:  # the loop of channels: the others go on (house rule 9)
-                self._log.exception("channel broke", channel=channel.name)
+                await run()
+            except Exception:  # the loop of channels and tools: the others go on (house rule 9)
+                self._log.exception("broke", what=name)
             failures = 0 if self.clock.monotonic() - began > CALM_S else failures + 1
             await asyncio.sleep(RESTART_AFTER_S[min(failures, len(RESTART_AFTER_S) - 1)])
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from gateway.approvals import Approvals
 from gateway.errors import SendFailed, SendOutcome, StoreError
 from gateway.failpoints import FailPoints
-from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
+from gateway.model.ids import NodeId, OwnerName, Principal, SessionId, SlotId
 from gateway.model.live import SLOTS, SlotsDue
 from gateway.model.slots import CardRow, Showing, Slot, SlotKind
 from gateway.observe import Meters, Redactor, log
@@ -35,7 +37,12 @@ PARTS_WITHIN_S = 25.0
 STORE_AGAIN_S = 1.0
 STORE_AGAIN_TIMES = 30
 LIMITS = RetryLimits(attempts=6)
-_NAMES = {SlotKind.CARD: "a question about a tool call", SlotKind.NOTE: "a note", SlotKind.REPLY: "a reply"}
+_NAMES = {
+    SlotKind.CARD: "a question about a tool call",
+    SlotKind.NOTE: "a note",
+    SlotKind.REPLY: "a reply",
+    SlotKind.FILE: "a file",
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +64,8 @@ class Delivery:
     """Who is told what could not be shown, and who they are in chats."""
     pacer: Pacer
     streams: Streams
+    outputs: Callable[[SessionId], Path]
+    """Where a session's files are."""
     _knows_bans: bool = False
     _draining: bool = False
     _flushing: bool = False
@@ -185,7 +194,19 @@ class Delivery:
             wait = await self.views.wait(wait_id)
             if wait is not None:
                 rows.append(self.approvals.row(wait, slot.id))
-        return Showing(slot=slot, text=self.redactor.text(slot.text), rows=tuple(rows))
+        return Showing(slot=slot, text=self.redactor.text(slot.text), rows=tuple(rows), path=self._path(slot))
+
+    def _path(self, slot: Slot) -> Path | None:
+        """Where the file of a slot is, if it still is there: never a link, whose end might be anything."""
+        if slot.file is None or slot.session is None:
+            return None
+        if Path(slot.file.file).name != slot.file.file:
+            return None
+        path = self.outputs(slot.session) / slot.file.file
+        try:
+            return path if stat.S_ISREG(path.lstat().st_mode) else None
+        except (OSError, ValueError):
+            return None
 
     async def _failed(self, sending: _Sending, failed: SendFailed) -> None:
         """Record a failure by its class: retry, wait, uncertain or dead."""

@@ -108,6 +108,15 @@ class SandboxMissing(DragomanError):
     cure = "Install bubblewrap and allow user namespaces; `dragoman check` tells which is missing."
 
 
+class FetchFailed(DragomanError):
+    """A channel could not read a file that came with a message."""
+
+    def __init__(self, message: str = "", *, cure: str = "", retryable: bool = False) -> None:
+        """Say why in one sentence for the person, and whether another try may help."""
+        super().__init__(message, cure=cure)
+        self.retryable = retryable
+
+
 class SendOutcome(StrEnum):
     """What is known of a send that failed (safety reference, A7)."""
 

@@ -9,13 +9,15 @@ import asyncio
 import hashlib
 import hmac
 import os
+import re
 import secrets
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import Any
+from typing import IO, Any
 
 from pydantic import BaseModel
 
@@ -24,7 +26,18 @@ from gateway.family import Families
 from gateway.model.ids import SessionId
 from gateway.model.live import OutputDelta, session_topic
 from gateway.model.sessions import Lease, home_of
-from gateway.model.tools import Action, Park, Picture, ResultStatus, Step, ToolPolicy, ToolResult, ToolSpec
+from gateway.model.tools import (
+    Action,
+    KeptFile,
+    Park,
+    Picture,
+    Reach,
+    ResultStatus,
+    Step,
+    ToolPolicy,
+    ToolResult,
+    ToolSpec,
+)
 from gateway.model.views import TurnView
 from gateway.observe import Meters, Redactor, log
 from gateway.output import OutputBuffer
@@ -37,6 +50,13 @@ PICTURES: Mapping[str, str] = MappingProxyType(
     {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp", "image/gif": "gif"}
 )
 """What is kept as a picture, and how its file ends."""
+FILE_BYTES = 50_000_000
+NAME_CHARS = 100
+_MEDIA_TYPE = re.compile(r"[a-z]+/[A-Za-z0-9.+-]{1,100}")  # a page may have chosen it
+_ENDING = re.compile(r"[A-Za-z0-9]{1,8}")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in the way must not hold it up
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Interrupt(StrEnum):
@@ -133,13 +153,14 @@ class Workspaces:
 
 
 class Gallery:
-    """The pictures of one call, as files that are private to the daemon. Their names are the same in every run."""
+    """The pictures and files of one call, private to the daemon. Their names on the disk are the same in every run."""
 
     def __init__(self, folder: Path, stem: str) -> None:
         """Take the session's output folder, and what the names begin with."""
         self._folder = folder
         self._stem = stem
         self._kept = 0
+        self._files = 0
 
     def keep(self, data: bytes, media_type: str) -> Picture:
         """Write one. Raises `BadRequest` for a type that is not shown, or more than 10 MB."""
@@ -151,13 +172,79 @@ class Gallery:
         self._kept += 1
         name = f"{self._stem}-{self._kept}.{ending}"
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(self._folder / name, flags, 0o600), "wb") as file:
+            with self._new(name) as file:
                 file.write(data)
         except OSError as error:
             raise DragomanError(f"The picture could not be kept: {error}.", cure="Free space on the disk.") from error
         return Picture(file=name, media_type=media_type)
+
+    def copy(self, workspace: Path, path: Path, name: str, media_type: str) -> KeptFile:
+        """Copy a file of the workspace. Raises `BadRequest` for what is no regular file in it, or more than 50 MB."""
+        with os.fdopen(_open_beneath(workspace, path), "rb") as source:
+            self._files += 1
+            ending = PurePath(name).suffix.removeprefix(".")
+            kept = f"{self._stem}-f{self._files}.{ending.lower() if _ENDING.fullmatch(ending) else 'bin'}"
+            try:
+                with self._new(kept) as file:
+                    whole = _copied(source, file)
+            except OSError as error:
+                raise DragomanError(f"The file could not be kept: {error}.", cure="Free space on the disk.") from error
+        if not whole:
+            (self._folder / kept).unlink(missing_ok=True)
+            raise BadRequest("The file is too large.", cure=f"At most {FILE_BYTES:,} bytes are kept.")
+        known = media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
+        return KeptFile(file=kept, name=_shown_name(name) or kept, media_type=known)
+
+    def _new(self, name: str) -> IO[bytes]:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.fdopen(os.open(self._folder / name, _WRITE, 0o600), "wb")
+
+
+def _open_beneath(workspace: Path, path: Path) -> int:
+    """Open a regular file beneath a folder for reading. No link is followed: what runs there can put one anywhere."""
+    wrong = BadRequest(f"{str(path)[:200]!r} is no regular file in the workspace.", cure="Name one that is.")
+    try:
+        parts = (path.relative_to(workspace) if path.is_absolute() else path).parts
+        if not parts or ".." in parts:
+            raise wrong
+        folder = os.open(workspace, _FOLDER)
+        try:
+            for part in parts[:-1]:
+                below = os.open(part, _FOLDER, dir_fd=folder)
+                os.close(folder)
+                folder = below
+            found = os.open(parts[-1], _READ, dir_fd=folder)
+        finally:
+            os.close(folder)
+    except (OSError, ValueError) as error:
+        raise wrong from error
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise wrong
+    return found
+
+
+def _copied(source: IO[bytes], to: IO[bytes]) -> bool:
+    """Copy, and return False when there is more than is kept: a file may grow while it is read."""
+    left = FILE_BYTES
+    while data := source.read(min(1 << 20, left + 1)):
+        left -= len(data)
+        if left < 0:
+            return False
+        to.write(data)
+    return True
+
+
+def _shown_name(name: str) -> str:
+    """A name for people: one line, no path."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    return " ".join("".join(char if char.isprintable() else " " for char in last).split())[:NAME_CHARS]
+
+
+def keeper_of(session: SessionId, epoch: int) -> str:
+    """Name whose things a tool keeps: a session's, until its history begins anew. Letters, digits, `-` and `_`."""
+    readable = re.sub(r"[^A-Za-z0-9_-]", "-", session)[:24]
+    return f"{readable}-{epoch}-{hashlib.sha256(f'{epoch} {session}'.encode()).hexdigest()[:16]}"
 
 
 def _folder_name(session: SessionId) -> str:
@@ -177,10 +264,21 @@ class _Context:
     state: Path
     family: Family
     gallery: Gallery
+    keeper: str
+    scopes: frozenset[str]
+
+    @property
+    def sandbox(self) -> str:
+        """How this call's programs are contained."""
+        return self.action.sandbox
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
         """Keep a picture beside the output. Raises `BadRequest` for what is none, or too large."""
         return await asyncio.to_thread(self.gallery.keep, data, media_type)
+
+    async def keep(self, path: Path, name: str, media_type: str) -> KeptFile:
+        """Copy a file of the workspace beside the output. Raises `BadRequest` for what is none, or too large."""
+        return await asyncio.to_thread(self.gallery.copy, self.cwd, path, name, media_type)
 
     async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
         """Run a program in this call's sandbox."""
@@ -211,6 +309,10 @@ class Prepared:
     arguments: BaseModel
     action: Action
     action_sha: str
+    reach: Reach | None = None
+    """What its tool said that it reaches; None when that is what the spec says."""
+    scopes: frozenset[str] = frozenset()
+    """What people allowed this tool for longer than one call, this call's own with it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -270,8 +372,10 @@ class Execution:
             return ToolResult(status=ResultStatus.ERROR, text="", code="error", hint=str(error))
         except Exception as error:  # noqa: BLE001 - a tool's failure is a result (house rule 9)
             self._log.exception("tool failed", tool=call.tool.spec.name)
-            hint = self.redactor.text(f"{type(error).__name__}: {error}"[:500])
-            return ToolResult(status=ResultStatus.ERROR, text="", code="crashed", hint=hint)
+            # Strangers may have put words into it: a page, a file's name.
+            text = self.redactor.text(f"{type(error).__name__}: {error}"[:500])
+            hint = f"{call.tool.spec.name} failed by a fault of its own."
+            return ToolResult(status=ResultStatus.ERROR, text=text, code="crashed", hint=hint, untrusted=True)
 
     def _context(self, call: Prepared, lease: Lease, output: OutputBuffer) -> _Context:
         """Make the call's surroundings. Raises `DragomanError` when its folder is not the one that was allowed."""
@@ -291,6 +395,8 @@ class Execution:
             state=self.workspaces.root,
             gallery=Gallery(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
             family=self.families.of(call.view, call.step.n, lease),
+            keeper=keeper_of(call.view.turn.session, call.view.turn.epoch),
+            scopes=call.scopes,
         )
 
     def _output(self, lease: Lease, step: Step) -> OutputBuffer:

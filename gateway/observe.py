@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
 from collections.abc import Iterable, MutableMapping
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -79,9 +80,33 @@ def _begun(text: str, secret: str) -> int:
     return len(text) - at if at >= 0 else 0
 
 
+class _Bearing:
+    """A stream that may fail, as on a full disk: what cannot be written is lost, and nobody stops for it.
+
+    The log is for people; what was done, and who allowed it, is in the store.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+
+OF_OURS = ("channels", "agent_tools")
+"""Whose loggers are the standard library's, and say all that our own do; libraries say nothing below a warning."""
+
+
 def set_up_logs(level: str, redactor: Redactor) -> None:
     """Send every log of the process to standard error, redacted: as JSON lines, at a terminal as plain ones."""
     number = logging.getLevelNamesMapping()[level.upper()]
+    stream = cast("TextIO", _Bearing(sys.stderr))
     last: Any = _for_people if sys.stderr.isatty() else structlog.processors.JSONRenderer(ensure_ascii=False)
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -94,12 +119,14 @@ def set_up_logs(level: str, redactor: Redactor) -> None:
     structlog.configure(
         processors=shared,
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_from_library, *shared[1:]]))
     logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
+    for ours in OF_OURS:
+        logging.getLogger(ours).setLevel(number)
 
 
 def _for_people(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> str:

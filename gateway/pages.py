@@ -139,10 +139,12 @@ class Pages:
         """An approval with the buttons of this owner's page."""
         return self._approvals.row(wait, page_card(owner))
 
-    async def output(self, owner: OwnerName, turn: TurnId, n: int, picture: int | None = None) -> Path | None:
-        """The file with everything a call printed, or that of one of its pictures.
+    async def output(
+        self, owner: OwnerName, turn: TurnId, n: int, picture: int | None = None, *, file: int | None = None
+    ) -> Path | None:
+        """The file with everything a call printed, or that of one of its pictures or files.
 
-        The name comes from the stored result, never from the request.
+        The name comes from the stored result, never from the request. A link in its place is not followed.
         """
         try:
             view = await self._views.turn(turn)
@@ -150,11 +152,11 @@ class Pages:
         except (NotFound, Forbidden):
             return None
         step = view.steps[n] if 0 <= n < len(view.steps) else None
-        name = _file_of(step.result, picture) if step is not None and step.result is not None else ""
+        name = _file_of(step.result, picture, file) if step is not None and step.result is not None else ""
         if not name:
             return None
         path = self._outputs(view.session.id) / Path(name).name
-        return path if path.is_file() else None
+        return path if path.is_file() and not path.is_symlink() else None
 
     async def saw(self, owner: OwnerName) -> None:
         """The page is open now."""
@@ -165,8 +167,9 @@ class Pages:
         return self._live.subscribe(*topics)
 
 
-def _file_of(result: ToolResult, picture: int | None) -> str:
-    """The name of the file with all that was printed, or of a picture; empty when there is none."""
-    if picture is None:
+def _file_of(result: ToolResult, picture: int | None, file: int | None) -> str:
+    """The name of the file with all that was printed, or of a picture or a file; empty when there is none."""
+    if picture is None and file is None:
         return result.full_output or ""
-    return result.pictures[picture].file if 0 <= picture < len(result.pictures) else ""
+    kept, at = (result.files, file) if file is not None else (result.pictures, picture)
+    return kept[at].file if at is not None and 0 <= at < len(kept) else ""

@@ -1,12 +1,13 @@
 """May this tool run here? Pure decisions that return a reason; what is unset, unknown or fails is a refusal.
 
-The order is fixed: availability, arguments, locked denies, rules, the default of the risk. Rules and grants have
-their place between `availability` and `default_approval`, in `decide`.
+The order is fixed: availability, arguments, what the owner's settings never have (`Reach.refused`), locked denies, what
+was allowed in this session, the default of the risk. Rules and grants have their place before `default_approval`, in
+`decide`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from gateway.model.sessions import Session, SessionKind
@@ -18,6 +19,7 @@ from gateway.model.tools import (
     Deny,
     DenyReason,
     Permission,
+    Reach,
     Risk,
     ToolPolicy,
     ToolSpec,
@@ -67,18 +69,32 @@ def _refused_at_root(tool: str, permission: Permission, kind: SessionKind) -> De
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The permission of {tool} is not one; correct it.")
 
 
-def decide(spec: ToolSpec, policy: ToolPolicy, session: Session, *, askable: bool) -> Decision:
+def decide(
+    spec: ToolSpec,
+    policy: ToolPolicy,
+    session: Session,
+    *,
+    askable: bool,
+    reach: Reach | None = None,
+    permitted: Collection[str] = (),
+) -> Decision:
     """Say whether a valid call of an available tool may run now, must be asked about, or is refused.
 
-    `askable` is whether an approver of this session can be reached at all.
+    `askable` is whether an approver of this session can be reached at all. `reach` is what the tool says of this call,
+    `permitted` the scopes that people allowed this tool in this session.
     """
-    match default_approval(spec, policy, session):
+    if reach is not None and reach.refused:
+        return Deny(reason=DenyReason.CONFIGURED, hint=reach.refused)
+    risk = spec.risk if reach is None else reach.risk
+    match _with_reach(default_approval(spec, policy, session, reach), reach, permitted):
+        case Allow() as allow:
+            return allow
         case Approval.ALLOW:
-            return Allow(because=f"{spec.risk} is allowed here")
+            return Allow(because=f"{risk} is allowed here")
         case Approval.DENY:
             return Deny(reason=DenyReason.CONFIGURED, hint=f"The configuration denies {spec.name} here.")
         case Approval.ASK if askable:
-            return Ask(because=f"{spec.risk} needs an approval")
+            return Ask(because=f"{risk} needs an approval")
         case Approval.ASK:
             who = "nobody can be asked: let an owner open the page or a direct chat."
             return Deny(reason=DenyReason.NOBODY_TO_ASK, hint=f"{spec.name} needs an approval and {who}")
@@ -86,10 +102,28 @@ def decide(spec: ToolSpec, policy: ToolPolicy, session: Session, *, askable: boo
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not one; correct it.")
 
 
-def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session) -> Approval:
-    """What holds before any rule, for the root's kind: the configuration's word, else the tool's, else its risk's."""
+def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session, reach: Reach | None = None) -> Approval:
+    """What holds before any rule, for the root's kind: the configuration's word, else the tool's, else its risk's.
+
+    "allow" is said of what the tool usually does; a call that reaches for a risk of another kind is asked about.
+    """
     kind = session.root_kind.value
-    return policy.approval.get(kind, spec.approval.get(kind, DEFAULT_APPROVAL[spec.risk]))
+    risk = spec.risk if reach is None else reach.risk
+    found = policy.approval.get(kind, spec.approval.get(kind, DEFAULT_APPROVAL[risk]))
+    if found is Approval.ALLOW and risk is not spec.risk:
+        return DEFAULT_APPROVAL[risk]
+    return found
+
+
+def _with_reach(approval: Approval, reach: Reach | None, permitted: Collection[str]) -> Approval | Allow:
+    """What a call's reach makes of an approval that would ask about it: nothing worth asking, or allowed before."""
+    if reach is None or approval is not Approval.ASK:
+        return approval
+    if DEFAULT_APPROVAL[reach.risk] is Approval.ALLOW:
+        return Allow(because=f"{reach.risk} is allowed here")
+    if reach.scope and reach.scope in permitted:
+        return Allow(because=f"{reach.scope} was allowed in this session")
+    return approval
 
 
 def describe_permission(permission: Permission) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +13,15 @@ from pydantic import BaseModel, ValidationError
 from gateway.errors import ConfigError
 from gateway.model.prompts import ToolOffer
 from gateway.model.sessions import Session, SessionKind
-from gateway.model.tools import Deny, DenyReason, Park, ToolPolicy, ToolResult, ToolSpec
+from gateway.model.tools import Deny, DenyReason, Park, Reach, ToolPolicy, ToolResult, ToolSpec
 from gateway.permission import available
 from gateway.ports import ToolContext
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 ARGUMENTS_AT_MOST = 1_048_576
 """Bytes of arguments text that are looked at; more is refused."""
+LEVELS_AT_MOST = 100
+"""Of objects and lists in one another; at 199 they could be asked for, and not be read again from the store."""
 NAMED_AT_MOST = 200
 """Characters of an argument's name that an error repeats; a model may make names of any length."""
 
@@ -33,6 +36,10 @@ class Tool:
     policy: ToolPolicy
     arguments: type[BaseModel]
     run: Run
+    reach: Callable[[Any], Reach] | None = None
+    """What a call with these arguments reaches; None: what the spec says. Calls of a tool with one run in order."""
+    missing: str = ""
+    """Why it cannot work on this machine, with the cure: nobody is offered it then. Empty: it can."""
 
 
 class Registry:
@@ -86,6 +93,8 @@ class Registry:
         return self._missing(tool, session) or tool
 
     def _missing(self, tool: Tool, session: Session) -> Deny | None:
+        if tool.missing:
+            return Deny(reason=DenyReason.NOT_INSTALLED, hint=tool.missing)
         # By its own kind: below a main session nothing runs on the host.
         if tool.spec.sandbox is not None and not self._sandboxed and session.kind is not SessionKind.MAIN:
             return Deny(
@@ -100,10 +109,26 @@ def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:
     if len(text) > ARGUMENTS_AT_MOST:
         return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The arguments are longer than 1 MiB.")
     try:
-        return tool.arguments.model_validate_json(text)
+        read = tool.arguments.model_validate_json(text)
+        return _too_deep(text) or read
     except ValidationError as error:
         problems = "; ".join(_problem(one) for one in error.errors(include_url=False, include_context=False)[:5])
         return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=f"{problems}. {usage(tool.spec)}")
+
+
+def _too_deep(text: str) -> Deny | None:
+    """Refuse JSON, which the text is, that is nested too deep."""
+    if text.count("{") + text.count("[") <= LEVELS_AT_MOST:
+        return None
+    level: list[Any] = [json.loads(text)]
+    for _ in range(LEVELS_AT_MOST):
+        level = [part for one in level for part in _inside(one) if isinstance(part, dict | list)]
+    hint = f"The arguments are nested more than {LEVELS_AT_MOST} deep."
+    return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint) if level else None
+
+
+def _inside(value: dict[str, Any] | list[Any]) -> Collection[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def by_hand(spec: ToolSpec) -> str:

@@ -89,7 +89,7 @@ def retry_after_s(header: str | None, now: datetime) -> float | None:
 def _seconds_until(date: str, now: datetime) -> float | None:
     try:
         when = parsedate_to_datetime(date)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter: an hour or a zone of ten digits
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)

@@ -77,14 +77,14 @@ def _route_in_chat(message: Inbound, people: People) -> Route | Drop:
     )
     if message.addressed:
         return _if_readable(message, found)
-    if message.text.strip() or message.unread:
+    if message.text.strip() or message.unread or message.attachments:
         return Drop(reason=DropReason.CONTEXT, refuse=False, route=found)
     return Drop(reason=DropReason.EMPTY, refuse=False)
 
 
 def _if_readable(message: Inbound, found: Route) -> Route | Drop:
-    """A text is read, whatever came with it. Without one, the person is told what cannot be read yet."""
-    if message.text.strip():
+    """A text is read, whatever came with it, and so are files. Else the person is told what cannot be read yet."""
+    if message.text.strip() or message.attachments:
         return found
     if message.unread:
         return Drop(reason=DropReason.UNREADABLE, refuse=True)

@@ -1,7 +1,8 @@
 """Every check, in order, each with its time: what `./run test` runs, and CI. No part of the path of a message.
 
 With files, `-k`, `-m` or `--lf` only pytest runs, on what they select. Other pytest options go along with every check.
-`--fast` leaves out types, browser, coverage and everything that starts a daemon.
+`--fast` leaves out types, browser, coverage and everything that starts a daemon. `--all` makes the tests of faults and
+of the store much larger (1,000 deaths, 100,000 moves), for hours. `DRAGOMAN_SEED` chooses what is random in them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import TypeAlias
 from xml.etree import ElementTree
 
+from tests.support.proof import ALL
+
 ROOT = Path(__file__).resolve().parent.parent
 FAST_TESTS = ("tests/unit", "tests/contract", "tests/architecture")
 SELECTING = ("-k", "-m", "--lf", "--last-failed", "--co", "--collect-only", "-h", "--help")
@@ -33,6 +36,8 @@ TOOL_S = 600
 """Seconds that a check other than pytest may take; pytest has a limit for each test."""
 WORKERS = min(2, os.cpu_count() or 1) + 1
 """Processes that run tests: one more than cores, because a third of their time is waiting, for timeouts and pauses."""
+ALL_TIMEOUT_S = 900
+"""Seconds that one test may take with `--all`, unless it names its own limit."""
 DOWNLOAD_S = 300
 """Seconds that one attempt to get a browser or bubblewrap may take."""
 
@@ -87,6 +92,9 @@ def timed(check: Check) -> tuple[Outcome, float]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run what was asked for. Return the exit code."""
+    if "--all" in arguments:
+        os.environ[ALL] = "1"
+        arguments = [f"--timeout={ALL_TIMEOUT_S}", *(one for one in arguments if one != "--all")]
     if selects_tests(arguments):
         os.environ.update(browser_environment(find_chromium()))
         return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode

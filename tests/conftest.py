@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,17 @@ def nothing_is_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest_asyncio.fixture
 async def no_task_is_left() -> AsyncIterator[None]:
-    """Fail a test after which tasks of its event loop are not done. Chosen for each async test by the fixture above."""
+    """Fail a test after which tasks of its event loop are not done. Chosen for each async test by the fixture above.
+
+    Tests that share a loop of a wider scope have one of this name in that loop.
+    """
+    async with no_tasks_left():
+        yield
+
+
+@asynccontextmanager
+async def no_tasks_left() -> AsyncGenerator[None]:
+    """Fail when tasks of this event loop that were not there at the beginning are not done soon after the end."""
     before = asyncio.all_tasks()
     yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}

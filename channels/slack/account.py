@@ -16,6 +16,7 @@ from typing import Any
 
 from channels.slack.courtesies import Courtesies
 from channels.slack.door import Door
+from channels.slack.download import Download
 from channels.slack.inbound import Identity
 from channels.slack.manifest import SCOPES
 from channels.slack.people import People
@@ -64,7 +65,7 @@ class Pauses:
     """After a refusal that only a person can do something about."""
     broken: float = 5.0
     steady: float = 30.0
-    """A connection that stood so long was a good one: what comes after it is a first failure again."""
+    """After a connection that stood so long the next one is made at once."""
 
 
 class Account:
@@ -82,6 +83,7 @@ class Account:
         self.name = name
         self.settings = settings
         self.client = self._client_of(settings.bot_token.get_secret_value(), settings, context)
+        self.download = Download(self.client, settings.api_root)
         self.panels = Threads(f"{name}/panels", context.memory)
         self.courtesies = Courtesies(name, self.client, context.clock)
         self._context = context
@@ -106,7 +108,7 @@ class Account:
 
     @staticmethod
     def _client_of(token: str, settings: SlackAccount, context: ChannelContext) -> SlackClient:
-        return SlackClient(token, settings.api_root, context.client, context.fail_point)
+        return SlackClient(token, settings.api_root, context.client, context.fail_point, context.clock)
 
     @property
     def path(self) -> str:
@@ -227,9 +229,9 @@ class Account:
                 continue
             self._log.info("account %s is %s in %s", self.name, me.user, me.team)
             await self._check_scopes(headers.get("X-OAuth-Scopes", ""))
+            self._failures = 0
             if self.settings.mode == "http":
                 self._well()
-            self._failures = 0
             return me
 
     async def _check_scopes(self, told: str) -> None:
@@ -243,12 +245,11 @@ class Account:
     # --- what goes wrong ----------------------------------------------------------------------------
 
     def _well(self) -> None:
-        self._trouble = ""
+        """Slack says hello, or who we are: what fails from now on is a first failure again."""
+        self._trouble, self._failures = "", 0
 
     async def _bear_socket(self, error: Exception | None, stood_s: float) -> None:
         """Pause before the next connection: not at all after a good one, ever longer after bad ones."""
-        if stood_s >= self._pauses.steady:
-            self._failures = 0
         if isinstance(error, SlackFailure | LinkDisabled):
             await self._bear(error)
         elif stood_s < self._pauses.steady:
@@ -264,7 +265,8 @@ class Account:
         elif isinstance(error, Declined) and error.error == "missing_scope":
             await self._need_help("scopes", scope_trouble(error), error)
         else:
-            self._trouble = str(error)
+            if self._sockets is None or not self._sockets.stand():
+                self._trouble = str(error)
             await self._pause(error)
 
     async def _need_help(self, key: str, text: str, error: Exception) -> None:

@@ -10,18 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from channels.slack import ids
 from channels.slack.account import Account, Pauses
+from channels.slack.download import refused
+from channels.slack.files import FILE
 from channels.slack.outbound import Renderer
+from channels.slack.request import Declined
 from channels.slack.settings import SlackSettings
 from channels.slack.showing import Digests, Screen, account_scope, chat_scope
 from channels.slack.socket import Timing
-from gateway.errors import SendFailed, SendOutcome, StoreError
-from gateway.model.messages import Conversation
-from gateway.model.slots import Pace, Showing
+from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
+from gateway.model.messages import Attachment, Conversation
+from gateway.model.slots import Pace, Showing, SlotKind
 from gateway.ports import Auth, ChannelContext, Clock, Endpoint, Progress, Sink
 
 BURST = 3
@@ -92,6 +95,8 @@ class SlackChannel:
         if account is None or not _is_place(slot.conversation):
             why = f"There is no Slack account {slot.conversation.account!r} with such a channel in the configuration."
             raise SendFailed(why, outcome=SendOutcome.DEAD, creating=False)
+        if slot.kind is SlotKind.FILE and slot.platform_id.startswith(FILE):
+            return slot.platform_id  # it is shown, and what came of a call never changes
         if showing.partial and not self._streamed[account.name].take():
             return slot.platform_id  # it need not arrive
         screen = Screen(
@@ -106,6 +111,24 @@ class SlackChannel:
         shown = await (screen.grow(parts) if showing.partial else screen.show(parts, progress))
         account.sent(slot.conversation)
         return shown
+
+    # --- in -----------------------------------------------------------------------------------------
+
+    async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
+        """Read a file that came with a message, in pieces of at most 64 KiB."""
+        account = self._accounts.get(conversation.account)
+        if account is None:
+            raise FetchFailed(f"There is no Slack account {conversation.account!r} in the configuration.")
+        try:
+            await account.download.fetch(file.source, write)
+        except Declined as declined:
+            await account.refused(declined)
+            failure = refused(declined)
+        else:
+            return
+        raise failure
+
+    # --- beside it ----------------------------------------------------------------------------------
 
     async def typing(self, conversation: Conversation) -> None:
         """Show in a thread of the assistant panel that work is done; Slack shows it nowhere else."""

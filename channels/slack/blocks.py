@@ -141,10 +141,14 @@ class FormPlace:
         if not isinstance(found, dict):
             raise ValueError("no object")  # noqa: TRY004 - whatever it is, it is not what we wrote
         told = cast("Json", found)
-        handle, channel, thread = (str(told.get(key, "")) for key in ("handle", "channel", "thread"))
+        handle, channel, thread = (_string(told.get(key)) for key in ("handle", "channel", "thread"))
         if not 0 < len(handle) <= VALUE_CHARS or not _CHANNEL.fullmatch(channel) or not _TS.fullmatch(thread):
             raise ValueError("no place")
         return FormPlace(handle=Handle(handle), channel=channel, thread=thread)
+
+
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def reason_form(press: Press, title: str = "") -> Json:

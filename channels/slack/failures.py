@@ -118,9 +118,9 @@ def judge(error: SlackFailure, act: Act, *, chat_scope: str, account_scope: str,
             return SendFailed(str(error), outcome=SendOutcome.UNCERTAIN, creating=True)
         return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
     if error.error in _LATER or error.status == 429:
-        # Messages are counted by channel; everything else by method, for the whole workspace.
-        scope = chat_scope if error.method.startswith("chat.") else account_scope
-        return _wait(f"Slack wants us to wait with {error.method}.", error.retry_after_s, scope, now)
+        # Messages are counted by channel. Everything else is counted by method, which the client sees to itself: other
+        # channels, whose messages need no lookup and no file, do not wait for that.
+        return _wait(f"Slack wants us to wait with {error.method}.", error.retry_after_s, chat_scope, now)
     if error.error in _TOKEN:
         return _wait(token_trouble(error), TOKEN_AGAIN_S, account_scope, now)
     if error.error == "missing_scope" and error.method.startswith("chat."):  # without files, words still arrive

@@ -8,6 +8,8 @@ from typing import cast
 
 TEXT_AT_MOST = 65_536
 """Characters; people may write 12,000, apps 40,000."""
+LARGEST = 2**53 - 1
+"""No file is larger, and no store need hold a larger number."""
 _NOT_STORABLE = re.compile(r"[\x00\ud800-\udfff]")  # JSON can name halves of characters; no store can keep them
 _ID = re.compile(r"[A-Z][A-Z0-9]{1,31}")
 _TS = re.compile(r"[1-9]\d{0,10}\.\d{1,9}", re.ASCII)
@@ -55,6 +57,25 @@ class Fields:
         if not value:
             raise Malformed(f"{self._place(key)}: text of 1 to {most:,} characters is wanted")
         return value
+
+    def label(self, key: str, *, most: int) -> str:
+        """Return a text that is only shown: one line of at most `most` characters, those that are seen.
+
+        Empty when it is absent or no text: nothing depends on it, so nothing is refused for it.
+        """
+        value = self._raw.get(key)
+        text = value[: 4 * most] if isinstance(value, str) else ""
+        words = ("".join(char for char in word if char.isprintable()) for word in text.split())
+        return " ".join(filter(None, words))[:most].rstrip()
+
+    def is_true(self, key: str) -> bool:
+        """Whether it is there and true; whatever else it is, is a no."""
+        return self._raw.get(key) is True
+
+    def count(self, key: str) -> int:
+        """Return a number that somebody says something is large; 0 when it is absent, or cannot be one."""
+        value = self._raw.get(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST else 0
 
     def id(self, key: str, kinds: str) -> str:
         """Return an id that must be there and begin with one of `kinds`: `C` for a channel, `UW` for a person."""

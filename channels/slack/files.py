@@ -5,32 +5,49 @@ A message that shows a file has no metadata and its timestamp is not told, so th
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
-from channels.slack.parts import FilePart
-from channels.slack.request import Json, SlackClient, Unanswered
+from channels.slack.parts import AnyFile, FilePart, StoredPart
+from channels.slack.request import Json, NotSent, SlackClient, Unanswered
 
 FILE = "F"
 """What the id of a file begins with; a message's is a number."""
 
 
-async def upload(client: SlackClient, part: FilePart) -> str:
+async def upload(client: SlackClient, part: FilePart | StoredPart) -> str:
     """Bring a file's bytes to Slack and return its id. Nobody sees it yet, so it may be repeated.
 
     Raises `SlackFailure`.
     """
-    place = await client.call("files.getUploadURLExternal", {"filename": part.name, "length": len(part.data)})
+    place = await client.call("files.getUploadURLExternal", {"filename": part.name, "length": part.size})
     url, file = place.get("upload_url"), place.get("file_id")
     if not isinstance(url, str) or not isinstance(file, str) or not file.startswith(FILE):
         raise Unanswered("Slack named no place for a file.")
-    await client.upload(url, part.data)
+    if isinstance(part, FilePart):
+        await client.upload(url, part.data)
+    else:
+        await _stream(client, url, part.path)
     return file
 
 
-async def show(client: SlackClient, file: str, part: FilePart, place: Json) -> None:
+async def _stream(client: SlackClient, url: str, path: Path) -> None:
+    try:
+        content = path.open("rb")
+    except OSError as error:
+        why = type(error).__name__
+    else:
+        with content:
+            await client.upload(url, content)
+        return
+    raise NotSent(f"A file could not be read to be sent: {why}.")
+
+
+async def show(client: SlackClient, file: str, part: AnyFile, place: Json) -> None:
     """Show an uploaded file in `place` (`channel_id`, `thread_ts`), once. Raises `SlackFailure`."""
-    content: Json = {"files": [{"id": file, "title": part.name}], "initial_comment": part.comment}
-    await client.call("files.completeUploadExternal", content | place)
+    content: Json = {"files": [{"id": file, "title": part.name}]}
+    comment: Json = {"initial_comment": part.comment} if part.comment else {}
+    await client.call("files.completeUploadExternal", content | comment | place)
 
 
 async def messages(client: SlackClient, file: str, channel: str) -> list[str]:
@@ -44,12 +61,12 @@ async def messages(client: SlackClient, file: str, channel: str) -> list[str]:
     return found
 
 
-def shows(message: Json, part: FilePart) -> str:
+def shows(message: Json, part: FilePart | StoredPart) -> str:
     """Return the id of the file in a message if it is this one, by name and length; else empty."""
     listed = message.get("files")
     for one in cast("list[object]", listed) if isinstance(listed, list) else []:
         told = _object(one)
-        if told.get("name") == part.name and told.get("size") == len(part.data) and isinstance(told.get("id"), str):
+        if told.get("name") == part.name and told.get("size") == part.size and isinstance(told.get("id"), str):
             return str(told["id"])
     return ""
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from channels.slack import ids, words
+from channels.slack.attached import attached
 from channels.slack.blocks import DENY_WITH_REASON, REASON, FormPlace, verb_of
 from channels.slack.fields import Fields, Malformed
 from gateway.model.ids import Handle
@@ -26,7 +27,6 @@ QUOTED_AT_MOST = 1000
 NAME_AT_MOST = 64
 REASON_AT_MOST = 1000
 HANDLE_AT_MOST = 2000
-FILES_AT_MOST = 100
 DELETED = "(this message was deleted)"
 """What a message says that was taken away before anybody read it."""
 SLACKBOT = "USLACKBOT"
@@ -35,7 +35,6 @@ _SAID = frozenset({"", "file_share", "me_message", "thread_broadcast"})
 """Subtypes of a message in which a person says something."""
 _ENDS = frozenset({"app_uninstalled", "tokens_revoked"})
 _PANEL = frozenset({"assistant_thread_started", "assistant_thread_context_changed"})
-_FILES = (("image/", "a picture"), ("audio/", "an audio file"), ("video/", "a video"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +151,7 @@ def read(payload: object, me: Identity, now: datetime, known: Known = Known()) -
     except _Unusable as unusable:
         reason, detail = unusable.reason, unusable.detail
     except Malformed as malformed:
-        detail, raw = str(malformed), _raw(payload)
+        detail, raw = str(malformed), written(payload)
     key = _refused_key(payload)
     return Refused(channel=ids.CHANNEL, account=me.account, event_key=key, reason=reason, detail=detail, raw=raw)
 
@@ -161,10 +160,10 @@ def _refused_key(payload: object) -> str:
     try:
         return ids.event_key(Fields(payload).word("event_id", most=64))
     except Malformed:
-        return f"h{hashlib.sha256(_raw(payload, most=None).encode()).hexdigest()[:32]}"
+        return f"h{hashlib.sha256(written(payload, most=None).encode()).hexdigest()[:32]}"
 
 
-def _raw(payload: object, most: int | None = RAW_AT_MOST) -> str:
+def written(payload: object, most: int | None = RAW_AT_MOST) -> str:
     """Write it as ASCII, so that whatever stands in it can be stored. The old verification token is left out."""
     try:
         return json.dumps({**payload, "token": ""} if isinstance(payload, dict) else payload)[:most]
@@ -238,6 +237,7 @@ class _Reading:
         if addressed and not direct:
             thread = thread or ts  # what is begun in a channel goes on in a thread of its own
         team = _team(payload, event, said)
+        files, unread = attached(said)
         return Inbound(
             event_key=ids.message_key(self.me.team, channel, ts),
             conversation=ids.conversation(self.me.account, channel, thread),
@@ -248,7 +248,8 @@ class _Reading:
             text=words.said_to(said.text("text"), self.me.user, self.me.name),
             sent_at=self._when(ts),
             quoted=_quoted(said),
-            unread=_unread(said),
+            unread=unread,
+            attachments=files,
             also_called=() if direct else ids.also_called(self.me.team, channel),
             outsider=not self.known.member or team != self.me.team,
         )
@@ -269,11 +270,11 @@ class _Reading:
             raise _Unusable(RefusedReason.UNKNOWN, "message_deleted of no message")
         found = self._message(payload, event, before)
         key = ids.deletion_key(self.me.team, found.conversation.chat, event.ts("deleted_ts"))
-        return self._amended(found, key, text=DELETED, quoted="", unread="")
+        return self._amended(replace(found, text=DELETED, quoted="", unread="", attachments=()), key)
 
     @staticmethod
-    def _amended(found: Inbound, key: str, **other: str) -> Inbound:
-        return replace(found, event_key=key, edits=found.event_key, **other)
+    def _amended(found: Inbound, key: str) -> Inbound:
+        return replace(found, event_key=key, edits=found.event_key)
 
     def _person(self, said: Fields) -> str:
         """Return who wrote a message, who must be a person, writing without the help of an app."""
@@ -409,17 +410,6 @@ def _quoted(said: Fields) -> str:
         if one.flag("is_share") or one.flag("is_msg_unfurl"):
             return words.plain(one.text("text") or one.text("fallback"))[:QUOTED_AT_MOST]
     return ""
-
-
-def _unread(said: Fields) -> str:
-    """Say what came with a message."""
-    files = said.objects("files", most=FILES_AT_MOST)
-    if len(files) > 1:
-        return f"{len(files)} files"
-    if not files:
-        return ""
-    kind = files[0].text("mimetype", most=255)
-    return next((name for start, name in _FILES if kind.startswith(start)), "a file")
 
 
 def _shown_name(name: str) -> str:

@@ -25,6 +25,10 @@ FALLBACK_CHARS = 3000
 """Ours: what notifications and screen readers are given. Slack refuses an edit with more than 4,000."""
 UPLOAD_BYTES = 100_000_000
 """Ours: Slack takes 1 GB."""
+CAPTION_CHARS = 3000
+"""Ours: characters of what is said beside a file."""
+NAME_CHARS = 255
+"""Ours: characters of a file's name."""
 TEXT_PARTS = 2
 """Ours: messages that one text may fill; a longer one goes as a file."""
 ACTION_CHARS = 6000

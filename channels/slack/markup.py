@@ -22,6 +22,8 @@ WORD_JOINER = "\u2060"
 READ_CHARS = 16_384
 """Markdown that is read for formatting at once: the parser's time can grow faster than the text."""
 BELOW_CHARS = 400
+FENCE_CHARS = 60
+"""Of what opens a block of code that is closed and opened again at a cut, its indentation included."""
 INLINE_CHARS = 2048
 BRACKETS = 100
 """Characters, and opening brackets, of one paragraph that is read for formatting."""
@@ -34,6 +36,12 @@ _NAMES = re.compile(
     r"|(?:!|&excl;|&#0{0,5}33;?|&#[xX]0{0,5}21;?)\\?[cehsgd]"
     r"|(?:#|&num;|&#0{0,5}35;?|&#[xX]0{0,5}23;?)\\?[CGD]))"
 )
+# Where a link leads, as far as the colon behind its scheme, or the first character of an escape that may hide one.
+_SCHEME = re.compile(
+    r"(?P<begin>\](?:\(|:)\s{0,99}<?|<(?=[A-Za-z]))(?P<scheme>[^\s()<>:/?&\\]{0,64})(?=(?P<end>[:&\\]))"
+)
+_SCHEMES = frozenset({"http", "https", "mailto"})
+_FENCE = re.compile(r"(?P<fence>`{3,}(?=[^`]*\Z)|~{3,})")  # not indented: in a list it would end where that ends
 _INLINE = re.compile(r"[\\`*_~\[\]<&]|  \n")
 _BLANKS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufffc")
 """Characters that nobody sees, besides white space and those of the categories that `visible` knows."""
@@ -47,11 +55,36 @@ _FAR_ENOUGH = 0.5
 
 
 def safe(markdown: str) -> str:
-    """Return Markdown for a markdown block or a stream: as it is, but nobody named in it is rung.
+    """Return Markdown for a markdown block or a stream: as it is, but nobody named in it is rung, and links lead to the
+    web or a mailbox alone. Fenced code has no links, and what stands there is copied: no link is looked for in it.
 
     What it makes of a beginning is the beginning of what it makes of the whole.
     """
-    return _NAMES.sub(rf"\1{WORD_JOINER}", clean(markdown))
+    text = _NAMES.sub(rf"\1{WORD_JOINER}", clean(markdown))
+    if "](" not in text and "]:" not in text and "<" not in text:
+        return text
+    return "".join(part if is_code else _SCHEME.sub(_led, part) for is_code, part in _apart(text))
+
+
+def _led(link: re.Match[str]) -> str:
+    """The beginning of a link; one that leads elsewhere is broken behind its scheme."""
+    leads = link["end"] == ":" and link["scheme"].lower() in _SCHEMES
+    return link[0] if leads else f"{link[0]}{WORD_JOINER}"
+
+
+def _apart(text: str) -> Iterator[tuple[bool, str]]:
+    """Yield fenced code, and what stands between; the line that opens a fence stands between: it may be none yet."""
+    fence, lines = "", list[str]()
+    for line in text.splitlines(keepends=True):
+        found = _FENCE.match(line.rstrip("\n"))
+        lines.append(line)
+        if not fence and found is not None:
+            yield False, "".join(lines)
+            fence, lines = found["fence"], []
+        elif fence and line.strip().startswith(fence) and not line.strip().strip(fence[0]):
+            yield True, "".join(lines)
+            fence, lines = "", []
+    yield bool(fence), "".join(lines)
 
 
 def visible(text: str) -> bool:
@@ -139,7 +172,8 @@ class Markup:
                 last = lines[end - 1].strip(" >") if begin < end - 1 < len(lines) else ""
                 closed = last.startswith(token.markup) and not last.strip(token.markup[0])
                 closes = f"{quoted}{token.markup}"
-                found.append(_Fence(begin, end, closed, f"{closes}{token.info}", closes))
+                if len(closes) <= FENCE_CHARS:  # a longer one is cut like any text: it would fill every piece
+                    found.append(_Fence(begin, end, closed, f"{closes}{token.info[:FENCE_CHARS]}", closes))
         return found
 
     # --- the older notation ---------------------------------------------------------------------
@@ -186,7 +220,8 @@ class _Cutter:
             if self._piece and not self._just_opened(fence):
                 yield from self._cut(fence)
                 continue
-            at = self._within(line, self._room - self._size - 1 - spare)
+            closing = len(fence.closes) + 1 if fence else 0  # also where the line that is cut closes the block itself
+            at = self._within(line, self._room - self._size - 1 - max(spare, closing))
             self._add(line[:at])
             line = line[at:]
             yield from self._cut(fence)

@@ -1,15 +1,19 @@
-"""On the way out: a slot becomes the messages that show it. Pure; the adapter sends and edits them."""
+"""On the way out: a slot becomes the messages that show it. The adapter sends and edits them.
+
+Pure, but for one look at how large a file is that came of a call.
+"""
 
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
 
-from channels.slack.blocks import markdown, small
+from channels.slack.blocks import markdown, shorten, small
 from channels.slack.cards import card
-from channels.slack.limits import TEXT_PARTS, UPLOAD_BYTES
+from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, TEXT_PARTS, UPLOAD_BYTES
 from channels.slack.markup import Markup, safe, visible
 from channels.slack.mrkdwn import clean
-from channels.slack.parts import ROOM, FilePart, Part, TextPart
+from channels.slack.parts import ROOM, FilePart, Part, StoredPart, TextPart
 from gateway.model.slots import Showing, SlotKind
 
 LINES = 2000
@@ -22,6 +26,9 @@ SAID_CHARS = 3000
 """What is read of a message for its notification."""
 IN_FILE = "… the whole text is in the file below"
 GOES_ON = "…"
+GONE = "(the file is gone)"
+EMPTY = "(the file is empty)"
+TOO_LARGE = "(the file is too large for Slack)"
 CUT = "\n\n… cut here: the file would be too large for Slack\n"
 
 
@@ -45,6 +52,8 @@ class Renderer:
             parts = _status(showing.text)
         elif showing.slot.kind is SlotKind.CARD:
             parts = card(showing.rows)
+        elif showing.slot.kind is SlotKind.FILE:
+            parts = self._stored(showing)
         elif not visible(clean(showing.text)):
             parts = []
         elif showing.partial:
@@ -85,6 +94,17 @@ class Renderer:
             FilePart(name=name, data=_data(whole), caption=caption),
         ]
 
+    def _stored(self, showing: Showing) -> list[Part]:
+        """A file that came of a call; its caption, and why that is all, where it cannot be shown."""
+        caption = self._said(showing.text) if visible(clean(showing.text)) else ""
+        file, size = showing.slot.file, _size(showing.path)
+        if file is not None and showing.path is not None and 0 < size <= UPLOAD_BYTES:
+            name = " ".join(clean(file.name).split())[:NAME_CHARS] or file.file
+            return [StoredPart(name=name, path=showing.path, size=size, caption=shorten(caption, CAPTION_CHARS))]
+        why = TOO_LARGE if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
+        text = f"{shorten(showing.text, CAPTION_CHARS)}\n\n{why}".strip()
+        return self._final(text)[:1]
+
     def _said(self, text: str) -> str:
         source = _lines(text, SAID_CHARS)
         said = self._markup.plain(source)
@@ -103,6 +123,14 @@ def _status(text: str) -> list[Part]:
 def _lines(text: str, chars: int, lines: int = LINES) -> str:
     """The beginning of a text, as far as it is read."""
     return "\n".join(text[:chars].split("\n", lines)[:lines])
+
+
+def _size(path: Path | None) -> int:
+    """How many bytes a file has; -1 when it is not there."""
+    try:
+        return path.stat().st_size if path is not None and path.is_file() else -1
+    except OSError:
+        return -1
 
 
 def _data(text: str) -> bytes:

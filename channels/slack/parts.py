@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from pathlib import Path
+from typing import Self, TypeAlias
 
 from channels.slack.blocks import Json, shorten, size, small, texts
 from channels.slack.limits import FALLBACK_CHARS, MESSAGE_CHARS, TEXT_CHARS
@@ -55,16 +56,15 @@ class TextPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilePart:
+class AnyFile:
     """A message with a file. Its content follows from what never changes, so it is never edited."""
 
     name: str
-    data: bytes
     caption: str
     mark: str = ""
     """Before the caption. It makes no other content of it: the file is not sent anew when the mark is not needed."""
 
-    def sent_again(self) -> FilePart:
+    def sent_again(self) -> Self:
         """Return it with the mark."""
         return replace(self, mark=RESENT)
 
@@ -73,11 +73,37 @@ class FilePart:
         """What stands beside the file, for a field that Slack reads as its own notation."""
         return escaped(f"{self.mark} {self.caption}".strip())
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart(AnyFile):
+    """One that is made of a text."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.data)
+
     @property
     def digest(self) -> str:
         """The same for the same content, in every process."""
         head = json.dumps([self.name, self.caption, len(self.data)]).encode()
         return hashlib.sha256(head + self.data).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPart(AnyFile):
+    """One that came of a call, and is sent from where it is kept."""
+
+    path: Path
+    size: int
+    """Bytes."""
+
+    @property
+    def digest(self) -> str:
+        """The same for the same file, in every process."""
+        return hashlib.sha256(json.dumps([self.name, str(self.path), self.size]).encode()).hexdigest()[:16]
 
 
 def _field(text: str, limit: int) -> str:
@@ -88,6 +114,6 @@ def _field(text: str, limit: int) -> str:
     return escaped(shown)
 
 
-Part: TypeAlias = TextPart | FilePart
+Part: TypeAlias = TextPart | FilePart | StoredPart
 
 NO_PREVIEWS: Json = {"unfurl_links": False, "unfurl_media": False}

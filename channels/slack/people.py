@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, cast
 
+from channels.slack.fields import Fields, Malformed
 from channels.slack.request import Declined, SlackClient, SlackFailure
 from gateway.ports import Clock
 
@@ -39,8 +40,9 @@ NOBODY = Standing(member=False)
 class People:
     """The people of one workspace."""
 
-    def __init__(self, client: SlackClient, clock: Clock) -> None:
+    def __init__(self, client: SlackClient, clock: Clock, *, known_at_most: int = KNOWN_AT_MOST) -> None:
         """Take what to ask over. Nothing is asked before `standing`."""
+        self._known_at_most = known_at_most
         self._client = client
         self._clock = clock
         self._known: OrderedDict[str, tuple[Standing, float]] = OrderedDict()
@@ -70,19 +72,18 @@ class People:
                     answer = await self._client.call("conversations.open", {"users": user})
             except (SlackFailure, TimeoutError):
                 return ""
-            channel = answer.get("channel")
-            found = cast("dict[str, Any]", channel).get("id") if isinstance(channel, dict) else None
-            if not isinstance(found, str):
+            try:
+                self._direct[user] = Fields(answer).object("channel").id("id", "DCG")
+            except Malformed:
                 return ""
-            self._direct[user] = found
-            while len(self._direct) > KNOWN_AT_MOST:
+            while len(self._direct) > self._known_at_most:
                 self._direct.popitem(last=False)
         return self._direct[user]
 
     def _keep(self, user: str, standing: Standing, good_for_s: float) -> Standing:
         self._known[user] = (standing, self._clock.monotonic() + good_for_s)
         self._known.move_to_end(user)
-        while len(self._known) > KNOWN_AT_MOST:
+        while len(self._known) > self._known_at_most:
             self._known.popitem(last=False)
         return standing
 

@@ -11,22 +11,33 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import aiohttp
 from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
+from yarl import URL
+
+from gateway.ports import Clock
 
 CONNECT_WITHIN_S = 10.0
 """Shorter than any whole request may take: so what takes too long in all was on its way already."""
 ANSWER_WITHIN_S = 20.0
 UPLOAD_WITHIN_S = 30.0
+FETCH_WITHIN_S = 300.0
+"""A whole file that somebody sent."""
+SILENT_AT_MOST_S = 20.0
+"""… of which something must come so often."""
+PIECE_BYTES = 65_536
 WAIT_UNTOLD_S = 30.0
 """When Slack says "wait" and not for how long; the SDK's own choice."""
 CREATES = frozenset({"chat.postMessage", "files.completeUploadExternal"})
 READS = frozenset({"users.info", "conversations.history", "conversations.replies", "files.info"})
 """Methods that take a form and no JSON, as does `files.getUploadURLExternal`."""
 FORMS = READS | {"files.getUploadURLExternal", "auth.test", "apps.connections.open"}
+BY_CHANNEL = "chat."
+"""What the methods begin with that Slack counts by channel; the others it counts for the workspace."""
+LIMITED = "ratelimited"
 UNCLEAR = frozenset({"fatal_error", "internal_error"})
 """Refusals after which, as Slack's documentation says, some of it may have been done."""
 
@@ -84,6 +95,7 @@ class SlackClient(AsyncWebClient):
         root: str,
         client: aiohttp.ClientSession,
         fail_point: Callable[[str], Awaitable[None]],
+        clock: Clock,
         *,
         answer_within_s: float = ANSWER_WITHIN_S,
     ) -> None:
@@ -93,7 +105,10 @@ class SlackClient(AsyncWebClient):
         self.proxy = None  # what the environment says is the daemon's to obey, for all of its requests
         self._http = client
         self._fail_point = fail_point
+        self._clock = clock
         self._limits = _within(answer_within_s)
+        self._not_before: dict[str, float] = {}
+        """By method, when it may be called again. Those that show messages are counted by channel, by delivery."""
 
     def __repr__(self) -> str:
         return "SlackClient"
@@ -111,21 +126,69 @@ class SlackClient(AsyncWebClient):
             response = await cast("Any", super()).api_call(method, json=given)
         return cast("Json", response.data), cast("Mapping[str, str]", response.headers)
 
-    async def upload(self, url: str, data: bytes) -> None:
-        """Put a file's bytes where `files.getUploadURLExternal` said. Repeating it is harmless: nobody sees it yet."""
+    async def upload(self, url: str, data: bytes | BinaryIO) -> None:
+        """Put a file's bytes where `files.getUploadURLExternal` said. Repeating it is harmless: nobody sees it yet.
+
+        An open file is sent piece by piece.
+        """
         arguments: Json = {"data": data, "headers": {"Content-Type": "application/octet-stream"}}
         status, _, _ = await self._ask("POST", url, "a file's upload", arguments, _within(UPLOAD_WITHIN_S))
         if status != 200:
             raise Unanswered(f"Slack did not take a file (status {status}).")
 
+    async def get(self, url: URL, *, with_token: bool) -> aiohttp.ClientResponse:
+        """Ask for a file and return the answer, whatever it is, before its body. Redirects are answers too.
+
+        The caller closes it. Raises `NotSent` or `Unanswered`.
+        """
+        if self._http.closed:
+            raise NotSent("Dragoman is stopping; a file was not asked for.")
+        headers = {"Accept-Encoding": "identity"}  # what is packed may be of any size
+        if with_token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        limits = aiohttp.ClientTimeout(total=FETCH_WITHIN_S, connect=CONNECT_WITHIN_S, sock_read=SILENT_AT_MOST_S)
+        failure: SlackFailure
+        try:
+            return await self._http.request(
+                "GET", url, timeout=limits, allow_redirects=False, headers=headers, auto_decompress=False
+            )
+        except _NOT_SENT as error:
+            failure = NotSent(f"Slack cannot be reached for a file: {_what(error)}.")
+        except _UNANSWERED as error:
+            failure = Unanswered(f"No answer from Slack to a file: {_what(error)}.")
+        # Here, not above: what is raised in an `except` block keeps the other error, and its address, with it.
+        raise failure
+
+    @staticmethod
+    async def piece(answer: aiohttp.ClientResponse) -> bytes:
+        """Return the next bytes of a file, at most 64 KiB; none at its end. Raises `Unanswered`."""
+        try:
+            return await answer.content.read(PIECE_BYTES)
+        except _UNANSWERED as error:
+            failure = Unanswered(f"A file from Slack broke off: {_what(error)}.")
+        raise failure
+
     async def _request(self, *, http_verb: str, api_url: str, req_args: Json) -> Json:
         """Send one request: the transport of slack_sdk, which all methods of the client go through."""
         called = api_url.rpartition("/")[2]
+        self._obey(called)
         arguments = {key: value for key, value in req_args.items() if value is not None}
         status, headers, payload = await self._ask(http_verb, api_url, called, arguments, self._limits)
         if called in CREATES:
             await self._fail_point("J17")
-        return {"data": _good(called, status, headers, payload), "headers": headers, "status_code": status}
+        try:
+            answer = _good(called, status, headers, payload)
+        except Declined as declined:
+            if declined.error == LIMITED and not called.startswith(BY_CHANNEL):
+                self._not_before[called] = self._clock.monotonic() + declined.retry_after_s
+            raise
+        return {"data": answer, "headers": headers, "status_code": status}
+
+    def _obey(self, called: str) -> None:
+        """Refuse in Slack's name what it would refuse for some time yet, in this workspace. Raises `Declined`."""
+        left_s = self._not_before.get(called, 0.0) - self._clock.monotonic()
+        if left_s > 0:
+            raise Declined(LIMITED, method=called, status=429, retry_after_s=left_s)
 
     async def _ask(
         self, verb: str, url: str, called: str, arguments: Json, limits: aiohttp.ClientTimeout
@@ -166,14 +229,14 @@ def _good(called: str, status: int, headers: Mapping[str, str], payload: bytes) 
     error = answer.get("error")
     told = error if isinstance(error, str) else ""
     if status == 429:
-        raise Declined("ratelimited", method=called, status=status, retry_after_s=_retry_after(headers))
+        raise Declined(LIMITED, method=called, status=status, retry_after_s=_retry_after(headers))
     if not told or status >= 500 or told in UNCLEAR:
         raise Unanswered(f"Slack did not say what became of {called} (status {status}{', ' + told if told else ''}).")
     raise Declined(
         told[:100],
         method=called,
         status=status,
-        retry_after_s=_retry_after(headers) if told == "ratelimited" else 0,
+        retry_after_s=_retry_after(headers) if told == LIMITED else 0,
         needed=_words(answer.get("needed"), 200),
         details=_details(answer),
     )

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from channels.slack.files import shows
-from channels.slack.parts import FilePart, Part
+from channels.slack.parts import FilePart, Part, StoredPart
 from channels.slack.request import Json, SlackClient
 from gateway.model.ids import SlotId
 from gateway.model.messages import Conversation
@@ -70,7 +70,7 @@ async def found(client: SlackClient, doubt: Doubt) -> str:
 
 
 def _is(message: Json, doubt: Doubt) -> str:
-    if isinstance(doubt.part, FilePart):
+    if isinstance(doubt.part, FilePart | StoredPart):
         return shows(message, doubt.part)
     told, ts = message.get("metadata"), message.get("ts")
     return ts if told == metadata(doubt.slot, doubt.number) and isinstance(ts, str) else ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from channels.slack import files, sending
 from channels.slack.failures import Act, Remedy, judge
-from channels.slack.parts import NO_PREVIEWS, FilePart, Part, TextPart
+from channels.slack.parts import NO_PREVIEWS, FilePart, Part, StoredPart, TextPart
 from channels.slack.request import Declined, Json, SlackClient, SlackFailure, Unanswered
 from channels.slack.sending import Doubt
 from gateway.errors import SendFailed, SendOutcome
@@ -126,7 +126,7 @@ class Screen:
         known = self.digests.get(self._key(message))
         if known == part.digest:
             return True
-        if isinstance(part, FilePart):
+        if isinstance(part, FilePart | StoredPart):
             return message.startswith(files.FILE) and not known  # after a restart: a file's content never changes
         return not message.startswith(files.FILE) and await self._edit(message, part)
 
@@ -142,7 +142,7 @@ class Screen:
                 return await self._refresh(there, at, part)
             part = part if looked else part.sent_again()
         try:
-            made = await (self._send_file(part) if isinstance(part, FilePart) else self._send_text(at, part))
+            made = await (self._send_text(at, part) if isinstance(part, TextPart) else self._send_file(part))
         except SendFailed as failed:
             failure = failed
         else:
@@ -181,7 +181,7 @@ class Screen:
 
         return _certain(await self._call(Act.CREATE, ask, part))
 
-    async def _send_file(self, part: FilePart) -> str:
+    async def _send_file(self, part: FilePart | StoredPart) -> str:
         async def bring(_: Json) -> str:
             return await files.upload(self.client, part)
 

@@ -41,8 +41,8 @@ class Timing:
     """So many without any answer: the connection is dead, 30 s after its last word."""
     told_after: float = 10.0
     """So long without any connection is no trouble yet: it is being replaced."""
-    one_told_after: float = 60.0
-    """So long with one connection only is no trouble yet."""
+    one_told_after: float = 20.0
+    """So long with one connection only is no trouble yet: a dead one shows within a minute of its last word."""
     close: float = 3.0
 
 
@@ -113,6 +113,10 @@ class Sockets:
         if down and max(down) > self.timing.one_told_after:
             return f"One of {SOCKETS} connections to Slack has not stood for {max(down):.0f} s."
         return ""
+
+    def stand(self) -> bool:
+        """Whether anything is heard now: one connection is enough for that."""
+        return any(line.up for line in self._lines)
 
     async def _keep(self, line: _Line) -> None:
         """Have one connection, always."""

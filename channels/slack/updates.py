@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine
@@ -173,7 +172,7 @@ class Updates:
 
     async def _put_aside(self, payload: object, error: Exception) -> bool:
         """Count a payload that breaks us. False: it shall come again. True: it is kept as poison, with what it was."""
-        raw = json.dumps(payload)
+        raw = inbound.written(payload, most=None)
         key = f"b{hashlib.sha256(raw.encode()).hexdigest()[:32]}"
         tries = self._tries.pop(key, 0) + 1
         if tries < TRIES:

@@ -18,11 +18,13 @@ from telegram import BotCommandScope, BotCommandScopeAllGroupChats, BotCommandSc
 from telegram.error import TelegramError
 
 from channels.telegram import inbound
+from channels.telegram.download import Download
 from channels.telegram.failures import bad_token, token_trouble
 from channels.telegram.inbound import BotIdentity
+from channels.telegram.limits import DOWNLOAD_BYTES
 from channels.telegram.moves import Moves
 from channels.telegram.request import LONG_POLL_S, POLL_WITHIN_S, AiohttpRequest, Declined, TelegramBot, Unanswered
-from channels.telegram.settings import TelegramAccount
+from channels.telegram.settings import OFFICIAL_API, TelegramAccount
 from channels.telegram.updates import Updates
 from channels.telegram.webhook import Webhook
 from gateway.errors import StoreError
@@ -78,6 +80,7 @@ class Account:
             AiohttpRequest(context.client, context.fail_point),
             AiohttpRequest(context.client, context.fail_point, answer_within_s=POLL_WITHIN_S),
         )
+        self.download = Download(self.bot)
         self._updates: Updates | None = None
         self._answers = asyncio.Semaphore(ANSWERS_AT_ONCE)
         self._trouble = STARTING
@@ -136,7 +139,12 @@ class Account:
             group.create_task(self._alert("poison", text), name=f"telegram {self.name} alert")
 
         return Updates(
-            bot=BotIdentity(id=me.id, username=me.username or "", account=self.name),
+            bot=BotIdentity(
+                id=me.id,
+                username=me.username or "",
+                account=self.name,
+                files_at_most=DOWNLOAD_BYTES if self.settings.api_root == OFFICIAL_API else 0,
+            ),
             sink=sink,
             moves=self._moves,
             clock=self._context.clock,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -20,8 +20,8 @@ from channels.telegram.outbound import Renderer
 from channels.telegram.request import Declined
 from channels.telegram.settings import TelegramSettings
 from channels.telegram.showing import Digests, Screen, account_scope, chat_scope
-from gateway.errors import SendFailed, SendOutcome, StoreError
-from gateway.model.messages import Conversation
+from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
+from gateway.model.messages import Attachment, Conversation
 from gateway.model.slots import Pace, Showing
 from gateway.ports import Auth, ChannelContext, Endpoint, Progress, Sink
 
@@ -96,6 +96,17 @@ class TelegramChannel:
         )
         parts, shown = self._renderer.parts(showing), showing.slot.platform_id
         return await (screen.grow(parts, shown) if showing.partial else screen.show(parts, shown, progress))
+
+    # --- in -----------------------------------------------------------------------------------------
+
+    async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
+        """Read a file that came with a message, in pieces of at most 64 KiB."""
+        account = self._accounts.get(conversation.account)
+        if account is None:
+            raise FetchFailed(f"There is no Telegram account {conversation.account!r} in the configuration.")
+        await account.download.fetch(file.source, write)
+
+    # --- beside it ----------------------------------------------------------------------------------
 
     async def typing(self, conversation: Conversation) -> None:
         """Show that an answer is being written; not while Telegram wants less of an account."""

@@ -36,6 +36,8 @@ class Remedy(StrEnum):
     """Nothing: it is as it should be, or nothing can be done about it."""
     PLAIN = "plain"
     """The same once more, as text without entities."""
+    AS_FILE = "as_file"
+    """The same once more, as a file: Telegram does not take it for a photo."""
     ANEW = "anew"
     """The message is gone: show its content in a new one."""
 
@@ -49,12 +51,20 @@ class Moved:
 
 Judgement: TypeAlias = Remedy | Moved | SendFailed
 
-_GONE = ("message to edit not found", "message can't be edited", "message_id_invalid", "no text in the message to edit")
+_NO_PHOTO = ("photo_invalid", "photo_save_file_invalid", "image_process_failed", "too big for a photo", "type of file")
+_GONE = (
+    "message to edit not found",
+    "message can't be edited",
+    "message_id_invalid",
+    "no text in the message to edit",
+    "no caption in the message to edit",
+)
 _CANNOT_GO = ("message to delete not found", "message can't be deleted", "message_id_invalid", "message identifier")
 _REMEDIES: tuple[tuple[Act | None, tuple[str, ...], Remedy], ...] = (
     (Act.EDIT, ("message is not modified",), Remedy.DONE),
     (Act.EDIT, _GONE, Remedy.ANEW),
     (Act.DELETE, _CANNOT_GO, Remedy.DONE),
+    (Act.CREATE, _NO_PHOTO, Remedy.AS_FILE),
     (None, ("can't parse entities", "entity_", "entities_", "entity beginning"), Remedy.PLAIN),
 )
 

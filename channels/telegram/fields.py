@@ -73,6 +73,21 @@ class Fields:
             raise Malformed(f"{self._place(key)}: text of 1 to {most} bytes is wanted")
         return value
 
+    def label(self, key: str, *, most: int) -> str:
+        """Return a text that is only shown: one line of at most `most` characters, those that are seen.
+
+        Empty when it is absent or no text: nothing depends on it, so nothing is refused for it.
+        """
+        value = self._raw.get(key)
+        text = value[: 4 * most] if isinstance(value, str) else ""
+        words = ("".join(char for char in word if char.isprintable()) for word in text.split())
+        return " ".join(filter(None, words))[:most].rstrip()
+
+    def count(self, key: str) -> int:
+        """Return a number that somebody says something is large; 0 when it is absent, or cannot be one."""
+        value = self._raw.get(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST else 0
+
     def object(self, key: str) -> Fields:
         """Return an object that must be there."""
         return Fields(self._raw.get(key), self._place(key))

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from channels.telegram import ids
+from channels.telegram.attached import attached
 from channels.telegram.fields import Fields, Malformed
 from channels.telegram.words import Words
 from gateway.model.ids import Handle
@@ -57,7 +58,7 @@ UNREAD: Mapping[str, str] = types.MappingProxyType(
         "giveaway": "a giveaway",
     }
 )
-"""What a person can send that cannot be read yet, and how it is called when the person is told so."""
+"""What a person can send besides words, and how it is called when it cannot be read and the person is told so."""
 
 _EVERY_MESSAGE = frozenset(
     {"message_id", "message_thread_id", "is_topic_message", "from", "chat", "date", "edit_date", "reply_to_message"}
@@ -72,6 +73,8 @@ class BotIdentity:
     id: int
     username: str
     account: str
+    files_at_most: int = 0
+    """Bytes of a file that can be fetched; 0 is no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,7 @@ def read(update: object, bot: BotIdentity, now: datetime) -> Meaning:
     except _Unusable as unusable:
         reason, detail = unusable.reason, unusable.detail
     except Malformed as malformed:
-        detail, raw = str(malformed), _raw(update)
+        detail, raw = str(malformed), written(update)
     key = _refused_key(update)
     return Refused(channel=ids.CHANNEL, account=bot.account, event_key=key, reason=reason, detail=detail, raw=raw)
 
@@ -120,10 +123,10 @@ def _refused_key(update: object) -> str:
     try:
         return ids.update_key(Fields(update).number("update_id", least=0))
     except Malformed:
-        return f"x{hashlib.sha256(_raw(update).encode()).hexdigest()[:32]}"
+        return f"x{hashlib.sha256(written(update).encode()).hexdigest()[:32]}"
 
 
-def _raw(update: object) -> str:
+def written(update: object) -> str:
     """Write it as ASCII, so that whatever stands in it can be stored."""
     try:
         return json.dumps(update)[:RAW_AT_MOST]
@@ -164,9 +167,11 @@ class _Reading:
         direct = chat.text("type") == "private" and place == who
         sent = message.number("edit_date" if edited else "date", least=1, most=_LAST_SECOND)
         words = Words.read(message)
-        text, quoted, unread = self._said(message, words, edited=edited)
+        files, why = attached(message, self.bot.files_at_most)
+        unread = "" if files else f"{_unread(message, words)} {why}".strip()
+        text, quoted = self._said(message, words, edited=edited, brings=bool(files or unread))
         reply = _reply(message)
-        album = message.text("media_group_id") if not text and not edited else ""
+        album = message.text("media_group_id") if unread and not text and not edited else ""
         key = ids.album_key(place, album) if album else ids.message_key(place, number)
         return Inbound(
             event_key=ids.edit_key(place, number, sent, text) if edited else key,
@@ -181,6 +186,7 @@ class _Reading:
             reply_to="" if reply is None else str(reply.number("message_id", least=0)),
             quoted=quoted or _quoted(message, reply),
             unread=unread,
+            attachments=files,
             cut=words.units >= CUT_UNITS and "text" in message and not edited and not _borrowed(message),
             follows="" if edited else _follows(chat, place, number),
         )
@@ -190,15 +196,14 @@ class _Reading:
         topic = message.number("message_thread_id", least=1) if message.flag("is_topic_message") else None
         return ids.conversation(self.bot.account, chat, topic)
 
-    def _said(self, message: Fields, words: Words, *, edited: bool) -> tuple[str, str, str]:
-        """Return the text, what is quoted by the message itself, and what cannot be read."""
-        unread = _unread(message, words)
-        if not words.text and (edited or not unread):  # an edit without words: a live location moves, for instance
+    def _said(self, message: Fields, words: Words, *, edited: bool, brings: bool) -> tuple[str, str]:
+        """Return the text, and what is quoted by the message itself. `brings`: something came with it."""
+        if not words.text and (edited or not brings):  # an edit without words: a live location moves, for instance
             raise _Unusable(RefusedReason.UNKNOWN, _kind(message))
         borrowed = _borrowed(message)
         if borrowed:  # whole, not cut like a quote: nothing else is said in this message
-            return borrowed if words.text else "", words.text, unread
-        return words.said_to(self.bot.id, self.bot.username), "", unread
+            return borrowed if words.text else "", words.text
+        return words.said_to(self.bot.id, self.bot.username), ""
 
     def _addressed(self, message: Fields, words: Words, reply: Fields | None) -> bool:
         """Whether the bot is meant in a group."""

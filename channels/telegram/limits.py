@@ -7,6 +7,15 @@ TEXT_UNITS = 4096
 ENTITIES = 100
 """Entities of a message; what comes after them loses its formatting."""
 CAPTION_UNITS = 1024
+PHOTO_BYTES = 10 * 1024 * 1024
+PHOTO_SIDES = 10_000
+"""Width and height of a photo together, in pixels."""
+PHOTO_RATIO = 20
+"""How many times as long as its short side the long one may be."""
+DOWNLOAD_BYTES = 20 * 1024 * 1024
+"""What Telegram's own Bot API gives out of a file."""
+NAME_CHARS = 255
+"""Ours: characters of a file's name."""
 CALLBACK_BYTES = 64
 """UTF-8 bytes that a button carries."""
 TOAST_UNITS = 200

@@ -1,13 +1,18 @@
-"""On the way out: a slot becomes the messages that show it. Pure; the adapter sends and edits them."""
+"""On the way out: a slot becomes the messages that show it. The adapter sends and edits them.
+
+Pure, but for one look at a file that came of a call: how large it is, and whether it is a picture.
+"""
 
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
 
 from channels.telegram.cards import card
-from channels.telegram.limits import TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
+from channels.telegram.limits import NAME_CHARS, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
 from channels.telegram.markup import Markup
-from channels.telegram.parts import ROOM, FilePart, Part, TextPart
+from channels.telegram.parts import CAPTION_ROOM, ROOM, FilePart, Part, StoredPart, TextPart
+from channels.telegram.pictures import is_photo
 from channels.telegram.rich import Rich, clean, finish, joined, split, units, visible
 from channels.telegram.source import closed, output
 from gateway.model.slots import Showing, SlotKind
@@ -20,6 +25,9 @@ HEAD_LINES = 400
 """Markdown that is read to show the beginning of a text: one message and what its formatting takes."""
 IN_FILE = "… the whole text is in the file below"
 GOES_ON = "…"
+GONE = "(the file is gone)"
+EMPTY = "(the file is empty)"
+TOO_LARGE = "(the file is too large for Telegram)"
 CUT = "\n\n… cut here: the file would be too large for Telegram\n"
 
 
@@ -46,6 +54,8 @@ class Renderer:
             parts = _status(showing)
         elif showing.slot.kind is SlotKind.CARD:
             parts = card(showing.rows, quiet=_in_group(showing))
+        elif showing.slot.kind is SlotKind.FILE:
+            parts = self._stored(showing)
         elif showing.partial:
             return self._beginning(showing)
         else:
@@ -84,6 +94,27 @@ class Renderer:
             FilePart(name=name, data=_data(whole), caption=caption),
         ]
 
+    def _stored(self, showing: Showing) -> list[Part]:
+        """A file that came of a call; its caption, and why that is all, where it cannot be shown."""
+        caption = self._caption(showing)
+        file, path, size = showing.slot.file, showing.path, _size(showing.path)
+        can = 0 < size <= UPLOAD_BYTES
+        if file is not None and (can or showing.slot.platform_id):
+            name = " ".join(clean(file.name).replace('"', "'").split())[:NAME_CHARS] or file.file
+            photo = can and path is not None and is_photo(path, size)
+            return [StoredPart(name=name, path=path if can else None, photo=photo, caption=caption)]
+        why = TOO_LARGE if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
+        return [TextPart.of(joined([caption, Rich(text=why)], "\n\n"))]
+
+    def _caption(self, showing: Showing) -> Rich:
+        """As much of the text as fits beside a file."""
+        rich = self._head(showing)
+        found = next(split(rich, CAPTION_ROOM), Rich(text=""))
+        if units(rich.text) <= CAPTION_ROOM:
+            return found
+        head = next(split(rich, CAPTION_ROOM - units(f" {GOES_ON}")), Rich(text=""))
+        return joined([head, Rich(text=GOES_ON)], _gap(head))
+
     def _head(self, showing: Showing) -> Rich:
         """As much of the beginning as one message can show."""
         lines = showing.text[:HEAD_CHARS].split("\n", HEAD_LINES)[:HEAD_LINES]
@@ -109,6 +140,14 @@ def _in_group(showing: Showing) -> bool:
 def _gap(head: Rich) -> str:
     """What belongs between a text and what is added to it."""
     return "\n" if any(span.kind == "pre" and span.end == len(head.text) for span in head.spans) else " "
+
+
+def _size(path: Path | None) -> int:
+    """How many bytes a file has; -1 when it is not there."""
+    try:
+        return path.stat().st_size if path is not None and path.is_file() else -1
+    except OSError:
+        return -1
 
 
 def _data(text: str) -> bytes:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeAlias
 
-from channels.telegram.limits import TEXT_UNITS
-from channels.telegram.rich import Json, Rich, entities, units
+from channels.telegram.limits import CAPTION_UNITS, TEXT_UNITS
+from channels.telegram.rich import Json, Rich, entities, joined, units
 
 RESENT = "(re-sent)"
 """Stands before content that may be there already."""
 ROOM = TEXT_UNITS - units(f"{RESENT}\n")
 """UTF-16 units that content may fill, so that a message is cut where it was when it turns out to need the mark."""
+
+CAPTION_ROOM = CAPTION_UNITS - units(f"{RESENT} ")
+"""The same of a caption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,4 +83,33 @@ class FilePart:
         return hashlib.sha256(head + self.data).hexdigest()[:16]
 
 
-Part: TypeAlias = TextPart | FilePart
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPart:
+    """A message with a file that came of a call. It is sent from where it is kept; its caption can be edited."""
+
+    name: str
+    path: Path | None
+    """None when it is there no more, and only a message that shows it already can be kept up."""
+    photo: bool
+    """Whether Telegram is asked to show it as a photo."""
+    caption: Rich
+    mark: str = ""
+
+    def sent_again(self) -> StoredPart:
+        """Return it with the mark."""
+        return replace(self, mark=RESENT)
+
+    def payload(self) -> Json:
+        """Return the Bot API's parameters of the caption, the same for a new message and an edit."""
+        shown = joined([Rich(text=self.mark), self.caption], " ")
+        marked = entities(shown)
+        return {"caption": shown.text} | ({"caption_entities": marked} if marked else {})
+
+    @property
+    def digest(self) -> str:
+        """The same for the same content, in every process."""
+        whole = [self.name, self.caption.text, entities(self.caption)]
+        return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:16]
+
+
+Part: TypeAlias = TextPart | FilePart | StoredPart

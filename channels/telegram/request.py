@@ -16,15 +16,25 @@ import aiohttp
 from telegram import Bot
 from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
+from yarl import URL
 
 CONNECT_WITHIN_S = 10.0
 """Shorter than any whole request may take: so what takes too long in all was on its way already."""
 ANSWER_WITHIN_S = 20.0
 LONG_POLL_S = 50
 """What the Bot API allows at most."""
+UPLOADS_TAKE = 2
+"""So many times as long: a file is 45 MB at most. The gateway gives up a little later."""
+FETCH_WITHIN_S = 300.0
+"""A whole file that somebody sent."""
+SILENT_AT_MOST_S = 20.0
+"""… of which something must come so often."""
+PIECE_BYTES = 65_536
 POLL_WITHIN_S = LONG_POLL_S + 10.0
 DESCRIPTION_AT_MOST = 300
-CREATES = frozenset({"sendMessage", "sendDocument"})
+WAIT_AT_MOST_S = 1_000_000.0
+"""Eleven days: no pause that Telegram ever asked for is near it, and a clock can still be moved by it."""
+CREATES = frozenset({"sendMessage", "sendDocument", "sendPhoto"})
 
 _NOT_SENT = (
     aiohttp.ClientConnectorError,  # no address, nobody there, no TLS, no proxy
@@ -75,7 +85,9 @@ class AiohttpRequest(BaseRequest):
         self._client = client
         self._fail_point = fail_point
         self._answer_within_s = answer_within_s
-        self._timeout = aiohttp.ClientTimeout(total=answer_within_s, connect=min(CONNECT_WITHIN_S, answer_within_s / 2))
+        connect_s = min(CONNECT_WITHIN_S, answer_within_s / 2)
+        self._timeout = aiohttp.ClientTimeout(total=answer_within_s, connect=connect_s)
+        self._uploads = aiohttp.ClientTimeout(total=answer_within_s * UPLOADS_TAKE, connect=connect_s)
 
     async def initialize(self) -> None:
         """Nothing: the client is open."""
@@ -129,15 +141,46 @@ class AiohttpRequest(BaseRequest):
         if self._client.closed:
             return NotSent(f"Dragoman is stopping; {called} was not sent.")
         headers = _JSON if isinstance(body, bytes) else None
+        timeout = self._uploads if isinstance(body, aiohttp.FormData) else self._timeout
         try:
             async with self._client.request(
-                method, url, data=body, headers=headers, timeout=self._timeout, allow_redirects=False
+                method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 return response.status, await response.read()
         except _NOT_SENT as error:
             return NotSent(f"Telegram cannot be reached for {called}: {_what(error)}.")
         except _UNANSWERED as error:
             return Unanswered(f"No answer from Telegram to {called}: {_what(error)}.")
+
+    async def get(self, url: URL) -> aiohttp.ClientResponse:
+        """Ask for a file and return the answer, whatever it is, before its body. Redirects are answers too.
+
+        The caller closes it. Raises `NotSent` or `Unanswered`.
+        """
+        if self._client.closed:
+            raise NotSent("Dragoman is stopping; a file was not asked for.")
+        limits = aiohttp.ClientTimeout(total=FETCH_WITHIN_S, connect=CONNECT_WITHIN_S, sock_read=SILENT_AT_MOST_S)
+        headers = {"Accept-Encoding": "identity"}  # what is packed may be of any size
+        failure: TelegramError
+        try:
+            return await self._client.request(
+                "GET", url, timeout=limits, allow_redirects=False, headers=headers, auto_decompress=False
+            )
+        except _NOT_SENT as error:
+            failure = NotSent(f"Telegram cannot be reached for a file: {_what(error)}.")
+        except _UNANSWERED as error:
+            failure = Unanswered(f"No answer from Telegram to a file: {_what(error)}.")
+        # Here, not above: what is raised in an `except` block keeps the other error, and its address, with it.
+        raise failure
+
+    @staticmethod
+    async def piece(answer: aiohttp.ClientResponse) -> bytes:
+        """Return the next bytes of a file, at most 64 KiB; none at its end. Raises `Unanswered`."""
+        try:
+            return await answer.content.read(PIECE_BYTES)
+        except _UNANSWERED as error:
+            failure = Unanswered(f"A file from Telegram broke off: {_what(error)}.")
+        raise failure
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
@@ -176,6 +219,14 @@ class TelegramBot(Bot):
         over = self._polls if method == "getUpdates" else self._calls
         return await over.raw(f"{self.base_url}/{method}", parameters)
 
+    async def get(self, url: URL) -> aiohttp.ClientResponse:
+        """Ask for a file; see `AiohttpRequest.get`."""
+        return await self._calls.get(url)
+
+    async def piece(self, answer: aiohttp.ClientResponse) -> bytes:
+        """Return the next bytes of a file; see `AiohttpRequest.piece`."""
+        return await self._calls.piece(answer)
+
     def __repr__(self) -> str:
         return "Bot"
 
@@ -186,7 +237,8 @@ def _body(request_data: RequestData | None) -> _Body:
         return None
     if not request_data.contains_files:
         return json.dumps(request_data.parameters).encode()
-    form = aiohttp.FormData(request_data.json_parameters)
+    # As it is: Telegram takes a name of a file with its percent signs.
+    form = aiohttp.FormData(request_data.json_parameters, quote_fields=False)
     for name, (filename, content, content_type) in request_data.multipart_data.items():
         form.add_field(name, content, filename=filename, content_type=content_type)
     return form
@@ -198,14 +250,17 @@ def _declined(called: str, status: int, payload: bytes) -> TelegramError:
     code = answer.get("error_code")
     if not isinstance(code, int) or code >= 500 or status >= 500:
         return Unanswered(f"Telegram did not say what became of {called} (status {status}).")
-    given = answer.get("parameters")
+    given, description = answer.get("parameters"), answer.get("description")
     parameters = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     retry_after, moved_to = parameters.get("retry_after"), parameters.get("migrate_to_chat_id")
     return Declined(
         code,
-        str(answer.get("description", ""))[:DESCRIPTION_AT_MOST],
+        description[:DESCRIPTION_AT_MOST] if isinstance(description, str) else "",
         method=called,
-        retry_after_s=retry_after if isinstance(retry_after, int | float) else 0,
+        # Compared before it is reckoned with: JSON can say Infinity, NaN and a number of 400 digits.
+        retry_after_s=min(retry_after, WAIT_AT_MOST_S)
+        if isinstance(retry_after, int | float) and retry_after > 0
+        else 0,
         moved_to=str(moved_to) if isinstance(moved_to, int) else "",
     )
 

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from telegram import InputFile
+from telegram import InputFile, MessageEntity
 from telegram.error import TelegramError
 
 from channels.telegram.failures import Act, Moved, Remedy, judge
 from channels.telegram.moves import Moves
-from channels.telegram.parts import FilePart, Part, TextPart
-from channels.telegram.request import TelegramBot, Unanswered
+from channels.telegram.parts import FilePart, Part, StoredPart, TextPart
+from channels.telegram.request import NotSent, TelegramBot, Unanswered
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.messages import Conversation
 from gateway.ports import Clock, Progress
 
 Json = dict[str, Any]
 DIGESTS_KEPT = 2000
+MARKS = frozenset({"entities", "caption_entities"})
 TRIES = 4
 """A chat that moved and entities that are not accepted take one more each; anything beyond is a circle."""
 
@@ -119,38 +120,67 @@ class Screen:
             return True
         if isinstance(part, FilePart):
             return not known  # after a restart: a file's content never changes
-        return await self._edit(message, part)
+        edited = await self._edit(message, part)
+        return edited or (isinstance(part, StoredPart) and part.path is None)  # there is nothing to show it anew with
 
     async def _create(self, part: Part) -> str:
-        thread = int(self.conversation.thread) if self.conversation.thread else None
-
-        async def ask(payload: Json) -> str:
-            if isinstance(part, FilePart):
-                file = InputFile(part.data, filename=part.name)
-                made = await self.bot.send_document(
-                    self.chat,
-                    file,
-                    caption=f"{part.mark} {part.caption}".strip() or None,
-                    disable_content_type_detection=True,
-                    message_thread_id=thread,
-                )
-                return str(made.message_id)
-            place: Json = {"chat_id": self.chat} | ({"message_thread_id": thread} if thread else {})
-            quiet: Json = {"disable_notification": True} if part.silent else {}
-            return _message(await self.bot.call("sendMessage", place | quiet | payload))
-
-        found = await self._call(Act.CREATE, ask, part.payload() if isinstance(part, TextPart) else {})
+        found = await self._made(part)
+        if found is Remedy.AS_FILE and isinstance(part, StoredPart):
+            found = await self._made(replace(part, photo=False))
         assert not isinstance(found, Remedy), "only edits and deletions are done without an answer"
         self.digests.put(self._key(found), part.digest)
         return found
 
-    async def _edit(self, message: str, part: TextPart) -> bool:
+    async def _made(self, part: Part) -> str | Remedy:
+        """Show a part in a new message."""
+
+        async def ask(payload: Json) -> str:
+            if isinstance(part, FilePart):
+                return await self._send_document(InputFile(part.data, filename=part.name), payload)
+            if isinstance(part, StoredPart):
+                return await self._send_stored(part, payload)
+            place: Json = {"chat_id": self.chat} | ({"message_thread_id": self._thread} if self._thread else {})
+            quiet: Json = {"disable_notification": True} if part.silent else {}
+            return _message(await self.bot.call("sendMessage", place | quiet | payload))
+
+        if isinstance(part, FilePart):
+            return await self._call(Act.CREATE, ask, {"caption": f"{part.mark} {part.caption}".strip()})
+        return await self._call(Act.CREATE, ask, part.payload())
+
+    @property
+    def _thread(self) -> int | None:
+        return int(self.conversation.thread) if self.conversation.thread else None
+
+    async def _send_document(self, file: InputFile, payload: Json) -> str:
+        made = await self.bot.send_document(
+            self.chat, file, disable_content_type_detection=True, message_thread_id=self._thread, **_caption(payload)
+        )
+        return str(made.message_id)
+
+    async def _send_stored(self, part: StoredPart, payload: Json) -> str:
+        """Send a file piece by piece from where it is."""
+        assert part.path is not None, "what is not there is no file part before it is shown"
+        try:
+            content = part.path.open("rb")
+        except OSError as error:
+            why = type(error).__name__
+        else:
+            with content:
+                file = InputFile(content, filename=part.name, read_file_handle=False)
+                if not part.photo:
+                    return await self._send_document(file, payload)
+                made = await self.bot.send_photo(self.chat, file, message_thread_id=self._thread, **_caption(payload))
+                return str(made.message_id)
+        raise NotSent(f"A file could not be read to be sent: {why}.")
+
+    async def _edit(self, message: str, part: TextPart | StoredPart) -> bool:
         """Change a message; False when that is not possible any more."""
         # Not known until it is answered: an edit that is not may be made late.
         self.digests.drop(self._key(message))
+        method = "editMessageText" if isinstance(part, TextPart) else "editMessageCaption"
 
         async def ask(payload: Json) -> str:
-            await self.bot.call("editMessageText", self._at(message) | payload)
+            await self.bot.call(method, self._at(message) | payload)
             return message
 
         found = await self._call(Act.EDIT, ask, part.payload())
@@ -189,8 +219,8 @@ class Screen:
             if isinstance(found, Moved):
                 await self.moves.learn_if_possible(self.chat, found.chat)
                 self.chat = found.chat
-            elif found is Remedy.PLAIN and "entities" in payload:
-                payload = {name: value for name, value in payload.items() if name != "entities"}
+            elif found is Remedy.PLAIN and not MARKS.isdisjoint(payload):
+                payload = {name: value for name, value in payload.items() if name not in MARKS}
             elif found is Remedy.PLAIN:
                 break
             else:
@@ -206,6 +236,12 @@ class Screen:
 
     def _key(self, message: str) -> str:
         return f"{self.conversation.account}/{self.chat}/{message}"
+
+
+def _caption(payload: Json) -> Json:
+    """The same for the methods of python-telegram-bot, which take objects."""
+    marked = [MessageEntity(**one) for one in payload.get("caption_entities", [])]
+    return {"caption": payload["caption"] or None, "caption_entities": marked or None}
 
 
 def _message(made: object) -> str:

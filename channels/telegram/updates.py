@@ -7,7 +7,6 @@ event key, so a repetition is harmless.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -201,5 +200,5 @@ def _poison(event: _Event, account: str, error: Exception) -> Refused:
         event_key=key,
         reason=RefusedReason.POISON,
         detail=f"the gateway failed {TRIES} times: {type(error).__name__}",
-        raw=json.dumps(event.raw)[:POISON_KEPT],
+        raw=inbound.written(event.raw)[:POISON_KEPT],
     )

@@ -18,10 +18,10 @@ from aiohttp import WSMsgType, web
 from channels.web import ids, inbound, outbound
 from channels.web.assets import Asset, Assets
 from channels.web.settings import WebSettings
-from gateway.errors import BadRequest, DragomanError, Forbidden, SendFailed, SendOutcome, StoreError
+from gateway.errors import BadRequest, DragomanError, FetchFailed, Forbidden, SendFailed, SendOutcome, StoreError
 from gateway.model.ids import OwnerName, SessionId, TurnId
 from gateway.model.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
-from gateway.model.messages import Conversation
+from gateway.model.messages import Attachment, Conversation
 from gateway.model.slots import Pace, Showing
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import PRESSED_TEXT, PressResult
@@ -38,6 +38,7 @@ OPEN_AT_MOST = 20
 PICTURE = r"/api/output/{turn}/{n:\d+}/{picture:\d+}"
 PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif"}
 """What is handed out to be shown, by how its file ends; nothing that a browser could run."""
+FILE = r"/api/output/{turn}/{n:\d+}/file/{file:\d+}"
 
 PRESSED = {
     **PRESSED_TEXT,
@@ -74,6 +75,7 @@ class WebChannel:
             Endpoint(method="GET", path="/api/me", handler=self._me, auth=Auth.COOKIE),
             Endpoint(method="GET", path=r"/api/output/{turn}/{n:\d+}", handler=self._output, auth=Auth.COOKIE),
             Endpoint(method="GET", path=PICTURE, handler=self._picture, auth=Auth.COOKIE),
+            Endpoint(method="GET", path=FILE, handler=self._file, auth=Auth.COOKIE),
             Endpoint(method="GET", path="/ws", handler=self._socket, auth=Auth.COOKIE),
         ]
 
@@ -94,6 +96,10 @@ class WebChannel:
     async def edit(self, showing: Showing, progress: Progress) -> str:
         """Never called, like `send`."""
         return await self.send(showing, progress)
+
+    async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
+        """Never called: no files come with what is said on the page."""
+        raise FetchFailed("Files cannot be sent from the web page yet.")
 
     async def typing(self, conversation: Conversation) -> None:
         """The page sees by itself that a turn runs."""
@@ -171,6 +177,19 @@ class WebChannel:
         if path is None or kind is None:
             raise web.HTTPNotFound(reason="There is no such picture.")
         return web.FileResponse(path, headers={"Content-Type": kind})
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        """A file of a call, to be saved and never to be shown: what is in it a tool chose, or a stranger."""
+        turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
+        path = await self._desk.output(request["owner"], turn, n, file=int(request.match_info["file"][:9]))
+        if path is None:
+            raise web.HTTPNotFound(reason="There is no such file.")
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Disposition": f'attachment; filename="{outbound.header_name(path.name)}"',
+            "X-Content-Type-Options": "nosniff",
+        }
+        return web.FileResponse(path, headers=headers)
 
     # --- the socket ---------------------------------------------------------------------------
 

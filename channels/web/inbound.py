@@ -82,7 +82,7 @@ def parse(text: str, owner: OwnerName, now: datetime) -> Frame:
         case "press":
             return _press(frame, owner)
         case other:
-            raise BadRequest(f"There is no op {str(other)[:40]!r}.")
+            raise BadRequest(f"There is no op {other[:40] if isinstance(other, str) else None!r}.")
 
 
 def _say(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Say:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.model.ids import Principal, SessionId
 from gateway.model.live import OutputDelta, TextDelta
-from gateway.model.messages import Conversation, Inbound, Received
+from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Received
 from gateway.model.sessions import Lineage, Turn, child_place
 from gateway.model.slots import CardRow, Slot, SlotKind
 from gateway.model.tools import Step, StepKind, ToolResult, Usage
@@ -23,7 +23,9 @@ TOOL_AT_MOST = 200
 QUOTED_AT_MOST = 65_536
 """Characters of a sub-session's last words that its parent's row shows; all of them are in its own session."""
 SHOWN = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
-"""Of slots. Cards and status lines are for chats: the page shows the approvals and the steps themselves."""
+"""Of slots. Cards, status lines and files are for chats: the page shows the approvals and the steps themselves."""
+NAME_AT_MOST = 120
+"""Characters of what a file is called."""
 SYSTEM_CHILD = Principal("system:child")
 """Who tells a session that a sub-session has ended."""
 
@@ -134,8 +136,19 @@ def _message(received: Received) -> Json:
         "text": message.text,
         "at": time(received.received_at),
         "given": received.given is not None or received.turn is None,
+        "files": [_attached(*found) for found in _attachments(received)],
         **_role(message),
     }
+
+
+def _attachments(received: Received) -> list[tuple[Attachment, Brought | None]]:
+    found = received.files or ()
+    return [(one, found[at] if at < len(found) else None) for at, one in enumerate(received.message.attachments)]
+
+
+def _attached(file: Attachment, found: Brought | None) -> Json:
+    """A file that came with a message: what it is called, and why it is not there."""
+    return {"name": shown_name(file.name), "trouble": found.trouble if found is not None else ""}
 
 
 def _role(message: Inbound) -> Json:
@@ -214,7 +227,26 @@ def _result(step: Step, result: ToolResult) -> Json:
         "dropped_bytes": result.dropped_bytes,
         "full": f"/api/output/{step.turn}/{step.n}" if result.full_output else None,
         "pictures": [f"/api/output/{step.turn}/{step.n}/{at}" for at in range(len(result.pictures))],
+        "files": [
+            {"name": shown_name(one.name), "url": f"/api/output/{step.turn}/{step.n}/file/{at}"}
+            for at, one in enumerate(result.files)
+        ],
     }
+
+
+def shown_name(name: str) -> str:
+    """What a file is called, in a form that it can be saved under: no path, nothing hidden, nothing that turns text."""
+    last = name.replace("\\", "/").rpartition("/")[2]
+    seen = "".join(char for char in last if char.isprintable() and char not in '<>:"|?*').strip(". ")
+    stem, dot, ending = seen.rpartition(".")
+    if len(seen) > NAME_AT_MOST:
+        seen = f"{stem[: NAME_AT_MOST - 12]}{dot}{ending[:11]}" if stem else seen[:NAME_AT_MOST]
+    return seen or "file"
+
+
+def header_name(name: str) -> str:
+    """The same for a header: ASCII alone."""
+    return "".join(char if char.isascii() else "_" for char in shown_name(name))
 
 
 def _wait(wait: Wait, card: Callable[[Wait], CardRow]) -> Json | None:

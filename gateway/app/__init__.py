@@ -72,9 +72,10 @@ def build(
         clock=core.clock,
         gate=gate,
         channels=channels,
+        kept=core.kept,
         http=http,
         control=ControlServer(loaded.state / "control.sock", local.commands(), limits={"send": SEND_WAITS_S}),
-        sessions=make_sessions(core, [name for name, channel in channels.items() if channel.streams]),
+        sessions=make_sessions(core, channels),
         delivery=_delivery(core, channels, pacer, streams),
         streams=streams,
         sweeper=Sweeper(node_id=core.node, sweeps=core.store, node=core.store, meters=core.meters),
@@ -187,6 +188,7 @@ def _delivery(core: Core, channels: Mapping[str, Channel], pacer: Pacer, streams
         owners=core.loaded.settings.owners,
         pacer=pacer,
         streams=streams,
+        outputs=core.workspaces.outputs,
     )
 
 

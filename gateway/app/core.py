@@ -11,15 +11,17 @@ import aiohttp
 
 from config.load import Loaded
 from gateway.app.plugins import load_tools
+from gateway.app.rooms import Rooms
 from gateway.app.state import open_state, state_key
 from gateway.approvals import Approvals, Handles
+from gateway.egress import Egress
 from gateway.execution import Workspaces
 from gateway.failpoints import FailPoints
 from gateway.llm import ChainedModels, Choice, Price, open_models
 from gateway.llm.operator import Operator
 from gateway.model.ids import NodeId, Principal, web_principal
 from gateway.observe import Meters, Redactor
-from gateway.ports import Clock, Model, Store
+from gateway.ports import Clock, KeptTool, Model, Store
 from gateway.registry import Registry
 from gateway.routing import People
 from gateway.sandbox import Containment
@@ -39,6 +41,8 @@ class Core:
     meters: Meters
     points: FailPoints
     registry: Registry
+    kept: Mapping[str, KeptTool]
+    """The tools that keep something between calls, by name."""
     people: People
     approvals: Approvals
     workspaces: Workspaces
@@ -66,7 +70,9 @@ def make_core(
         allowed=frozenset(Principal(one) for one in settings.people.allow),
         chats=frozenset(settings.chats.allow),
     )
-    registry = Registry(load_tools(loaded), sandboxed=containment.can_bwrap)
+    rooms = Rooms(state=state, clock=clock, containment=containment, egress=Egress())
+    tools, kept = load_tools(loaded, rooms.of)
+    registry = Registry(tools, sandboxed=containment.can_bwrap)
     store = store or open_store(settings.store.url, clock)
     return Core(
         loaded=loaded,
@@ -78,6 +84,7 @@ def make_core(
         meters=Meters(),
         points=FailPoints.read(environ),
         registry=registry,
+        kept=kept,
         people=people,
         approvals=Approvals(people, store, Handles(state_key(state))),
         workspaces=Workspaces(state),

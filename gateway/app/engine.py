@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 
 from gateway.app.core import Core
+from gateway.attachments import Attachments
 from gateway.execution import Execution, PermitOffice
 from gateway.family import Families
 from gateway.model.sessions import SessionKind
+from gateway.ports import Channel
 from gateway.sessions import Sessions
 from gateway.toolcalls import ToolCalls
 from gateway.turn import Turns
@@ -19,8 +21,8 @@ SYSTEM_PROMPT = Path(__file__).with_name("system_prompt.md")
 CHILD_PROMPT = Path(__file__).with_name("child_prompt.md")
 
 
-def make_sessions(core: Core, streaming: Collection[str]) -> Sessions:
-    """Wire what claims and runs turns. `streaming`: the channels that show an answer while it is written."""
+def make_sessions(core: Core, channels: Mapping[str, Channel]) -> Sessions:
+    """Wire what claims and runs turns."""
     store, settings = core.store, core.loaded.settings
     turns = Turns(
         lanes=store,
@@ -36,7 +38,10 @@ def make_sessions(core: Core, streaming: Collection[str]) -> Sessions:
         points=core.points,
         redactor=core.redactor,
         elsewhere=settings.owners,
-        streams=streaming,
+        streams=[name for name, channel in channels.items() if channel.streams],
+        attachments=Attachments(
+            channels=channels, homes=core.workspaces.workspace, steps=store, redactor=core.redactor
+        ),
         limits=core.loaded.limits,
         currency=settings.model.currency,
     )
@@ -109,6 +114,7 @@ def _questions(core: Core) -> Questions:
         views=core.store,
         registry=core.registry,
         outputs=core.workspaces.outputs,
+        homes=core.workspaces.workspace,
         system=SYSTEM_PROMPT.read_text(encoding="utf-8"),
         child_system=CHILD_PROMPT.read_text(encoding="utf-8"),
         instructions=core.loaded.instructions,

@@ -3,31 +3,75 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 import agent_tools
 from config.load import Loaded
 from config.settings import ChannelsSettings
-from gateway.errors import ConfigError
-from gateway.ports import Channel, ChannelContext, Endpoint
+from gateway.errors import ConfigError, NotFound
+from gateway.model.tools import Reach, ToolPolicy, ToolSpec
+from gateway.ports import Channel, ChannelContext, Endpoint, KeptTool, ToolPlace
 from gateway.registry import Tool
 
 
-def load_tools(loaded: Loaded) -> list[Tool]:
-    """Import the tools that the configuration has a policy for. Raises `ConfigError` for one that is not complete."""
-    return [
-        _tool(importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}")), name, loaded)
-        for name in loaded.tools
-    ]
+def load_tools(
+    loaded: Loaded, place: Callable[[str, ToolPolicy], ToolPlace]
+) -> tuple[list[Tool], Mapping[str, KeptTool]]:
+    """Import the tools that the configuration has a policy for, and make those that keep something, by name.
+
+    `place` is called with name and policy. Raises `ConfigError` for one that is not complete.
+    """
+    tools: list[Tool] = []
+    kept: dict[str, KeptTool] = {}
+    for name, policy in loaded.tools.items():
+        module = importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}"))
+        try:
+            if hasattr(module, "keep"):
+                kept[name] = module.keep(place(name, policy))
+            run = kept[name].run if name in kept else module.run
+            tools.append(
+                Tool(
+                    spec=module.SPEC,
+                    policy=policy,
+                    arguments=module.Args,
+                    run=run,
+                    reach=_reach(module, policy),
+                    missing=_missing(module.SPEC),
+                )
+            )
+        except AttributeError as error:
+            cure = "Give it SPEC, Args, and run or keep."
+            raise ConfigError(f"The tool {name} is not complete: {error}.", cure=cure) from error
+    return tools, kept
 
 
-def _tool(module: ModuleType, name: str, loaded: Loaded) -> Tool:
-    try:
-        return Tool(spec=module.SPEC, policy=loaded.tools[name], arguments=module.Args, run=module.run)
-    except AttributeError as error:
-        raise ConfigError(f"The tool {name} is not complete: {error}.", cure="Give it SPEC, Args and run.") from error
+def look_at_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
+    """Say of each tool that needs something of this machine what it has, or lacks: then with the cure."""
+    for name, policy in loaded.tools.items():
+        module = importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}"))
+        spec: ToolSpec = module.SPEC
+        if _missing(spec):
+            yield f"{name}: not installed, so the tool does not exist.", f"To have it: ./run add {spec.extra}"
+        elif hasattr(module, "look"):
+            try:
+                yield f"{name}: {module.look(policy.settings)}", ""
+            except NotFound as error:
+                yield f"{name}: {error.message}", error.cure
+
+
+def _reach(module: ModuleType, policy: ToolPolicy) -> Callable[[Any], Reach] | None:
+    reach = getattr(module, "reach", None)
+    return None if reach is None else lambda arguments: reach(arguments, policy.settings)
+
+
+def _missing(spec: ToolSpec) -> str:
+    """Why the tool cannot work here; empty when it can."""
+    if not spec.needs or importlib.util.find_spec(spec.needs) is not None:
+        return ""
+    return f"{spec.name} needs what is not installed; the owner installs it with: ./run add {spec.extra}"
 
 
 def load_channels(

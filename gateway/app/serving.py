@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Any, cast
 
 import aiohttp
@@ -31,7 +32,17 @@ def serve(loaded: Loaded) -> int:
         if ours is None:
             raise
         raise _first(ours) from None
+    finally:
+        _let_go_of_output()
     return 0
+
+
+def _let_go_of_output() -> None:
+    """Write what is left of standard output; what cannot be written must not make a good end a bad one."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is open until the process ends
 
 
 def _first(group: BaseExceptionGroup[Any]) -> BaseException:
@@ -49,7 +60,8 @@ async def _serve(loaded: Loaded) -> None:
         app = build(loaded, containment=containment, environ=os.environ, client=client)
 
         async def ready() -> None:
-            await _greet(app)
+            with suppress(OSError):  # nobody reads it, or the disk it goes to is full
+                await _greet(app)
 
         await app.daemon.run(ready)
         # All is stored and closed: another signal must not turn a good end into a bad one.

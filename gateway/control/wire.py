@@ -46,8 +46,9 @@ def address(path: Path) -> Generator[str]:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Write one line. Raises `TypeError` or `ValueError` for what JSON cannot say."""
-    return json.dumps(message, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    """Write one line; half a character becomes `?`. Raises `TypeError` or `ValueError` for what JSON cannot say."""
+    # An error that repeated half a character of a request could not be written, and ended the daemon.
+    return json.dumps(message, ensure_ascii=False, allow_nan=False).encode(errors="replace") + b"\n"
 
 
 def decode(line: bytes) -> dict[str, Any]:

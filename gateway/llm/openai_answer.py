@@ -19,6 +19,10 @@ CUT_NOTE = "\n\n[cut here: the model reached its output limit]"
 _CUT = frozenset({"length", "max_tokens", "model_length"})
 _BROKEN = frozenset({"error", "abort", "network_error", "insufficient_system_resource", "malformed_function_call"})
 _ID_CHARS = 128
+_TOKENS_AT_MOST = 1_000_000_000
+"""Of one answer; no model reads more, and the sums of a store's books hold nine billion such answers."""
+_LEVELS_AT_MOST = 100
+"""Of objects and lists in one chunk; servers send ten, and a store can keep two hundred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,9 +320,23 @@ def _parsed(data: bytes) -> dict[str, Any]:
         value: object = json.loads(data)
     except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or _is_too_deep(data, cast("object", value)):
         raise ModelError("The model's server sent something that is not a chunk of an answer.", retryable=True)
     return cast("dict[str, Any]", value)
+
+
+def _is_too_deep(data: bytes, value: object) -> bool:
+    """Whether more is nested in it than can be written again, told or stored."""
+    if data.count(b"{") + data.count(b"[") <= _LEVELS_AT_MOST:
+        return False
+    level: list[Any] = [value]
+    for _ in range(_LEVELS_AT_MOST):
+        level = [part for one in level for part in _inside(one) if isinstance(part, dict | list)]
+    return bool(level)
+
+
+def _inside(value: dict[str, Any] | list[Any]) -> Collection[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -362,7 +380,7 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 
 def _count(value: object) -> int:
-    return max(0, value) if isinstance(value, int) else 0
+    return min(max(0, value), _TOKENS_AT_MOST) if isinstance(value, int) else 0
 
 
 def _mended(text: str) -> str:

@@ -57,7 +57,7 @@ _NO_TOOLS = re.compile(
 )
 _FLAGGED = re.compile(r"moderation|flagged|content.?(?:policy|filter)|content management policy", re.IGNORECASE)
 _MASKED_KEY = re.compile(r"\S*\*{3,}\S*")
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{0,1000})", re.IGNORECASE)  # bounded: a page may be nothing but titles
 _STATUS_OF_CODE = {
     "rate_limit_exceeded": 429,
     "rate_limit_error": 429,
@@ -185,14 +185,21 @@ def _code_and_message(parsed: object) -> tuple[str, str]:
     outer = _object(parsed)
     error = outer.get("error", outer.get("detail", outer))
     if not isinstance(error, dict):
-        return "", error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+        return "", _words(error)
     inner = _object(cast("object", error))
     code = " ".join(str(inner[key]) for key in ("code", "type") if isinstance(inner.get(key), str | int))
-    said = inner.get("message") or inner.get("detail") or (json.dumps(inner, ensure_ascii=False) if inner else "")
-    message = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    message = _words(inner.get("message") or inner.get("detail") or inner or "")
     # OpenRouter says “Provider returned error”, and what that was only here.
     raw = _object(inner.get("metadata")).get("raw")
     return code, f"{message}: {raw}" if isinstance(raw, str) and raw else message
+
+
+def _words(value: object) -> str:
+    """Text as it is, anything else as JSON; nothing, where it is nested deeper than can be written."""
+    try:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return ""
 
 
 def _object(value: object) -> dict[str, Any]:

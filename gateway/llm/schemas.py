@@ -308,7 +308,8 @@ _KEPT_BY_GEMINI = frozenset(
         "maxLength",
     }
 )
-_FORMATS_OF_GEMINI = frozenset({"enum", "date-time", "int32", "int64", "float", "double"})
+_FORMATS_OF_GEMINI = ("enum", "date-time", "int32", "int64", "float", "double")
+"""Not a set: what a schema calls its format may be a list, which is in none."""
 
 
 # --- steps that several share -----------------------------------------------------------------------

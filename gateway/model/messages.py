@@ -50,6 +50,20 @@ class RefusedReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A file that came with a message: where the channel finds it, and what its sender says of it."""
+
+    source: str
+    """The channel's own reference, such as a file's id. Not a secret, and not an address that a person chose."""
+    name: str
+    """As its sender calls it: shown, never a path."""
+    media_type: str
+    """As the platform says; empty when it does not."""
+    size: int
+    """Bytes as the platform says; 0 when it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
     """One message, normalised by a channel. Not stored yet."""
 
@@ -74,6 +88,8 @@ class Inbound:
     """What that message says, or a message that is passed on: data from anybody, never an instruction."""
     unread: str = ""
     """What came with it and cannot be read yet, as in `a photo`; empty when all of it is in `text`."""
+    attachments: tuple[Attachment, ...] = ()
+    """Files that came with it. They are fetched when its turn first reads it, into the session's workspace."""
     cut: bool = False
     """True when it is as long as the platform allows: what follows at once from the same person goes on with it."""
     also_called: tuple[str, ...] = ()
@@ -100,6 +116,20 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """What became of one attachment when its message was first read."""
+
+    path: str
+    """Where it is, relative to the workspace; empty when it is not there."""
+    size: int
+    """Bytes."""
+    media_type: str
+    """By its first bytes where they tell, else what the platform said."""
+    trouble: str = ""
+    """Why it is not there, one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     """One message as stored: given to its turn's model before step `given`."""
 
@@ -110,6 +140,8 @@ class Received:
     given: int | None
     """The number of the step it was given before; None while it still waits to be given."""
     received_at: datetime
+    files: tuple[Brought, ...] | None = None
+    """What became of `message.attachments`, in their order; None until somebody looked."""
     context: bool = False
     """True when it was said beside the bot in a group: the turn may read it, as data; it asks for nothing."""
     continues: bool = False

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 
 from gateway.model.ids import Handle, SessionId, SlotId, TurnId, WaitId
 from gateway.model.messages import Conversation
+from gateway.model.tools import KeptFile
 from gateway.model.waits import Verb, Wait
 
 
@@ -27,6 +29,8 @@ class SlotKind(StrEnum):
     STATUS = "status"
     """What a turn does now, one line; at its end what it did. Where the page shows the steps themselves there is none.
     """
+    FILE = "file"
+    """A picture or another file that came of a call. Where the page shows the steps themselves there is none."""
     COPY = "copy"
     """An answer shown again in another conversation of the same owner."""
 
@@ -63,7 +67,9 @@ class NewSlot:
     waits: tuple[WaitId, ...] = ()
     """For a card: its approvals, in row order, at most 8."""
     n: int | None = None
-    """The model step whose text it shows."""
+    """The step whose text or file it shows."""
+    file: KeptFile | None = None
+    """For a FILE: which one, in the output folder of the turn's session; `text` is its caption."""
     id: SlotId | None = None
     """Chosen by the caller when handles must be made before it is stored."""
 
@@ -81,6 +87,8 @@ class Slot:
     kind: SlotKind
     text: str
     waits: tuple[WaitId, ...]
+    file: KeptFile | None
+    """For a FILE: which one, in the session's output folder."""
     version: int
     """What should be shown; grows when it changes."""
     sent_version: int
@@ -127,6 +135,8 @@ class Showing:
     slot: Slot
     text: str
     rows: tuple[CardRow, ...] = ()
+    path: Path | None = None
+    """For a FILE: where it is; None when it is there no more, and the caption is all that can be shown."""
     partial: bool = False
     """True while the answer still streams: the text is its beginning, and need not arrive."""
 

@@ -89,6 +89,12 @@ class ToolSpec:
     """The argument that a card shows as the thing that will run; the others are listed below it."""
     approval: Mapping[str, Approval] = field(default_factory=dict[str, Approval])
     """The default approval by kind of session, where it is another one than its risk's."""
+    settings: type[Any] | None = None
+    """A pydantic model of its own keys in `[tools.<name>]`, each with a default; None: it has none."""
+    needs: str = ""
+    """The package that must be installed for it to work, and so for it to exist: `playwright`. Empty: none."""
+    extra: str = ""
+    """The extra of Dragoman that brings that package."""
     command: str = ""
     """How it is called by hand, when that is shorter than its name: `spawn` for `sessions_spawn`."""
 
@@ -103,6 +109,8 @@ class ToolPolicy:
     timeout_s: float
     actions: Mapping[str, float]
     sandbox: Sandbox | None
+    settings: Any = None
+    """Of the spec's `settings`; None when it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +134,18 @@ class Action:
     """`off`, `basic` or empty for a tool that starts no process."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What one call can do at worst, where that depends on its arguments. Said by the tool, purely."""
+
+    risk: Risk
+    """In place of the spec's. What is configured as allowed is what has the tool's own risk: others are asked about."""
+    scope: str = ""
+    """What one approval covers until the session's history begins anew, such as a host; empty: this one call."""
+    refused: str = ""
+    """Why the owner's settings do not have it at all, with the cure; empty when they do."""
+
+
 class DenyReason(StrEnum):
     """Why a call did not run. Stored, counted, asserted in tests."""
 
@@ -141,6 +161,8 @@ class DenyReason(StrEnum):
     NOBODY_TO_ASK = "nobody_to_ask"
     TOO_LONG_TO_SHOW = "too_long_to_show"
     SANDBOX_MISSING = "sandbox_missing"
+    NOT_INSTALLED = "not_installed"
+    """What it needs is not installed here."""
     LOOP = "loop"
     """The same call was made over and over in this turn."""
     POLICY_ERROR = "policy_error"
@@ -202,6 +224,17 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptFile:
+    """A file that came of a call, kept in the session's output folder for people to have."""
+
+    file: str
+    """Its name in that folder."""
+    name: str
+    """What people see it called."""
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
     """What came of a call."""
 
@@ -221,6 +254,10 @@ class ToolResult:
     """The name of the file with everything, inside the session's output folder; empty when `text` is all."""
     pictures: tuple[Picture, ...] = ()
     """In the order they were made."""
+    files: tuple[KeptFile, ...] = ()
+    """Other files for people, in the order they were made. A model is told of them by `text` alone."""
+    untrusted: bool = False
+    """True when `text` holds words of strangers, such as a page's: a model is given them as data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,6 +68,8 @@ class ApprovalRequest:
     """True when something in it was not plain printable ASCII."""
     note: str = ""
     """What a card must say besides: for instance that there is no sandbox."""
+    scope: str = ""
+    """What allowing it covers from then on in this session's history, such as a host; empty: this one call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +114,7 @@ class PressResult(StrEnum):
 
 PRESSED_TEXT: Mapping[PressResult, str] = MappingProxyType(
     {
-        PressResult.APPROVED: "Allowed once.",
+        PressResult.APPROVED: "Allowed.",
         PressResult.DENIED: "Denied; nothing was run.",
         PressResult.DUPLICATE: "This press was handled before.",
         PressResult.ALREADY: "Already decided.",

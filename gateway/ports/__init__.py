@@ -35,7 +35,18 @@ from gateway.ports.store import (
     Sweeps,
     Views,
 )
-from gateway.ports.tools import Ended, Family, Output, Task, ToolContext
+from gateway.ports.tools import (
+    Enclosure,
+    Ended,
+    Family,
+    Gate,
+    KeptTool,
+    Output,
+    Task,
+    ToolContext,
+    ToolPlace,
+    Turned,
+)
 
 __all__ = [
     "Accounts",
@@ -50,12 +61,15 @@ __all__ = [
     "ControlEffect",
     "Desk",
     "Desks",
+    "Enclosure",
     "Ended",
     "Endpoint",
     "Family",
+    "Gate",
     "Helm",
     "HttpChannel",
     "Intake",
+    "KeptTool",
     "Lanes",
     "Live",
     "Memory",
@@ -72,6 +86,8 @@ __all__ = [
     "Sweeps",
     "Task",
     "ToolContext",
+    "ToolPlace",
+    "Turned",
     "Views",
     "Waiting",
     "Welcome",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.model.ids import OwnerName, SessionId, TurnId
 from gateway.model.live import LiveEvent
-from gateway.model.messages import Conversation, Inbound, Press, Refused
+from gateway.model.messages import Attachment, Conversation, Inbound, Press, Refused
 from gateway.model.sessions import Accepted, SessionKind
 from gateway.model.slots import CardRow, Pace, Showing
 from gateway.model.views import Rows, SessionLine
@@ -82,6 +82,14 @@ class Channel(Protocol):
     @property
     def streams(self) -> bool:
         """Whether an answer is shown while it is written: its slot is made early, and edited."""
+        ...
+
+    async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
+        """Read a file that came with a message of this conversation, in pieces as they come; again is safe.
+
+        What `write` raises ends it and goes on to the caller. Raises `FetchFailed` for what the platform or network
+        did: it says whether another try may help.
+        """
         ...
 
     def trouble(self) -> str:
@@ -175,8 +183,10 @@ class Desk(Protocol):
         """An approval as this owner's page shows it, with buttons that work there."""
         ...
 
-    async def output(self, owner: OwnerName, turn: TurnId, n: int, picture: int | None = None) -> Path | None:
-        """The file with everything a call printed, or that of one of its pictures, counted from 0."""
+    async def output(
+        self, owner: OwnerName, turn: TurnId, n: int, picture: int | None = None, *, file: int | None = None
+    ) -> Path | None:
+        """The file with everything a call printed, or that of one of its pictures or files, each counted from 0."""
         ...
 
     async def saw(self, owner: OwnerName) -> None:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.model.live import LiveEvent
-from gateway.model.messages import Inbound, Press, Refused
+from gateway.model.messages import Brought, Inbound, Press, Refused
 from gateway.model.sessions import (
     Accepted,
     ChildLine,
@@ -248,10 +248,22 @@ class Steps(Protocol):
         """
         ...
 
-    async def finish_step(self, lease: Lease, n: int, result: ToolResult) -> bool:
-        """Store the step's one result; allowed in a STOPPING turn. Return False when it had one already.
+    async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
+        """Store the step's one result, and what is shown of it; allowed in a STOPPING turn.
 
-        An open or approved wait of the step becomes CANCELLED.
+        Return False, and store nothing, when it had one already. An open or approved wait of the step becomes
+        CANCELLED.
+        """
+        ...
+
+    async def brought(self, lease: Lease, message: InboundId, files: Sequence[Brought]) -> None:
+        """Store what became of a message's attachments (`Received.files`). The first word stands; twice is safe."""
+        ...
+
+    async def permits(self, session: SessionId) -> frozenset[tuple[str, str]]:
+        """Read what people allowed for longer than one call: (tool, scope) of the CONSUMED approvals with a scope.
+
+        Those of this session's present epoch, and for a child those of its parents too.
         """
         ...
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from gateway.model.ids import SessionId
 from gateway.model.sessions import ChildLine, SpawnMode
-from gateway.model.tools import Park, Picture, ToolResult
+from gateway.model.tools import KeptFile, Park, Picture, ToolResult
+from gateway.ports.clock import Clock
 
 
 class Output(Protocol):
@@ -82,6 +84,22 @@ class ToolContext(Protocol):
         ...
 
     @property
+    def keeper(self) -> str:
+        """Whose things these are, for a tool that keeps some between calls: other text for another session, and for
+        the same one once its history began anew. Only letters, digits, `-` and `_`."""
+        ...
+
+    @property
+    def sandbox(self) -> str:
+        """How this call's programs are contained: `basic`, `off` or empty."""
+        ...
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What people allowed this tool for longer than one call (`Reach.scope`), this call's own with it."""
+        ...
+
+    @property
     def family(self) -> Family:
         """The sub-sessions of this session."""
         ...
@@ -90,9 +108,110 @@ class ToolContext(Protocol):
         """Keep a picture beside the output, at most 10 MB; put it into `ToolResult.pictures`."""
         ...
 
+    async def keep(self, path: Path, name: str, media_type: str) -> KeptFile:
+        """Copy a file of the workspace beside the output, at most 50 MB; put it into `ToolResult.files`.
+
+        Raises `BadRequest` for what is no regular file in the workspace, or too large.
+        """
+        ...
+
     async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
         """Run a program in this call's sandbox, its output into `output`, stdin closed; return when it ended.
 
         On cancellation the whole process tree is gone before `CancelledError` goes on.
         """
+        ...
+
+
+# --- tools that keep something between calls ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turned:
+    """One address that a gate refused."""
+
+    host: str
+    """As it was asked for, with its port: `10.0.0.1:80`."""
+    why: str
+    """One sentence."""
+
+
+class Gate(Protocol):
+    """The one way out of an enclosure for one user of it: an HTTP proxy that goes to vetted addresses only."""
+
+    @property
+    def address(self) -> str:
+        """As the program in the enclosure reaches it: `http://127.0.0.1:40001`."""
+        ...
+
+    def let(self, scopes: Collection[str]) -> None:
+        """From now on let only those of the enclosure's hosts through that are named here, as `Reach.scope` is for a
+        browser: `host`, or `host:port` where it is not 80 or 443, without `www.`. Until then all of them are.
+        """
+        ...
+
+    def turned(self) -> Sequence[Turned]:
+        """What was refused since this was last asked, oldest first, the last 20."""
+        ...
+
+
+class Enclosure(Protocol):
+    """A closed place for a program that outlives a call. All that runs in it is gone when it is closed."""
+
+    @property
+    def launcher(self) -> Path:
+        """Start this in place of the program: it takes the program's arguments, and passes descriptors 0 to 4 on."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """Private, empty at first, writable from both sides under the same path; removed when it is closed."""
+        ...
+
+    def gate(self) -> AbstractAsyncContextManager[Gate]:
+        """Open a way out. Waits for the program to run first; raises `SandboxMissing` when it does not within 20 s,
+        and `DragomanError` when all of its gates are in use."""
+        ...
+
+
+class ToolPlace(Protocol):
+    """What a tool that keeps something is made with, once in a daemon's life."""
+
+    @property
+    def settings(self) -> Any:
+        """Its `Settings`, as configured."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """Its own, private, kept over restarts."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The daemon's clock."""
+        ...
+
+    def enclose(
+        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int
+    ) -> AbstractAsyncContextManager[Enclosure]:
+        """Make a place for one run of a program.
+
+        `basic`: its own view of the files and no network but `gates` gates; `off`: on the host, whose gates it must
+        be told to use. Its environment is constructed. `hosts`: `host[:port]`, also `*.host`, that gates let through
+        although their addresses are private; without a port 80 and 443 are meant.
+        Raises `SandboxMissing`, `NotFound` (the program).
+        """
+        ...
+
+
+class KeptTool(Protocol):
+    """A tool that keeps something between calls. Its module has `keep(place) -> KeptTool` in place of `run`."""
+
+    async def run(self, ctx: ToolContext, args: Any) -> ToolResult | Park:
+        """Do one call, as a module's `run` does."""
+        ...
+
+    async def serve(self) -> None:
+        """Look after what is kept, until cancelled; nothing of it is left then. Runs beside the calls."""
         ...

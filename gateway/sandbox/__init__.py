@@ -1,13 +1,14 @@
 """Containment of tool processes: below a tool's `spawn`, above the kernel.
 
-`probe` finds out once what this machine can do, `choose` says which mode a call gets, `run_contained` runs it. Import
-from here; the modules of the package are its inside.
+`probe` finds out once what this machine can do, `choose` says which mode a call gets, `run_contained` runs it;
+`enclosed` keeps a program that outlives calls. Import from here; the modules of the package are its inside.
 """
 
 from __future__ import annotations
 
+from gateway.sandbox.enclosure import enclosed
 from gateway.sandbox.plan import Containment, Limits, Mode, choose
 from gateway.sandbox.probe import probe
 from gateway.sandbox.run import run_contained
 
-__all__ = ["Containment", "Limits", "Mode", "choose", "probe", "run_contained"]
+__all__ = ["Containment", "Limits", "Mode", "choose", "enclosed", "probe", "run_contained"]

@@ -45,6 +45,9 @@ ETC = (
 )
 """Of /etc only what name resolution, certificates, time zones and the dynamic linker need."""
 
+INSIDE = "1000"
+"""Who an enclosed program is when the daemon is root: as root a browser refuses to make its own sandbox."""
+
 # As process 1 a program would have no default signal handling, so a shell takes that place. Its own words ("Killed")
 # are not the program's output; a session of its own keeps `kill 0` from reaching the launcher outside.
 INIT = 'exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); exit $?'
@@ -102,6 +105,10 @@ class Place:
     home: Path
     hide: Sequence[Path] = ()
     """Folders that `basic` shows empty even where they lie beneath the workspace."""
+    readable: Sequence[Path] = ()
+    """What `basic` shows besides the system; what is not there is left out."""
+    enclosed: bool = False
+    """In `basic` no network, and user namespaces may be made: a browser's own sandbox is made of them."""
 
 
 def choose(wanted: Sandbox, kind_is_main: bool, containment: Containment) -> Mode:
@@ -220,15 +227,22 @@ def _host() -> Iterator[str]:
 
 def _basic(place: Place, limits: Limits, containment: Containment) -> Iterator[str]:
     # Later mounts cover earlier ones: the workspace may lie in the home or in /tmp, hidden folders in the workspace.
-    yield from ("--unshare-user", "--unshare-all", "--share-net", "--cap-drop", "ALL")
-    if containment.hardened:
-        yield "--disable-userns"
+    yield from ("--unshare-user", "--unshare-all", "--cap-drop", "ALL")
+    if place.enclosed:
+        if os.geteuid() == 0:
+            yield from ("--uid", INSIDE, "--gid", INSIDE)
+    else:
+        yield "--share-net"
+        if containment.hardened:
+            yield "--disable-userns"
     yield from _system()
     yield from ("--proc", "/proc", "--dev", "/dev")
     for folder in ("/dev/shm", TMP, str(place.home)):  # noqa: S108 - as TMP
         if containment.hardened:
             yield from ("--size", str(limits.tmp_bytes))
         yield from ("--tmpfs", folder)
+    for path in place.readable:
+        yield from ("--ro-bind-try", str(path.resolve()), str(path))
     yield from ("--symlink", TMP, f"/var{TMP}", "--bind", str(place.workspace), str(place.workspace))
     for hidden in place.hide:
         if hidden.is_dir() and hidden.is_relative_to(place.workspace):

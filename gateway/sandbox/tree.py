@@ -16,7 +16,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from gateway.errors import BadRequest
@@ -37,8 +37,12 @@ SAMPLE = 200
 class Tree:
     """One program and all it starts."""
 
-    def __init__(self, launcher: Launcher, output: Output, limits: Limits, *, watched: bool) -> None:
+    def __init__(
+        self, launcher: Launcher, output: Output, limits: Limits, *, watched: bool, given: Sequence[int] = ()
+    ) -> None:
+        """`watched`: count its processes; `given`: descriptors that it is started with, besides the usual ones."""
         self._launcher = launcher
+        self._given = given
         self._output = output
         self._limits = limits
         self._watched = watched
@@ -82,7 +86,7 @@ class Tree:
                 stderr=subprocess.STDOUT,
                 cwd="/" if self._launcher is Launcher.BWRAP else place.cwd,
                 env=dict(env),
-                pass_fds=() if self._launcher is Launcher.UNSHARE else (control,),
+                pass_fds=self._given if self._launcher is Launcher.UNSHARE else (control, *self._given),
                 start_new_session=True,
                 umask=self._limits.umask,
             )

@@ -13,9 +13,9 @@ from typing import Any, Generic, TypeVar
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from gateway.model.messages import Conversation
+from gateway.model.messages import Attachment, Brought, Conversation
 from gateway.model.sessions import Lineage
-from gateway.model.tools import Answer, ToolCall, ToolResult
+from gateway.model.tools import Answer, KeptFile, ToolCall, ToolResult
 from gateway.model.waits import ApprovalRequest
 
 T = TypeVar("T")
@@ -49,6 +49,9 @@ CALL = Payload(TypeAdapter(ToolCall))
 RESULT = Payload(TypeAdapter(ToolResult))
 APPROVAL = Payload(TypeAdapter(ApprovalRequest))
 LINEAGE = Payload(TypeAdapter(Lineage))
+ATTACHMENTS = Payload(TypeAdapter(tuple[Attachment, ...]))
+BROUGHT = Payload(TypeAdapter(tuple[Brought, ...]))
+KEPT_FILE = Payload(TypeAdapter(KeptFile))
 
 
 def to_us(moment: datetime) -> int:

@@ -19,7 +19,7 @@ def goes_on(message: Inbound, kind: TurnKind, last: str) -> bool:
 
     A platform cuts text and nothing else. A command is none of it, even right after a text: it is run, or refused.
     """
-    brings = message.reply_to or message.quoted or message.unread
+    brings = message.reply_to or message.quoted or message.unread or message.attachments
     return kind is TurnKind.MODEL and not brings and message.follows in ("", last)
 
 

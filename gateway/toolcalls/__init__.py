@@ -1,8 +1,9 @@
 """The calls of an answer: decide each, ask or run, store the result. No tool runs but from here.
 
 All calls are decided before any runs. Refused ones get their results at once, asked ones share a card; what reads
-runs side by side, the rest one at a time, each as soon as it is allowed. What a call waits for (a decision, a
-sub-session) is a row: when nothing else is left to do, the turn can park.
+runs side by side, the rest one at a time, each as soon as it is allowed. Only the calls of a tool that keeps something
+between them go in their order: each is decided when the one before it has its result, and is not run when that one
+waits. What a call waits for (a decision, a sub-session) is a row: when nothing else is left to do, the turn can park.
 """
 
 from __future__ import annotations
@@ -18,16 +19,27 @@ from gateway.approvals import Approvals, Audience
 from gateway.errors import StoreError
 from gateway.execution import Cut, Execution, Permit, Prepared
 from gateway.failpoints import FailPoints
+from gateway.files import file_slots
 from gateway.model.ids import WaitId, mint
 from gateway.model.live import LiveEvent, turn_topic
 from gateway.model.sessions import Lease, SessionKind, TurnLimits
+from gateway.model.slots import NewSlot
 from gateway.model.tools import Park, Risk, Step, StepState, ToolResult
 from gateway.model.views import TurnView
-from gateway.model.waits import NewWait, Start, WaitKind, WaitState
+from gateway.model.waits import NewWait, Start, Wait, WaitKind, WaitState
 from gateway.observe import Meters, log
 from gateway.ports import Clock, Live, Steps, Views
 from gateway.registry import Registry
-from gateway.toolcalls.deciding import Asked, Deciding, Runnable, SameCalls, not_approved
+from gateway.toolcalls.deciding import (
+    Asked,
+    Deciding,
+    Found,
+    Permits,
+    Runnable,
+    SameCalls,
+    after_a_wait,
+    not_approved,
+)
 
 SIDE_BY_SIDE = 4
 READS = frozenset({Risk.NONE, Risk.READ})
@@ -114,33 +126,41 @@ class ToolCalls:
         self, view: TurnView, unfinished: Sequence[Step], lease: Lease, running: Collection[int]
     ) -> list[Runnable]:
         """Decide every call that has no result yet; refuse and ask now, return what may run."""
-        runnable: list[Runnable] = []
-        asked: list[Asked] = []
-        place: Audience | None = None
-        same = SameCalls()
-        # The last one of a step: what was asked anew, or the sub-session that an approval let begin.
-        waits = {wait.n: wait for wait in view.waits if wait.kind is not WaitKind.TIMER}
+        look, order = _Look(view=view), _InOrder()
         for step in unfinished:
-            if step.n in running:
+            kept = self._deciding.kept(step)
+            if order.waits_for_end(kept, runs=step.n in running):
                 continue
-            if step.state is StepState.PLANNED:
-                found = self._deciding.first(view, step, same, askable=True)
-                if isinstance(found, Asked):
-                    place = place or await self.approvals.audience(view.session, view.turn, self.clock.now())
-                    found = found if place.anybody else self._deciding.first(view, step, same, askable=False)
-            else:
-                found = self._deciding.later(view, step, waits.get(step.n))
+            behind = step.state is StepState.PLANNED and order.is_behind_a_wait(kept)
+            found = after_a_wait(kept) if behind else await self._look_at(look, step, kept)
+            order.found(kept, found)
             if isinstance(found, ToolResult):
                 # A sub-session's words come as its model gave them.
                 clean = replace(found, text=self.execution.redactor.text(found.text)) if found.text else found
                 await self.steps.finish_step(lease, step.n, clean)
-            elif isinstance(found, Asked):
-                asked.append(found)
-            elif found is not None:
-                runnable.append(found)
-        if asked and place is not None:
-            await self._ask(view, lease, asked, place)
-        return runnable
+        if look.asked and look.place is not None:
+            await self._ask(view, lease, look.asked, look.place)
+        return look.runnable
+
+    async def _look_at(self, look: _Look, step: Step, kept: str) -> Found | None:
+        """Decide one call; None: it still waits."""
+        view, wait = look.view, look.waits.get(step.n)
+        if kept and look.permits is None and (wait is None or wait.state is not WaitState.OPEN):
+            look.permits = await self.steps.permits(view.session.id)
+        permits = look.permits or ()
+        if step.state is StepState.PLANNED:
+            found = self._deciding.first(view, step, look.same, permits, askable=True)
+            if isinstance(found, Asked):
+                look.place = look.place or await self.approvals.audience(view.session, view.turn, self.clock.now())
+                if not look.place.anybody:
+                    found = self._deciding.first(view, step, look.same, permits, askable=False)
+        else:
+            found = self._deciding.later(view, step, wait, permits)
+        if isinstance(found, Asked):
+            look.asked.append(found)
+        elif isinstance(found, Runnable):
+            look.runnable.append(found)
+        return found
 
     async def _ask(self, view: TurnView, lease: Lease, asked: Sequence[Asked], place: Audience) -> None:
         until = self.clock.now() + self.expiry[view.session.root_kind]
@@ -203,19 +223,61 @@ class ToolCalls:
         await self.points.hit("J13")
         if isinstance(outcome, Park):  # the store has opened its wait already
             return
-        await self._store(lease, n, outcome)
+        await self._store(lease, n, outcome, file_slots(call.view, n, outcome))
         await self.points.hit("J14")
 
-    async def _store(self, lease: Lease, n: int, outcome: ToolResult) -> None:
+    async def _store(self, lease: Lease, n: int, outcome: ToolResult, slots: Sequence[NewSlot]) -> None:
         """Store what came of a call. It cannot be run again, so a store that fails is asked until it can write."""
         while True:
             try:
-                await asyncio.shield(self.steps.finish_step(lease, n, outcome))
+                await asyncio.shield(self.steps.finish_step(lease, n, outcome, slots))
             except StoreError as error:
                 self._log.error("result not stored", turn=lease.turn, n=n, error=str(error))
                 await asyncio.sleep(STORE_AGAIN_S)
             else:
                 return
+
+
+@dataclass(slots=True, kw_only=True)
+class _Look:
+    """What one look at a turn found out, each thing once and only when it was needed."""
+
+    view: TurnView
+    runnable: list[Runnable] = field(default_factory=list[Runnable])
+    asked: list[Asked] = field(default_factory=list[Asked])
+    place: Audience | None = None
+    permits: Permits | None = None
+    same: SameCalls = field(default_factory=SameCalls)
+    waits: Mapping[int, Wait] = field(init=False)
+    """The last one of a step: what was asked anew, or the sub-session that an approval let begin."""
+
+    def __post_init__(self) -> None:
+        """Sort the waits by their steps."""
+        self.waits = {wait.n: wait for wait in self.view.waits if wait.kind is not WaitKind.TIMER}
+
+
+class _InOrder:
+    """For one look at a turn: which tools that keep something have a call that comes first. `""` names no such tool."""
+
+    def __init__(self) -> None:
+        """Nothing comes first yet."""
+        self._run: set[str] = set()
+        self._wait: set[str] = set()
+
+    def waits_for_end(self, kept: str, *, runs: bool) -> bool:
+        """Whether a call is not looked at now: it runs, or one before it does or is about to."""
+        if runs and kept:
+            self._run.add(kept)
+        return runs or kept in self._run
+
+    def is_behind_a_wait(self, kept: str) -> bool:
+        """Whether a call before it waits for somebody."""
+        return kept in self._wait
+
+    def found(self, kept: str, found: Found | None) -> None:
+        """Remember what became of a call."""
+        if kept and not isinstance(found, ToolResult):
+            (self._run if isinstance(found, Runnable) else self._wait).add(kept)
 
 
 def _fits(risk: Risk, running: Mapping[int, Prepared]) -> bool:

@@ -6,7 +6,7 @@ Reads the turn as it is stored and writes nothing; `toolcalls` acts on what is f
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -22,9 +22,11 @@ from gateway.model.tools import (
     Action,
     Allow,
     Ask,
+    Decision,
     Deny,
     DenyReason,
     Effect,
+    Reach,
     ResultStatus,
     Step,
     StepKind,
@@ -35,7 +37,7 @@ from gateway.model.views import TurnView
 from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.observe import Meters, log
 from gateway.permission import decide
-from gateway.registry import Registry, check_arguments
+from gateway.registry import Registry, Tool, check_arguments
 from gateway.sandbox import Containment, choose
 from gateway.toolcalls.loops import ASK_FROM, checked, repeats, same_call
 
@@ -83,6 +85,8 @@ class Runnable:
 
 
 Found: TypeAlias = Runnable | Asked | ToolResult
+Permits: TypeAlias = Collection[tuple[str, str]]
+"""Tool and scope: what people allowed for longer than one call."""
 
 
 class SameCalls:
@@ -116,15 +120,19 @@ class Deciding:
     meters: Meters
     _log: Any = field(default_factory=lambda: log("deciding"))
 
-    def first(self, view: TurnView, step: Step, same: SameCalls, *, askable: bool) -> Found:
+    def kept(self, step: Step) -> str:
+        """The step's tool, when it keeps something, so that its calls run in their order; empty otherwise."""
+        tool = None if step.call is None else self.registry.get(step.call.tool)
+        return "" if tool is None or tool.reach is None else tool.spec.name
+
+    def first(self, view: TurnView, step: Step, same: SameCalls, permits: Permits = (), *, askable: bool) -> Found:
         """Decide a call for which nothing was done yet; `askable`: whether somebody can be asked. Never raises."""
         try:
-            call = self._prepare(view, step)
+            call = self._prepare(view, step, permits)
             if isinstance(call, Deny):
                 return self.refuse(call)
             repeated = repeats(view, step.n, same)
-            decision = decide(call.tool.spec, call.tool.policy, view.session, askable=askable)
-            match checked(decision, repeated):
+            match checked(_decided(call, permits, askable=askable), repeated):
                 case Allow():
                     self.meters.decisions.labels("allow", "").inc()
                     return Runnable(call=call, wait=None)
@@ -141,7 +149,9 @@ class Deciding:
             self._log.exception("decision failed", turn=step.turn, n=step.n)
             return self.refuse(Deny(reason=DenyReason.POLICY_ERROR, hint="The decision failed, so the answer is no."))
 
-    def later(self, view: TurnView, step: Step, wait: Wait | None) -> Runnable | ToolResult | None:
+    def later(
+        self, view: TurnView, step: Step, wait: Wait | None, permits: Permits = ()
+    ) -> Runnable | ToolResult | None:
         """Decide a call that was asked about or started before; None: it still waits. `wait` is its last one."""
         if wait is not None and wait.state is WaitState.OPEN:
             return None
@@ -154,10 +164,10 @@ class Deciding:
             reason = f"The person who denied it says: {wait.reason} " if wait.reason else ""
             return ToolResult(status=status, text="", code=code, hint=f"{reason}{hint}")
         if step.state is StepState.STARTED:
-            return self._cut_in_half(view, step, wait)
+            return self._cut_in_half(view, step, wait, permits)
         if wait is None or wait.approval is None:
             return None
-        return self._approved(view, step, wait, wait.approval)
+        return self._approved(view, step, wait, wait.approval, permits)
 
     def refuse(self, deny: Deny) -> ToolResult:
         """The result of a call that will not run."""
@@ -168,7 +178,9 @@ class Deciding:
 
     # --- what was allowed ---------------------------------------------------------------------
 
-    def _approved(self, view: TurnView, step: Step, wait: Wait, request: ApprovalRequest) -> Runnable | ToolResult:
+    def _approved(
+        self, view: TurnView, step: Step, wait: Wait, request: ApprovalRequest, permits: Permits
+    ) -> Runnable | ToolResult:
         """Take the action from the approval, not from the transcript; re-check that the tool still exists here."""
         key = asking.action_key(request.action)
         if asking.action_sha(key, view.session.id, step.turn, step.n, request.requester) != request.action_sha:
@@ -182,6 +194,11 @@ class Deciding:
             return self.refuse(
                 Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The tool changed after it was asked; ask again.")
             )
+        reach = self._reach(tool, arguments)
+        if isinstance(reach, Deny):
+            return self.refuse(reach)
+        if reach is not None and (reach.risk, reach.scope) != (request.risk, request.scope):
+            return not_approved()  # the card said something else than what it would cover now
         call = Prepared(
             view=view,
             step=step,
@@ -189,12 +206,14 @@ class Deciding:
             arguments=arguments,
             action=request.action,
             action_sha=request.action_sha,
+            reach=reach,
+            scopes=_scopes(tool, reach, permits),
         )
         return Runnable(call=call, wait=wait.id)
 
-    def _cut_in_half(self, view: TurnView, step: Step, wait: Wait | None) -> Runnable | ToolResult:
+    def _cut_in_half(self, view: TurnView, step: Step, wait: Wait | None, permits: Permits) -> Runnable | ToolResult:
         """A call that an earlier holder started and never finished."""
-        call = self._as_allowed(view, step, wait)
+        call = self._as_allowed(view, step, wait, permits)
         if call is not None and call.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
             return Runnable(call=call, wait=None)
         began = f"{step.started_at:%H:%M:%S} UTC" if step.started_at else "an unknown time"
@@ -206,20 +225,19 @@ class Deciding:
             "it is not run again unless it is asked for and allowed anew.",
         )
 
-    def _as_allowed(self, view: TurnView, step: Step, wait: Wait | None) -> Prepared | None:
+    def _as_allowed(self, view: TurnView, step: Step, wait: Wait | None, permits: Permits) -> Prepared | None:
         """The action that was allowed before; None when it would not be allowed now: settings change over a restart."""
         if wait is not None and wait.approval is not None:
-            found = self._approved(view, step, wait, wait.approval)
+            found = self._approved(view, step, wait, wait.approval, permits)
             return found.call if isinstance(found, Runnable) else None
-        call = self._prepare(view, step)
+        call = self._prepare(view, step, permits)
         if isinstance(call, Deny):
             return None
-        decision = decide(call.tool.spec, call.tool.policy, view.session, askable=True)
-        return call if isinstance(decision, Allow) else None
+        return call if isinstance(_decided(call, permits, askable=True), Allow) else None
 
     # --- what exactly would run ---------------------------------------------------------------
 
-    def _prepare(self, view: TurnView, step: Step) -> Prepared | Deny:
+    def _prepare(self, view: TurnView, step: Step, permits: Permits) -> Prepared | Deny:
         """Resolve the tool, check the arguments and fix what exactly would run."""
         if step.call is None:
             raise DragomanError(f"Step {step.turn}/{step.n} is not a call.")
@@ -232,6 +250,9 @@ class Deciding:
         arguments = check_arguments(tool, step.call.arguments)
         if isinstance(arguments, Deny):
             return arguments
+        reach = self._reach(tool, arguments)
+        if isinstance(reach, Deny):
+            return reach
         try:
             sandbox = self._sandbox(tool.policy.sandbox, view.session)
             cwd = str(self.workspaces.workspace(home_of(view.session)))
@@ -248,7 +269,21 @@ class Deciding:
             arguments=arguments,
             action=action,
             action_sha=sha,
+            reach=reach,
+            scopes=_scopes(tool, reach, permits),
         )
+
+    def _reach(self, tool: Tool, arguments: BaseModel) -> Reach | Deny | None:
+        """Ask the tool what a call reaches. What it does not have by the owner's settings is refused here already."""
+        if tool.reach is None:
+            return None
+        try:
+            reach = tool.reach(arguments)
+            return Deny(reason=DenyReason.CONFIGURED, hint=reach.refused) if reach.refused else reach
+        except Exception:  # noqa: BLE001 - a decision that fails is a refusal (I02), and so a result (house rule 9)
+            self._log.exception("reach failed", tool=tool.spec.name)
+            hint = f"{tool.spec.name} could not say what this call reaches, so the answer is no."
+            return Deny(reason=DenyReason.POLICY_ERROR, hint=hint)
 
     def _sandbox(self, wanted: Any, session: Session) -> str:
         """The containment of a call; a child's is at least basic, whatever its root's."""
@@ -273,21 +308,45 @@ class Deciding:
             notes.append(f"The same call was made {repeated} times before in this turn.")
         request = ApprovalRequest(
             action=call.action,
-            risk=call.tool.spec.risk,
+            risk=call.reach.risk if call.reach else call.tool.spec.risk,
             action_key=asking.action_key(call.action),
             action_sha=call.action_sha,
             requester=view.turn.principal,
             rendered=shown,
             escaped=asking.needs_escape(call.action),
             note=" ".join(notes),
+            scope=call.reach.scope if call.reach else "",
         )
         return Asked(step=call.step, request=request)
+
+
+def _decided(call: Prepared, permits: Permits, *, askable: bool) -> Decision:
+    """What the policy says of a call, with what people allowed before."""
+    name = call.tool.spec.name
+    permitted = frozenset(scope for tool, scope in permits if tool == name)
+    spec, policy, session = call.tool.spec, call.tool.policy, call.view.session
+    return decide(spec, policy, session, askable=askable, reach=call.reach, permitted=permitted)
+
+
+def _scopes(tool: Tool, reach: Reach | None, permits: Permits) -> frozenset[str]:
+    """What the tool may use of what was allowed before, and this call's own."""
+    own = {reach.scope} if reach is not None and reach.scope else set[str]()
+    return frozenset(own | {scope for name, scope in permits if name == tool.spec.name})
 
 
 def not_approved() -> ToolResult:
     """The result of a call whose approval does not hold."""
     hint = "Its approval is for another action, or was withdrawn; nothing was run."
     return ToolResult(status=ResultStatus.DENIED, text="", code="not_approved", hint=hint)
+
+
+def after_a_wait(tool: str) -> ToolResult:
+    """The result of a call that came behind one of the same tool which waits: what that one does is not known yet."""
+    hint = (
+        f"Not run: the call of {tool} before it waits for a decision, and its calls run in order. "
+        "Make it again when you have the result of that one, if it is still right."
+    )
+    return ToolResult(status=ResultStatus.CANCELLED, text="", code="behind_a_wait", hint=hint)
 
 
 def _of_child(wait: Wait) -> ToolResult:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from gateway.attachments import Attachments
 from gateway.errors import LeaseLost, ModelError
 from gateway.execution import Cut
 from gateway.failpoints import FailPoints
@@ -69,6 +70,7 @@ class Turns:
     live: Live
     calls: ToolCalls
     questions: Questions
+    attachments: Attachments
     models: Models
     operator: Model
     """Answers command turns, whatever the configured model is."""
@@ -207,6 +209,7 @@ class Turns:
         model = self.operator if command else self.models.of(view.session)
         if view.session.lineage is not None:
             holding.status.doing("")
+        view = await self._fetched(model, view, lease)
         try:
             answer = await self._answer(model, view, holding)
         except ModelError as error:
@@ -232,6 +235,12 @@ class Turns:
             return await self.steps.plan(lease, answer, given=given, slots=slots)
         self.meters.turns.labels(TurnState.DONE.value).inc()
         return None
+
+    async def _fetched(self, model: Model, view: TurnView, lease: Lease) -> TurnView:
+        """The turn with the files of its new messages, for a model that is told of them."""
+        if model.name == self.operator.name:
+            return view
+        return await self.attachments.fetch(view, lease)
 
     async def _answer(self, model: Model, view: TurnView, holding: _Holding) -> Answer:
         """Ask, show the text as it comes, return the whole answer. A request that is too long is made shorter."""

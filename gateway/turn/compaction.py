@@ -15,12 +15,12 @@ from typing import Any
 
 from gateway.errors import ModelError, StoreError
 from gateway.model.ids import SessionId
-from gateway.model.prompts import CallResult, Complete, Message, ModelRequest, UserText, speaker
+from gateway.model.prompts import CallResult, Complete, Message, ModelRequest, UserText, block, speaker
 from gateway.model.tools import Answer, Usage
 from gateway.model.views import Spent, TurnView
 from gateway.observe import Redactor, log
 from gateway.ports import Books, Clock, Model, Models, Views
-from gateway.transcript import block, messages
+from gateway.transcript import messages
 from gateway.turn.window import (
     CONTEXT_TOKENS,
     HISTORY_TURNS,

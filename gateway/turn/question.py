@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gateway.errors import DragomanError
 from gateway.model.ids import SessionId
 from gateway.model.prompts import ModelRequest, ToolOffer
-from gateway.model.sessions import Agent, Session
+from gateway.model.sessions import Agent, Session, home_of
 from gateway.model.views import TurnView
 from gateway.ports import Views
 from gateway.registry import Registry
@@ -64,6 +65,8 @@ class Questions:
     registry: Registry
     outputs: Callable[[SessionId], Path]
     """Where a session's pictures are."""
+    homes: Callable[[SessionId], Path]
+    """Where a session's workspace is, with the pictures that people sent."""
     system: str
     child_system: str = ""
     """What sub-sessions are told besides."""
@@ -127,5 +130,13 @@ class Questions:
     async def _pictured(self, view: TurnView, asked: ModelRequest) -> ModelRequest:
         if not any_in(asked.messages):
             return asked
-        messages = await asyncio.to_thread(with_pictures, asked.messages, self.outputs(view.session.id))
+        folder, home = self.outputs(view.session.id), self._home(view.session)
+        messages = await asyncio.to_thread(with_pictures, asked.messages, folder, home, asked.mark)
         return replace(asked, messages=messages)
+
+    def _home(self, session: Session) -> Path | None:
+        """The workspace, if there is one that can be used."""
+        try:
+            return self.homes(home_of(session))
+        except DragomanError:
+            return None

@@ -29,6 +29,8 @@ KEPT_PART = 0.25
 """The part of the budget whose newest turns stay as they are then."""
 AROUND = 20
 """Characters that surround each message."""
+AROUND_A_FILE = 80
+"""Of the line that tells of a file, besides its name."""
 SHORTEST_RESULT = 400
 """Characters that are left of a result at least."""
 
@@ -80,7 +82,8 @@ def chars_per_token(
 
 
 def _said(message: Inbound) -> int:
-    return AROUND + len(message.text) + len(message.quoted) + len(message.unread)
+    files = sum(AROUND_A_FILE + len(one.name) for one in message.attachments)
+    return AROUND + len(message.text) + len(message.quoted) + len(message.unread) + files
 
 
 def _done(step: Step) -> int:

@@ -14,6 +14,8 @@ GUIDES = (ROOT / "README.md", ROOT / "deploy" / "RUNBOOK.md")
 OF_THE_SCRIPT = {
     "test": ROOT / "tests" / "checks.py",
     "bench": ROOT / "tests" / "bench",
+    "twins": ROOT / "tests" / "twins.py",
+    "proof": ROOT / "tests" / "prove.py",
     "add": ROOT / "pyproject.toml",
 }
 """What `run` does by itself, and what it starts or reads for it."""

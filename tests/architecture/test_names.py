@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_tools import shell
 from config.load import load
+from config.plugins import tool_specs
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "1001:of-a-test-that-talks-to-nobody"
@@ -30,7 +30,8 @@ NOT_APPLICABLE = {
     # Its payloads are our own (its PROTOCOL.md): there are no recordings of a foreign platform to keep.
     "web": frozenset({"samples"}),
 }
-TOOL_NAMES = frozenset({"SPEC", "Args", "run"})
+TOOL_NAMES = frozenset({"SPEC", "Args"})
+RUNS = frozenset({"run", "keep"})
 
 
 def plugins(folder: str) -> list[Path]:
@@ -54,9 +55,11 @@ def test_what_is_not_applicable_names_channels_that_exist() -> None:
 
 @pytest.mark.parametrize("tool", plugins("agent_tools"), ids=lambda path: path.stem)
 def test_tools_have_the_same_names(tool: Path) -> None:
-    """A tool says what it is (SPEC), what it takes (Args) and how it runs (run)."""
+    """A tool says what it is (SPEC), what it takes (Args) and how it runs: by itself (run), or kept (keep)."""
     source = tool if tool.suffix == ".py" else tool / "__init__.py"
-    assert TOOL_NAMES - top_level_names(ast.parse(source.read_text(), filename=str(source))) == frozenset()
+    names = top_level_names(ast.parse(source.read_text(), filename=str(source)))
+    assert TOOL_NAMES - names == frozenset()
+    assert len(RUNS & names) == 1
 
 
 def top_level_names(module: ast.Module) -> set[str]:
@@ -110,7 +113,7 @@ def test_configuration_in_guides_is_read(guide: Path, tmp_path: Path) -> None:
         secrets = {"OPENAI_API_KEY": "sk-of-a-test", "TELEGRAM_BOT_TOKEN": TOKEN}
         secrets |= {"SLACK_BOT_TOKEN": "xoxb-1-2-of-a-test", "SLACK_APP_TOKEN": "xapp-1-A0-1-of-a-test"}
         environ = {"HOME": str(tmp_path), **secrets}
-        assert load(file, tmp_path / "state", environ, {"shell": shell.SPEC}).warnings == ()
+        assert load(file, tmp_path / "state", environ, tool_specs()).warnings == ()
 
 
 def test_decisions_are_numbered_without_gaps() -> None:

@@ -15,11 +15,23 @@ from typing import ClassVar
 import pytest
 
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.messages import Conversation, RefusedReason
-from gateway.model.tools import Answer
+from gateway.model.messages import RefusedReason
 from gateway.model.waits import WaitState
 from tests.contract.channel_cards import CardContract
-from tests.contract.channel_rig import QUIET_S, Can, Rig, Who, is_whole, needed_by, needs, no_progress, showing
+from tests.contract.channel_files import FileContract
+from tests.contract.channel_rig import (
+    QUIET_S,
+    Can,
+    Rig,
+    Who,
+    has_files,
+    is_whole,
+    met,
+    needed_by,
+    needs,
+    no_progress,
+    showing,
+)
 
 STOPS_WITHIN_S = 1.0
 FINE = "https://example.org/fine"
@@ -29,15 +41,16 @@ HOSTILE = (
 )
 
 
-class ChannelContract(CardContract):
+class ChannelContract(CardContract, FileContract):
     """The suite. Each test is one promise."""
 
     rig_class: ClassVar[type[Rig]]
 
     def __init_subclass__(cls) -> None:
-        """Take away what the platform says that it cannot."""
+        """Take away what the platform says that it cannot, and what its rig cannot yet (see `Rig.files`)."""
+        missing = {*cls.rig_class.cannot, *([] if has_files(cls.rig_class) else [Can.FILES])}
         for name in dir(cls):
-            if needed_by(getattr(cls, name)) & cls.rig_class.cannot.keys():
+            if needed_by(getattr(cls, name)) & missing:
                 setattr(cls, name, None)
 
     @pytest.fixture
@@ -199,7 +212,7 @@ class ChannelContract(CardContract):
 
     @needs(Can.SENDS)
     async def test_an_edit_twice_is_the_same_as_once(self, rig: Rig) -> None:
-        where, channel = await _met(rig), rig.channel
+        where, channel = await met(rig), rig.channel
         id = await channel.send(showing(where, "one"), no_progress)
         assert id
         for _ in range(2):
@@ -208,7 +221,7 @@ class ChannelContract(CardContract):
 
     @needs(Can.SENDS)
     async def test_an_edit_adds_what_is_missing_and_takes_away_what_is_too_much(self, rig: Rig) -> None:
-        where, channel = await _met(rig), rig.channel
+        where, channel = await met(rig), rig.channel
         short, long = "short", "\n".join(f"Line {n:06}." for n in range(800))
         id = await channel.send(showing(where, short), no_progress)
         id = await channel.edit(showing(where, long, shown=id), no_progress)
@@ -221,7 +234,7 @@ class ChannelContract(CardContract):
 
     @needs(Can.SENDS)
     async def test_a_showing_that_was_interrupted_goes_on_behind_what_is_there(self, rig: Rig) -> None:
-        where, channel = await _met(rig), rig.channel
+        where, channel = await met(rig), rig.channel
         text = "\n".join(f"Line {n:06}." for n in range(800))
         so_far: list[str] = []
 
@@ -242,7 +255,7 @@ class ChannelContract(CardContract):
     @needs(Can.SENDS)
     async def test_what_may_be_there_already_is_shown_once_or_marked_as_a_repetition(self, rig: Rig) -> None:
         """A platform that can be asked what stands there is asked; elsewhere the second one says what it is."""
-        where, channel = await _met(rig), rig.channel
+        where, channel = await met(rig), rig.channel
         async with rig.failing(rig.lost):
             with pytest.raises(SendFailed) as failed:
                 await channel.send(showing(where, "the answer"), no_progress)
@@ -256,7 +269,7 @@ class ChannelContract(CardContract):
 
     @needs(Can.SENDS)
     async def test_whatever_the_platform_does_is_a_failed_send_and_typing_never_fails(self, rig: Rig) -> None:
-        where, channel = await _met(rig), rig.channel
+        where, channel = await met(rig), rig.channel
         id = await channel.send(showing(where, "before"), no_progress)
         for name, outcome in rig.failures.items():
             async with rig.failing(name):
@@ -273,7 +286,7 @@ class ChannelContract(CardContract):
 
     @needs(Can.TYPING)
     async def test_it_is_shown_that_the_bot_writes(self, rig: Rig) -> None:
-        where = await _met(rig)
+        where = await met(rig)
         await rig.channel.typing(where)
         assert rig.typed(where)
 
@@ -328,16 +341,6 @@ class ChannelContract(CardContract):
 
 
 # --- helpers ------------------------------------------------------------------------------------
-
-
-async def _met(rig: Rig) -> Conversation:
-    """A place where the bot may write, with nothing of its own in it."""
-    where = rig.direct(Who.BOB)
-    rig.script(Answer(text="", model="scripted"))
-    await rig.settled(await rig.say(Who.BOB, "hello", where))
-    for one in rig.shown(where):
-        await rig.channel.edit(showing(where, "", shown=one.id), no_progress)
-    return where
 
 
 def _of_channels() -> list[str]:

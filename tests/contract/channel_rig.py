@@ -21,7 +21,7 @@ from gateway.model.ids import Principal, SlotId, WaitId, web_principal
 from gateway.model.messages import Conversation, Inbound, Press, Received, Refused
 from gateway.model.sessions import Accepted, Drop, Route, TurnKind, WhileRunning
 from gateway.model.slots import Showing, Slot, SlotKind, SlotState
-from gateway.model.tools import Answer
+from gateway.model.tools import Answer, KeptFile
 from gateway.model.waits import Pressed, Verdict, Wait
 from gateway.ports import Channel, Waiting
 from gateway.routing import People
@@ -64,6 +64,7 @@ class Can(StrEnum):
     ALONE = "being out of reach while the daemon is well"
     ACCOUNTS = "several bots on one platform"
     ELSEWHERE = "a card of one person's conversation that another one can press there"
+    FILES = "files that come with messages, and files that are shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,9 @@ class Rig(ABC):
     """What can go wrong with a new message, by name, and what is known then. Empty without `SENDS`."""
     lost: ClassVar[str] = ""
     """Which of them leaves it open whether the message is there: best one that shows it, and says nothing."""
+    files: ClassVar[bool]
+    """True: `say_with`, `forget_files` and `Seen.file` are there. It has no default: a rig that neither says this nor
+    `cannot` with a reason fails one test of the suite, and runs none of those about files."""
     can_be_asked: ClassVar[bool] = False
     """Whether the platform says what stands in a conversation, so that nothing has to be shown twice."""
     unreadable: ClassVar[Sequence[object]]
@@ -271,6 +275,14 @@ class Rig(ABC):
     @abstractmethod
     def shown(self, where: Conversation) -> Sequence[Seen]:
         """What the bot shows in a place, in order."""
+
+    async def say_with(self, who: Who, text: str, where: Conversation, name: str, content: bytes) -> str:
+        """Write as a person, with a file that is called so; return the event's name. The text may be empty."""
+        raise NotImplementedError(Can.FILES)
+
+    def forget_files(self) -> None:
+        """Let the platform have none any more of the files that it told of."""
+        raise NotImplementedError(Can.FILES)
 
     async def from_nobody(self) -> Sequence[str]:
         """Let a bot, and people who hide, speak to the bot; return the events' names."""
@@ -373,17 +385,41 @@ class Rig(ABC):
         return "\n".join(f"{place.key}: {list(self.shown(place))}" for place in places)
 
 
-def showing(where: Conversation, text: str, *, shown: str = "", uncertain: bool = False) -> Showing:
-    """An answer that a channel is asked to show; `shown` is the platform id of what is there."""
+def has_files(rig_class: type[Rig]) -> bool:
+    """Whether a rig says that it has files."""
+    return getattr(rig_class, "files", False) is True
+
+
+async def met(rig: Rig) -> Conversation:
+    """A place where the bot may write, with nothing of its own in it."""
+    where = rig.direct(Who.BOB)
+    rig.script(Answer(text="", model="scripted"))
+    await rig.settled(await rig.say(Who.BOB, "hello", where))
+    for one in rig.shown(where):
+        await rig.channel.edit(showing(where, "", shown=one.id), no_progress)
+    return where
+
+
+def showing(
+    where: Conversation,
+    text: str,
+    *,
+    shown: str = "",
+    uncertain: bool = False,
+    file: KeptFile | None = None,
+    path: Path | None = None,
+) -> Showing:
+    """What a channel is asked to show: an answer, or a file. `shown` is the platform id of what is there."""
     slot = Slot(
         id=SlotId("o1"),
         conversation=where,
         session=None,
         turn=None,
         n=None,
-        kind=SlotKind.ANSWER,
+        kind=SlotKind.ANSWER if file is None else SlotKind.FILE,
         text=text,
         waits=(),
+        file=file,
         version=1,
         sent_version=0,
         platform_id=shown,
@@ -393,7 +429,7 @@ def showing(where: Conversation, text: str, *, shown: str = "", uncertain: bool 
         due_at=EPOCH,
         created_at=EPOCH,
     )
-    return Showing(slot=slot, text=text)
+    return Showing(slot=slot, text=text, path=path)
 
 
 async def no_progress(platform_id: str) -> None:

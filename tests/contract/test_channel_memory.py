@@ -37,6 +37,7 @@ class MemoryRig(Rig):
         "blocked": SendOutcome.DEAD,
     }
     lost: ClassVar = "gone"
+    files: ClassVar = True
     unreadable: ClassVar = [None, 7, [], {}, {"kind": "sticker"}, {"kind": "message", "bot": False, "user": 7}]
 
     def __init__(self, folder: Path) -> None:
@@ -71,6 +72,15 @@ class MemoryRig(Rig):
 
     async def say(self, who: Who, text: str, where: Conversation, *, to_bot: bool = True) -> str:
         return await self._act(who, where, {"kind": "message", "text": text, "names_bot": to_bot})
+
+    async def say_with(self, who: Who, text: str, where: Conversation, name: str, content: bytes) -> str:
+        id = f"file {name}"
+        self.other_side.files[id] = content
+        files = [{"id": id, "name": name}]
+        return await self._act(who, where, {"kind": "message", "text": text, "names_bot": True, "files": files})
+
+    def forget_files(self) -> None:
+        self.other_side.files.clear()
 
     async def press(self, who: Who, where: Conversation, handle: str) -> str:
         return await self._act(who, where, {"kind": "press", "data": handle, "reason": ""})

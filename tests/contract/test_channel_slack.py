@@ -38,7 +38,7 @@ THREAD = "1767225600.000100"
 NONE: Mapping[str, float] = MappingProxyType({"per_channel_per_s": 0, "overall_per_min": 0})
 QUICK = Pauses(first=0.02, longest=0.05, token=0.05, broken=0.02)
 TIMING = Timing(connect=2, hello=2, close=0.2)
-SENDING = ("chat.postMessage", "chat.update", "chat.delete")
+SENDING = ("chat.postMessage", "chat.update", "chat.delete", "files.completeUploadExternal")
 NO_TYPING = "it is shown in the threads of the assistant panel alone"
 Json = dict[str, Any]
 
@@ -65,6 +65,7 @@ class SlackRig(Rig):
         "strange": SendOutcome.DEAD,
     }
     lost: ClassVar = "cut"
+    files: ClassVar = True
     can_be_asked: ClassVar = True
     unreadable: ClassVar = [
         None,
@@ -162,6 +163,18 @@ class SlackRig(Rig):
         else:
             slack.say(user, text, channel=where.chat if where.chat == GROUP else "", thread=where.thread)
         return self._last(where.account)
+
+    async def say_with(self, who: Who, text: str, where: Conversation, name: str, content: bytes) -> str:
+        chat = where.chat if where.chat == GROUP else ""
+        self.workspaces[where.account].attach(
+            USERS[who], content, name=name, text=text, channel=chat, thread=where.thread, mimetype="text/plain"
+        )
+        return self._last(where.account)
+
+    def forget_files(self) -> None:
+        for slack in self.workspaces.values():
+            for file in slack.world.files.values():
+                file.deleted = True
 
     async def press(self, who: Who, where: Conversation, handle: str) -> str:
         slack, user = self.workspaces[where.account], USERS[who]
@@ -333,7 +346,13 @@ def _seen(message: Shown) -> Seen:
     buttons = tuple(Push(button["text"]["text"], button["value"]) for button in message.buttons)
     content = b"".join(file.content or b"" for file in message.files)
     text = "\n".join(filter(None, words)).replace(UNSEEN, "")
-    return Seen(id=message.ts, text=text, buttons=buttons, file=content.decode(), active=tuple(dict.fromkeys(active)))
+    return Seen(
+        id=message.ts,
+        text=text,
+        buttons=buttons,
+        file=content.decode(errors="replace"),
+        active=tuple(dict.fromkeys(active)),
+    )
 
 
 def _read(markdown: str) -> tuple[str, list[str]]:

@@ -48,6 +48,7 @@ class TelegramRig(Rig):
         "strange": SendOutcome.DEAD,
     }
     lost: ClassVar = "cut"
+    files: ClassVar = True
     unreadable: ClassVar = [
         {"poll_answer": {"poll_id": "1"}},
         {"message": 7},
@@ -103,6 +104,17 @@ class TelegramRig(Rig):
         chat, topic = (int(where.chat), int(where.thread) if where.thread else None)
         said = bot.say(USERS[who], words, chat=None if chat > 0 else chat, topic=topic)
         return f"{where.account} {said.update_id}"
+
+    async def say_with(self, who: Who, text: str, where: Conversation, name: str, content: bytes) -> str:
+        bot, chat = self.bots[where.account], int(where.chat)
+        topic = int(where.thread) if where.thread else None
+        place = None if chat > 0 else chat
+        said = bot.attach(USERS[who], "document", content, caption=text, name=name, chat=place, topic=topic)
+        return f"{where.account} {said.update_id}"
+
+    def forget_files(self) -> None:
+        for bot in self.bots.values():
+            bot.chats.files.clear()
 
     async def press(self, who: Who, where: Conversation, handle: str) -> str:
         bot, user = self.bots[where.account], USERS[who]
@@ -219,7 +231,7 @@ def _seen(message: Shown) -> Seen:
         id=str(message.id),
         text=message.text,
         buttons=tuple(Push(button["text"], button["callback_data"]) for row in message.buttons for button in row),
-        file=message.document.content.decode() if message.document else "",
+        file=message.document.content.decode(errors="replace") if message.document else "",
         active=tuple(active),
     )
 

@@ -74,6 +74,7 @@ class WebRig(Rig):
         Can.LIMITS: "it is served by the daemon itself",
         Can.ALONE: "it is served by the daemon itself",
         Can.ACCOUNTS: "there is one page",
+        Can.FILES: "its form has none yet; files of calls are shown with their steps, as rows",
     }
     failures: ClassVar = {}
     unreadable: ClassVar = [

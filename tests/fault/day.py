@@ -5,7 +5,6 @@ Whoever speaks through `Day` is written down; in the evening that is compared wi
 
 from __future__ import annotations
 
-import random
 import re
 import time
 from collections import Counter
@@ -27,7 +26,6 @@ from tests.fault.telegram_rig import (
     EVE,
     RESENT,
     SECRET,
-    Figure,
     Wire,
     calls_in_bans,
     everything,
@@ -38,6 +36,7 @@ from tests.fault.telegram_rig import (
 )
 from tests.support.model_server import Call as ToolCall
 from tests.support.model_server import Reply, Rule
+from tests.support.proof import LOST, RAN_TWICE, TWICE, dice, figure
 from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault, Shown, faults
 
 KITCHEN, BREAD, WINE = -1003, 7, 8
@@ -175,7 +174,7 @@ async def a_day(folder: Path, mode: str) -> AsyncGenerator[Day]:
     """The group is there, and nobody has said anything."""
     async with wire(folder, mode=mode, chats=[KITCHEN], rules=RULES, limits=LIMITS) as one:
         one.telegram.supergroup("Kitchen", chat=KITCHEN, topics={BREAD: "Bread", WINE: "Wine"})
-        one.telegram.updates.shuffle = random.Random(7)
+        one.telegram.updates.shuffle = dice("a day")
         one.telegram.webhook.pause_factor = 0.002  # or a press made in a pause would wait for its end
         yield Day(wire=one, mode=mode)
 
@@ -207,15 +206,26 @@ class Evening:
     """The judge of a day that has ended: every figure beside its bar, then every promise row by row."""
 
     day: Day
-    figure: Figure
     rows: Rows
     missed: list[str] = field(default_factory=list[str])
 
-    def hold(self, what: str, found: object, bar: object, held: bool) -> None:
-        """Keep a figure; those that miss their bar are told together in the end."""
-        self.figure(f"{self.day.mode}: {what}", found, bar)
-        if not held:
-            self.missed.append(f"{what}: {found} (bar: {bar})")
+    def hold(
+        self,
+        fault: str,
+        what: str,
+        value: float,
+        bar: float,
+        unit: str = "",
+        *,
+        of: int | None = None,
+        least: bool = False,
+        see: object = "",
+    ) -> None:
+        """State a figure; those that miss their bar are told together in the end, with what there is to `see`."""
+        try:
+            figure(fault, what, value, bar, unit, least=least, of=of)
+        except AssertionError as error:
+            self.missed.append(f"{error} {see}")
 
     def judge(self, ran: Mapping[str, int]) -> None:
         """Raise `AssertionError` for what was missed. `ran`: how often each errand should have been run."""
@@ -231,9 +241,7 @@ class Evening:
         judge_sessions(asked_about(self.rows), self.day.said, by_command, self.day.wire)
         deaths = self.day.wire.deaths
         again = judge_chats(self.day.telegram, slots_of(self.rows), deaths)
-        self.hold(
-            "shown twice, of what was on its way, marked", len(again), f"<= {len(deaths)}", len(again) <= len(deaths)
-        )
+        self.hold("F02", "shown again and marked, of what was on its way, a death", len(again) / len(deaths), 1)
         assert self.missed == [], self.missed
 
     def _messages(self) -> None:
@@ -246,78 +254,76 @@ class Evening:
             if isinstance(item, Received) and item.turn is not None and item.given is not None
         )
         lost, twice = said - got, got - said
-        self.hold(f"of {said.total()} messages, lost", dict(lost), {}, not lost)
-        self.hold("taken twice, or from nobody", dict(twice), {}, not twice)
+        self.hold("F02", LOST, lost.total(), 0, of=said.total(), see=lost)
+        self.hold("F02", TWICE, twice.total(), 0, of=said.total(), see=twice)
 
     def _commands(self, wanted: Mapping[str, int]) -> None:
         """What was allowed ran once, what was denied never did, and no call is left without its result."""
         ran = {name: len(lines_of(self.day.wire.daemon.state, name)) for name in wanted}
-        self.hold("how often the commands ran", ran, dict(wanted), ran == wanted)
+        self.hold("F02", RAN_TWICE, sum(count > 1 for count in ran.values()), 0, of=len(ran), see=ran)
+        wrong = sum(ran[name] != times for name, times in wanted.items())
+        self.hold("F02", "commands that ran otherwise than decided", wrong, 0, of=len(ran), see=ran)
         calls = [item for items in self.rows.values() for item in items if isinstance(item, Step) and item.call]
         orphans = [step for step in calls if step.result is None]
-        self.hold(f"of {len(calls)} calls, without a result", len(orphans), 0, not orphans)
+        self.hold("F02", "calls left without a result", len(orphans), 0, of=len(calls), see=orphans)
 
     def _bans_and_edits(self) -> None:
         """Nothing is sent into a ban, and an answer that grows does so once a second."""
         early = calls_in_bans(self.day.telegram.log)
         refused = [call for call in self.day.telegram.log if call.status == 429]
-        self.hold(f"sent into {len(refused)} bans", len(early), 0, not early)
+        self.hold("F14", "bans, known to it, into which something was sent", len(early), 0, of=len(refused), see=early)
         gaps = [gap for chat in (ANN, BOB, KITCHEN) for gap in gaps_between_beginnings(self.day.telegram, chat)]
-        shortest_s = round(min(gaps), 2)
-        at_least_s = EDIT_EVERY_S - JITTER_S
-        what = f"seconds between two edits of an answer that is written ({len(gaps)} of them)"
-        self.hold(what, shortest_s, f">= {at_least_s}", shortest_s >= at_least_s)
+        what = "between two edits of an answer that is written"
+        self.hold("F14", what, min(gaps), EDIT_EVERY_S - JITTER_S, "s", least=True, see=gaps)
         busiest = max(most_edits_in(self.day.telegram, chat, 10.0) for chat in (ANN, BOB, KITCHEN))
-        self.hold("edits in the busiest 10 s of a chat", busiest, "<= 10", busiest <= 10)
+        self.hold("F14", "edits in the busiest 10 s of a chat", busiest, 10)
 
     def _callbacks(self) -> None:
         """Whoever pressed was told something, at once; by a dead daemon: as soon as it lived."""
         told = {call.chat: call.at_s for call in reversed(self.day.telegram.calls("answerCallbackQuery")) if call.ok}
         queries = self.day.telegram.chats.queries.values()
         silent = [query.id for query in queries if query.id not in told]
-        self.hold(f"of {len(queries)} presses, unanswered", len(silent), 0, not silent)
+        self.hold("F02", "presses that nobody answered", len(silent), 0, of=len(queries), see=silent)
         begins = [next(call.at_s for call in self.day.telegram.log if call.at_s > born) for born in self.day.births]
 
         def waited_s(since_s: float, until_s: float) -> float:
             return until_s - max(since_s, *(at_s for at_s in begins if at_s <= until_s))
 
-        slowest_s = round(max(waited_s(query.at_s, told[query.id]) for query in queries if query.id in told), 2)
-        bar = f"<= {CALLBACK_WITHIN_S}"
-        self.hold("a press answered after s", slowest_s, bar, slowest_s <= CALLBACK_WITHIN_S)
+        slowest_s = max(waited_s(query.at_s, told[query.id]) for query in queries if query.id in told)
+        self.hold("F02", "until a press was answered", slowest_s, CALLBACK_WITHIN_S, "s")
 
     def _strangers(self) -> None:
         """One line each, once more and marked at most where it was on its way at a death; the model hears nothing."""
         telegram = self.day.telegram
         deaths = [at_s for at_s in self.day.wire.deaths if at_s > self.day.said_at[IN_THE_FLOOD]]
         lines = {who: [message.text for message in telegram.shown(who)] for who in (EVE, *CROWD)}
-        plain = Counter(sum(text.startswith(REFUSAL) for text in texts) for texts in lines.values())
         again = [who for who, texts in lines.items() if any(RESENT in text for text in texts)]
         odd = {who: texts for who, texts in lines.items() if not one_line(texts)}
-        self.hold(f"of {len(lines)} strangers, told otherwise than once ({dict(plain)})", odd, {}, not odd)
+        self.hold("F21", "strangers that were told otherwise than once", len(odd), 0, of=len(lines), see=odd)
         at_most = REFUSALS_AT_ONCE * len(deaths)
-        self.hold("told again, marked", len(again), f"<= {at_most}", len(again) <= at_most)
-        self.hold("lines for the stranger of the morning", len(lines[EVE]), 1, len(lines[EVE]) == 1)
+        self.hold("F21", "strangers that were told again, marked, after deaths", len(again), at_most)
+        self.hold("F21", "lines for a stranger who wrote twice", len(lines[EVE]), 1, see=lines[EVE])
+        self.hold("F21", "lines for a stranger who wrote twice, at least", len(lines[EVE]), 1, least=True)
         heard = [body for body in self.day.questions() if CRY in str(body)]
-        self.hold("questions to the model with a stranger's words", len(heard), 0, not heard)
+        self.hold("F21", "model calls for strangers, of their messages", len(heard), 0, of=len(CROWD) * WORDS_EACH)
 
     def _owner_among_them(self) -> None:
         """The owner's turn does not wait for a crowd."""
         asked = next(one for one in self.day.wire.model.requests if IN_THE_FLOOD in str(one.body["messages"]))
-        started_s = round(asked.at_s - self.day.said_at[IN_THE_FLOOD], 2)
-        what = f"seconds until the owner's turn started, among {len(CROWD) * WORDS_EACH} messages of strangers"
-        self.hold(what, started_s, f"<= {TURN_STARTS_WITHIN_S}", started_s <= TURN_STARTS_WITHIN_S)
+        started_s = asked.at_s - self.day.said_at[IN_THE_FLOOD]
+        self.hold("F21", "until the owner's turn started in the flood", started_s, TURN_STARTS_WITHIN_S, "s")
 
     def _secrets(self) -> None:
         log = self.day.wire.daemon.log
         leaked = sum(log.count(secret) for secret in (TOKEN.partition(":")[2], SECRET))
-        self.hold(f"secrets in {len(log) // 1024} KiB of log", leaked, 0, leaked == 0)
+        self.hold("F02", "secrets in the log", leaked, 0)
 
 
-async def evening(day: Day, figure: Figure) -> Evening:
+async def evening(day: Day) -> Evening:
     """The daemon stops in peace, and its rows are read."""
     await day.wire.settled()
     assert await day.wire.daemon.stop() == 0
-    return Evening(day=day, figure=figure, rows=await everything(day.wire.daemon.state))
+    return Evening(day=day, rows=await everything(day.wire.daemon.state))
 
 
 def asked_about(rows: Rows) -> dict[str, list[Item]]:

@@ -31,6 +31,7 @@ from tests.fault.rig import figures, lines_of, stored, until_quiet
 from tests.support.daemon import Daemon
 from tests.support.model_server import Call, Question, Reply, Rule, ScriptedModel
 from tests.support.platform import FakePlatform
+from tests.support.proof import KILLS, counted
 
 CONFIG = """
 [owners]
@@ -153,12 +154,12 @@ class Tree:
         await until_quiet(self.daemon)
         return shown.text
 
-    async def die_again_and_again(self, points: Sequence[str], seed: int, times: int) -> int:
-        """Live through deaths at points, passages and moments that `seed` says; returns how many came.
+    async def die_again_and_again(self, points: Sequence[str], dice: random.Random, times: int) -> int:
+        """Live through deaths at points, passages and moments that the dice say; returns how many came.
 
         Ends in a life that lasts. A death that does not come, because all was done before, ends it too.
         """
-        dice, came = random.Random(seed), 0
+        came = 0
         for _ in range(times):
             at, passage, moment = dice.choice(points), dice.randint(1, 3), dice.uniform(0.0, 0.4)
             await self.daemon.kill()
@@ -233,6 +234,9 @@ async def judge_family(found: Tree, said: Sequence[str], names: Sequence[str], t
     `tasks`: of all children. Every turn of theirs has its answer.
     """
     evidence = await judge_ended(found, said, names, tasks)
+    if evidence.in_flight:
+        counted(KILLS, evidence.in_flight, "F01")
+        oracle.tell("F01", evidence)
     oracle.nothing_is_lost(evidence)
     oracle.every_turn_ended_with_one_answer(evidence)
     oracle.what_was_allowed_ran_once(asked_alone(evidence))

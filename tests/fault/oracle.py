@@ -17,6 +17,7 @@ from gateway.model.slots import Slot, SlotKind, SlotState
 from gateway.model.tools import ResultStatus, Step, StepKind, StepState
 from gateway.model.views import Item
 from gateway.model.waits import Wait, WaitKind, WaitState
+from tests.support.proof import LOST, RAN_TWICE, TWICE, figure
 
 Json = dict[str, Any]
 FINAL = frozenset(WaitState) - {WaitState.OPEN, WaitState.APPROVED}
@@ -43,6 +44,35 @@ class Evidence:
     def of(self, kind: type[Any]) -> list[Any]:
         """Stored rows of a kind, in order."""
         return [item for item in self.items if isinstance(item, kind)]
+
+
+def tell(fault: str, evidence: Evidence) -> None:
+    """State how many messages, commands and calls there were, and how many of them fared otherwise than promised."""
+    said = Counter(evidence.said)
+    received: list[Received] = evidence.of(Received)
+    got = Counter(one.message.text for one in received if one.turn is not None and one.given is not None)
+    figure(fault, LOST, (said - got).total(), 0, of=said.total())
+    figure(fault, TWICE, (got - said).total() + _answered_twice(evidence), 0, of=said.total())
+    if evidence.ran:
+        figure(fault, RAN_TWICE, sum(count > 1 for count in evidence.ran.values()), 0, of=len(evidence.ran))
+    calls = [step for step in _steps(evidence) if step.call is not None]
+    figure(fault, "calls left without a result", sum(step.result is None for step in calls), 0, of=len(calls))
+
+
+def tell_shown(fault: str, evidence: Evidence) -> None:
+    """State how often a platform was given the same thing to show again: without a mark, and with one."""
+    creates = [frame for frame in evidence.frames if frame["op"] == "send"]
+    first = {frame["slot"]: number for number, frame in reversed(list(enumerate(creates)))}
+    again = [frame for number, frame in enumerate(creates) if first[frame["slot"]] != number]
+    figure(fault, "shown twice without a mark", sum(not frame["repeated"] for frame in again), 0, of=len(first))
+    marked = sum(frame["repeated"] for frame in creates)
+    figure(fault, "shown again and marked, of what was on its way, at one death", marked, evidence.in_flight)
+
+
+def _answered_twice(evidence: Evidence) -> int:
+    """How many answers there are beyond one for each model answer of a turn."""
+    answers = Counter((slot.turn, slot.n) for slot in evidence.of(Slot) if slot.kind is SlotKind.ANSWER)
+    return sum(count - 1 for count in answers.values())
 
 
 def judge(evidence: Evidence) -> None:

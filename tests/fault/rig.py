@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sqlite3
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,20 @@ async def until_quiet(daemon: Daemon, within_s: float = 20) -> None:
                 await asyncio.sleep(0.03)
     except TimeoutError:
         raise AssertionError(f"not quiet: {now}\n{daemon.log[-4000:]}") from None
+
+
+def unsent(daemon: Daemon) -> list[tuple[str, str]]:
+    """Conversation and text of the slots that are due, or being sent, which the figures in /metrics leave out."""
+    with closing(sqlite3.connect(f"file:{daemon.state / 'dragoman.db'}?mode=ro", uri=True)) as store:
+        return store.execute(
+            "SELECT conversation, text FROM slots WHERE state IN ('due', 'sending') ORDER BY seq"
+        ).fetchall()
+
+
+async def health(daemon: Daemon) -> tuple[int, str]:
+    """What /readyz says."""
+    async with aiohttp.ClientSession() as client, client.get(f"{daemon.url}/readyz") as response:
+        return response.status, await response.text()
 
 
 async def stored(state: Path, session: str) -> list[Item]:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import re
 import signal
-import sqlite3
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeAlias
-
-import aiohttp
+from typing import Any, Protocol
 
 from gateway.clock import SystemClock
 from gateway.failpoints import ENVIRONMENT
@@ -31,13 +28,15 @@ from tests.fault.oracle import (
     every_turn_ended_with_one_answer,
     nothing_is_lost,
     order_is_kept,
+    tell,
     the_model_was_asked_properly,
     what_was_allowed_ran_once,
 )
-from tests.fault.rig import stored, until, until_quiet
+from tests.fault.rig import health, stored, unsent, until, until_quiet
 from tests.support.clock import FakeClock
 from tests.support.daemon import Daemon
 from tests.support.model_server import Rule, ScriptedModel
+from tests.support.proof import RAN_TWICE, figure
 from tests.support.telegram import TOKEN, Call, FakeTelegram, Shown
 from tests.support.telegram.faults import SHOWING
 
@@ -46,8 +45,6 @@ ANN, JOE, BOB, EVE = 1001, 1002, 2002, 6666
 SECRET = "webhook-secret_of-a-test"
 RESENT = "(re-sent)"
 CREATES = ("sendMessage", "sendDocument")
-Figure: TypeAlias = Callable[[str, object, object], None]
-"""Keeps what was measured, beside what is allowed."""
 ON_ITS_WAY_S = 0.3
 """So long after a refusal a call may still arrive that was written before it was known."""
 CONFIG = """
@@ -146,16 +143,11 @@ class Wire:
 
     def unsent(self) -> list[tuple[str, str]]:
         """Conversation and text of the slots that are due or being sent now."""
-        path = f"file:{self.daemon.state / 'dragoman.db'}?mode=ro"
-        with closing(sqlite3.connect(path, uri=True)) as store:
-            return store.execute(
-                "SELECT conversation, text FROM slots WHERE state IN ('due', 'sending') ORDER BY seq"
-            ).fetchall()
+        return unsent(self.daemon)
 
     async def health(self) -> tuple[int, str]:
         """What /readyz says."""
-        async with aiohttp.ClientSession() as client, client.get(f"{self.daemon.url}/readyz") as response:
-            return response.status, await response.text()
+        return await health(self.daemon)
 
 
 @asynccontextmanager
@@ -222,28 +214,56 @@ async def age(state: Path, downtime: timedelta) -> None:
         await store.close()
 
 
-def slots_of(rows: Mapping[str, Sequence[Item]]) -> list[Slot]:
-    """All slots that Telegram shows, session by session, in the order in which they were stored."""
+def slots_of(rows: Mapping[str, Sequence[Item]], channel: str = "telegram") -> list[Slot]:
+    """All slots that a channel shows, session by session, in the order in which they were stored."""
     found = [item for items in rows.values() for item in items if isinstance(item, Slot)]
-    return [slot for slot in found if slot.conversation.channel == "telegram"]
+    return [slot for slot in found if slot.conversation.channel == channel]
 
 
 # --- the judge ----------------------------------------------------------------------------------
 
 
+class Asks(Protocol):
+    """What has a model that was asked."""
+
+    @property
+    def model(self) -> ScriptedModel:
+        """The model."""
+        ...
+
+
 def judge_sessions(
-    rows: Mapping[str, Sequence[Item]], said: Mapping[str, Sequence[str]], ran: Mapping[str, int], wire: Wire
+    rows: Mapping[str, Sequence[Item]], said: Mapping[str, Sequence[str]], ran: Mapping[str, int], wire: Asks
 ) -> None:
     """Every promise about rows, for each session of which `said` tells what people wrote."""
     asked = [one.body for one in wire.model.requests]
-    for session, texts in said.items():
-        evidence = Evidence(said=texts, ran=ran, frames=(), asked=asked, page=(), items=rows.get(session, ()))
+    for evidence in _evidence(rows, said, ran, asked):
         nothing_is_lost(evidence)
         order_is_kept(evidence)
         every_turn_ended_with_one_answer(evidence)
         every_call_has_one_result(evidence)
         what_was_allowed_ran_once(evidence)
         the_model_was_asked_properly(evidence)
+
+
+def tell_sessions(
+    fault: str, rows: Mapping[str, Sequence[Item]], said: Mapping[str, Sequence[str]], ran: Mapping[str, int]
+) -> None:
+    """State the figures of all these sessions."""
+    for evidence in _evidence(rows, said, {}, ()):
+        tell(fault, evidence)
+    if ran:
+        figure(fault, RAN_TWICE, sum(count > 1 for count in ran.values()), 0, of=len(ran))
+
+
+def _evidence(
+    rows: Mapping[str, Sequence[Item]],
+    said: Mapping[str, Sequence[str]],
+    ran: Mapping[str, int],
+    asked: Sequence[dict[str, Any]],
+) -> Iterator[Evidence]:
+    for session, texts in said.items():
+        yield Evidence(said=texts, ran=ran, frames=(), asked=asked, page=(), items=rows.get(session, ()))
 
 
 def judge_chats(telegram: FakeTelegram, slots: Sequence[Slot], deaths: Sequence[float] = ()) -> list[Shown]:

@@ -34,8 +34,8 @@ from tests.fault.family_rig import (
     works,
 )
 from tests.fault.rig import lines_of, marked, stored, until, until_quiet
-from tests.fault.telegram_rig import Figure
 from tests.support.model_server import Call, Reply, Rule
+from tests.support.proof import figure
 
 ASK = "Ask five sub-sessions"
 NAMES = ("a", "b", "tick", "card", "late")
@@ -95,7 +95,7 @@ def forest(marker: str, second: str = "run") -> list[Rule]:
 
 
 @pytest.mark.parametrize("word", ["/stop", "/new"])
-async def test_a_tree_is_stopped(word: str, tmp_path: Path, figure: Figure) -> None:
+async def test_a_tree_is_stopped(word: str, tmp_path: Path) -> None:
     """No new effect after a second, nothing left after three seconds; its cards say so, and old buttons are dead."""
     marker = f"forest-{next(_numbers)}"
     async with tree(tmp_path, forest(marker, "session")) as found:
@@ -103,7 +103,7 @@ async def test_a_tree_is_stopped(word: str, tmp_path: Path, figure: Figure) -> N
         await wood.grow()
         old = found.handles("once")
         assert len(old) == 2
-        await stop(wood, word, figure)
+        await stop(wood, word)
         asked = len(found.model.requests)
         await cards_say_so(found)
         for handle in old:
@@ -116,7 +116,7 @@ async def test_a_tree_is_stopped(word: str, tmp_path: Path, figure: Figure) -> N
         await a_tree_that_is_over(found, word)
 
 
-async def stop(wood: Forest, word: str, figure: Figure) -> None:
+async def stop(wood: Forest, word: str) -> None:
     """Allow the late one and say the word, in one breath; measure until nothing happens any more."""
     found = wood.tree
     said_at = found.daemon.folder / "said"
@@ -130,10 +130,9 @@ async def stop(wood: Forest, word: str, figure: Figure) -> None:
     await until_counts(found.daemon, wood.dead, within_s=DEAD_S)
     dead = time.monotonic() - began
     last = max(tick.stat().st_mtime_ns for tick in wood.ticks()) - said_at.stat().st_mtime_ns
-    figure(f"seconds from {word} to the last effect of a command", round(last / 1e9, 3), NO_EFFECT_S)
-    figure(f"seconds from {word} to the end of the last stream", round(hung_up, 3), NO_EFFECT_S)
-    figure(f"seconds from {word} to a dead tree", round(dead, 3), DEAD_S)
-    assert last <= NO_EFFECT_S * 1e9
+    figure("F27", f"from {word} to the last effect of a command of a tree", last / 1e9, NO_EFFECT_S, "s")
+    figure("F27", f"from {word} to the end of the last stream of a tree", hung_up, NO_EFFECT_S, "s")
+    figure("F27", f"from {word} to a dead tree", dead, DEAD_S, "s")
 
 
 async def cards_say_so(found: Tree) -> None:
@@ -177,7 +176,7 @@ async def test_killed_while_it_is_stopped(tmp_path: Path) -> None:
         assert [line.turn.state for line in family] == [TurnState.STOPPED] * len(NAMES)
 
 
-async def test_a_tree_goes_on_after_sigterm(tmp_path: Path, figure: Figure) -> None:
+async def test_a_tree_goes_on_after_sigterm(tmp_path: Path) -> None:
     """F32 in a tree: streams are asked again, the command was cut and says so, the card works; five results, once."""
     marker = f"forest-{next(_numbers)}"
     async with tree(tmp_path, forest(marker)) as found:
@@ -187,8 +186,7 @@ async def test_a_tree_goes_on_after_sigterm(tmp_path: Path, figure: Figure) -> N
         began = time.monotonic()
         assert await found.daemon.stop(within_s=30) == 0
         took = time.monotonic() - began
-        figure("seconds from SIGTERM in a tree to the end", round(took, 2), 10)
-        assert took < 10
+        figure("F32", "from SIGTERM to the end, in a tree", took, 10, "s")
         assert marked(marker) == {}
         await found.begin()
         assert await found.press("deny", "ticks-late") == "denied"
@@ -197,7 +195,7 @@ async def test_a_tree_goes_on_after_sigterm(tmp_path: Path, figure: Figure) -> N
         assert found.results(ASK) == [done(name) for name in NAMES]
         assert [len(found.asked(f"do {name}", 0)) for name in NAMES] == [2, 2, 1, 1, 1]
         assert "cancelled" in found.results("do tick")[0]
-        figure("results of the five that the parent was given", len(found.results(ASK)), 5)
+        figure("F32", "results of sub-sessions that the parent was not given", 5 - len(found.results(ASK)), 0, of=5)
         ticks = len(lines_of(wood.state, "ticks-tick"))
         await asyncio.sleep(0.1)
         assert len(lines_of(wood.state, "ticks-tick")) == ticks
@@ -256,12 +254,12 @@ async def test_a_third_generation(tmp_path: Path) -> None:
         await found.say("Go")
         await found.answer("I could not")
         offered = [tool["function"]["name"] for tool in found.asked("go below that")[0]["tools"]]
-        assert offered == ["shell"]
+        assert offered == ["browser", "shell"]
         assert found.asked("go below all") == []
         await judge_family(found, ["Go"], [], ["go below", "go below that"])
 
 
-async def test_one_that_works_too_long(tmp_path: Path, figure: Figure) -> None:
+async def test_one_that_works_too_long(tmp_path: Path) -> None:
     """It is stopped at its time, and the parent is told why and goes on."""
     endless = Rule(text="do it slowly", system=CHILD, reply=Reply(text="word " * 5000, chunks=5000, delay_s=0.05))
     rules = [endless, *asks("Ask a slow one", spawn("do it slowly"))]
@@ -270,7 +268,6 @@ async def test_one_that_works_too_long(tmp_path: Path, figure: Figure) -> None:
         await found.say("Ask a slow one")
         await found.answer("Summed up")
         took = time.monotonic() - began
-        figure("seconds to the answer beside a child with one second", round(took, 2), 4)
         assert took < 4
         [result] = found.results("Ask a slow one")
         assert "this sub-session worked for 1 s" in result

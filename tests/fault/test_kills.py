@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -13,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from gateway.failpoints import ENVIRONMENT, POINTS
-from tests.fault.oracle import Evidence, judge
+from tests.fault.oracle import Evidence, judge, tell, tell_shown
 from tests.fault.rig import Visitor, lines_of, stored, until_quiet, visiting
 from tests.support.daemon import Daemon
 from tests.support.model_server import Call, Reply, Rule, ScriptedModel
 from tests.support.platform import FakePlatform, Shown
+from tests.support.proof import KILLS, counted, times
 
 CONFIG = """
 [owners]
@@ -29,8 +29,8 @@ base_url = "{model}"
 module = "tests.support.channel:factory"
 port = {port}
 """
-PASSAGES = [int(one) for one in os.environ.get("DRAGOMAN_TEST_PASSAGES", "1").split(",")]
-"""At which passages of each point it dies. Nightly: `1,2`; each point is passed at least twice."""
+LIVES = range(times(1, 6))
+"""So often it dies at each point: at its first passage, then at its second, and so on by turns."""
 ANN, CHAT = "1001", "d1001"
 WORK, HURRY, COMMAND, HELLO = "do both", "and be quick", "/shell echo x >> commanded", "hello from the page"
 ALLOWED, DENIED, COMMANDED = "echo x >> allowed", "echo x >> denied", "echo x >> commanded"
@@ -125,11 +125,11 @@ async def comes_back(daemon: Daemon) -> None:
     await daemon.start()
 
 
-@pytest.mark.parametrize("passage", PASSAGES)
+@pytest.mark.parametrize("life", LIVES)
 @pytest.mark.parametrize("point", POINTS)
-async def test_killed_at(point: str, passage: int, tmp_path: Path) -> None:
+async def test_killed_at(point: str, life: int, tmp_path: Path) -> None:
     """Nothing is lost, nothing runs twice, and the card still works, once."""
-    async with world(tmp_path, f"{point}:kill:{passage}") as (daemon, platform, model, people):
+    async with world(tmp_path, f"{point}:kill:{1 + life % 2}") as (daemon, platform, model, people):
         async with asyncio.timeout(40), asyncio.TaskGroup() as group:
             group.create_task(comes_back(daemon))
             group.create_task(people.live())
@@ -148,4 +148,7 @@ async def test_killed_at(point: str, passage: int, tmp_path: Path) -> None:
             page=list(people.page.rows.values()),
             items=await stored(daemon.state, "main:ann"),
         )
+        counted(KILLS, 1, "F01")
+        tell("F01", evidence)
+        tell_shown("F01", evidence)
         judge(evidence)

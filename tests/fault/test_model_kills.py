@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ import pytest
 from gateway.model.sessions import Turn
 from gateway.model.tools import Step
 from tests.fault.model_rig import Crowd, crowd, once, peek, promises, results_in, shell, shown_once
-from tests.fault.oracle import Evidence, the_page_shows_what_is_stored
+from tests.fault.oracle import Evidence, tell, tell_shown, the_page_shows_what_is_stored
 from tests.fault.rig import Visitor, lines_of, stored, until, until_quiet, visiting
-from tests.fault.telegram_rig import ANN, Figure, Wire, everything, judge_chats, slots_of, wire
+from tests.fault.telegram_rig import ANN, Wire, everything, judge_chats, slots_of, wire
 from tests.support.model_server import Reply, Rule, count_events
 from tests.support.platform import Shown
+from tests.support.proof import KILLS, counted, figure
 
 FIRST, SECOND = "echo x >> first", "echo x >> second"
 WORK = "ann: do it"
@@ -72,7 +74,7 @@ async def evidence_of(ann: Crowd, page: Visitor) -> Evidence:
 
 
 @pytest.mark.parametrize("where", DEATHS)
-async def test_killed_at(where: str, tmp_path: Path, figure: Figure) -> None:
+async def test_killed_at(where: str, tmp_path: Path) -> None:
     """One turn that dies again and again ends with one answer; commands ran at most once, each call has a result."""
     points = DEATHS[where]
     rules = [Rule(results=0, reply=CALLS), Rule(results=3, reply=SUMMARY)]
@@ -83,6 +85,9 @@ async def test_killed_at(where: str, tmp_path: Path, figure: Figure) -> None:
             await page.row("turn", state="done")
             assert await ann.daemon.stop() == 0
             found = await evidence_of(ann, page)
+        counted(KILLS, len(points), "F01")
+        tell("F01", found)
+        tell_shown("F01", replace(found, in_flight=len(points)))
         promises(found)
         shown_once(found, len(points))
         the_page_shows_what_is_stored(found)
@@ -90,9 +95,8 @@ async def test_killed_at(where: str, tmp_path: Path, figure: Figure) -> None:
         assert read == "peeked at it"
         assert set(ann.answers("ann")) == {CALLS.text, SUMMARY.text}
         turns, unknown = found.of(Turn), [step for step in found.of(Step) if is_unknown(step)]
-        figure(f"killed at {points}: turns for 1 message", len(turns), 1)
-        figure("each command ran", dict(found.ran), "at most once")
-        figure("calls with an unknown outcome, told to the model", len(unknown), "2 at most")
+        figure("F01", "turns for one message", len(turns), 1)
+        figure("F01", "calls of one answer with an unknown outcome, told to the model", len(unknown), 2)
         assert set(found.ran.values()) <= RAN[where] | {1}
         assert min(found.ran.values()) in RAN[where]
 
@@ -117,7 +121,7 @@ async def die_in_a_stream(one: Wire, questions: int) -> None:
     await one.kill()
 
 
-async def test_killed_inside_a_stream(tmp_path: Path, figure: Figure) -> None:
+async def test_killed_inside_a_stream(tmp_path: Path) -> None:
     """The question is asked again; of what had come, nothing stays, and no call comes of a half of it.
 
     In the end it dies while a chat shows the beginning of an answer: the same message then shows all of the new one.
@@ -145,17 +149,19 @@ async def test_killed_inside_a_stream(tmp_path: Path, figure: Figure) -> None:
         surplus = judge_chats(one.telegram, slots_of(rows), one.deaths)
         ran = {FIRST: len(lines_of(one.daemon.state, "first")), SECOND: len(lines_of(one.daemon.state, "second"))}
         asked = [asked.body for asked in one.model.requests]
-        promises(Evidence(said=[WORK], ran=ran, frames=(), asked=asked, page=(), items=rows["main:ann"]))
+        counted(KILLS, len(one.deaths), "F01")
+        found = Evidence(said=[WORK], ran=ran, frames=(), asked=asked, page=(), items=rows["main:ann"])
+        tell("F01", found)
+        promises(found)
         assert set(ran.values()) == {1}
         assert len(results_in(one.model.requests[-1])) == 3
         shown = [message.text for message in one.telegram.shown(ANN)]
-        figure(f"killed after events {INSIDE} of a stream, and with a beginning shown: ran", ran, "once")
-        figure("messages that show a beginning in the end", sum("slowly" in text for text in shown), 0)
+        figure("F01", "messages that show only a beginning in the end", sum("slowly" in text for text in shown), 0)
         assert not any("slowly" in text for text in shown), one.telegram.picture(ANN)
         assert (begun.text, surplus) == (SUMMARY.text, [])
 
 
-async def test_killed_while_a_fallback_is_asked(tmp_path: Path, figure: Figure) -> None:
+async def test_killed_while_a_fallback_is_asked(tmp_path: Path) -> None:
     """The next life asks the first one again, then the second; who answered is said once, and it runs once."""
     silent = CALLS.model_copy(update={"stall_after": 5})
     rules = [
@@ -178,10 +184,12 @@ async def test_killed_while_a_fallback_is_asked(tmp_path: Path, figure: Figure) 
             await until_quiet(ann.daemon)
             assert await ann.daemon.stop() == 0
             found = await evidence_of(ann, page)
+        counted(KILLS, 1, "F01")
+        tell("F01", found)
+        tell_shown("F01", found)
         promises(found)
         shown_once(found, 1)
         assert set(found.ran.values()) == {1}
         notes = [text for text in ann.answers("ann") if "second answered: first failed" in text]
-        figure("killed while a fallback is asked: told who answered, ran", (len(notes), dict(found.ran)), "once each")
         assert len(notes) == 1
         assert [one.body["model"] for one in ann.asked("ann")] == ["first", "second", "first", "second", "second"]

@@ -28,7 +28,8 @@ from tests.fault.day import (
     evening,
     refuse_a_few,
 )
-from tests.fault.telegram_rig import ANN, BOB, EVE, ON_ITS_WAY_S, Figure, age, retry_after_s
+from tests.fault.telegram_rig import ANN, BOB, EVE, ON_ITS_WAY_S, age, retry_after_s
+from tests.support.proof import KILLS, counted
 from tests.support.telegram import Call, Fault
 
 AWAY = timedelta(minutes=3)
@@ -43,10 +44,9 @@ RAN = {"curtains": 1, "letter": 1, "cellar": 0, "parcel": 1, "lamp": 1, "silver"
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", ["polling", "webhook"])
-async def test_a_day(mode: str, tmp_path: Path, figure: Figure) -> None:
+async def test_a_day(mode: str, tmp_path: Path) -> None:
     """Seven deaths, a flood and an absence later everybody has been answered, once, and nothing ran that should not."""
     async with a_day(tmp_path, mode) as today, asyncio.timeout(110):
-        began = time.monotonic()
         await today.wakes()
         await the_owner_gets_up(today)
         await her_friend_writes(today)
@@ -58,9 +58,8 @@ async def test_a_day(mode: str, tmp_path: Path, figure: Figure) -> None:
         await everybody_writes_while_it_is_away(today)
         await the_ban_ends(today)
         await nothing_is_left_open(today)
-        judge = await evening(today, figure)
-        took = round(time.monotonic() - began), len(today.wire.deaths)
-        figure(f"{mode}: seconds that the day took, deaths in it", took, "45, 7")
+        judge = await evening(today)
+        counted(KILLS, len(today.wire.deaths), "F02")
         judge.judge(RAN)
 
 
@@ -78,7 +77,7 @@ async def the_owner_gets_up(today: Day) -> None:
     await telegram.until(lambda: told.text == STORY)
     assert told.edits >= 2
     today.ann(f"/shell {command_of('curtains')}")
-    await today.press(await today.card("curtains"), "Once", "Allowed once.")
+    await today.press(await today.card("curtains"), "Once", "Allowed.")
     await telegram.see(ANN, "exit 0")
 
 
@@ -91,7 +90,7 @@ async def her_friend_writes(today: Day) -> None:
     telegram.say(EVE, f"{CRY}, please")
     telegram.say(EVE, f"/shell {CRY}")
     today.bob("fetch the letter")
-    await today.press(await today.card("letter"), "Once", "Allowed once.")
+    await today.press(await today.card("letter"), "Once", "Allowed.")
     await telegram.see(BOB, "So much about the letter.")
     await telegram.see(EVE, "I only talk to people")
     today.telegram_repeats_itself()
@@ -142,7 +141,7 @@ async def it_dies_over_the_parcel(today: Day) -> None:
     await today.wakes(dies_at="J13")
     await today.died()
     await today.wakes(dies_at="J2")
-    assert (await today.telegram.toast(query)).text in ("Allowed once.", "This press was handled before.")
+    assert (await today.telegram.toast(query)).text in ("Allowed.", "This press was handled before.")
     await today.telegram.see(BOB, "So much about the parcel.")
     assert "Outcome unknown" in str(today.wire.model.requests[-1].body["messages"])
 
@@ -218,7 +217,7 @@ async def everybody_writes_while_it_is_away(today: Day) -> None:
     await age(today.wire.daemon.state, AWAY)
     today.wire.shell = 'approval = { dm = "deny" }'
     await today.wakes()
-    await today.press(await today.card("lamp", count=2), "Once", "Allowed once.")
+    await today.press(await today.card("lamp", count=2), "Once", "Allowed.")
     assert (await telegram.toast(telegram.press(ANN, old, once, forged=True))).text == "Already decided."
     await telegram.see(ANN, "exit 0", count=2)
     await telegram.see(BOB, "So much about the silver.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -17,21 +16,22 @@ from tests.fault.telegram_rig import (
     BOB,
     JOE,
     RESENT,
-    Figure,
     Wire,
     age,
     everything,
     judge_chats,
     judge_sessions,
     slots_of,
+    tell_sessions,
     wire,
     words,
 )
 from tests.support.model_server import Reply, Rule
+from tests.support.proof import KILLS, counted, figure, times
 from tests.support.telegram import Call, FakeTelegram, Fault, Shown, faults
 
-PASSAGES = [int(one) for one in os.environ.get("DRAGOMAN_TEST_PASSAGES", "1").split(",")]
-"""At which passages of each point it dies. Nightly: `1,2`; each point is passed at least twice."""
+AGAIN = range(times(1, 6))
+"""So often it dies at all points: at their first passages, then at their second, and so on by turns."""
 INGRESS = ("J1", "J2", "J3")
 LIVES = [
     ("polling", (*INGRESS, "J8")),
@@ -118,26 +118,29 @@ async def die_at_each(points: Sequence[str], passage: int, one: Wire, people: Pe
     await one.settled()
 
 
-@pytest.mark.parametrize("passage", PASSAGES)
+@pytest.mark.parametrize("again", AGAIN)
 @pytest.mark.parametrize(("mode", "points"), LIVES, ids=[f"{mode} {'-'.join(points)}" for mode, points in LIVES])
-async def test_killed_at(mode: str, points: Sequence[str], passage: int, tmp_path: Path, figure: Figure) -> None:
+async def test_killed_at(mode: str, points: Sequence[str], again: int, tmp_path: Path) -> None:
     """Nothing is lost or answered twice, nothing runs twice; what was on its way may stand there twice, marked."""
     async with wire(tmp_path, mode=mode, limits=NO_LIMITS) as one:
         people = People(one.telegram)
         async with asyncio.timeout(55):
-            await die_at_each(points, passage, one, people)
-        again = await people.press_everything_again()
+            await die_at_each(points, 1 + again % 2, one, people)
+        late = await people.press_everything_again()
         await one.settled()
         assert await one.daemon.stop() == 0
         rows = await everything(one.daemon.state)
         commands = [command(life) for life in range(len(points)) for command in (allowed_in, denied_in)]
         ran = {command: len(lines_of(one.daemon.state, command.split()[-1])) for command in commands}
+        counted(KILLS, len(one.deaths), "F01")
+        tell_sessions("F01", rows, people.said, ran)
         surplus = judge_chats(one.telegram, slots_of(rows), one.deaths)
         judge_sessions(rows, people.said, ran, one)
-        said = sum(map(len, people.said.values()))
-        figure(f"{mode}, killed at {points}: lost of {said} messages, run twice", (0, 0), (0, 0))
-        figure("shown twice, of what was on its way, marked", len(surplus), f"{len(points)} a chat")
-        assert again >= 2 * len(commands)
+        marked = len(surplus) / len(one.deaths)
+        figure(
+            "F01", "shown again and marked, of what was on its way in three chats, a death", marked, len(people.said)
+        )
+        assert late >= 2 * len(commands)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +148,7 @@ async def test_killed_at(mode: str, points: Sequence[str], passage: int, tmp_pat
     [(faults.slow(wait_s=40), 0), (faults.silent(acts=True), 1)],
     ids=["second part on its way", "second part there, unanswered"],
 )
-async def test_killed_between_the_parts_of_an_answer(fault: Fault, copies: int, tmp_path: Path, figure: Figure) -> None:
+async def test_killed_between_the_parts_of_an_answer(fault: Fault, copies: int, tmp_path: Path) -> None:
     """It goes on behind what is stored: the first part is not shown again, the second at most once more."""
     async with wire(tmp_path, rules=[Rule(reply=Reply(text=LONG))]) as one:
         telegram, held = one.telegram, asyncio.Event()
@@ -169,8 +172,8 @@ async def test_killed_between_the_parts_of_an_answer(fault: Fault, copies: int, 
         assert ids[0] == first.id
         assert sum(words(one.text).startswith(words(LONG)[:40]) for one in shown) == 1
         marked = sum(RESENT in one.text for one in shown)
-        figure(f"messages for {len(ids)} parts, marked", (len(shown), marked), (len(ids) + copies, 1))
-        assert marked <= 1
+        counted(KILLS, 1, "F01")
+        figure("F01", "parts of a long answer that are shown again, marked", marked, 1)
         assert len(surplus) <= marked
 
 
@@ -223,7 +226,7 @@ async def decided(one: Wire, card: Shown, label: str, wanted: str) -> None:
     assert (await one.telegram.toast(one.telegram.press(card.chat, card, data, forged=True))).text == wanted
 
 
-async def test_after_a_long_absence_cards_are_offered_again(tmp_path: Path, figure: Figure) -> None:
+async def test_after_a_long_absence_cards_are_offered_again(tmp_path: Path) -> None:
     """The new card works, and so does the old one; whichever is pressed first decides, and it runs once."""
     async with wire(tmp_path) as one:
         await one.start()
@@ -233,7 +236,7 @@ async def test_after_a_long_absence_cards_are_offered_again(tmp_path: Path, figu
         await one.start()
         new = {ANN: await offered(one, ANN, ALLOWED), JOE: await offered(one, JOE, DENIED)}
         offered_s = time.monotonic() - began
-        await decided(one, new[ANN], "Once", "Allowed once.")
+        await decided(one, new[ANN], "Once", "Allowed.")
         await decided(one, old[ANN], "Deny", "Already decided.")
         await decided(one, old[JOE], "Deny", "Denied; nothing was run.")
         await decided(one, new[JOE], "Once", "Already decided.")
@@ -241,9 +244,9 @@ async def test_after_a_long_absence_cards_are_offered_again(tmp_path: Path, figu
         await one.settled()
         assert await one.daemon.stop() == 0
         ran = [len(lines_of(one.daemon.state, name)) for name in ("allowed", "denied")]
-        figure("cards offered again, seconds after the start", round(offered_s, 1), OFFERED_WITHIN_S)
-        figure("ran when allowed, when denied", ran, [1, 0])
-        assert ran == [1, 0]
+        counted(KILLS, 1, "F18")
+        figure("F18", "from the start until cards were offered again", offered_s, OFFERED_WITHIN_S, "s")
+        figure("F18", "commands that ran otherwise than decided, once", abs(ran[0] - 1) + ran[1], 0, of=2)
         judge_chats(one.telegram, slots_of(await everything(one.daemon.state)))
 
 
@@ -262,7 +265,7 @@ async def test_what_expired_in_a_long_absence_is_asked_anew(tmp_path: Path) -> N
         new = await one.telegram.see(ANN, ALLOWED, button="Once", within_s=OFFERED_WITHIN_S)
         toast = await one.telegram.toast(one.telegram.press(ANN, old, buttons_of(one.telegram, old)[0], forged=True))
         assert toast.text in ("Already decided.", "Expired; nothing was run.")
-        await decided(one, new, "Once", "Allowed once.")
+        await decided(one, new, "Once", "Allowed.")
         await one.telegram.see(ANN, "exit 0")
         await one.settled()
         assert len(lines_of(one.daemon.state, "allowed")) == 1

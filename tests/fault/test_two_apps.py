@@ -18,9 +18,11 @@ from tests.fault.rig import lines_of, marked, until
 from tests.fault.two import Pair, pair
 from tests.support.clock import FakeClock
 from tests.support.model_server import Reply, ScriptedModel
+from tests.support.proof import RAN_TWICE, figure
 
 MAIN = main_session(OwnerName("owner"))
 LEASE_S = 15
+STALE = "writes accepted from a machine that had lost its lease"
 MODEL = '[model]\nname = "openai:scripted"\nbase_url = "{url}"\n'
 
 
@@ -52,11 +54,13 @@ async def test_a_suspended_holder_writes_nothing_and_its_tool_is_killed(tmp_path
         stale.wake()
         await until(lambda: not marked(f"sleep {marker}"), within_s=8)
         await asyncio.sleep(0.3)
-        assert await two.rev(MAIN) == before
+        figure("F03", STALE, await two.rev(MAIN) - before, 0, of=1)
         [step] = [item for item in await two.items() if isinstance(item, Step) and item.call]
         assert step.result is not None
         assert step.result.status == "unknown"
-        assert lines_of(tmp_path, "ran") == ["x"]
+        ran = lines_of(tmp_path, "ran")
+        figure("F03", RAN_TWICE, len(ran) - 1, 0, of=1)
+        assert ran == ["x"]
 
 
 async def test_a_tool_that_ended_meanwhile_is_not_stored(tmp_path: Path) -> None:
@@ -74,7 +78,7 @@ async def test_a_tool_that_ended_meanwhile_is_not_stored(tmp_path: Path) -> None
         await asyncio.sleep(0.6)
         stale.wake()
         await asyncio.sleep(1)
-        assert await two.rev(MAIN) == before
+        figure("F03", STALE, await two.rev(MAIN) - before, 0, of=1)
         answers = [item for item in await two.items() if isinstance(item, Slot) and item.kind is SlotKind.ANSWER]
         assert len(answers) == 1
         assert "outcome unknown" in answers[0].text.lower()
@@ -149,6 +153,7 @@ async def test_a_press_counts_once_wherever_it_arrives(tmp_path: Path) -> None:
         told = Counter(task.result() for task in tasks)
         await ended(two)
         assert told[PressResult.APPROVED] + told[PressResult.DENIED] == 1
+        figure("F26", "presses beyond one that counted", 199 - told[PressResult.ALREADY], 0, of=200)
         assert told[PressResult.ALREADY] == 199
         [stored] = [item for item in await two.items() if isinstance(item, Wait) and item.approval]
         assert stored.state is (WaitState.CONSUMED if told[PressResult.APPROVED] else WaitState.DENIED)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest_asyncio
@@ -50,3 +52,15 @@ async def model() -> AsyncIterator[ScriptedModel]:
     """A scripted model server on loopback."""
     async with ScriptedModel() as found:
         yield found
+
+
+async def until(condition: Callable[[], bool], within_s: float = 15) -> float:
+    """Wait for something that only looking tells: a file, a process, a request elsewhere. Return the seconds it took.
+
+    Raises `TimeoutError`.
+    """
+    began_s = time.monotonic()
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110 - what it waits for is another process
+            await asyncio.sleep(0.02)
+    return time.monotonic() - began_s

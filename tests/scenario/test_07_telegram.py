@@ -94,7 +94,7 @@ async def test_the_owners_chat_and_page_are_one_session(world: World) -> None:
         card = await telegram.see(ANN, "echo one session", button="Once")
         await page.until_row("approval", lambda row: row["state"] == "open")
         toast = await telegram.toast(world.press(card, "Once"))
-        assert toast.text == "Allowed once."
+        assert toast.text == "Allowed."
         answer = await telegram.see(ANN, "exit 0")
         assert answer.id > card.id
         assert "one session" in answer.text
@@ -165,7 +165,7 @@ async def test_a_group_with_topics(world: World) -> None:
     card = await telegram.see(ANN, "for the kitchen", button="Once")
     refused = telegram.press(BOB, card, "Once")
     assert (await telegram.toast(refused)).text == "You may not decide this."
-    assert (await telegram.toast(world.press(card, "Once"))).text == "Allowed once."
+    assert (await telegram.toast(world.press(card, "Once"))).text == "Allowed."
     await telegram.see(GROUP, "exit 0", topic=TOPIC)
 
 
@@ -222,10 +222,13 @@ async def test_a_long_answer_is_shown_as_it_streams(world: World) -> None:
 
 
 async def test_what_cannot_be_read_is_said_and_commands_are_known(world: World) -> None:
-    """An honest line for pictures; the menu of commands by kind of chat; /start greets."""
+    """An honest line for what is neither words nor a file; the menu of commands by kind of chat; /start greets."""
     telegram = world.telegram
-    telegram.attach(ANN, "voice")
-    await telegram.see(ANN, "I cannot read a voice message yet")
+    sender, chat = telegram.person(ANN), telegram.private(ANN).payload()
+    place = {"latitude": 38.72, "longitude": -9.14}
+    telegram.send_raw({"message": {"message_id": 77, "date": 1, "from": sender, "chat": chat, "location": place}})
+    await telegram.see(ANN, "I cannot read a location yet")
+    assert not world.model.requests
     telegram.say(ANN, "/start")
     await telegram.see(ANN, "/help")
     scopes = {call.parameters["scope"]["type"] for call in telegram.calls("setMyCommands")}

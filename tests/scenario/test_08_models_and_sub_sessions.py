@@ -72,7 +72,7 @@ class World:
     async def allow(self, card: Shown, label: str = "Once") -> None:
         """Press a button of a card in the owner's chat."""
         toast = await self.telegram.toast(self.telegram.press(ANN, card, label))
-        assert toast.text == "Allowed once."
+        assert toast.text == "Allowed."
 
     def written(self, name: str) -> list[str]:
         """The lines that all commands together wrote into a file of this name: what really ran, and how often."""

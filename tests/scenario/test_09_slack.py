@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -307,10 +308,13 @@ async def test_a_long_answer_is_shown_as_it_streams(world: World) -> None:
 
 
 async def test_files(world: World) -> None:
-    """An honest line for what cannot be read yet; what is too long for messages comes as a file."""
-    slack = world.slack
-    slack.attach(ANN, name="oven.jpg", mimetype="image/jpeg")
-    await slack.see(TO_ANN, "I cannot read a picture yet")
+    """The model is told of what was sent, and looks at pictures; what is too long for messages comes as a file."""
+    slack, picture = world.slack, b"\xff\xd8\xff an oven"
+    world.model.replies.append(Reply(text="An oven."))
+    slack.attach(ANN, picture, name="oven.jpg", mimetype="image/jpeg")
+    await slack.see(TO_ANN, "An oven.")
+    assert 'called "oven.jpg"' in world.questions()[-1]
+    assert base64.b64encode(picture).decode() in world.questions()[-1]
     card = await world.asked_for("seq 1 9000")
     await world.press(card, "Once")
     await slack.until(lambda: slack.uploads(TO_ANN) != [])

@@ -15,6 +15,7 @@ import aiohttp
 from channels.web.adapter import WebChannel
 from channels.web.settings import WebSettings
 from gateway.approvals import Approvals, Handles
+from gateway.attachments import Attachments
 from gateway.delivery import Delivery
 from gateway.execution import Cut, Execution, PermitOffice, Workspaces
 from gateway.failpoints import FailPoints
@@ -114,6 +115,8 @@ class Engine:
         self.models = FakeModels(self.model)
         self.limits, self.agents, self.context_tokens = limits or TurnLimits(), agents or {}, context_tokens
         self.instructions = instructions
+        self.channels: dict[str, Channel] = {}
+        """Whose files are fetched."""
         self.execution = self._execution(containment)
         self.calls = self._calls()
         self.turns = self._turns()
@@ -191,11 +194,15 @@ class Engine:
                 views=self.store,
                 registry=self.registry,
                 outputs=self.workspaces.outputs,
+                homes=self.workspaces.workspace,
                 system="You are a test.",
                 child_system="You are a sub-session.",
                 instructions=self.instructions,
                 agents=self.agents,
                 context_tokens=self.context_tokens,
+            ),
+            attachments=Attachments(
+                channels=self.channels, homes=self.workspaces.workspace, steps=self.store, redactor=self.redactor
             ),
             models=self.models,
             operator=self.operator,
@@ -248,6 +255,7 @@ class Engine:
                 clock=self.clock,
                 look_every_s=0.002,
             ),
+            outputs=self.workspaces.outputs,
         )
 
     def helm(self) -> Helmsman:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from gateway.errors import ModelError, SendFailed, StoreError
 from gateway.model.ids import CallId, NodeId, OwnerName, Principal, SlotId, TurnId
-from gateway.model.messages import Conversation
+from gateway.model.messages import Attachment, Conversation
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.model.sessions import Session
 from gateway.model.slots import Pace, Showing, Slot
@@ -281,6 +281,11 @@ class FakeChannel:
     streams: bool = False
     pace: tuple[Pace, ...] = ()
     typed: list[Conversation] = field(default_factory=list[Conversation])
+    files: dict[str, Sequence[bytes | Exception | None]] = field(
+        default_factory=dict[str, Sequence[bytes | Exception | None]]
+    )
+    """What a source gives: pieces, a failure, or None for one that never comes. Another try gets what is left."""
+    fetched: list[str] = field(default_factory=list[str])
 
     async def run(self, sink: Sink) -> None:
         """Break so often, then serve until cancelled."""
@@ -307,6 +312,20 @@ class FakeChannel:
     async def typing(self, conversation: Conversation) -> None:
         """Keep where."""
         self.typed.append(conversation)
+
+    async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
+        """As told."""
+        self.fetched.append(file.source)
+        pieces = list(self.files[file.source])
+        while pieces:
+            piece = pieces.pop(0)
+            self.files[file.source] = tuple(pieces)
+            if isinstance(piece, Exception):
+                raise piece
+            if piece is None:
+                await asyncio.Event().wait()
+            else:
+                write(piece)
 
     def paces(self, conversation: Conversation) -> Sequence[Pace]:
         """As told."""

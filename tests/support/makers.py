@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from gateway.model.ids import CallId, Handle, OwnerName, Principal, SessionId, SlotId, WaitId, main_session, mint
-from gateway.model.messages import Conversation, Inbound, Press
+from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Press
 from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Action, Answer, ResultStatus, Risk, ToolCall, ToolResult
+from gateway.model.tools import Action, Answer, KeptFile, ResultStatus, Risk, ToolCall, ToolResult
 from gateway.model.waits import ApprovalRequest, NewWait, PressResult, Verdict, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 
@@ -58,6 +58,16 @@ def route(session: SessionId | None = None, *, owner: OwnerName = ANN) -> Route:
             session=main_session(owner), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=owner, title=str(owner)
         )
     return Route(session=session, kind=SessionKind.NON_MAIN, origin=Origin.GROUP, owner=None, title=str(session))
+
+
+def attachment(name: str = "photo.png", *, source: str = "f1", media_type: str = "", size: int = 0) -> Attachment:
+    """A file that came with a message."""
+    return Attachment(source=source, name=name, media_type=media_type, size=size)
+
+
+def brought(path: str, *, size: int = 3, media_type: str = "image/png", trouble: str = "") -> Brought:
+    """What became of one."""
+    return Brought(path=path, size=size, media_type=media_type, trouble=trouble)
 
 
 def drop(*, refuse: bool = False) -> Drop:
@@ -126,6 +136,12 @@ def card(*waits: WaitId, where: Conversation = CHAT, slot: SlotId | None = None)
 def said(text: str = "Here it is.", *, where: Conversation = CHAT, slot: SlotId | None = None) -> NewSlot:
     """An answer to be shown."""
     return NewSlot(conversation=where, kind=SlotKind.ANSWER, text=text, id=slot)
+
+
+def file_slot(file: str, *, n: int, where: Conversation = CHAT) -> NewSlot:
+    """A file of a call, to be shown."""
+    kept = KeptFile(file=file, name=file, media_type="application/octet-stream")
+    return NewSlot(conversation=where, kind=SlotKind.FILE, text=f"shell: {file}", n=n, file=kept)
 
 
 def press(*, who: Principal = ANN_TELEGRAM, key: str | None = None, reason: str = "") -> Press:

@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from gateway.errors import SendFailed, SendOutcome, StoreError
+from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
 from gateway.model.ids import Handle, Principal, principal
-from gateway.model.messages import Conversation, Inbound, Press, Refused, RefusedReason
-from gateway.model.slots import CardRow, Pace, Showing
+from gateway.model.messages import Attachment, Conversation, Inbound, Press, Refused, RefusedReason
+from gateway.model.slots import CardRow, Pace, Showing, SlotKind
 from gateway.ports import ChannelContext, Progress, Sink
 
 NAME = "memory"
 TEXT_AT_MOST = 1000
 PARTS_AT_MOST = 5
+PIECE = 1000
+"""Bytes of a file that are read at a time."""
 AGAIN_S = 0.01
 
 
@@ -59,6 +61,8 @@ class MemoryPlatform:
     said: dict[str, str] = field(default_factory=dict[str, str])
     """What whoever pressed was told, by key."""
     typing: list[str] = field(default_factory=list[str])
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """What came with messages, by its id."""
     fail: Callable[[], Exception | None] = lambda: None
     connected: bool = True
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -105,6 +109,13 @@ class MemoryPlatform:
         """Take a message away; it may be gone already."""
         self._call("-")
         self.messages.pop(id, None)
+
+    def read(self, id: str, at: int) -> bytes:
+        """A piece of a file; empty behind its end."""
+        self._call("-")
+        if id not in self.files:
+            raise PlatformError("gone")
+        return self.files[id][at : at + PIECE]
 
     def type(self, place: str) -> None:
         """Show that somebody writes."""
@@ -192,6 +203,19 @@ class MemoryChannel:
         outcome = SendOutcome.RETRY if code in {"offline", "broken"} else SendOutcome.DEAD
         return SendFailed(f"The platform says: {code}.", outcome=outcome, creating=False)
 
+    async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
+        """Read it piece by piece."""
+        at = 0
+        try:
+            while piece := self._platform.read(file.source, at):
+                write(piece)
+                at += len(piece)
+        except PlatformError as error:
+            again = str(error) in {"offline", "broken", "wait"}
+            raise FetchFailed(f"The platform says: {error}.", retryable=again) from error
+        except PlatformGone as error:
+            raise FetchFailed("The platform did not answer.", retryable=True) from error
+
     async def typing(self, conversation: Conversation) -> None:
         """Try once; it does not matter."""
         try:
@@ -260,7 +284,12 @@ def _message(key: str, fields: Mapping[str, Any], who: Principal, where: Convers
         addressed=direct or fields["names_bot"] is True,
         text=_text(fields, "text"),
         sent_at=datetime(2026, 1, 1, tzinfo=UTC),
+        attachments=tuple(_attachment(one) for one in fields.get("files", ())),
     )
+
+
+def _attachment(fields: Mapping[str, Any]) -> Attachment:
+    return Attachment(source=_text(fields, "id"), name=_text(fields, "name"), media_type="", size=0)
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:
@@ -287,11 +316,22 @@ def _parts(showing: Showing) -> list[_Part]:
     text = "\n\n".join([*filter(None, [showing.text]), *(_row(row) for row in showing.rows)])
     if showing.slot.uncertain and text:
         text = f"(re-sent) {text}"
+    if showing.slot.kind is SlotKind.FILE:
+        return [_file(showing, text)]
     buttons = [(button.label, str(button.handle)) for row in showing.rows for button in row.buttons]
     if len(text) > TEXT_AT_MOST * PARTS_AT_MOST:
         return [_Part("All of it is in this file.", file=text), _Part(f"{text[:150]} …", buttons)]
     parts = [_Part(text[at : at + TEXT_AT_MOST]) for at in range(0, len(text), TEXT_AT_MOST)]
     return [*parts[:-1], _Part(parts[-1].text, buttons)] if parts else []
+
+
+def _file(showing: Showing, caption: str) -> _Part:
+    """A file with its caption below; the caption alone when the file is gone."""
+    name = showing.slot.file.name if showing.slot.file is not None else "file"
+    if showing.path is None:
+        return _Part(f"{caption} (the file {name} is not there any more)"[:TEXT_AT_MOST])
+    # What stands here is small; a real platform is given it in pieces.
+    return _Part((caption or name)[:TEXT_AT_MOST], file=showing.path.read_text("utf-8", "replace"))
 
 
 def _row(row: CardRow) -> str:

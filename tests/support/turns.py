@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from gateway.model.ids import CallId, InboundId, Principal, SessionId, TurnId, main_session, mint
-from gateway.model.messages import Conversation, Received
+from gateway.model.messages import Attachment, Brought, Conversation, Received
 from gateway.model.sessions import (
     Lineage,
     Origin,
@@ -96,6 +97,16 @@ def turn_view(
 def asked(text: str, *, given: int | None = 0) -> Received:
     """A message of Ann's."""
     return Received(id=InboundId(mint("i")), turn=TurnId("t"), message=inbound(text), given=given, received_at=EPOCH)
+
+
+def with_files(
+    *files: Attachment | Brought, text: str = "look", given: int | None = None, context: bool = False
+) -> Received:
+    """A message of Ann's with files, and after them what became of each, if anybody looked."""
+    one = asked(text, given=given)
+    came = tuple(file for file in files if isinstance(file, Attachment))
+    found = tuple(file for file in files if isinstance(file, Brought)) or None
+    return replace(one, message=replace(one.message, attachments=came), files=found, context=context)
 
 
 def answered(n: int, text: str = "", *, tokens: int = 0, calls: Sequence[ToolCall] = (), note: str = "") -> Step:

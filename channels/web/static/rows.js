@@ -120,7 +120,7 @@ const worthShowing = (step, spawned = false) => {
   return (
     !result ||
     (!["denied", "expired"].includes(result.status) &&
-      Boolean(result.text || result.hint || result.full || result.pictures.length))
+      Boolean(result.text || result.hint || result.full || result.pictures.length || result.files.length))
   );
 };
 

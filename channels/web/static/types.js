@@ -8,11 +8,12 @@
  * @typedef {{name: string, usage: string, about: string}} Command
  * @typedef {{type: string, id: string, ord: number, rev: number}} RowBase
  * @typedef {RowBase & {type: "message", turn: string|null, from: string, principal: string, channel: string, text: string, at: string,
- *   given: boolean, role: "person"|"task"|"child", child?: string, quoted?: string}} MessageRow
+ *   given: boolean, files: {name: string, trouble: string}[], role: "person"|"task"|"child", child?: string, quoted?: string}} MessageRow
  * @typedef {RowBase & {type: "turn", kind: "model"|"command", state: "queued"|"running"|"parked"|"stopping"|"done"|"stopped"|"failed",
  *   channel: string, created_at: string, started_at: string|null, ended_at: string|null, active_ms: number}} TurnRow
  * @typedef {{status: "ok"|"error"|"denied"|"expired"|"timeout"|"cancelled"|"unknown", text: string, code: string|null, hint: string|null,
- *   exit_code: number|null, duration_ms: number|null, dropped_bytes: number, full: string|null, pictures: string[]}} Result
+ *   exit_code: number|null, duration_ms: number|null, dropped_bytes: number, full: string|null, pictures: string[],
+ *   files: {name: string, url: string}[]}} Result
  * @typedef {{input_tokens: number, output_tokens: number, cached_tokens: number, cost_micros: number}} Usage
  * @typedef {RowBase & {type: "step", turn: string, n: number, kind: "model"|"tool", state: "planned"|"asked"|"started"|"finished",
  *   started_at: string|null, ended_at: string|null, call?: string, tool?: string, arguments?: string, result?: Result|null,

@@ -19,6 +19,7 @@ from pydantic_ai.messages import (
     ThinkingPart,
     ToolCallPart,
     ToolReturnPart,
+    UserContent,
     UserPromptPart,
 )
 from pydantic_ai.messages import ModelRequest as TheirRequest
@@ -27,9 +28,9 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from gateway.llm.openai_answer import unique_ids
-from gateway.llm.openai_payload import MARKED, given_back, given_ids, given_name, result_content, said
+from gateway.llm.openai_payload import MARKED, given_back, given_ids, given_name, image_label, result_content, said
 from gateway.model.ids import CallId
-from gateway.model.prompts import CallResult, ModelRequest, UserText
+from gateway.model.prompts import CallResult, Image, ModelRequest, UserText
 from gateway.model.tools import Answer, ToolCall, Usage
 
 OPAQUE = "library"
@@ -58,10 +59,9 @@ def messages_of(request: ModelRequest, *, answered_by: str) -> list[ModelMessage
     for message in request.messages:
         match message:
             case UserText():
-                text = said(message, request.mark)
-                parts += [UserPromptPart(content=text)] if text.strip() else []
+                parts += _person(message, request.mark)
             case CallResult():
-                parts += _result(message, ids.get(message.call, message.call))
+                parts += _result(message, ids.get(message.call, message.call), request.mark)
             case Answer() if response := _response(message, answered_by, ids):
                 made += [*_flushed(parts), response]
             case Answer():
@@ -79,11 +79,25 @@ def _flushed(parts: list[ModelRequestPart]) -> list[ModelMessage]:
     return [TheirRequest(parts=[*results, *others])]
 
 
-def _result(message: CallResult, id_: CallId) -> list[ModelRequestPart]:
-    content, name = result_content(message.result), given_name(message.tool)
+def _person(message: UserText, mark: str) -> list[ModelRequestPart]:
+    text = said(message, mark)
+    if not message.images:
+        return [UserPromptPart(content=text)] if text.strip() else []
+    content: list[UserContent] = [text]
+    for image in message.images:
+        content += [image_label(image, mark), _image(image)]
+    return [UserPromptPart(content=content)]
+
+
+def _image(image: Image) -> BinaryContent:
+    return BinaryContent(data=image.data, media_type=image.media_type)
+
+
+def _result(message: CallResult, id_: CallId, mark: str) -> list[ModelRequestPart]:
+    content, name = result_content(message.result, mark), given_name(message.tool)
     parts: list[ModelRequestPart] = [ToolReturnPart(tool_name=name, content=content, tool_call_id=id_)]
     if message.images:
-        pictures = [BinaryContent(data=image.data, media_type=image.media_type) for image in message.images]
+        pictures = [_image(image) for image in message.images]
         parts.append(UserPromptPart(content=[f"[The pictures of the call {id_}]", *pictures]))
     return parts
 

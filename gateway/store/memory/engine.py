@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from gateway.errors import LeaseLost
+from gateway.errors import LeaseLost, NotFound
 from gateway.model.ids import InboundId, NodeId, WaitId
+from gateway.model.messages import Brought
 from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.tools import Answer, Step, StepKind, StepState, ToolResult
@@ -184,8 +185,8 @@ class MemoryEngine(Turns):
         self.put_wait(replace(wait, state=WaitState.CONSUMED))
         return None
 
-    async def finish_step(self, lease: Lease, n: int, result: ToolResult) -> bool:
-        """Store a call's one result."""
+    async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
+        """Store a call's one result, and what is shown of it."""
         with self.transition():
             row = self.held(lease)
             step = row.steps[n]
@@ -193,7 +194,19 @@ class MemoryEngine(Turns):
                 return False
             self.cancel_waits(self.waits[w] for w in row.waits if self.waits[w].n == n)
             self.finish(row, step, result)
+            for slot in () if row.turn.state is TurnState.STOPPING else slots:
+                self.add_slot(slot, row.turn.session, row.turn.id)
             return True
+
+    async def brought(self, lease: Lease, message: InboundId, files: Sequence[Brought]) -> None:
+        """Store what became of a message's attachments."""
+        with self.transition():
+            row = self.held(lease)
+            if message not in row.inputs:
+                raise NotFound(f"The turn {row.turn.id} has no message {message}.")
+            received = self.inbounds[message]
+            if received.files is None:
+                self.put_received(row.turn.session, replace(received, files=tuple(files)))
 
     def _running(self, lease: Lease) -> TurnRow:
         row = self.held(lease)

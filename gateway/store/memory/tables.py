@@ -200,6 +200,7 @@ class Tables:
             kind=new.kind,
             text=new.text,
             waits=new.waits,
+            file=new.file,
             version=1,
             sent_version=1 if kept else 0,
             platform_id="",

@@ -37,8 +37,8 @@ WHERE conversation <> excluded.conversation;
 -- name: add_message
 INSERT INTO messages (
     ord, rev, id, session, turn, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at,
-    quoted, reply_to, unread, cut, context, continues
-) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19);
+    quoted, reply_to, unread, cut, attachments, context, continues
+) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20);
 
 -- name: heard
 -- A message was said beside the bot: the next model turn is given all from the first one on.
@@ -84,6 +84,13 @@ SELECT id, ord FROM messages INDEXED BY messages_turn WHERE turn = ? AND given I
 
 -- name: give
 UPDATE messages SET given = ?, rev = ? WHERE ord = ?;
+
+-- name: files_of_message
+-- Of one message of a turn: where it stands, and what became of what came with it.
+SELECT ord, files FROM messages INDEXED BY messages_turn WHERE turn = ? AND id = ?;
+
+-- name: brought
+UPDATE messages SET files = ?, rev = ? WHERE ord = ?;
 
 -- name: refused_at
 SELECT refused_at FROM refusals WHERE principal = ?;

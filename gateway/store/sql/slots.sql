@@ -3,8 +3,8 @@
 -- name: add_slot
 INSERT INTO slots (
     ord, rev, id, conversation, channel, kept, session, turn, n, kind, text, waits, version, sent_version, platform_id,
-    state, attempts, uncertain, due_at, created_at, early
-) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1, ?5, '', ?12, 0, 0, ?13, ?13, ?14);
+    state, attempts, uncertain, due_at, created_at, early, file
+) VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1, ?5, '', ?12, 0, 0, ?13, ?13, ?14, ?15);
 
 -- name: slot_of_turn
 SELECT seq, early, text FROM slots WHERE id = ? AND turn = ?;
@@ -70,7 +70,7 @@ LIMIT max(0, min(?3, ?4 - (
 -- name: take_slot
 UPDATE slots SET state = 'sending', attempts = attempts + 1, node = ?, sending_since = ?, rev = ? WHERE seq = ?
 RETURNING id, conversation, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, attempts,
-    uncertain, due_at, created_at;
+    uncertain, due_at, created_at, file;
 
 -- name: slot_brief
 SELECT seq, session FROM slots WHERE id = ?;

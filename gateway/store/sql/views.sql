@@ -71,7 +71,7 @@ ORDER BY ended_rev DESC LIMIT ?3;
 -- name: messages_of_turns
 -- ? is a JSON array of turns.
 SELECT id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at,
-    quoted, reply_to, unread, cut, context, continues
+    quoted, reply_to, unread, cut, context, continues, attachments, files
 FROM messages INDEXED BY messages_turn WHERE turn IN (SELECT value FROM json_each(?)) ORDER BY ord;
 
 -- name: steps_of_turns
@@ -143,7 +143,7 @@ FROM turns WHERE ord IN (SELECT value FROM json_each(?));
 
 -- name: messages_at
 SELECT ord, id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at,
-    quoted, reply_to, unread, cut, context, continues
+    quoted, reply_to, unread, cut, context, continues, attachments, files
 FROM messages WHERE ord IN (SELECT value FROM json_each(?));
 
 -- name: steps_at
@@ -157,7 +157,7 @@ FROM waits WHERE ord IN (SELECT value FROM json_each(?));
 -- name: slots_at
 -- By seq.
 SELECT seq, id, conversation, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, attempts,
-    uncertain, due_at, created_at
+    uncertain, due_at, created_at, file
 FROM slots WHERE seq IN (SELECT value FROM json_each(?));
 
 -- name: open_approvals
@@ -166,7 +166,7 @@ FROM waits INDEXED BY waits_asked WHERE state = 'open' AND kind = 'approval' ORD
 
 -- name: card_slots
 SELECT s.id, s.conversation, s.session, s.turn, s.n, s.kind, s.text, s.waits, s.version, s.sent_version, s.platform_id,
-    s.state, s.attempts, s.uncertain, s.due_at, s.created_at
+    s.state, s.attempts, s.uncertain, s.due_at, s.created_at, s.file
 FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.slot;
 
 -- name: counts

@@ -6,7 +6,7 @@ from gateway.model.ids import InboundId, SessionId, TurnId
 from gateway.model.messages import Conversation, Inbound, Press
 from gateway.model.sessions import Accepted, Route
 from gateway.model.slots import shown_when_stored
-from gateway.store.codec import dump_conversation, to_us
+from gateway.store.codec import ATTACHMENTS, dump_conversation, to_us
 from gateway.store.sqlite.tx import Tx
 
 
@@ -67,6 +67,7 @@ def add_message(
     stored = (inbound, session, turn, tx.now, message.event_key, dump_conversation(message.conversation))
     who = (message.principal, message.name, message.direct, message.addressed)
     what = (message.text, to_us(message.sent_at), message.quoted, message.reply_to, message.unread, message.cut)
+    attachments = ATTACHMENTS.dump(message.attachments) if message.attachments else None
     ord_ = tx.next_rev(session)
-    tx.run("add_message", ord_, *stored, *who, *what, context, continues)
+    tx.run("add_message", ord_, *stored, *who, *what, attachments, context, continues)
     return ord_

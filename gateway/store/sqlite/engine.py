@@ -7,12 +7,13 @@ from functools import partial
 
 from gateway.errors import LeaseLost, NotFound
 from gateway.model.ids import InboundId, NodeId, Principal, WaitId
+from gateway.model.messages import Brought
 from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import NewSlot
 from gateway.model.tools import Answer, StepState, ToolResult
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import DECISION_GOOD_FOR_S, NewWait, Start, WaitState
-from gateway.store.codec import ANSWER, CALL, from_us
+from gateway.store.codec import ANSWER, BROUGHT, CALL, from_us
 from gateway.store.early import as_stopped
 from gateway.store.kin import last_words
 from gateway.store.spending import cost_of
@@ -77,9 +78,13 @@ class SqliteEngine(SqliteBase):
         """Store that a call's effect may begin; consume its approval."""
         return await self.write(lambda tx: _start_step(tx, lease, n, wait, action_sha))
 
-    async def finish_step(self, lease: Lease, n: int, result: ToolResult) -> bool:
-        """Store a call's one result."""
-        return await self.write(lambda tx: _finish_step(tx, lease, n, result))
+    async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
+        """Store a call's one result, and what is shown of it."""
+        return await self.write(lambda tx: _finish_step(tx, lease, n, result, slots))
+
+    async def brought(self, lease: Lease, message: InboundId, files: Sequence[Brought]) -> None:
+        """Store what became of a message's attachments."""
+        await self.write(lambda tx: _brought(tx, lease, message, files))
 
 
 # --- lanes ----------------------------------------------------------------------------------
@@ -248,14 +253,26 @@ def _consume(tx: Tx, row: TurnRow, n: int, wait: WaitId, action_sha: str) -> Sta
     return None
 
 
-def _finish_step(tx: Tx, lease: Lease, n: int, result: ToolResult) -> bool:
+def _finish_step(tx: Tx, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot]) -> bool:
     row = moves.held(tx, lease)
     if _step_state(tx, row, n)[0] == StepState.FINISHED:
         return False
     undecided = tx.run("undecided_of_turn", row.id)
     moves.cancel_waits(tx, row, ((wait, step, kind) for wait, step, kind, _ in undecided if step == n))
     moves.finish_step(tx, row, n, result)
+    for slot in () if row.state == TurnState.STOPPING else slots:
+        outgoing.add_slot(tx, slot, row.session, row.id)
     return True
+
+
+def _brought(tx: Tx, lease: Lease, message: InboundId, files: Sequence[Brought]) -> None:
+    row = moves.held(tx, lease)
+    found = tx.one("files_of_message", row.id, message)
+    if found is None:
+        raise NotFound(f"The turn {row.id} has no message {message}.")
+    ord_, known = found
+    if known is None:
+        tx.run("brought", BROUGHT.dump(tuple(files)), tx.next_rev(row.session), ord_)
 
 
 def _step_state(tx: Tx, row: TurnRow, n: int) -> tuple[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gateway.model.ids import SessionId, SlotId, TurnId, WaitId, mint
 from gateway.model.slots import NewSlot, SlotKind, SlotState, shown_when_stored
-from gateway.store.codec import dump_conversation, dump_json, load_conversation
+from gateway.store.codec import KEPT_FILE, dump_conversation, dump_json, load_conversation
 from gateway.store.early import last_status, last_word
 from gateway.store.sqlite.rows import TurnRow
 from gateway.store.sqlite.tx import Tx, Values
@@ -23,7 +23,8 @@ def add_slot(tx: Tx, new: NewSlot, session: SessionId | None, turn: TurnId | Non
     text = (session, turn, new.n, new.kind, new.text, dump_json(list(new.waits)))
     state = SlotState.SENT if kept else SlotState.DUE
     id_ = new.id or SlotId(mint("o"))
-    tx.run("add_slot", rev, id_, place, new.conversation.channel, kept, *text, state, tx.now, early)
+    file = None if new.file is None else KEPT_FILE.dump(new.file)
+    tx.run("add_slot", rev, id_, place, new.conversation.channel, kept, *text, state, tx.now, early, file)
     if new.kind is SlotKind.CARD:
         ((seq, _),) = tx.run("slot_brief", id_)
         for wait in new.waits:

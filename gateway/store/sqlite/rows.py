@@ -12,7 +12,19 @@ from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind,
 from gateway.model.slots import Slot, SlotKind, SlotState
 from gateway.model.tools import ResultStatus, Step, StepKind, StepState, ToolResult
 from gateway.model.waits import Wait, WaitKind, WaitState
-from gateway.store.codec import ANSWER, APPROVAL, CALL, LINEAGE, RESULT, from_us, load_conversation, load_json
+from gateway.store.codec import (
+    ANSWER,
+    APPROVAL,
+    ATTACHMENTS,
+    BROUGHT,
+    CALL,
+    KEPT_FILE,
+    LINEAGE,
+    RESULT,
+    from_us,
+    load_conversation,
+    load_json,
+)
 
 Columns = tuple[Any, ...]
 
@@ -93,7 +105,7 @@ def turn_of(columns: Columns) -> Turn:
 def received_of(columns: Columns) -> Received:
     """Make a stored message."""
     id_, turn, given, received_at, event_key, place, principal, name, direct, addressed, text, sent_at, *rest = columns
-    quoted, reply_to, unread, cut, context, continues = rest
+    quoted, reply_to, unread, cut, context, continues, attachments, files = rest
     message = Inbound(
         event_key=event_key,
         conversation=load_conversation(place),
@@ -106,6 +118,7 @@ def received_of(columns: Columns) -> Received:
         quoted=quoted,
         reply_to=reply_to,
         unread=unread,
+        attachments=() if attachments is None else ATTACHMENTS.load(attachments),
         cut=bool(cut),
     )
     return Received(
@@ -114,6 +127,7 @@ def received_of(columns: Columns) -> Received:
         message=message,
         given=given,
         received_at=from_us(received_at),
+        files=None if files is None else BROUGHT.load(files),
         context=bool(context),
         continues=bool(continues),
     )
@@ -160,7 +174,7 @@ def wait_of(columns: Columns) -> Wait:
 def slot_of(columns: Columns) -> Slot:
     """Make a slot."""
     (id_, place, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, *rest) = columns
-    attempts, uncertain, due_at, created_at = rest
+    attempts, uncertain, due_at, created_at, file = rest
     return Slot(
         id=SlotId(id_),
         conversation=load_conversation(place),
@@ -170,6 +184,7 @@ def slot_of(columns: Columns) -> Slot:
         kind=SlotKind(kind),
         text=text,
         waits=tuple(load_json(waits)),
+        file=None if file is None else KEPT_FILE.load(file),
         version=version,
         sent_version=sent_version,
         platform_id=platform_id,

@@ -10,6 +10,7 @@ from aiohttp import web
 from tests.support.slack.checks import Json, Refusal, as_json
 from tests.support.slack.files import FILE_AT_MOST, give_download, take_upload
 from tests.support.slack.messages import respond
+from tests.support.slack.watching import Fetched
 from tests.support.slack.wire import METHODS
 
 if TYPE_CHECKING:
@@ -82,8 +83,13 @@ class Door:
     async def _download(self, request: web.Request) -> web.StreamResponse:
         slack = self._installed.teams.get(request.match_info["team"])
         token = _bearer(request)
+        asked = Fetched(request.path, token, request.headers.get("Accept-Encoding", ""))
+        self._hub.fetched.append(asked)
+        if self._hub.give is not None:
+            return await self._hub.give(request)
         good = slack is not None and not slack.revoked and token == slack.bot_token
-        return give_download(slack.teller if slack else None, request.match_info["file"], allowed=good)
+        saved = request.match_info["rest"].startswith("download/")
+        return give_download(slack.teller if slack else None, request.match_info["file"], allowed=good, saved=saved)
 
     async def _respond(self, request: web.Request) -> web.StreamResponse:
         slack = self._installed.teams.get(request.match_info["team"])

@@ -106,11 +106,13 @@ async def _body(request: web.BaseRequest) -> bytes:
     return b""
 
 
-def give_download(team: Teller | None, id: str, *, allowed: bool) -> web.Response:
-    """The bytes of a file. Without a good token Slack answers 200 with its sign-in page, and so does this."""
+def give_download(team: Teller | None, id: str, *, allowed: bool, saved: bool) -> web.Response:
+    """The bytes of a file, to be saved or looked at. Without a good token Slack answers 200 with its sign-in page, and
+    so does this."""
     if team is None or not allowed or "files:read" not in team.world.scopes:
         return web.Response(text=SIGN_IN_PAGE, content_type="text/html")
     file = team.world.files.get(id)
     if file is None or file.deleted or file.content is None:
         return web.Response(status=404, text="file_not_found")
-    return web.Response(body=file.content, content_type=file.mimetype)
+    headers = {"Content-Disposition": "attachment"} if saved else {}
+    return web.Response(body=file.content, content_type=file.mimetype, headers=headers)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+
+from aiohttp import web
 
 from tests.support.slack.app import App
 from tests.support.slack.checks import Json
@@ -15,6 +17,17 @@ from tests.support.slack.pressing import Pressed
 from tests.support.slack.world import File, Shown, View, Workspace
 
 WITHIN_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One request for a file's bytes."""
+
+    path: str
+    token: str
+    """What stood in the header; empty for none."""
+    encoding: str
+    """`Accept-Encoding`."""
 
 
 @dataclass(slots=True)
@@ -30,6 +43,9 @@ class Hub:
     before: Callable[[Call], Fault | None] = lambda call: None
     after: Callable[[Call], Fault | None] | None = None
     drops: Callable[[str], bool] = lambda method: False
+    fetched: list[Fetched] = field(default_factory=list[Fetched])
+    give: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
+    """Answers in place of the files, if there is one."""
 
     def surprise(self, what: str) -> None:
         """Note what no app of ours should do."""
@@ -76,6 +92,11 @@ class Watching:
         """The files that the bot shared."""
         mine = [file for file in self.world.files.values() if file.user == self.world.bot and file.complete]
         return [file for file in mine if not channel or any(where == channel for where, _ in file.shares)]
+
+    @property
+    def fetched(self) -> list[Fetched]:
+        """The requests for bytes of files, in order."""
+        return self.hub.fetched
 
     # --- to wait ---
 

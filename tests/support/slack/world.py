@@ -30,6 +30,8 @@ class File:
     shares: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Channel and ts of each message that shows it."""
     complete: bool = False
+    more: Json = field(default_factory=dict[str, Any])
+    """Further fields on the wire, or others."""
 
     def payload(self, root: str, team: str) -> Json:
         """As it stands in a message: https://docs.slack.dev/reference/objects/file-object."""
@@ -50,6 +52,7 @@ class File:
             "url_private": f"{url}/{self.name}",
             "url_private_download": f"{url}/download/{self.name}",
             "file_access": "visible",
+            **self.more,
         }
 
 

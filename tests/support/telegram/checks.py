@@ -6,6 +6,7 @@ Pure: given what a bot sent, returns what people would see, or raises `Refusal`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,9 @@ BUTTON_DATA_AT_MOST = 64
 BUTTONS_AT_MOST = 100
 BUTTONS_PER_ROW = 8
 DOCUMENT_AT_MOST = 50 * 1024 * 1024
+PHOTO_AT_MOST = 10 * 1024 * 1024
+PHOTO_SIDES_AT_MOST = 10_000
+PHOTO_RATIO_AT_MOST = 20
 
 _PLAIN = ["bold", "italic", "underline", "strikethrough", "spoiler", "code", "blockquote", "expandable_blockquote"]
 _FOUND_BY_ITSELF = ["mention", "hashtag", "cashtag", "bot_command", "url", "email", "phone_number"]
@@ -173,6 +177,34 @@ def _own_entities(p: Mapping[str, Any], field: str) -> Sequence[Json]:
     if p.get("parse_mode", "none").lower() not in ("", "none"):
         raise odd("this fake wants entities, not a parse_mode")
     return p.get(field) or ()
+
+
+# --- photos -------------------------------------------------------------------------------------
+
+
+def check_photo(content: bytes) -> None:
+    """What is refused as a photo: https://core.telegram.org/bots/api#sendphoto."""
+    if len(content) > PHOTO_AT_MOST:
+        raise bad(
+            f"file of size {len(content)} bytes is too big for a photo; the maximum size is {PHOTO_AT_MOST} bytes"
+        )
+    sides = _sides(content)
+    if sides is None:
+        raise bad("IMAGE_PROCESS_FAILED")
+    if sum(sides) > PHOTO_SIDES_AT_MOST or not 0 < max(sides) <= PHOTO_RATIO_AT_MOST * min(sides):
+        raise bad("PHOTO_INVALID_DIMENSIONS")
+
+
+def _sides(content: bytes) -> tuple[int, int] | None:
+    """Width and height of a PNG, a JPEG with one frame, or a WebP that says so in its first chunk."""
+    if content.startswith(b"\x89PNG"):
+        return int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
+    if content.startswith(b"RIFF") and content[8:16] == b"WEBPVP8X":
+        return int.from_bytes(content[24:27], "little") + 1, int.from_bytes(content[27:30], "little") + 1
+    frame = re.search(rb"\xff[\xc0-\xc2]\x00[\x0b-\x11]\x08(....)", content, re.DOTALL)
+    if content.startswith(b"\xff\xd8") and frame is not None:
+        return int.from_bytes(frame[1][2:]), int.from_bytes(frame[1][:2])
+    return None
 
 
 # --- buttons ------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from typing import Any
 from tests.support.telegram.checks import Json
 
 SHOWING = frozenset(
-    {"sendMessage", "sendDocument", "sendMessageDraft", "sendChatAction", "editMessageText", "editMessageReplyMarkup"}
+    {"sendMessage", "sendDocument", "sendPhoto", "sendMessageDraft", "sendChatAction"}
+    | {"editMessageText", "editMessageCaption", "editMessageReplyMarkup"}
 )
 """The methods that a ban holds up."""
 

@@ -15,6 +15,7 @@ from tests.support.telegram.checks import (
     Refusal,
     bad,
     caption_text,
+    check_photo,
     formatted,
     keyboard,
     message_text,
@@ -50,7 +51,7 @@ def send_document(chats: Chats, p: Json) -> Json:
     chat = chats.chat(p)
     caption, entities = caption_text(p)
     rows = keyboard(p.get("reply_markup"))
-    document = _document(chats, p.get("document"))
+    document = _uploaded(chats, p.get("document"))
     fields: Json = {
         "document": {
             "file_name": document.name,
@@ -66,13 +67,45 @@ def send_document(chats: Chats, p: Json) -> Json:
     return message.payload
 
 
-def _document(chats: Chats, given: Any) -> Document:
+def send_photo(chats: Chats, p: Json) -> Json:
+    """A new picture, shown as such."""
+    chat = chats.chat(p)
+    caption, entities = caption_text(p)
+    rows = keyboard(p.get("reply_markup"))
+    photo = _uploaded(chats, p.get("photo"), "photo")
+    check_photo(photo.content)
+    photo.photo = True
+    size: Json = {"file_id": photo.file_id, "file_unique_id": f"u{photo.file_id}", "file_size": len(photo.content)}
+    fields: Json = {"photo": [{**size, "width": 90, "height": 67}]}
+    if caption:
+        fields |= {"caption": caption, **({"caption_entities": entities} if entities else {})}
+    message = _sent(chats, chat, p, rows, fields)
+    message.document = photo
+    return message.payload
+
+
+def edit_caption(chats: Chats, p: Json) -> Json:
+    """Other words beside a file, or none."""
+    message = _to_edit(chats, p)
+    if message.document is None:
+        raise bad("there is no caption in the message to edit")
+    caption, entities = caption_text(p)
+    rows = keyboard(p.get("reply_markup"))
+    if caption == message.text and entities == message.entities and rows == message.buttons:
+        raise bad(NOT_MODIFIED)
+    message.history.append(message.text)
+    message.text, message.entities = caption, entities
+    payload = {key: value for key, value in message.payload.items() if key not in ("caption", "caption_entities")}
+    said: Json = {"caption": caption, **({"caption_entities": entities} if entities else {})} if caption else {}
+    message.payload = {**payload, "edit_date": chats.now(), **said}
+    return _with_buttons(message, rows)
+
+
+def _uploaded(chats: Chats, given: Any, kind: str = "document") -> Document:
     if isinstance(given, str) and given in chats.files:
         return chats.files[given]
     if not isinstance(given, Upload):
-        raise bad(
-            "there is no document in the request" if given is None else "wrong file identifier/HTTP URL specified"
-        )
+        raise bad(f"there is no {kind} in the request" if given is None else "wrong file identifier/HTTP URL specified")
     if not given.content:
         raise bad("file must be non-empty")
     if len(given.content) > DOCUMENT_AT_MOST:
@@ -246,8 +279,9 @@ def get_file(chats: Chats, p: Json) -> Json:
     size = len(document.content)
     if size > 20 * 1024 * 1024:
         raise bad("file is too big")
-    path = f"documents/{document.file_id}"
-    return {"file_id": document.file_id, "file_unique_id": f"u{document.file_id}", "file_size": size, "file_path": path}
+    told: Json = {"file_id": document.file_id, "file_unique_id": f"u{document.file_id}", "file_size": size}
+    path = f"documents/{document.file_id}" if document.path is None else document.path
+    return {**told, "file_path": path} if path else told
 
 
 def get_me(chats: Chats, p: Json) -> Json:
@@ -261,7 +295,9 @@ METHODS: Mapping[str, Callable[[Chats, Json], Any]] = {
     "getMe": get_me,
     "sendMessage": send_message,
     "sendDocument": send_document,
+    "sendPhoto": send_photo,
     "editMessageText": edit_text,
+    "editMessageCaption": edit_caption,
     "editMessageReplyMarkup": edit_buttons,
     "deleteMessage": delete_message,
     "deleteMessages": delete_messages,

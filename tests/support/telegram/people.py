@@ -109,12 +109,13 @@ class People:
         topic: int | None = None,
         **more: Any,
     ) -> Shown:
-        """Send a `photo`, `voice` or `document` as a person."""
+        """Send a `photo`, `voice`, `video` or `document` as a person."""
         file = Document(name, content, f"file{len(self.chats.files)}")
         self.chats.files[file.file_id] = file
         known: Json = {"file_id": file.file_id, "file_unique_id": f"u{file.file_id}", "file_size": len(content)}
         shapes: dict[str, Any] = {
             "photo": [{**known, "width": 90, "height": 67}, {**known, "width": 800, "height": 600}],
+            "video": {"duration": 3, "width": 640, "height": 480, "mime_type": "video/mp4", **known},
             "voice": {"duration": 3, "mime_type": "audio/ogg", **known},
             "document": {"file_name": name, "mime_type": "application/octet-stream", **known},
         }

@@ -19,7 +19,7 @@ from tests.support.telegram.faults import SHOWING, Call, Fault, too_many
 from tests.support.telegram.methods import METHODS
 from tests.support.telegram.people import People
 from tests.support.telegram.updates import Updates
-from tests.support.telegram.watching import Hub, Watching, short
+from tests.support.telegram.watching import Fetched, Hub, Watching, short
 from tests.support.telegram.webhook import Webhook
 from tests.support.telegram.wire import PARAMETERS, read_parameters, typed
 from tests.support.telegram.world import Chats
@@ -231,7 +231,8 @@ class _Door:
         if bot is None:
             return _refused(Refusal("Unauthorized", code=401))
         if match["file"]:
-            return _file(bot, match["rest"])
+            self._hub.fetched.append(Fetched(match["rest"], request.headers.get("Accept-Encoding", "")))
+            return await self._hub.give(request) if self._hub.give is not None else _file(bot, match["rest"])
         if self._hub.drops(match["rest"]):
             return await _closed(request)
         return await bot.take(request, match["rest"])
@@ -242,7 +243,7 @@ def _refused(refusal: Refusal) -> web.Response:
 
 
 def _file(bot: FakeTelegram, path: str) -> web.Response:
-    document = bot.chats.files.get(path.removeprefix("documents/"))
+    document = bot.chats.files.get(path.rpartition("/")[2])
     if document is None:
         return _refused(Refusal("Not Found", code=404))
     return web.Response(body=document.content, content_type="application/octet-stream")

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+
+from aiohttp import web
 
 from tests.support.telegram.checks import Json
 from tests.support.telegram.faults import Call, Fault
 from tests.support.telegram.world import Chats, Shown, Toast
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One request for a file's bytes."""
+
+    path: str
+    """Behind the token."""
+    encoding: str
+    """`Accept-Encoding`."""
 
 
 @dataclass(slots=True)
@@ -24,6 +36,9 @@ class Hub:
     before: Callable[[Call], Fault | None] = lambda call: None
     after: Callable[[Call], Fault | None] | None = None
     drops: Callable[[str], bool] = lambda method: False
+    fetched: list[Fetched] = field(default_factory=list[Fetched])
+    give: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]] | None = None
+    """Answers in place of the files, if there is one."""
 
 
 class Watching:

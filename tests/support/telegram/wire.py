@@ -48,6 +48,8 @@ PARAMETERS: Mapping[str, Mapping[str, str]] = {
         "parse_mode": "str",
         "disable_content_type_detection": "bool",
     },
+    "sendPhoto": {**_SENDING, "photo": "file", "caption": "str", "caption_entities": "list", "parse_mode": "str"},
+    "editMessageCaption": {**_SHOWN, "caption": "str", "caption_entities": "list", "parse_mode": "str"},
     "sendChatAction": {"chat_id": "chat", "message_thread_id": "int", "action": "str"},
     "editMessageText": {**_SHOWN, **_TEXT},
     "editMessageReplyMarkup": _SHOWN,
@@ -109,7 +111,8 @@ async def _multipart(request: web.BaseRequest) -> Json:
 def typed(method: str, raw: Json) -> Json:
     """The parameters in their types. Raises `Refusal` for a misspelt or malformed one."""
     known = PARAMETERS[method]
-    files = {name: value for name, value in raw.items() if isinstance(value, Upload)} if "document" in known else {}
+    field = next((name for name, kind in known.items() if kind == "file"), "")
+    files = {name: value for name, value in raw.items() if isinstance(value, Upload)} if field else {}
     p: Json = {}
     for name, value in raw.items():
         if name not in known:
@@ -118,11 +121,11 @@ def typed(method: str, raw: Json) -> Json:
             raise odd(f"this fake knows no parameter {name!r} of {method}")
         if value is not None:
             p[name] = _as(known[name], name, value)
-    attached = p.get("document")
+    attached = p.get(field)
     if isinstance(attached, str) and attached.startswith("attach://"):
         if (upload := files.get(attached.removeprefix("attach://"))) is None:
             raise bad("file must be non-empty")
-        p["document"] = upload
+        p[field] = upload
     return p
 
 

@@ -27,6 +27,9 @@ class Document:
     name: str
     content: bytes
     file_id: str
+    photo: bool = False
+    path: str | None = None
+    """Where `getFile` says that it is, in place of where it is; empty for nowhere."""
 
 
 @dataclass(slots=True, kw_only=True)

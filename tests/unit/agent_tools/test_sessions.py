@@ -26,10 +26,11 @@ from gateway.model.sessions import (
     TurnKind,
     TurnState,
 )
-from gateway.model.tools import Approval, Effect, Park, Permission, Picture, ResultStatus, Risk, ToolPolicy, ToolResult
+from gateway.model.tools import Approval, Effect, Park, Permission, ResultStatus, Risk, ToolPolicy, ToolResult
 from gateway.output import OutputBuffer
 from gateway.ports import Ended, Task
 from gateway.registry import Registry, Tool
+from tests.support.calls import BareCall
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH
 
@@ -59,7 +60,7 @@ class FakeFamily:
         return 0 if len(self.stopped) > 1 else 1
 
 
-class Call:
+class Call(BareCall):
     """A `ToolContext` with nothing but a family."""
 
     def __init__(self, folder: Path) -> None:
@@ -70,9 +71,6 @@ class Call:
 
     async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
         raise AssertionError("these tools start no process")
-
-    async def picture(self, data: bytes, media_type: str) -> Picture:
-        raise AssertionError("these tools make no picture")
 
 
 @pytest.fixture

@@ -14,14 +14,15 @@ from pydantic import ValidationError
 
 from agent_tools import shell
 from gateway.errors import SandboxMissing
-from gateway.model.tools import Effect, Permission, Picture, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.model.tools import Effect, Permission, ResultStatus, Risk, Sandbox, ToolResult
 from gateway.output import OutputBuffer
 from gateway.ports import Ended, Family
 from gateway.sandbox import Containment, Limits, probe, run_contained
+from tests.support.calls import BareCall
 from tests.support.clock import FakeClock
 
 
-class Call:
+class Call(BareCall):
     """A `ToolContext` as a call gets it, over the real sandbox."""
 
     def __init__(self, workspace: Path, containment: Containment) -> None:
@@ -39,9 +40,6 @@ class Call:
     @property
     def family(self) -> Family:
         raise AssertionError("a shell spawns no session")
-
-    async def picture(self, data: bytes, media_type: str) -> Picture:
-        raise AssertionError("a shell makes no picture")
 
     async def shell(self, command: str, **more: Any) -> ToolResult:
         return await shell.run(self, shell.Args.model_validate({"command": command, **more}))

@@ -123,6 +123,8 @@ def test_the_example_explains_every_key_and_there_are_fewer_than_150() -> None:
         for key in keys_of_schema(schema())
         if not key.startswith(("channels.telegram.accounts.", "channels.slack.accounts."))
     }
+    # The example's own tables of tools are read by their keys, whatever tool has them.
+    known = {re.sub(r"^tools\.(?!timeouts\.)\w+\.", "tools.*.", key) for key in known}
     assert known <= explained, f"not in the example: {sorted(known - explained)}"
     assert len(known) < 150
 

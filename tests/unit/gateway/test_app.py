@@ -3,18 +3,25 @@ from __future__ import annotations
 import stat
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import aiohttp
 import pytest
 
+from agent_tools import shell
 from config.load import Loaded, load
 from config.plugins import tool_specs
 from gateway.app import App, build, own_version
-from gateway.app.plugins import load_tools
+from gateway.app.plugins import load_tools, look_at_tools
+from gateway.app.rooms import Rooms
 from gateway.app.state import open_state, state_key
+from gateway.egress import Egress
 from gateway.errors import ConfigError, StartError
+from gateway.model.tools import Reach, Risk, ToolResult
+from gateway.ports import ToolContext, ToolPlace
 from gateway.sandbox import Containment
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
@@ -154,30 +161,69 @@ def test_every_life_of_a_daemon_is_another_node_of_the_same_machine(made: Build)
     assert one.sessions.node != other.sessions.node
 
 
+def rooms(folder: Path) -> Rooms:
+    return Rooms(state=folder, clock=FakeClock(), containment=NO_SANDBOX, egress=Egress())
+
+
 def test_the_tools_are_those_of_the_configuration(tmp_path: Path) -> None:
-    tools = load_tools(loaded(tmp_path, '[tools.shell]\npermission = "always"\ntimeout = "7s"\n'))
+    tools, _ = load_tools(
+        loaded(tmp_path, '[tools.shell]\npermission = "always"\ntimeout = "7s"\n'), rooms(tmp_path).of
+    )
 
     (shell,) = [tool for tool in tools if tool.spec.name == "shell"]
     assert (shell.policy.permission.value, shell.policy.timeout_s) == ("always", 7)
 
 
 def test_a_tool_that_is_not_complete_is_named(tmp_path: Path) -> None:
-    from agent_tools import shell
-
     half = ModuleType("half_a_tool")
     vars(half)["SPEC"] = shell.SPEC
     sys.modules["agent_tools.half"] = half
     good = loaded(tmp_path)
     try:
-        with pytest.raises(ConfigError, match=r"The tool half is not complete: .*Give it SPEC, Args and run"):
-            load_tools(with_tool(good, "half"))
+        with pytest.raises(ConfigError, match=r"The tool half is not complete: .*Give it SPEC, Args, and run or keep"):
+            load_tools(with_tool(good, "half"), rooms(tmp_path).of)
     finally:
         del sys.modules["agent_tools.half"]
 
 
-def with_tool(good: Loaded, name: str) -> Loaded:
-    from dataclasses import replace
+def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_let_it(tmp_path: Path) -> None:
+    module = ModuleType("keeping")
+    spec = replace(shell.SPEC, name="keeping", needs="no_such_package", extra="kites")
+    made: list[ToolPlace] = []
 
+    class Kept:
+        async def run(self, ctx: ToolContext, args: Any) -> ToolResult:
+            raise NotImplementedError
+
+        async def serve(self) -> None:
+            raise NotImplementedError
+
+    def keep(place: ToolPlace) -> Kept:
+        made.append(place)
+        return Kept()
+
+    def reach(args: Any, settings: Any) -> Reach:
+        return Reach(risk=Risk.READ, scope=f"{args} {settings}")
+
+    vars(module).update(SPEC=spec, Args=shell.Args, keep=keep, reach=reach)
+    sys.modules["agent_tools.keeping"] = module
+    try:
+        good = with_tool(loaded(tmp_path), "keeping")
+        good = replace(good, tools={"keeping": replace(good.tools["keeping"], settings="as set")})
+        (tool,), kept = load_tools(good, rooms(tmp_path).of)
+    finally:
+        del sys.modules["agent_tools.keeping"]
+
+    (place,) = made
+    assert (place.settings, place.folder) == ("as set", tmp_path / "tools" / "keeping")
+    assert not place.folder.exists(), "nothing is made before something runs"
+    assert tool.run == kept["keeping"].run
+    assert tool.reach is not None
+    assert tool.reach("asked").scope == "asked as set"
+    assert tool.missing == "keeping needs what is not installed; the owner installs it with: ./run add kites"
+
+
+def with_tool(good: Loaded, name: str) -> Loaded:
     return replace(good, tools={**good.tools, name: good.tools["shell"]})
 
 
@@ -194,3 +240,16 @@ def test_a_fail_point_that_does_not_exist_stops_the_start(tmp_path: Path) -> Non
 
 def test_it_knows_its_version() -> None:
     assert own_version()[0].isdigit()
+
+
+def test_check_is_told_what_the_browser_has_or_lacks(tmp_path: Path) -> None:
+    there, lacking = tmp_path / "chromium", tmp_path / "none"
+    there.write_text("#!/bin/sh\n")
+    there.chmod(0o700)
+
+    def said(executable: Path) -> dict[str, str]:
+        return dict(look_at_tools(loaded(tmp_path, f'[tools.browser]\nexecutable = "{executable}"\n')))
+
+    assert said(there) == {f"browser: Chromium is {there}": ""}
+    cure = "Correct `executable` in [tools.browser], or remove it to have one found."
+    assert said(lacking) == {f"browser: The browser {lacking} cannot be run.": cure}

@@ -380,6 +380,23 @@ def test_the_outcome_is_said_in_one_line(state: WaitState, who: Principal | None
     assert outcome_line(wait(state, who=who, reason=reason), PEOPLE) == line
 
 
+def test_a_card_says_what_an_approval_covers_beyond_this_call(asking: Approvals) -> None:
+    scoped = replace(wait(), approval=replace(approval(1), scope="example.org\u202e:8080"))
+    row = asking.row(scoped, "o1")
+
+    assert row.facts[1] == ("Covers", r"example.org\u{202E}:8080, until /new")
+    assert [button.label for button in row.buttons] == ["Allow", "Deny", "Deny with reason"]
+    assert [button.verb for button in row.buttons] == [button.verb for button in asking.row(wait(), "o1").buttons]
+    assert [button.handle for button in row.buttons] == [button.handle for button in asking.row(wait(), "o1").buttons]
+
+
+@pytest.mark.parametrize("state", [WaitState.APPROVED, WaitState.CONSUMED])
+def test_who_allowed_a_scope_did_so_for_the_session(state: WaitState) -> None:
+    scoped = replace(wait(state, who=ANN_TELEGRAM), approval=replace(approval(1), scope="example.org"))
+
+    assert outcome_line(scoped, PEOPLE) == "ann allowed for this session, 00:00 UTC"
+
+
 @pytest.mark.parametrize(
     ("verdict", "state", "can_ask", "reason", "late", "asks"),
     [
@@ -430,6 +447,7 @@ def test_a_card_is_shown_by_each_of_its_messages_in_its_own_chat(
         kind=SlotKind.CARD,
         text="",
         waits=(WAIT,),
+        file=None,
         version=1,
         sent_version=1,
         platform_id=platform_id,

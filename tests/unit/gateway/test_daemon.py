@@ -6,7 +6,9 @@ import signal
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -16,16 +18,18 @@ from gateway.daemon import Daemon
 from gateway.errors import StoreError
 from gateway.http import Address, HttpServer
 from gateway.model.sessions import TurnState
-from gateway.model.tools import Answer, ResultStatus, Risk
+from gateway.model.tools import Answer, ResultStatus, Risk, ToolResult
 from gateway.model.views import Counts
-from gateway.ports import Channel
+from gateway.ports import Channel, KeptTool, ToolContext
 from gateway.sweeps import Sweeper
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import NODE, FailingStore, FakeChannel, FakeTool, calls, until
 
 
-def daemon(engine: Engine, folder: Path, channels: Mapping[str, Channel]) -> Daemon:
+def daemon(
+    engine: Engine, folder: Path, channels: Mapping[str, Channel], kept: Mapping[str, KeptTool] | None = None
+) -> Daemon:
     address = Address(host="127.0.0.1", port=0)
     sender = engine.delivery()
     sender.channels = sender.streams.channels = channels
@@ -35,6 +39,7 @@ def daemon(engine: Engine, folder: Path, channels: Mapping[str, Channel]) -> Dae
         clock=engine.clock,
         gate=engine.gate,
         channels=channels,
+        kept=kept or {},
         http=HttpServer(
             address=address,
             endpoints=[],
@@ -181,6 +186,38 @@ async def test_a_channel_that_breaks_begins_again_and_the_others_go_on(engine: E
         await until(lambda: _is(broken.runs == 2))
 
     assert well.runs == 1
+
+
+@dataclass
+class Kite:
+    """A tool that keeps something, and breaks once."""
+
+    held: int = 0
+    lives: int = 0
+
+    async def run(self, ctx: ToolContext, args: Any) -> ToolResult:
+        raise NotImplementedError
+
+    async def serve(self) -> None:
+        self.lives += 1
+        self.held += 1
+        try:
+            if self.lives == 1:
+                raise ValueError("the line tore")
+            await asyncio.Event().wait()
+        finally:
+            self.held -= 1
+
+
+async def test_a_tool_that_keeps_something_is_looked_after_and_let_go_at_the_end(
+    engine: Engine, tmp_path: Path
+) -> None:
+    kite = Kite()
+    made = daemon(engine, tmp_path, {"telegram": FakeChannel()}, {"kite": kite})
+    async with running(made):
+        await until(lambda: _is(kite.lives == 2 and kite.held == 1), within_s=5)
+
+    assert (kite.lives, kite.held) == (2, 0)
 
 
 async def test_a_port_that_is_taken_stops_the_start_cleanly(engine: Engine, tmp_path: Path) -> None:

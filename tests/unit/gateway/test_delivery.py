@@ -14,13 +14,13 @@ from gateway.model.ids import SlotId, TurnId, main_session
 from gateway.model.live import ANSWERS, TextDelta, Working
 from gateway.model.messages import Conversation
 from gateway.model.slots import NewSlot, Showing, SlotKind, SlotState
-from gateway.model.tools import Effect, Risk
+from gateway.model.tools import Effect, KeptFile, Risk
 from gateway.model.waits import WaitState
 from gateway.ports import Progress
 from gateway.streams import ASK_AGAIN_S, SETTLED_AFTER_S
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
-from tests.support.makers import ANN, CHAT, chat
+from tests.support.makers import ANN, CHAT, chat, result
 from tests.support.sending import PartsChannel, asked, delivered, holds, now, slot
 
 SECRET = "correct horse battery"
@@ -404,3 +404,52 @@ async def test_after_an_edit_whose_end_is_unknown_the_last_words_wait_until_it_h
         await until(lambda: holds(now(engine, id).state is SlotState.SENT))
 
     assert [one.text for one in channel.edited] == ["The end."]
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+async def shown_file(engine: Engine, file: str, *outcomes: SendFailed | None) -> list[Showing]:
+    """Show a file of a call once, or as often as it fails."""
+    kept = KeptFile(file=file, name="Bill.pdf", media_type="application/pdf")
+    lease = await engine.planned("shell")
+    new = NewSlot(conversation=CHAT, kind=SlotKind.FILE, text=f"shell: {SECRET}", n=1, file=kept)
+    assert await engine.store.finish_step(lease, 1, result(), [new])
+    channel = FakeChannel(outcomes=list(outcomes))
+    for _ in range(len(outcomes) + 1):
+        delivery = engine.delivery(channel)
+        delivery.outputs = engine.workspaces.outputs
+        async with in_background(delivery.run()) as running:
+            await asyncio.sleep(0.03)
+            delivery.drain()
+            await running
+        engine.clock.advance(120)
+    return channel.sent
+
+
+async def test_a_file_is_shown_with_where_it_is_and_its_caption_without_secrets(engine: Engine) -> None:
+    path = engine.workspaces.outputs(OWN_SESSION) / "t-1-1.pdf"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"%PDF-")
+    (showing,) = await shown_file(engine, "t-1-1.pdf")
+
+    assert (showing.path, showing.slot.kind) == (path, SlotKind.FILE)
+    assert SECRET not in showing.text
+    assert showing.text.startswith("shell: ")
+
+
+@pytest.mark.parametrize("file", ["gone.pdf", "link.pdf", "folder.pdf", "../secret.pdf", "a\x00b"])
+async def test_of_a_file_that_is_not_there_or_none_of_ours_the_caption_is_shown(engine: Engine, file: str) -> None:
+    folder = engine.workspaces.outputs(OWN_SESSION)
+    (folder / "folder.pdf").mkdir(parents=True)
+    (folder.parent / "secret.pdf").write_bytes(b"secret")
+    (folder / "link.pdf").symlink_to(folder.parent / "secret.pdf")
+    (showing,) = await shown_file(engine, file)
+
+    assert showing.path is None
+
+
+async def test_a_file_whose_showing_is_in_doubt_is_repeated_and_marked(engine: Engine) -> None:
+    (showing,) = await shown_file(engine, "t-1-1.pdf", UNCERTAIN)
+
+    assert showing.slot.uncertain

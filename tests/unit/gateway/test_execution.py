@@ -242,7 +242,7 @@ async def test_what_it_printed_is_the_text_when_it_says_nothing_else(tmp_path: P
     ("body", "status", "code", "hint"),
     [
         (fails, ResultStatus.ERROR, "exit", ""),
-        (raises, ResultStatus.ERROR, "crashed", "RuntimeError: no luck with [hidden]"),
+        (raises, ResultStatus.ERROR, "crashed", "fake failed by a fault of its own."),
         (refuses, ResultStatus.ERROR, "error", "That will not do. Do it otherwise."),
         (times_out_inside, ResultStatus.ERROR, "error", "Something inside timed out."),
     ],

@@ -12,7 +12,7 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.observe import HELD_BACK_AT_MOST, HIDDEN, Meters, Redactor, log, set_up_logs
+from gateway.observe import HELD_BACK_AT_MOST, HIDDEN, OF_OURS, Meters, Redactor, log, set_up_logs
 
 CANARIES = {
     "telegram": "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
@@ -166,6 +166,8 @@ def sink(redactor: Redactor) -> Iterator[io.StringIO]:
         yield stderr
     structlog.configure(**was)
     root.handlers[:], root.level = before, level
+    for ours in OF_OURS:
+        logging.getLogger(ours).setLevel(logging.NOTSET)
 
 
 def lines(sink: io.StringIO) -> list[dict[str, Any]]:
@@ -237,6 +239,13 @@ def test_libraries_say_nothing_below_a_warning_even_when_we_debug(sink: io.Strin
     log("x").debug("ours")
 
     assert [line["event"] for line in lines(sink)] == ["ours"]
+
+
+def test_channels_and_tools_say_all_that_we_do(sink: io.StringIO) -> None:
+    logging.getLogger("channels.slack.socket").info("sent again")
+    logging.getLogger("agent_tools.browser").debug("begun")
+
+    assert [json.loads(line)["event"] for line in sink.getvalue().splitlines()] == ["sent again", "begun"]
 
 
 def test_a_line_is_one_line_of_json_with_the_ids_of_its_context(sink: io.StringIO) -> None:

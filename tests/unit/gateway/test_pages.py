@@ -9,7 +9,7 @@ import pytest
 from gateway.errors import Forbidden
 from gateway.model.ids import SessionId, TurnId, child_session, main_session
 from gateway.model.messages import Received
-from gateway.model.tools import ResultStatus, Risk, ToolResult
+from gateway.model.tools import KeptFile, ResultStatus, Risk, ToolResult
 from gateway.model.waits import Verb
 from gateway.pages import Pages
 from gateway.ports import Desk, ToolContext
@@ -161,6 +161,27 @@ async def test_a_picture_is_given_by_its_number_to_who_sees_the_session(tmp_path
     assert await pages.output(CLEO, turn, 1) is None
     for owner, n, at in ((ANN, 1, 0), (CLEO, 1, 2), (CLEO, 1, -1), (CLEO, 0, 0)):
         assert await pages.output(owner, turn, n, at) is None
+
+
+async def test_a_file_is_given_by_its_number_to_who_sees_the_session(tmp_path: Path) -> None:
+    async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
+        shot = await ctx.picture(b"shot", "image/png")
+        names = (shot.file, "link.pdf", "../../../escaped.pdf")
+        files = tuple(KeptFile(file=one, name="Bill.pdf", media_type="application/pdf") for one in names)
+        return ToolResult(status=ResultStatus.OK, text="saved", files=files)
+
+    engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=saves)])
+    turn, pages = await talked(engine), engine.pages()
+    folder = engine.workspaces.outputs(CLEOS)
+    (tmp_path / "escaped.pdf").write_bytes(b"secret")
+    (folder / "link.pdf").symlink_to(tmp_path / "escaped.pdf")
+
+    found = await pages.output(CLEO, turn, 1, file=0)
+    assert found is not None
+    assert (found.read_bytes(), found.parent) == (b"shot", folder)
+    assert await pages.output(CLEO, turn, 1, 0) is None  # it is no picture of the result
+    for owner, n, at in ((ANN, 1, 0), (CLEO, 1, 1), (CLEO, 1, 2), (CLEO, 1, 3), (CLEO, 1, -1), (CLEO, 0, 0)):
+        assert await pages.output(owner, turn, n, file=at) is None
 
 
 async def test_an_output_that_was_removed_is_not_there(engine: Engine, pages: Pages) -> None:

@@ -16,6 +16,7 @@ from gateway.model.tools import (
     DenyReason,
     Effect,
     Permission,
+    Reach,
     Risk,
     ToolPolicy,
     ToolSpec,
@@ -189,6 +190,99 @@ def test_an_approval_that_is_none_never_allows(word: object) -> None:
 
     assert isinstance(found, Deny)
     assert found.reason is DenyReason.POLICY_ERROR
+
+
+# --- reach --------------------------------------------------------------------------------------
+
+HERE, ELSEWHERE = "example.org", "example.net"
+ASKED = {"main": Approval.ASK}
+ALLOWED = {"main": Approval.ALLOW}
+DENIED = {"main": Approval.DENY}
+NOBODY, NO = DenyReason.NOBODY_TO_ASK, DenyReason.CONFIGURED
+
+
+@pytest.mark.parametrize(
+    ("risk", "scope", "permitted", "approval", "askable", "verdict"),
+    [
+        # What only reads is not asked about, unless the owner denies the tool.
+        (Risk.NONE, "", (), {}, True, Allow),
+        (Risk.READ, "", (), {}, True, Allow),
+        (Risk.READ, "", (), ASKED, True, Allow),
+        (Risk.READ, "", (), ASKED, False, Allow),
+        (Risk.READ, "", (), ALLOWED, True, Allow),
+        (Risk.READ, "", (), DENIED, True, NO),
+        # What was allowed in this session is not asked about again.
+        (Risk.NETWORK, HERE, (HERE,), {}, True, Allow),
+        (Risk.NETWORK, HERE, (HERE,), {}, False, Allow),
+        (Risk.NETWORK, HERE, (HERE, ELSEWHERE), ASKED, True, Allow),
+        (Risk.NETWORK, HERE, (HERE,), ALLOWED, True, Allow),
+        (Risk.NETWORK, HERE, (HERE,), DENIED, True, NO),
+        # Another scope, or none, is.
+        (Risk.NETWORK, HERE, (ELSEWHERE,), {}, True, Ask),
+        (Risk.NETWORK, HERE, (f"www.{HERE}", f"{HERE}:8080", "org", HERE.upper()), {}, True, Ask),
+        (Risk.NETWORK, HERE, (), {}, True, Ask),
+        (Risk.NETWORK, HERE, (), ASKED, True, Ask),
+        (Risk.NETWORK, HERE, (), {}, False, NOBODY),
+        (Risk.NETWORK, HERE, (), ALLOWED, True, Allow),
+        (Risk.NETWORK, HERE, (), DENIED, True, NO),
+        (Risk.NETWORK, "", (HERE,), {}, True, Ask),
+        (Risk.NETWORK, "", ("",), {}, True, Ask),
+        (Risk.EXECUTE, "", (HERE,), {}, True, Ask),
+        (Risk.EXECUTE, "", (), {}, False, NOBODY),
+        (Risk.WRITE, "", (), DENIED, True, NO),
+    ],
+)
+def test_a_call_is_decided_by_what_it_reaches(
+    risk: Risk,
+    scope: str,
+    permitted: tuple[str, ...],
+    approval: Mapping[str, Approval],
+    askable: bool,
+    verdict: type[Allow | Ask] | DenyReason,
+) -> None:
+    reach, policy = Reach(risk=risk, scope=scope), replace(POLICY, approval=approval)
+    for own_risk in Risk if approval != ALLOWED else [risk]:  # the reach stands in place of the spec's
+        spec = replace(SPEC, risk=own_risk)
+        found = decide(spec, policy, session(), askable=askable, reach=reach, permitted=permitted)
+
+        assert (found.reason if isinstance(found, Deny) else type(found)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("risk", "verdict"), [(Risk.NETWORK, Allow), (Risk.READ, Allow), (Risk.EXECUTE, Ask), (Risk.WRITE, Ask)]
+)
+def test_allow_is_said_of_what_the_tool_usually_does(risk: Risk, verdict: type[Allow | Ask]) -> None:
+    spec, policy = replace(SPEC, risk=Risk.NETWORK), replace(POLICY, approval=ALLOWED)
+    assert type(decide(spec, policy, session(), askable=True, reach=Reach(risk=risk))) is verdict
+
+
+@pytest.mark.parametrize("risk", list(Risk))
+@pytest.mark.parametrize("approval", [{}, ASKED, ALLOWED, DENIED])
+def test_what_the_settings_do_not_have_is_refused_whatever_else_is_said(
+    risk: Risk, approval: Mapping[str, Approval]
+) -> None:
+    reach = Reach(risk=risk, scope=HERE, refused="Scripts are off. The owner can turn them on.")
+    found = decide(
+        SPEC, replace(POLICY, approval=approval), session(), askable=True, reach=reach, permitted=frozenset([HERE])
+    )
+
+    assert found == Deny(reason=DenyReason.CONFIGURED, hint="Scripts are off. The owner can turn them on.")
+
+
+@pytest.mark.parametrize("reach", [Reach(risk=Risk.READ), Reach(risk=Risk.NETWORK, scope=HERE)])
+def test_an_approval_that_is_none_does_not_let_a_reach_pass(reach: Reach) -> None:
+    policy = replace(POLICY, approval={"main": cast(Approval, "yes")})
+    found = decide(SPEC, policy, session(), askable=True, reach=reach, permitted=(HERE,))
+
+    assert isinstance(found, Deny)
+    assert found.reason is DenyReason.POLICY_ERROR
+
+
+def test_who_was_allowed_is_told_by_what() -> None:
+    reach = Reach(risk=Risk.NETWORK, scope=HERE)
+    found = decide(SPEC, POLICY, session(), askable=True, reach=reach, permitted=(HERE,))
+
+    assert found == Allow(because="example.org was allowed in this session")
 
 
 def test_every_permission_can_be_said() -> None:

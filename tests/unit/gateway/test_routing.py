@@ -9,7 +9,7 @@ from gateway.model.messages import Conversation, Inbound
 from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
 from gateway.routing import People, may_see, may_stop_all, route
 from tests.support.fakes import BOB_CHAT, CLEO, CLEO_TELEGRAM, GROUP, PEOPLE
-from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, inbound
+from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, attachment, inbound
 
 STRANGER = Principal("telegram:9009")
 
@@ -25,6 +25,7 @@ def in_group(who: Principal = ANN_TELEGRAM, text: str = "hello") -> Inbound:
         (inbound(who=ANN_SLACK, where=OTHER_CHAT), "main:ann", SessionKind.MAIN, Origin.DIRECT),
         (inbound(who=CLEO_TELEGRAM, where=CHAT), "main:cleo", SessionKind.MAIN, Origin.DIRECT),
         (inbound(who=BOB, where=BOB_CHAT), "dm:telegram/default/2002", SessionKind.DM, Origin.DIRECT),
+        (replace(inbound(""), attachments=(attachment(),)), "main:ann", SessionKind.MAIN, Origin.DIRECT),
         (in_group(), "chat:telegram/default/-1003", SessionKind.NON_MAIN, Origin.GROUP),
         (in_group(BOB), "chat:telegram/default/-1003", SessionKind.NON_MAIN, Origin.GROUP),
         (in_group(STRANGER), "chat:telegram/default/-1003", SessionKind.NON_MAIN, Origin.GROUP),
@@ -105,6 +106,14 @@ def test_a_chat_is_allowed_under_any_of_its_ids(chat: str, also_called: tuple[st
 def test_another_name_of_a_chat_lets_nobody_in_directly() -> None:
     said = replace(inbound(who=STRANGER), also_called=("-1003",))
     assert route(said, PEOPLE) == Drop(reason=DropReason.STRANGER, refuse=True)
+
+
+def test_a_file_beside_the_bot_is_context_too() -> None:
+    said = replace(in_group(STRANGER, ""), addressed=False, attachments=(attachment(),))
+    found = route(said, PEOPLE)
+
+    assert isinstance(found, Drop)
+    assert found.reason is DropReason.CONTEXT
 
 
 @pytest.mark.parametrize("thread", ["", "7"])

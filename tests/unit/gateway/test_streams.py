@@ -81,6 +81,8 @@ class World:
         """Time passes, and what is due by then happens."""
         self.clock.advance(seconds)
         await asyncio.sleep(LOOKS_S)
+        for _ in range(50):  # a process that slept through that wakes with all of it due at once
+            await asyncio.sleep(0)
 
     async def begins(self, text: str = "Once upon ", *, early: str = "Once upon") -> Slot:
         """An answer whose beginning was shown."""
@@ -107,6 +109,7 @@ def shown(text: str, *, n: int | None = 0, kind: SlotKind = SlotKind.ANSWER, whe
         kind=kind,
         text=text,
         waits=(),
+        file=None,
         version=1,
         sent_version=0,
         platform_id="",

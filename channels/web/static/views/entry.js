@@ -83,7 +83,8 @@ function Message({ row, mine }) {
       ${(row.channel !== "web" || !mine) && html`<${Badge} channel=${row.channel} />`}
       <${Time} at=${row.at} />
     </div>
-    <div class=${command ? "bubble command" : "bubble"}>${row.text}</div>
+    ${(row.text || row.files.length === 0) && html`<div class=${command ? "bubble command" : "bubble"}>${row.text}</div>`}
+    ${row.files.map((file, at) => html`<p key=${at} class="muted small" data-testid="attached">File: ${file.name}${file.trouble && ` (${file.trouble})`}</p>`)}
     ${!row.given && html`<p class="muted small waits"><${Icon} name="clock" />Waits; given to the agent at its next step.</p>`}
   </article>`;
 }

@@ -153,5 +153,5 @@ function SpanBody({ span, start }) {
   if (span.kind === "sent") return html`${begun}<p class="excerpt">${row.text.slice(0, 400)}</p>`;
   const live = row.state === "started" && !row.result;
   return html`${begun}<h4>Arguments</h4><pre tabindex="0">${pretty(row.arguments)}</pre><h4>Output</h4>
-    ${live ? html`<${LiveOutput} source=${sessionState(current.value).outputOf(row.turn, row.n)} />` : row.result?.text || row.result?.hint || row.result?.pictures.length ? html`<${ResultBody} result=${row.result} />` : row.result ? html`<p class="muted">Nothing was printed.</p>` : html`<p class="muted">None yet.</p>`}`;
+    ${live ? html`<${LiveOutput} source=${sessionState(current.value).outputOf(row.turn, row.n)} />` : row.result?.text || row.result?.hint || row.result?.pictures.length || row.result?.files.length ? html`<${ResultBody} result=${row.result} />` : row.result ? html`<p class="muted">Nothing was printed.</p>` : html`<p class="muted">None yet.</p>`}`;
 }

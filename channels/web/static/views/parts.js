@@ -83,8 +83,8 @@ export function Output({ text, full, dropped }) {
   </div>`;
 }
 
-/** Fetches a file with this page's key, which a plain link could not carry. @param {{from: string}} props */
-function Download({ from }) {
+/** Fetches a file with this page's key, which a plain link could not carry. @param {{from: string, name?: string}} props  `name`: what it is saved as */
+export function Download({ from, name }) {
   const [failed, setFailed] = useState(false);
   const fetchIt = async () => {
     const answer = await fetch(from, { headers: keyHeader() }).catch(() => null);
@@ -92,19 +92,28 @@ function Download({ from }) {
     if (!answer?.ok) return;
     const link = document.createElement("a");
     link.href = URL.createObjectURL(await answer.blob());
-    link.download = `${from.split("/").slice(-2).join("-")}.txt`;
+    link.download = name ?? `${from.split("/").slice(-2).join("-")}.txt`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   };
   return html`<button type="button" class="link" data-testid="download" onClick=${fetchIt}>
-    ${failed ? "Not downloaded; try again" : "Download all of it"}
+    ${failed ? "Not downloaded; try again" : name ? `Download ${name}` : "Download all of it"}
   </button>`;
 }
 
-/** A picture that a call made, fetched with this page's key like a download. @param {{from: string}} props */
+/** A picture that a call made, fetched with this page's key like a download, once it is about to be seen. @param {{from: string}} props */
 export function Picture({ from }) {
+  const [near, setNear] = useState(false);
   const [shown, setShown] = useState({ url: "", failed: false });
+  const place = useRef(/** @type {any} */ (null));
   useEffect(() => {
+    // What `loading="lazy"` does for an address: a session may hold hundreds of pictures, and most are never looked at.
+    const watch = new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && setNear(true), { rootMargin: "600px" });
+    if (place.current) watch.observe(place.current);
+    return () => watch.disconnect();
+  }, [from]);
+  useEffect(() => {
+    if (!near) return undefined;
     let url = "";
     let gone = false;
     const fetchIt = async () => {
@@ -119,9 +128,10 @@ export function Picture({ from }) {
       gone = true;
       URL.revokeObjectURL(url);
     };
-  }, [from]);
+  }, [from, near]);
   if (shown.failed) return html`<p class="hint">The picture is not there any more.</p>`;
-  return shown.url && html`<img class="result-picture" data-testid="picture" src=${shown.url} alt="Picture that the call made" />`;
+  if (!shown.url) return html`<div class="result-picture later" ref=${place} data-testid="picture-later" aria-hidden="true"></div>`;
+  return html`<img class="result-picture" data-testid="picture" loading="lazy" src=${shown.url} alt="Picture that the call made" />`;
 }
 
 /** Output while it comes: its end is in view unless the person scrolled in it. @param {{source: any}} props  signal of {text} */

@@ -4,7 +4,7 @@ import { computed, html, useMemo, useState } from "../html.js";
 import { inspected, now, sessionState } from "../state.js";
 import { SpawnedChild, spawnedBy } from "./child.js";
 import { Icon } from "./icons.js";
-import { LiveOutput, Output, Picture } from "./parts.js";
+import { Download, LiveOutput, Output, Picture } from "./parts.js";
 
 /** Word, icon and tone of each result. @type {Record<string, [string, string, string]>} */
 const STATUS = {
@@ -69,6 +69,7 @@ function Call({ step, session, under }) {
 export function ResultBody({ result }) {
   return html`${(result.text || result.full) && html`<${Output} text=${result.text} full=${result.full} dropped=${result.dropped_bytes} />`}
     ${result.pictures.map((from) => html`<${Picture} key=${from} from=${from} />`)}
+    ${result.files.length > 0 && html`<ul class="files">${result.files.map((file) => html`<li key=${file.url}><${Download} from=${file.url} name=${file.name} /></li>`)}</ul>`}
     ${result.hint && html`<p class="hint">${result.hint}</p>`}
     ${result.status === "unknown" && !result.hint && html`<p class="hint">It may or may not have run. Look at its effect before you ask for it again.</p>`}`;
 }

@@ -191,6 +191,7 @@ def showing(
         kind=SlotKind.ANSWER,
         text=text,
         waits=(),
+        file=None,
         version=1,
         sent_version=0,
         platform_id="",
@@ -223,7 +224,13 @@ async def served(account: Account, slack: FakeSlack) -> AsyncGenerator[None]:
 
 @asynccontextmanager
 async def running(
-    scene: Scene, mode: str = "socket", *, ready: bool = True, name: str = "main"
+    scene: Scene,
+    mode: str = "socket",
+    *,
+    ready: bool = True,
+    name: str = "main",
+    pauses: Pauses = QUICK,
+    timing: Timing = TIMING,
 ) -> AsyncGenerator[Account]:
     """The account, served until the block ends."""
     scene.mode = mode
@@ -231,7 +238,7 @@ async def running(
     slack.install(manifest(scene.settings().accounts[name].mode, account=name))
     if mode == "socket":
         slack.use_sockets()
-    account = Account(name, scene.settings().accounts[name], scene.context(), QUICK, TIMING)
+    account = Account(name, scene.settings().accounts[name], scene.context(), pauses, timing)
     async with served(account, slack):
         task = asyncio.create_task(account.run(scene.sink), name="account")
         try:

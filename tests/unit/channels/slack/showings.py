@@ -38,6 +38,7 @@ def slot(kind: SlotKind = SlotKind.ANSWER, *, uncertain: bool = False, there: st
         kind=kind,
         text="",
         waits=(),
+        file=None,
         version=1,
         sent_version=0,
         platform_id=there,

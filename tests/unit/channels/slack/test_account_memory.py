@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from channels.slack import people, threads
+from channels.slack import threads
 from channels.slack.lanes import Lanes
 from channels.slack.people import ASK_AGAIN_S, GOOD_FOR_S, People
 from channels.slack.request import SlackClient
@@ -78,13 +78,17 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
+A_CROWD = 50
+
+
 @pytest.fixture
 async def known(slack: FakeSlack, clock: FakeClock) -> AsyncIterator[People]:
     async def passed(_: str) -> None:
         return None
 
     async with aiohttp.ClientSession() as session:
-        yield People(SlackClient(slack.bot_token, slack.api_root, session, passed), clock)
+        client = SlackClient(slack.bot_token, slack.api_root, session, passed, clock)
+        yield People(client, clock, known_at_most=A_CROWD)
 
 
 async def test_a_member_is_asked_about_once_an_hour(slack: FakeSlack, known: People, clock: FakeClock) -> None:
@@ -133,7 +137,7 @@ async def test_a_crowd_is_forgotten_from_its_beginning(slack: FakeSlack, known: 
     slack.person(ANN)
     await known.standing(slack.team, ANN)
     slack.script(refusing("users.info", faults.error("user_not_found")))
-    for n in range(people.KNOWN_AT_MOST):
+    for n in range(A_CROWD):
         await known.standing(slack.team, f"U{n:05}")
     slack.script(lambda _call: None)
     await known.standing(slack.team, ANN)

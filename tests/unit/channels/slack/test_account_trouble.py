@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import aiohttp
 import pytest
 
+from channels.slack.account import Pauses
+from channels.slack.socket import Timing
 from tests.support.slack import FakeSlack, faults
-from tests.unit.channels.slack.scene import Scene, refusing, running, until
+from tests.unit.channels.slack.scene import TIMING, Scene, refusing, running, until
 
 ANN = "U0ANN"
 
@@ -143,6 +146,36 @@ async def test_connections_that_are_refused_are_said(
         await until(lambda: not account.trouble())
     assert "WSServerHandshakeError" in caplog.text
     assert "ticket=" not in caplog.text
+
+
+async def test_after_an_outage_a_connection_that_stood_begins_with_short_pauses_again(
+    slack: FakeSlack, scene: Scene
+) -> None:
+    slack.script(refusing("apps.connections.open", faults.drop(), 8))
+    growing = Pauses(first=0.01, longest=30.0, token=30.0, broken=30.0, steady=30.0)
+    async with running(scene, pauses=growing):
+        await until(lambda: len(slack.sockets) == 2)
+        slack.sockets[0].cut()
+        await until(lambda: len(slack.line.sockets.ever) == 3, within_s=1.0)
+
+
+async def test_one_connection_that_fails_is_no_trouble_at_once_while_another_stands(
+    slack: FakeSlack, scene: Scene
+) -> None:
+    async with running(scene, timing=replace(TIMING, one_told_after=30.0)) as account:
+        await until(lambda: len(slack.sockets) == 2)
+        slack.script(refusing("apps.connections.open", faults.broken(500)))
+        slack.sockets[0].cut()
+        await until(lambda: len(slack.calls("apps.connections.open")) >= 5)
+        assert account.trouble() == ""
+        slack.sockets[0].cut()
+        await until(lambda: "apps.connections.open" in account.trouble())
+
+
+def test_a_dead_connection_shows_within_a_minute() -> None:
+    timing = Timing()
+    noticed_s = timing.ping * (timing.pings + 1) + timing.close
+    assert noticed_s + max(timing.told_after, timing.one_told_after) < 60
 
 
 async def test_silent_connections_are_replaced(slack: FakeSlack, scene: Scene) -> None:

@@ -44,14 +44,11 @@ def test_what_can_be_repeated_is_repeated(act: Act) -> None:
     assert (found.outcome, found.creating) == (SendOutcome.RETRY, False)
 
 
-@pytest.mark.parametrize(
-    ("method", "scope"),
-    [(POST, CHANNEL), ("chat.update", CHANNEL), ("files.completeUploadExternal", ACCOUNT), ("reactions.add", ACCOUNT)],
-)
+@pytest.mark.parametrize("method", [POST, "chat.update", "files.completeUploadExternal", "conversations.history"])
 @pytest.mark.parametrize("error", ["ratelimited", "rate_limited", "message_limit_exceeded"])
-def test_a_limit_waits_in_the_scope_that_slack_counts(error: str, method: str, scope: str) -> None:
+def test_a_limit_holds_up_its_channel_and_no_other(error: str, method: str) -> None:
     found = failed(Declined(error, method=method, status=429, retry_after_s=7))
-    assert (found.outcome, found.until, found.scope) == (SendOutcome.WAIT, NOW + timedelta(seconds=7), scope)
+    assert (found.outcome, found.until, found.scope) == (SendOutcome.WAIT, NOW + timedelta(seconds=7), CHANNEL)
 
 
 def test_a_limit_that_does_not_say_for_how_long_waits_a_second() -> None:

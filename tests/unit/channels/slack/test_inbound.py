@@ -182,8 +182,9 @@ def test_what_is_passed_on_is_cut() -> None:
     [("image/png", "a picture"), ("audio/webm", "an audio file"), ("video/mp4", "a video"), ("text/plain", "a file"),
      ("", "a file")],
 )  # fmt: skip
-def test_what_came_with_it_is_named(kind: str, name: str) -> None:
-    assert said(subtype="file_share", files=[{"id": "F1", "mimetype": kind}]).unread == name
+def test_a_file_that_is_described_wrongly_is_named_and_takes_nothing_else_with_it(kind: str, name: str) -> None:
+    found = said(subtype="file_share", files=[{"id": 7, "mimetype": kind}])
+    assert (found.text, found.unread, found.attachments) == (said().text, name, ())
 
 
 @pytest.mark.parametrize(

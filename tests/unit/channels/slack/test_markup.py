@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ PLAIN_WORDS = st.text("abcdefg hij,;?éßж😀", min_size=1, max_size=200).filt
 PIECES = [
     "word ", "**b** ", "`c<d` ", "\n", "\n\n", "- item\n", "```\n", "```py\n", "> ", "# h\n", "<@U0BB> ", "1. one\n",
     "    ", "~~~\n", "| a | b |\n|---|---|\n", "[x](https://a.example) ", "&lt;!here&gt; ",
+    "[x](slack://open) ", "[y](\n", "<file:x> ", "[z]: data&colon;x ",
 ]  # fmt: skip
 MARKED = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 
@@ -43,6 +45,44 @@ def test_nobody_is_rung_however_the_name_is_escaped(text: str) -> None:
     "text", ["<!DOCTYPE html>", "<!-- note -->", "a < b", "List<@NonNull String>", "<b>", "# h", "a & b"]
 )
 def test_what_names_nobody_stays_as_it_is(text: str) -> None:
+    assert safe(text) == text
+
+
+class Trusting(MarkdownIt):
+    """A reader that makes links of whatever looks like one."""
+
+    def validateLink(self, url: str) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[x](javascript:alert(1))", "[x](slack://open?team=T0AA)", "[x]( file:///etc/passwd)",
+        "[x](<data:text/html,y>)", "[x](\njavascript:alert)", "![x](ftp://a.example)", "<vbscript:x>",
+        "[x]: javascript:alert\n\n[x]",
+        "[x](java&#115;cript:alert)", "[x](javascript&colon;alert)", "[x](javascript&#58;alert)", "[x](https&#58;//a)",
+        "[x](javascript\\:alert)", "[x](JavaScript:alert)", "[x](xhttps://a.example)", "``` a ` [x](javascript:alert)",
+        "```\ncode\n```\n[x](javascript:alert)", "```\ncode\n``\n````\n[x](javascript:alert)",
+        "```\ncode\n```\t\n[x](javascript:alert)", "- a\n  ```\n  code\n\n[x](javascript:alert)",
+    ],
+)  # fmt: skip
+def test_a_link_leads_to_the_web_or_to_a_mailbox(text: str) -> None:
+    found = safe(text)
+    assert found.replace(WORD_JOINER, "") == text
+    seen = re.findall(r'(?:href|src)="([^"]*)"', Trusting("commonmark", {"html": False}).render(found))
+    assert not [url for url in seen if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", unquote(url))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[x](https://a.example/b:c)", "[x](HTTP://a.example)", "[x](mailto:ann@a.example)", "<https://a.example>",
+        "[x](page/a:b)", "note: a[0] (b: c)", "a <b> c: d", "```swift\nf[0](name: 1)\n```", "~~~\nf[0](name: 1)",
+        "```\n~~~\nf[0](lambda: 1)\n```\n[x](https://a.example)",
+    ],
+)  # fmt: skip
+def test_other_text_is_no_link(text: str) -> None:
     assert safe(text) == text
 
 

@@ -94,6 +94,7 @@ GOLDENS: dict[str, list[Part]] = {
 def as_json(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {**part.payload(), "size": part.size, "digest": part.digest}
+    assert isinstance(part, FilePart)
     sha = hashlib.sha256(part.data).hexdigest()
     return {"name": part.name, "comment": part.comment, "bytes": len(part.data), "sha256": sha, "digest": part.digest}
 

@@ -421,7 +421,7 @@ async def test_a_press_by_webhook_is_answered(telegram: FakeTelegram, scene: Sce
     async with hooked(scene) as bot:
         await until(lambda: telegram.webhook.url)
         query = telegram.press(ANN, await card(telegram, bot), "Once")
-        assert (await telegram.toast(query)).text == "Allowed once."
+        assert (await telegram.toast(query)).text == "Allowed."
 
 
 async def test_poison_by_webhook_is_kept_and_not_repeated(telegram: FakeTelegram, scene: Scene) -> None:

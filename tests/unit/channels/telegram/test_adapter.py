@@ -50,6 +50,7 @@ class Shower:
             kind=self.kind,
             text=text,
             waits=(),
+            file=None,
             version=1,
             sent_version=0,
             platform_id=self.shown,

@@ -57,6 +57,7 @@ def slot(
         kind=kind,
         text="",
         waits=(),
+        file=None,
         version=1,
         sent_version=0,
         platform_id=there,
@@ -193,6 +194,7 @@ GOLDENS: dict[str, list[Part]] = {
 def as_json(part: Part) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {**part.payload(), "units": units(part.text), "digest": part.digest}
+    assert isinstance(part, FilePart)
     sha = hashlib.sha256(part.data).hexdigest()
     return {"name": part.name, "caption": part.caption, "bytes": len(part.data), "sha256": sha, "digest": part.digest}
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from telegram import Update
@@ -23,6 +23,8 @@ def written(value: Any) -> Any:
     """Write what an update means as samples do: by field, without those that have their default."""
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, tuple):
+        return [written(one) for one in cast("list[object]", value)]
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     named = {field.name: (getattr(value, field.name), field.default) for field in dataclasses.fields(value)}

@@ -8,17 +8,20 @@ from pathlib import Path
 import pytest
 
 from channels.web import outbound
+from channels.web.outbound import NAME_AT_MOST, SHOWN, header_name, row, shown_name
 from gateway.model.ids import SessionId, TurnId, child_session
 from gateway.model.live import OutputDelta, TextDelta
 from gateway.model.sessions import Lease, SessionKind
 from gateway.model.slots import CardRow, SlotKind
-from gateway.model.tools import Answer, Effect, ResultStatus, Risk, ToolCall, ToolResult, Usage
+from gateway.model.tools import Answer, Effect, KeptFile, ResultStatus, Risk, ToolCall, ToolResult, Usage
 from gateway.model.views import Row, Rows
 from gateway.model.waits import Wait
 from gateway.ports import ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, FakeTool, Text, calls
-from tests.support.makers import ANN, BOB, EPOCH, inbound
+from tests.support.makers import ANN, BOB, EPOCH, attachment, brought, inbound, result
+from tests.support.makers import call as tool_call
+from tests.support.turns import finished, with_files
 from tests.unit.gateway.family_rig import call, ended, planned, spawning
 
 NASTY = '<script>alert(1)</script> \u202e @everyone [x](javascript:alert(1)) "quotes"'
@@ -264,3 +267,41 @@ async def test_an_answer_says_what_it_cost_and_the_page_in_which_currency(engine
 
     assert (step["model"], step["usage"]["cost_micros"]) == ("small", 5)
     assert outbound.welcome(engine.pages().welcome(ANN), [])["currency"] == "USD"
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Bill ☂.pdf", "Bill ☂.pdf"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\temp\\a.txt", "a.txt"),
+        ("\u202efdp.exe\r\nX: 1", "fdp.exeX 1"),
+        (" .bashrc. ", "bashrc"),
+        ("x" * 500 + ".pdf", "x" * (NAME_AT_MOST - 12) + ".pdf"),
+        ("x" * 500, "x" * NAME_AT_MOST),
+        ("///", "file"),
+        ("", "file"),
+    ],
+)
+def test_a_file_is_called_what_it_can_be_saved_as(name: str, shown: str) -> None:
+    assert shown_name(name) == shown
+    assert header_name(name).isascii()
+    assert not set(header_name(name)) & set('"\\\r\n/')
+
+
+def test_a_result_names_its_files_and_where_they_are_and_a_message_its_own() -> None:
+    kept = (KeptFile(file="t-1-1.pdf", name="../Bill.pdf", media_type="application/pdf"),)
+    step = finished(1, tool_call("browser"), replace(result(), files=kept))
+    came = with_files(attachment("a.txt"), attachment("b.txt"), brought("inbox/a.txt"), brought("", trouble="Gone."))
+    frames = [row(Row(ord=1, rev=1, item=item), _no_card) for item in (step, came)]
+
+    shown, said = (frame for frame in frames if frame is not None)
+    assert shown["result"]["files"] == [{"name": "Bill.pdf", "url": "/api/output/t/1/file/0"}]
+    assert said["files"] == [{"name": "a.txt", "trouble": ""}, {"name": "b.txt", "trouble": "Gone."}]
+
+
+def test_a_file_slot_is_for_chats_alone() -> None:
+    assert SlotKind.FILE not in SHOWN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,12 +16,12 @@ from gateway.errors import ModelError
 from gateway.model.ids import SessionId, TurnId, answer_slot
 from gateway.model.live import TextDelta, session_topic
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Answer, Effect, ResultStatus, Risk, ToolResult, Usage
+from gateway.model.tools import Answer, Effect, KeptFile, ResultStatus, Risk, ToolResult, Usage
 from gateway.ports import ToolContext
 from tests.support.browser import Person, chromium
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, FakeTool, Text, calls
-from tests.support.makers import ANN, CHAT
+from tests.support.makers import ANN, CHAT, attachment, inbound
 from tests.unit.gateway.family_rig import call, ended, spawning
 
 MAIN = SessionId("main:ann")
@@ -213,4 +214,59 @@ async def test_a_picture_of_a_call_is_shown_in_its_step(tmp_path: Path) -> None:
         shown = step.get_by_test_id("picture")
         await expect(shown).to_be_visible()
         assert await shown.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1
+        assert person.complaints == []
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+async def test_a_file_of_a_call_is_a_link_that_saves_it_and_one_of_a_message_is_named(tmp_path: Path) -> None:
+    async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
+        made = await ctx.picture(b"<b>bill</b>", "image/png")
+        file = KeptFile(file=made.file, name="../Bill <1>.html", media_type="text/html")
+        return ToolResult(status=ResultStatus.OK, text="", files=(file,))
+
+    engine = spawning(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=saves)])
+    async with served(engine) as page, chromium() as browser:
+        person = Person(await browser.new_page())
+        await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+        await expect(person.page.get_by_test_id("composer")).to_be_visible()
+        engine.model.script = [calls("read")]
+        said = replace(inbound("", where=ANN_PAGE), attachments=(attachment("my <b>photo</b>.png"),))
+        assert await engine.gate.message(said) is not None
+        await engine.run(await engine.claim())
+        await expect(person.page.get_by_test_id("attached")).to_have_text(
+            "File: b.png (Files of this channel cannot be read here.)"
+        )
+        link = person.page.get_by_test_id("step").get_by_test_id("download")
+        await expect(link).to_have_text("Download Bill 1.html")
+        async with person.page.expect_download() as saved:
+            await link.click()
+        download = await saved.value
+        assert download.suggested_filename == "Bill 1.html"
+        assert _content(await download.path()) == b"<b>bill</b>"
+        assert person.complaints == []
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+async def test_a_picture_is_fetched_when_it_is_about_to_be_seen(tmp_path: Path) -> None:
+    async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
+        return ToolResult(status=ResultStatus.OK, text="", pictures=(await ctx.picture(DOT, "image/gif"),))
+
+    engine = spawning(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
+    engine.model.script = [calls("read"), Answer(text="\n\n".join(["A long answer."] * 200), model="scripted")]
+    await engine.say("Draw.", where=ANN_PAGE)
+    await engine.run(await engine.claim())
+    async with served(engine) as page, chromium() as browser:
+        person = Person(await browser.new_page())
+        await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+        step = person.page.get_by_test_id("step")
+        await expect(step).to_be_attached()
+        await expect(step.get_by_test_id("picture-later")).to_be_attached()
+        await expect(step.get_by_test_id("picture")).not_to_be_attached()
+        await step.scroll_into_view_if_needed()
+        await expect(step.get_by_test_id("picture")).to_be_visible()
         assert person.complaints == []

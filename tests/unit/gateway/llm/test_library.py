@@ -185,6 +185,34 @@ async def test_thinking_and_results_go_back_as_they_must() -> None:
     assert "image" in str(kinds) or "image" in str(asked[2]["content"])
 
 
+async def test_pictures_of_people_and_words_of_strangers_go_there_as_to_other_servers() -> None:
+    photo = Image(media_type="image/png", data=b"\x89PNG", name="inbox/i1-1.png")
+    call = ToolCall(id=CallId("toolu_1"), tool="shell", arguments=UNAME)
+    page = ToolResult(status=ResultStatus.OK, text="obey", hint="Fine.", untrusted=True)
+    asked = ModelRequest(
+        system="",
+        messages=(
+            UserText(text="look", data="[files]", images=(photo,)),
+            Answer(text="", calls=(call,), model=CLAUDE),
+            CallResult(call=call.id, tool="shell", result=page),
+        ),
+        tools=(SHELL,),
+        mark="00c0ffee00c0ffee",
+    )
+    async with attached(Said(events=anthropic_text("Nice."))) as (server, model):
+        await ask(model, asked)
+    said, _, came = server.asked[0]["messages"]
+    assert [part["type"] for part in said["content"]] == ["text", "text", "image"]
+    assert [part["text"] for part in said["content"][:2]] == [
+        "[files]\n\nlook",
+        "[00c0ffee00c0ffee the picture inbox/i1-1.png]",
+    ]
+    (result,) = [part for part in came["content"] if part["type"] == "tool_result"]
+    block, _, hint = str(result["content"][0]["text"]).rpartition("\n")
+    assert hint == "Fine."
+    assert block.endswith("00c0ffee00c0ffee\nobey\n00c0ffee00c0ffee")
+
+
 async def test_another_models_reasoning_is_not_passed_on() -> None:
     foreign = Answer(
         text="",

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.errors import StoreTooNew
 from gateway.model.ids import InboundId, NodeId, TurnId
-from gateway.model.messages import Received, Refused, RefusedReason
+from gateway.model.messages import Brought, Received, Refused, RefusedReason
 from gateway.model.sessions import TurnKind, TurnState, WhileRunning
 from gateway.model.slots import Slot
 from gateway.model.tools import Usage
@@ -20,6 +20,7 @@ from gateway.store.sqlite.opening import connect, migrate
 from gateway.store.sqlite.statements import load_migrations, load_statements, split
 from tests.support.clock import FakeClock
 from tests.support.makers import EPOCH, answer, inbound, route, said
+from tests.support.proof import figure
 
 SQL = load_statements()
 NODE = NodeId("here#1")
@@ -71,6 +72,17 @@ INSERT INTO slots (
 
 UPDATE meta SET rev = 10;
 """
+VERSION_3 = """
+UPDATE sessions SET summary = 'They said hello.', summary_rev = 3 WHERE id = 'main:ann';
+
+INSERT INTO messages (
+    ord, rev, id, session, turn, received_at, event_key, conversation, principal, name, direct, addressed, text,
+    sent_at, unread
+) VALUES (11, 11, 'i2', 'main:ann', 't1', 0, 'e2', '["telegram","default","1001",""]', 'telegram:1001', 'Ann', 1, 1,
+    'look', 0, 'a photo');
+
+UPDATE meta SET rev = 11;
+"""
 
 
 @pytest.fixture
@@ -88,7 +100,7 @@ def old(path: str) -> Iterator[sqlite3.Connection]:
 
 def _fill(db: sqlite3.Connection, version: int) -> None:
     """Bring an empty file to this version, as that one left it."""
-    for migration, left in zip(load_migrations()[:version], (VERSION_1, VERSION_2), strict=False):
+    for migration, left in zip(load_migrations()[:version], (VERSION_1, VERSION_2, VERSION_3), strict=False):
         migrate(db, SQL, load_migrations()[: migration.number])
         for statement in split(left):
             db.execute(statement)
@@ -145,7 +157,26 @@ async def test_a_store_of_version_2_goes_on(path: str) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize("version", [1, 2])
+async def test_a_store_of_version_3_goes_on(path: str) -> None:
+    """Its messages came with nothing that could be read, and its slots show no files; from now on both can."""
+    with closing(connect(path)) as db:
+        _fill(db, 3)
+    store = open_sqlite(path, FakeClock())
+    (claimed,) = await store.claim(NODE)
+    assert claimed.view is not None
+    assert [(one.message.unread, one.message.attachments, one.files) for one in claimed.view.inputs] == [
+        ("", (), None),
+        ("a photo", (), None),
+    ]
+    rows = (await store.older(route().session, None, 10)).rows
+    assert [row.item.file for row in rows if isinstance(row.item, Slot)] == [None, None]
+    found = Brought(path="inbox/i2-1.png", size=3, media_type="image/png")
+    await store.brought(claimed.lease, InboundId("i2"), [found])
+    assert [one.files for one in (await store.turn(claimed.lease.turn)).inputs] == [None, (found,)]
+    await store.close()
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_failure_at_any_statement_leaves_the_earlier_version(path: str, version: int) -> None:
     with closing(connect(path)) as old:
         _fill(old, version)
@@ -155,7 +186,7 @@ def test_a_failure_at_any_statement_leaves_the_earlier_version(path: str, versio
 def _fail_everywhere(old: sqlite3.Connection, version: int) -> None:
     schema = old.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
     statements = [*load_migrations()[version].statements, SQL["commit"]]
-    assert len(statements) > 10
+    assert len(statements) > 4
     for last in range(len(statements)):
         left = iter(range(last))
 
@@ -169,7 +200,8 @@ def _fail_everywhere(old: sqlite3.Connection, version: int) -> None:
         assert old.execute(SQL["read_user_version"]).fetchone() == (version,)
     migrate(old, SQL, load_migrations())
     assert old.execute(SQL["read_user_version"]).fetchone() == (len(load_migrations()),)
-    assert old.execute("SELECT text FROM messages").fetchall() == [("hello",)]
+    assert old.execute("SELECT text FROM messages ORDER BY ord").fetchone() == ("hello",)
+    figure("F28", "stores left between two versions", 0, 0, of=len(statements))
 
 
 def test_an_older_daemon_refuses_it(path: str, old: sqlite3.Connection) -> None:

@@ -34,11 +34,14 @@ from tests.support.makers import (
     WAITING,
     answer,
     approve,
+    attachment,
+    brought,
     card,
     control,
     copy_timer,
     deny,
     drop,
+    file_slot,
     inbound,
     new_wait,
     press,
@@ -166,7 +169,9 @@ def where(random: Random) -> tuple[Route, Principal, Conversation, bool]:
 
 def message(random: Random, number: int, who: Principal, place: Conversation, *, direct: bool) -> Inbound:
     known = random.random() < 0.1
-    return inbound(f"text {number}", who=who, where=place, direct=direct, key=f"e{number // 2 if known else number}")
+    came = (attachment(f"{number}.png", size=number),) if number % 4 == 0 else ()
+    said = inbound(f"text {number}", who=who, where=place, direct=direct, key=f"e{number // 2 if known else number}")
+    return replace(said, attachments=came)
 
 
 def accept(random: Random, number: int, _clock: FakeClock) -> Step:
@@ -260,7 +265,7 @@ def work(random: Random, number: int, clock: FakeClock) -> Step:
     """Something a holder does; leases that were lost are tried too."""
     pick, act = (
         random.random(),
-        random.choice([plan, begin, begin, line, ask, ask, run, run, run, lane, end])(random, number, clock),
+        random.choice([plan, begin, begin, line, ask, ask, run, run, run, bring, lane, end])(random, number, clock),
     )
 
     async def step(life: Life) -> object:
@@ -341,7 +346,18 @@ def run(random: Random, number: int, _clock: FakeClock) -> Act:
             return None
         if starts:
             return await store.start_step(lease, n, wait, sha(n) if bound else "other")
-        return await store.finish_step(lease, n, came)
+        return await store.finish_step(lease, n, came, [file_slot(f"f{number}.png", n=n)] if number % 3 == 0 else [])
+
+    return act
+
+
+def bring(random: Random, number: int, _clock: FakeClock) -> Act:
+    """What became of a message's files, which may be known already; or of one that is not the turn's."""
+    pick, found = random.random(), [brought(f"inbox/{number}.png"), brought("", trouble="Gone.")]
+
+    async def act(store: Store, lease: Lease, view: TurnView) -> object:
+        inputs = [one.id for one in view.inputs] or [InboundId("nobody")]
+        return await store.brought(lease, inputs[int(pick * len(inputs))], found)
 
     return act
 

@@ -4,28 +4,32 @@ import importlib
 import pkgutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import agent_tools
 import gateway.app
+from gateway.errors import DragomanError
 from gateway.llm.openai_payload import request_body
-from gateway.model.ids import SessionId
-from gateway.model.prompts import CallResult, UserText
+from gateway.model.ids import SessionId, main_session
+from gateway.model.prompts import CallResult, Image, UserText
 from gateway.model.sessions import Agent, Session
-from gateway.model.tools import Picture, ToolPolicy, ToolSpec
+from gateway.model.tools import Picture, ToolPolicy, ToolResult, ToolSpec
 from gateway.model.views import TurnView
+from gateway.ports import ToolContext
 from gateway.registry import Registry, Tool
 from gateway.transcript import ANSWERED, CHILD
 from gateway.turn.question import Question, Questions
 from tests.support.clock import FakeClock
 from tests.support.fakes import FailingStore
-from tests.support.makers import inbound
-from tests.support.turns import answered, asked, called, lineage, session, turn_view
+from tests.support.makers import ANN, attachment, brought, inbound
+from tests.support.turns import answered, asked, called, lineage, session, turn_view, with_files
 
 PROMPTS = Path(gateway.app.__file__).parent
 FIRST_REQUEST_AT_MOST = 12 * 1024
 NOTHING = Registry([], sandboxed=True)
+PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class Histories(FailingStore):
@@ -46,6 +50,7 @@ def questions(folder: Path, *history: TurnView, context_tokens: int = 100_000) -
         views=Histories(*history),
         registry=NOTHING,
         outputs=lambda _: folder,
+        homes=lambda _: folder,
         system="You are a test.\n",
         child_system="You are a sub-session.\n",
         instructions=" Be kind. ",
@@ -203,6 +208,32 @@ async def test_pictures_are_read_from_the_sessions_folder(tmp_path: Path) -> Non
     assert [[i.data for i in one.images] for one in made.request.messages if isinstance(one, CallResult)] == [[b"png"]]
 
 
+async def test_pictures_of_people_are_read_from_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / "i1-1.png").write_bytes(PNG)
+    making, homes = questions(tmp_path / "outputs"), list[SessionId]()
+    making.homes = lambda session: homes.append(session) or tmp_path
+    view = turn_view(of=session(of=lineage()), inputs=[with_files(attachment(), brought("inbox/i1-1.png"))])
+    made = await making.make(view)
+
+    (said,) = [one for one in made.request.messages if isinstance(one, UserText)]
+    assert said.images == (Image(media_type="image/png", data=PNG, name="inbox/i1-1.png"),)
+    assert homes == [main_session(ANN)]
+    assert made.request.mark in said.data
+
+
+async def test_a_workspace_that_cannot_be_used_costs_the_picture_alone(tmp_path: Path) -> None:
+    def gone(session: SessionId) -> Path:
+        raise DragomanError("The workspace cannot be used.")
+
+    making = questions(tmp_path)
+    making.homes = gone
+    made = await making.make(turn_view(inputs=[with_files(attachment(), brought("inbox/i1-1.png"))]))
+
+    (said,) = [one for one in made.request.messages if isinstance(one, UserText)]
+    assert (said.images, "cannot be shown to you" in said.data) == ((), True)
+
+
 async def test_the_words_of_a_child_count_as_data(tmp_path: Path) -> None:
     told = replace(inbound("It has ended.", who=CHILD), quoted="Seen.")
     one = replace(asked("x", given=None), message=told)
@@ -220,7 +251,12 @@ def every_tool() -> list[Tool]:
     """The tools of this version, in their default policy."""
     names = [module.name for module in pkgutil.iter_modules(agent_tools.__path__)]
     modules = [importlib.import_module(f"agent_tools.{name}") for name in names]
-    return [Tool(spec=m.SPEC, policy=policy(m.SPEC), arguments=m.Args, run=m.run) for m in modules]
+    return [Tool(spec=m.SPEC, policy=policy(m.SPEC), arguments=m.Args, run=_never) for m in modules]
+
+
+async def _never(ctx: ToolContext, args: Any) -> ToolResult:
+    """No call is run here; some tools are made before they have anything to be run with."""
+    raise NotImplementedError
 
 
 def policy(spec: ToolSpec) -> ToolPolicy:
@@ -235,6 +271,7 @@ async def test_the_first_request_is_small_with_every_tool_that_there_is(tmp_path
         views=Histories(),
         registry=Registry(tools, sandboxed=True),
         outputs=lambda _: tmp_path,
+        homes=lambda _: tmp_path,
         system=(PROMPTS / "system_prompt.md").read_text("utf-8"),
         child_system=(PROMPTS / "child_prompt.md").read_text("utf-8"),
     )

@@ -1,0 +1,287 @@
+"""Does one call's action on a seat's tabs and says what came of it: the last station of a browser call.
+
+Every result begins with a line of ours; what follows are words of the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from playwright.async_api import Error, Page
+from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+from agent_tools.browser import files, navigating, pointing, reading, tabs
+from agent_tools.browser.arguments import Args
+from agent_tools.browser.seats import Seat
+from agent_tools.browser.settings import Settings
+from agent_tools.browser.trouble import Trouble, meaning, one_line
+from gateway.model.tools import KeptFile, Picture, ResultStatus, ToolResult
+from gateway.ports import ToolContext
+
+LOAD_S = 30.0
+"""Seconds for a host to answer, when the call has as long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """What an action works with."""
+
+    seat: Seat
+    ctx: ToolContext
+    args: Args
+    settings: Settings
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds to wait for a host, so that there is time left to say that it did not answer."""
+        return LOAD_S if self.args.timeout is None else max(0.5, min(LOAD_S, self.args.timeout * 0.8 - 0.5))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    """What came of an action."""
+
+    said: str = ""
+    """A line of ours."""
+    page: str = ""
+    """Words of the page."""
+    status: int = 0
+    pictures: tuple[Picture, ...] = ()
+    files: tuple[KeptFile, ...] = ()
+    heading: bool = True
+    """Whether the result names the page."""
+
+
+async def perform(seat: Seat, ctx: ToolContext, args: Args, settings: Settings) -> ToolResult:
+    """Do one action. What fails in a page is a result; only a cancellation goes on, after the load was stopped."""
+    try:
+        done = await _ACTIONS[args.action](_Call(seat=seat, ctx=ctx, args=args, settings=settings))
+        return await _told(seat, done)
+    except Trouble as trouble:
+        return _failed(seat, trouble)
+    except (PlaywrightTimeout, TimeoutError) as error:
+        told = str(error.message) if isinstance(error, Error) else "Timeout"
+        return _failed(seat, await navigating.revive(seat) or meaning(told))
+    except Error as error:
+        return _failed(seat, meaning(error.message))
+    except asyncio.CancelledError:
+        if seat.page is not None and not seat.page.is_closed():
+            await navigating.stop(seat.page)
+        raise
+
+
+async def _told(seat: Seat, done: _Done) -> ToolResult:
+    """Put a result together."""
+    lines = [done.said] if done.said else []
+    if done.heading and (page := await tabs.current(seat)) is not None:
+        lines.insert(0, await _heading(page, done.status))
+    lines += _beside(seat)
+    if done.page:
+        lines += ["", done.page]
+    return ToolResult(
+        status=ResultStatus.OK, text="\n".join(lines), untrusted=True, pictures=done.pictures, files=done.files
+    )
+
+
+async def _heading(page: Page, status: int) -> str:
+    answered = f" (HTTP {status})" if status else ""
+    return f"Page: {await tabs.title(page) or 'without a title'} — {one_line(page.url, 2000)}{answered}"
+
+
+def _beside(seat: Seat) -> list[str]:
+    """Tell what else happened since the last result, a line each."""
+    told = [f"Note: {text}" for text in seat.notes]
+    seat.notes.clear()
+    if turned := seat.gate.turned():
+        named = dict.fromkeys(f"{one_line(one.host, 100)} ({one_line(one.why, 200)})" for one in turned)
+        told.append(f"Note: parts of the page were refused on the way: {', '.join(named)}")
+    return told
+
+
+def _failed(seat: Seat, trouble: Trouble) -> ToolResult:
+    return trouble.result("\n".join(_beside(seat)), untrusted=True)
+
+
+async def _after(call: _Call, said: str) -> _Done:
+    """Let a page come to rest after something was done to it, and show what is there now."""
+    page = await navigating.here(call.seat)
+    await navigating.settle(page, call.limit_s)
+    return _Done(said=said, page=await _seen(call, lambda now: reading.snapshot(now, limit=reading.BRIEF)))
+
+
+async def _seen(call: _Call, read: Callable[[Page], Awaitable[str]]) -> str:
+    """Read from the current tab. What was read is given away only if the tab was, and is still, where it may be."""
+    words = await read(await navigating.shown(call.seat))
+    await navigating.here(call.seat)
+    return words
+
+
+# --- the actions ----------------------------------------------------------------------------------
+
+
+async def _open(call: _Call) -> _Done:
+    url = call.args.url or ""
+    page = await _loadable(call.seat)
+    call.seat.gate.turned()  # of pages before
+    try:
+        status = await navigating.go(call.seat, page, url, call.limit_s)
+    except Error as error:
+        await _refused_at_the_gate(call.seat, page, url)
+        await navigating.empty(page)
+        raise meaning(error.message) from None
+    await _refused_at_the_gate(call.seat, page, url)
+    seen = await _seen(call, reading.snapshot)
+    return _Done(page=seen, status=status)
+
+
+async def _loadable(seat: Seat) -> Page:
+    """Return a tab that can go somewhere; one that hangs is closed for it."""
+    page = await tabs.current(seat)
+    if page is not None and not await navigating.answers(page, 0.5):
+        await navigating.revive(seat)
+    if page is None or page.is_closed():
+        seat.page = page = await tabs.new_tab(seat)
+    return page
+
+
+async def _refused_at_the_gate(seat: Seat, page: Page, url: str) -> None:
+    """Raise `Trouble` when the page itself was refused on the way out; its parts are told later."""
+    turned = list(seat.gate.turned())
+    mains = {_host_and_port(url), _host_and_port(page.url)}
+    for one in turned:
+        if one.host.lower() in mains:
+            await navigating.empty(page)
+            host = one_line(one.host, 100)
+            raise Trouble(
+                "refused",
+                f"{host} was refused on the way: {one_line(one.why, 300)}",
+                f'If it is a host of your own network, the owner can add it: [tools.browser] hosts = ["{host}"]',
+            )
+    for one in turned:
+        host = f"{one_line(one.host, 100)} ({one_line(one.why, 200)})"
+        seat.notes.append(f"A part of the page was refused on the way: {host}")
+
+
+def _host_and_port(url: str) -> str:
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+
+
+async def _snapshot(call: _Call) -> _Done:
+    return _Done(page=await _seen(call, lambda page: reading.snapshot(page, call.args.ref)))
+
+
+async def _text(call: _Call) -> _Done:
+    return _Done(page=await _seen(call, lambda page: reading.text(page, call.args.ref)))
+
+
+async def _click(call: _Call) -> _Done:
+    await pointing.click(await navigating.here(call.seat), call.args.ref or "")
+    return await _after(call, f"Clicked {call.args.ref}.")
+
+
+async def _type(call: _Call) -> _Done:
+    args = call.args
+    await pointing.write(await navigating.here(call.seat), args.ref or "", args.text or "", bool(args.submit))
+    return await _after(call, f"Wrote into {args.ref}" + (" and pressed Enter." if args.submit else "."))
+
+
+async def _select(call: _Call) -> _Done:
+    await pointing.select(await navigating.here(call.seat), call.args.ref or "", call.args.values or [])
+    return await _after(call, f"Chose in {call.args.ref}.")
+
+
+async def _press(call: _Call) -> _Done:
+    await pointing.press(await navigating.here(call.seat), call.args.key or "", call.args.ref)
+    return await _after(call, f"Pressed {one_line(call.args.key or '', 60)}.")
+
+
+async def _scroll(call: _Call) -> _Done:
+    page = await navigating.here(call.seat)
+    await pointing.scroll(page, call.args.direction, call.args.amount or 1.0, call.args.ref)
+    return await _after(call, await reading.position(page))
+
+
+async def _wait(call: _Call) -> _Done:
+    await pointing.wait(await navigating.here(call.seat), call.args.text, call.args.amount, call.limit_s)
+    return await _after(call, "Waited.")
+
+
+async def _back(call: _Call) -> _Done:
+    await navigating.back(call.seat, await navigating.here(call.seat), call.limit_s)
+    return await _after(call, "Went back.")
+
+
+async def _tabs(call: _Call) -> _Done:
+    if call.args.tab is None:
+        return _Done(said=await tabs.listed(call.seat), heading=False)
+    await tabs.switch(call.seat, call.args.tab)
+    return await _after(call, f"This is tab {call.args.tab} now.")
+
+
+async def _screenshot(call: _Call) -> _Done:
+    page = await navigating.shown(call.seat)
+    data = await reading.picture(page, call.args.ref, bool(call.args.full_page))
+    await navigating.here(call.seat)
+    picture = await call.ctx.picture(data, "image/jpeg")
+    return _Done(said="This is what it looks like.", pictures=(picture,))
+
+
+async def _pdf(call: _Call) -> _Done:
+    said, kept = await files.pdf(call.ctx, await navigating.shown(call.seat), call.args.path)
+    return _Done(said=said, files=(kept,))
+
+
+async def _download(call: _Call) -> _Done:
+    args, most_mb = call.args, call.settings.download_mb
+    if args.url is not None:
+        path, said = await files.download_from(call.seat, call.ctx, args.url, args.path, most_mb)
+    else:
+        page = await navigating.here(call.seat)
+        path, said = await files.download_by(call.seat, call.ctx, page, args.ref or "", args.path, most_mb)
+    kept = await files.kept(call.ctx, path)
+    return _Done(said=said, files=() if kept is None else (kept,), heading=False)
+
+
+async def _upload(call: _Call) -> _Done:
+    page = await navigating.here(call.seat)
+    said = await files.upload(call.seat, call.ctx, page, call.args.ref or "", call.args.path or "")
+    return await _after(call, said)
+
+
+async def _evaluate(call: _Call) -> _Done:
+    script, limit_s = call.args.script or "", min(call.limit_s, 20.0)
+    seen = await _seen(call, lambda page: reading.evaluated(page, script, limit_s))
+    return _Done(page=seen)
+
+
+async def _close(call: _Call) -> _Done:
+    return _Done(said=await tabs.close(call.seat, call.args.tab), heading=False)
+
+
+_ACTIONS: Mapping[str, Callable[[_Call], Awaitable[_Done]]] = MappingProxyType(
+    {
+        "open": _open,
+        "snapshot": _snapshot,
+        "click": _click,
+        "type": _type,
+        "select": _select,
+        "press": _press,
+        "scroll": _scroll,
+        "wait": _wait,
+        "back": _back,
+        "tabs": _tabs,
+        "screenshot": _screenshot,
+        "pdf": _pdf,
+        "text": _text,
+        "download": _download,
+        "upload": _upload,
+        "evaluate": _evaluate,
+        "close": _close,
+    }
+)

@@ -1,0 +1,304 @@
+"""What a call of the browser may say, and what it reaches: read before anything decides, and before any page.
+
+One flat model: every action takes a few of its fields. What an action does not take is dropped, so that a card shows
+exactly what is done.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from agent_tools.browser.hosts import checked_url, scope_of
+from agent_tools.browser.settings import Settings
+from gateway.model.tools import Approval, Effect, Permission, Reach, Risk, Sandbox, ToolSpec
+
+SPEC = ToolSpec(
+    name="browser",
+    description=(
+        "Use web pages. Begin with `open`; `snapshot` lists the page's elements with a ref each ([ref=e12]), which the "
+        "other actions take. Leaving for another host is stopped: `open` it, a person is asked first."
+    ),
+    risk=Risk.NETWORK,
+    effect=Effect.UNSAFE,
+    permission=Permission.MAIN,
+    timeout_s=60.0,
+    max_timeout_s=300.0,
+    actions={
+        "open": 60.0,
+        "snapshot": 30.0,
+        "click": 60.0,
+        "type": 60.0,
+        "select": 30.0,
+        "press": 30.0,
+        "scroll": 30.0,
+        "wait": 60.0,
+        "back": 60.0,
+        "tabs": 30.0,
+        "screenshot": 30.0,
+        "pdf": 60.0,
+        "text": 30.0,
+        "download": 300.0,
+        "upload": 60.0,
+        "evaluate": 30.0,
+        "close": 30.0,
+    },
+    sandbox=Sandbox.AUTO,
+    positional="action",
+    shows="url",
+    approval={"dm": Approval.DENY, "non-main": Approval.DENY},
+    settings=Settings,
+    needs="playwright",
+    extra="browser",
+)
+
+ActionName = Literal[
+    "open", "snapshot", "click", "type", "select", "press", "scroll", "wait", "back", "tabs", "screenshot", "pdf",
+    "text", "download", "upload", "evaluate", "close",
+]  # fmt: skip
+
+TEXT_CHARS = 16_384
+"""What a card can still show whole, however it is escaped."""
+
+_REF = r"(f\d{1,6})?e\d{1,9}"
+"""As snapshots write it; `f` numbers the frame."""
+TAKES: Mapping[str, str] = MappingProxyType(
+    {
+        "open": "url!",
+        "snapshot": "ref",
+        "click": "ref!",
+        "type": "ref! text! submit",
+        "select": "ref! values!",
+        "press": "key! ref",
+        "scroll": "direction amount ref",
+        "wait": "text amount",
+        "back": "",
+        "tabs": "tab",
+        "screenshot": "ref full_page",
+        "pdf": "path",
+        "text": "ref",
+        "download": "url ref path",
+        "upload": "ref! path!",
+        "evaluate": "script!",
+        "close": "tab",
+    }
+)
+"""The fields of each action; `!` is one that must be there."""
+
+BY_HAND: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "open": ("url",),
+        "click": ("ref",),
+        "type": ("ref", "text"),
+        "select": ("ref", "values"),
+        "press": ("key",),
+        "scroll": ("direction", "amount"),
+        "wait": ("text",),
+        "tabs": ("tab",),
+        "screenshot": ("ref",),
+        "pdf": ("path",),
+        "text": ("ref",),
+        "download": ("url", "path"),
+        "upload": ("ref", "path"),
+        "evaluate": ("script",),
+        "close": ("tab",),
+    }
+)
+"""What the words after `/browser <action>` are, in order; the last takes the rest of the text."""
+
+_CURES: Mapping[str, str] = MappingProxyType(
+    {
+        "url": "the address, as in https://example.org/",
+        "ref": "the ref of an element from `snapshot`, as in e12",
+        "text": "what to write; empty text clears the field",
+        "values": "the options to choose, as a list of texts",
+        "key": "the key, as in Enter or Control+a",
+        "path": "the file, relative to the workspace",
+        "script": "the JavaScript to run in the page",
+    }
+)
+
+
+def _plain(schema: dict[str, Any]) -> None:
+    """Say of a field that may be left out only what it is: half the schema would be `null` otherwise."""
+    for name, field in cast("dict[str, dict[str, Any]]", schema["properties"]).items():
+        field.pop("title", None)
+        field.pop("default", None)
+        kinds: list[dict[str, Any]] = field.pop("anyOf", [])
+        kind = [one for one in kinds if one.get("type") != "null"]
+        schema["properties"][name] = {**kind[0], **field} if kind else field
+
+
+class Args(BaseModel):
+    """The arguments of one call."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_plain)
+
+    action: ActionName
+    url: Annotated[str | None, Field(description="open, download: the address.")] = None
+    ref: Annotated[
+        str | None,
+        Field(pattern=f"^{_REF}$", description="The element, as the last snapshot calls it: e12."),
+    ] = None
+    text: Annotated[
+        str | None,
+        Field(max_length=TEXT_CHARS, description="type: replaces what the field holds. wait: until the page shows it."),
+    ] = None
+    submit: Annotated[bool | None, Field(description="type: press Enter afterwards.")] = None
+    values: Annotated[
+        list[Annotated[str, Field(max_length=1000)]] | None,
+        Field(
+            min_length=1,
+            max_length=50,
+            validation_alias=AliasChoices("values", "value"),
+            description="select: the options, by label or value.",
+        ),
+    ] = None
+    key: Annotated[
+        str | None, Field(min_length=1, max_length=60, description="press: Enter, Escape, PageDown, Control+a …")
+    ] = None
+    direction: Annotated[Literal["up", "down", "left", "right"] | None, Field(description="scroll: down.")] = None
+    amount: Annotated[
+        float | None, Field(gt=0, le=300, description="scroll: screens, 1 when not given. wait: seconds.")
+    ] = None
+    tab: Annotated[
+        int | None, Field(ge=1, le=100, description="tabs: go to this one. close: only this one; else all.")
+    ] = None
+    path: Annotated[
+        str | None,
+        Field(max_length=1000, description="upload: a file of the workspace. download, pdf: where to put it there."),
+    ] = None
+    full_page: Annotated[bool | None, Field(description="screenshot: all of the page, not only what shows.")] = None
+    script: Annotated[str | None, Field(max_length=TEXT_CHARS, description="evaluate: an expression.")] = None
+    timeout: Annotated[
+        float | None,
+        Field(
+            ge=1,
+            le=300,
+            validation_alias=AliasChoices("timeout", "timeout_s", "timeout_seconds"),
+            description="Seconds (not milliseconds) after which it is stopped.",
+        ),
+    ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_it_is_meant(cls, given: object) -> object:
+        """Read `open https://…` in `action`, and take out what is empty or not of this action."""
+        if not isinstance(given, dict):
+            return given
+        fields = dict(cast("dict[str, object]", given))
+        if isinstance(action := fields.get("action"), str):
+            fields |= _by_hand(action, fields)
+        return _of_the_action(fields)
+
+    @field_validator("url")
+    @classmethod
+    def _one_form(cls, url: str | None) -> str | None:
+        return url and checked_url(url)
+
+    @field_validator("path")
+    @classmethod
+    def _can_be_a_path(cls, path: str | None) -> str | None:
+        if path is not None and "\0" in path:
+            raise ValueError("it contains a NUL character: take it out")
+        return path
+
+    @model_validator(mode="after")
+    def _complete(self) -> Args:
+        for name in TAKES[self.action].split():
+            if name.endswith("!") and getattr(self, name[:-1]) is None:
+                raise ValueError(f"{self.action} needs {name[:-1]}: {_CURES[name[:-1]]}")
+        if self.action == "download" and (self.url is None) == (self.ref is None):
+            raise ValueError("download needs either url, the file's address, or ref, the link to it from `snapshot`")
+        if self.action == "wait" and (self.text is None) == (self.amount is None):
+            raise ValueError("wait needs either text, which the page will show, or amount, the seconds to wait")
+        return self
+
+
+def reach(args: Args, settings: Settings) -> Reach:
+    """Say what a call does at worst: a host is asked for once in a session, what is given away each time.
+
+    What a page that is open links to needs no word here: the guard of navigations keeps it on hosts that were allowed.
+    """
+    if args.url is not None:
+        return Reach(risk=Risk.NETWORK, scope=scope_of(args.url))
+    if args.action == "upload":
+        return Reach(risk=Risk.NETWORK)
+    if args.action == "evaluate":
+        refused = (
+            "Scripts are not run in pages here. "
+            'The owner allows to ask for them with evaluate = "ask" in [tools.browser].'
+        )
+        return Reach(risk=Risk.EXECUTE, refused="" if settings.evaluate == "ask" else refused)
+    return Reach(risk=Risk.READ)
+
+
+# --- what people type, and what models fill in ----------------------------------------------------
+
+
+def _by_hand(text: str, given: Mapping[str, object]) -> dict[str, object]:
+    """Take `type submit=true e3 two words` apart: the action, `name=value` words, then what the action is about."""
+    if re.match(r"\s*action=", text):
+        return _named(text)
+    action, rest = _word(text)
+    action = action.lower()  # telephones begin with a capital
+    found: dict[str, object] = {"action": action}
+    names = list(BY_HAND.get(action, ()))
+    known = {"timeout", *TAKES.get(action, "").replace("!", "").split()}
+    while rest:
+        word, after = _word(rest)
+        name, equals, value = word.partition("=")
+        if equals and name in known:
+            found[name], rest = value, after
+        elif not names:
+            raise ValueError(f"{action[:40]} takes no {word[:80]!r}: leave it out, or write it as name=value")
+        else:
+            name = names.pop(0)
+            found[name], rest = (word, after) if names else (rest, "")
+    if action == "wait" and re.fullmatch(r"\d+(\.\d+)?", str(found.get("text", ""))):
+        found["amount"] = found.pop("text")
+    twice = sorted((given.keys() - {"action"}) & found.keys())
+    if twice:
+        raise ValueError(f"{twice[0]} is given twice: give it once")
+    return found
+
+
+def _word(text: str) -> tuple[str, str]:
+    """Split off the first word."""
+    word, *rest = text.split(maxsplit=1) or [""]
+    return word, rest[0].strip() if rest else ""
+
+
+def _named(text: str) -> dict[str, object]:
+    """`action=type ref=e3 text="two words"`."""
+    try:
+        words = [word.partition("=") for word in shlex.split(text)]
+    except ValueError as error:
+        raise ValueError(f"the quotes do not match ({error}): close them") from None
+    for name, equals, _ in words:
+        if not equals:
+            raise ValueError(f"{name[:80]!r} is not of the form name=value: write it so, or begin with the action")
+    return {name: value for name, _, value in words}
+
+
+def _of_the_action(fields: Mapping[str, object]) -> dict[str, object]:
+    """Leave what the action takes. Unknown names stay, to be refused."""
+    action = fields.get("action")
+    if not isinstance(action, str) or action not in TAKES:
+        return dict(fields)
+    fields = {"values" if name == "value" else name: value for name, value in fields.items()}
+    if action == "download" and isinstance(fields.get("url"), str) and re.fullmatch(_REF, str(fields["url"])):
+        fields = {**fields, "ref": fields["url"], "url": None}  # `/browser download e12`
+    if isinstance(fields.get("values"), str):
+        fields["values"] = [fields["values"]]
+    elsewhere = Args.model_fields.keys() - {"action", "timeout", *TAKES[action].replace("!", "").split()}
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in elsewhere and (value != "" or (action, name) == ("type", "text"))
+    }

@@ -1,0 +1,265 @@
+"""Starts Chromium in its enclosure and opens places in it. The one station of `keeper` that speaks to playwright.
+
+Imported when the first page is opened, never before: playwright costs 40 MB and a sixth of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from playwright.async_api import Browser, BrowserContext, Error, Page, StorageState, ViewportSize, async_playwright
+
+from agent_tools.browser.finding import find_chromium
+from agent_tools.browser.navigating import answers, stop
+from agent_tools.browser.seats import Seat
+from agent_tools.browser.settings import Settings
+from gateway.errors import DragomanError
+from gateway.ports import Enclosure, ToolPlace
+
+if TYPE_CHECKING:
+    from playwright._impl._api_structures import StorageStateCookie
+
+START_S = 30.0
+"""Seconds for the driver and Chromium together; 1 on a quiet machine."""
+OPEN_S = 15.0
+"""Seconds for a new place."""
+END_S = 1.0
+"""Seconds for each part of an end: what hangs is killed with the enclosure."""
+ANSWER_S = 10.0
+"""Seconds that a browser has to say that it is there; after that it is given up, with all places in it."""
+UNSTICK_S = 4.0
+"""Seconds that a page has to answer after a call was cut, and then to close."""
+_SCREEN: ViewportSize = {"width": 1280, "height": 800}
+
+# Beside playwright's own, which keep it from fetching updates, lists and suggestions. Only what is in one switch each:
+# of `--disable-features` Chromium takes the last.
+SWITCHES = (
+    "--disable-quic",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--disable-background-networking",
+    "--disable-breakpad",
+    "--disable-crash-reporter",
+    "--disable-client-side-phishing-detection",
+    "--disable-domain-reliability",
+    "--disable-component-update",
+    "--disable-sync",
+    "--dns-prefetch-disable",
+    "--no-pings",
+    "--no-first-run",
+    "--disable-gpu",
+    "--disk-cache-size=52428800",
+)
+NOWHERE = "http://127.0.0.1:9"
+"""The way out of the browser itself: none. Only places have one."""
+
+
+@asynccontextmanager
+async def chromium(place: ToolPlace, settings: Settings, sandbox: str) -> AsyncGenerator[tuple[Browser, Enclosure]]:
+    """Run driver and browser; both are gone afterwards, within about 4 s.
+
+    Raises `NotFound` when there is no Chromium, `DragomanError` when it does not start.
+    """
+    program = find_chromium(settings.executable, os.environ)
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(START_S):
+                playwright = await async_playwright().start()
+                # Outside of the enclosure: once everything in there is killed, nothing holds the driver.
+                stack.push_async_callback(_within_end, playwright.stop)
+                enclosure = await stack.enter_async_context(
+                    place.enclose(program, sandbox=sandbox, hosts=settings.hosts, gates=settings.sessions)
+                )
+                browser = await playwright.chromium.launch(
+                    executable_path=_starter(enclosure),
+                    args=SWITCHES,
+                    artifacts_dir=_made(enclosure.folder / "files"),
+                    downloads_path=_made(enclosure.folder / "files"),
+                    env={"PATH": os.defpath},  # for the launcher, which gives Chromium one of its own
+                    # Root is the one user that Chromium's own sandbox refuses, and in the enclosure nobody is root.
+                    chromium_sandbox=sandbox == "basic" or os.geteuid() != 0,
+                    proxy={"server": NOWHERE, "bypass": "<-loopback>"},
+                    handle_sighup=False,
+                    handle_sigint=False,
+                    handle_sigterm=False,
+                    timeout=START_S * 1000,
+                )
+        except TimeoutError:
+            raise _not_started(f"it was not ready within {START_S:g} s") from None
+        except Error as error:
+            raise _not_started(_last_words(error)) from error
+        stack.push_async_callback(_within_end, browser.close)
+        yield browser, enclosure
+
+
+def _starter(enclosure: Enclosure) -> Path:
+    """What playwright starts: the launcher, with the profile where the enclosure has it (of a switch the last holds).
+
+    playwright would have it in its own temporary folder, and refuses to be told another one.
+    """
+    path = enclosure.folder / "start"
+    profile = _made(enclosure.folder / "profile")
+    launcher, own = shlex.quote(str(enclosure.launcher)), shlex.quote(f"--user-data-dir={profile}")
+    path.write_text(f'#!/bin/sh\nexec {launcher} "$@" {own}\n')
+    path.chmod(0o700)
+    return path
+
+
+def _made(path: Path) -> Path:
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def _not_started(why: str) -> DragomanError:
+    return DragomanError(
+        f"The browser did not start: {why}.", cure="Ask again; `dragoman check` tells what is missing."
+    )
+
+
+def _last_words(error: Error) -> str:
+    """What the launcher or Chromium complained of last, else what playwright says."""
+    said = [line.partition("[err]")[2].strip() for line in error.message.splitlines() if "[err]" in line]
+    return next((line[-200:].rstrip(".") for line in reversed(said) if line), _first_line(error))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
+
+
+# --- a place in it --------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def seated(browser: Browser, enclosure: Enclosure, key: str, kept: Path) -> AsyncGenerator[Seat]:
+    """Open a place with a way out of its own, with what was `kept` in that file; keep it there again at the end.
+
+    Raises `DragomanError` when it cannot be opened.
+    """
+    folder = _made(enclosure.folder / f"seat-{key}")
+    try:
+        state = await asyncio.to_thread(load, kept)
+        async with enclosure.gate() as gate:
+            gate.let(())  # what may be reached is said by each call
+            try:
+                context = await _context(browser, gate.address, state)
+            except (Error, TimeoutError):
+                if state is None:
+                    raise
+                state, context = None, await _context(browser, gate.address, None)
+            try:
+                seat = Seat(context=context, gate=gate, folder=folder)
+                context.on("page", lambda page: _watch(page, seat))
+                if state is not None:
+                    seat.notes.append("The cookies of earlier are kept; the pages of earlier are not open any more.")
+                yield seat
+                await _keep_state(context, kept)
+            finally:
+                await _within_end(context.close)
+    except (Error, TimeoutError, OSError) as error:
+        why = _first_line(error)
+        raise DragomanError(f"The browser has no place for this session: {why}.", cure="Ask again.") from error
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def _context(browser: Browser, way_out: str, state: StorageState | None) -> BrowserContext:
+    async with asyncio.timeout(OPEN_S):
+        return await browser.new_context(
+            proxy={"server": way_out, "bypass": "<-loopback>"},
+            storage_state=state,
+            accept_downloads=True,
+            service_workers="block",  # what they answer, no guard sees
+            viewport=_SCREEN,
+        )
+
+
+def _watch(page: Page, seat: Seat) -> None:
+    def crashed(page: Page) -> None:
+        seat.crashed.append(page)
+
+    page.on("crash", crashed)
+
+
+async def alive(seat: Seat) -> bool:
+    """Whether driver and browser still answer for this place. About a millisecond."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            await seat.context.cookies("https://localhost")
+    except (Error, TimeoutError):
+        return False
+    return True
+
+
+async def tidy(seat: Seat) -> bool:
+    """Make a place usable after a call was cut or a page crashed: loading stops; a page that is stuck is closed.
+
+    False when the place cannot be used any more.
+    """
+    while seat.crashed:
+        page = seat.crashed.pop()
+        seat.page = None if seat.page is page else seat.page
+        await _within_end(page.close)
+    page = seat.page
+    if page is None or page.is_closed():
+        return True
+    await stop(page)
+    if await answers(page, UNSTICK_S):
+        return True
+    seat.page = None
+    seat.notes.append("The page did not answer any more and was closed: open it again.")
+    await _within_end(page.close, UNSTICK_S)
+    return page.is_closed()
+
+
+async def _within_end(close: Callable[[], Awaitable[None]], seconds: float = END_S) -> None:
+    """Close something; what does not answer in time is left to the enclosure, which kills."""
+    with suppress(Error, TimeoutError):
+        async with asyncio.timeout(seconds):
+            await close()
+
+
+# --- what is kept of a place ----------------------------------------------------------------------
+
+
+async def _keep_state(context: BrowserContext, kept: Path) -> None:
+    """Cookies and what pages stored. What cannot be read or written any more costs a sign-in, not the place.
+
+    The cookies alone where the rest takes too long: each host whose storage is read costs a page, and the frames of one
+    page may have come from a hundred.
+    """
+    with suppress(Error, TimeoutError, OSError):
+        async with asyncio.timeout(END_S):
+            cookies = cast("list[StorageStateCookie]", await context.cookies())
+        state: StorageState = {"cookies": cookies, "origins": []}
+        with suppress(Error, TimeoutError):
+            async with asyncio.timeout(END_S):
+                state = await context.storage_state()
+        await asyncio.to_thread(save, kept, state)
+
+
+def load(path: Path) -> StorageState | None:
+    """Read what was kept; None when there is nothing, or nothing that can be read."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def save(path: Path, state: StorageState) -> None:
+    """Keep it for the daemon's user alone, whole or not at all."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+        json.dump(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)

@@ -1,0 +1,204 @@
+"""Files that come from pages and go to them: downloads, uploads, a page as PDF."""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from playwright.async_api import ElementHandle, Error, Page
+
+from agent_tools.browser import navigating, pointing, tabs, workspace
+from agent_tools.browser.guard import Arrival
+from agent_tools.browser.seats import Seat
+from agent_tools.browser.trouble import Trouble, meaning, one_line
+from gateway.model.tools import KeptFile
+from gateway.ports import ToolContext
+
+KEPT_BYTES = 50_000_000
+"""What the gateway keeps for people; larger files stay in the workspace only."""
+_WITHOUT_A_HOST = frozenset({"", "about:blank", "about:srcdoc"})
+_BEGIN_S = 20.0
+_LOOK_EVERY_S = 0.05
+_PDF_S = 45.0
+_MB = 1024 * 1024
+
+
+async def pdf(ctx: ToolContext, page: Page, path: str | None) -> tuple[str, KeptFile]:
+    """Store the page as PDF in the workspace; return what to say and the file."""
+    name = workspace.safe_name(await tabs.title(page) + ".pdf", "page")
+    parts = workspace.parts_of(ctx.cwd, path or f"browser/{name}")
+    async with asyncio.timeout(_PDF_S):
+        data = await page.pdf(print_background=True)
+    if len(data) > KEPT_BYTES:
+        raise Trouble("size", "The PDF is larger than 50 MB.", "Take screenshots of the parts you need.")
+    stored = await asyncio.to_thread(workspace.store, ctx.cwd, parts, data)
+    kept = await ctx.keep(stored, parts[-1], "application/pdf")
+    return f"The page is stored as {'/'.join(parts)} ({len(data)} bytes).", kept
+
+
+# --- to the page ----------------------------------------------------------------------------------
+
+
+async def upload(seat: Seat, ctx: ToolContext, page: Page, ref: str, path: str) -> str:
+    """Give a file of the workspace to a field, or to a button that asks for one. Return what to say."""
+    field = await pointing.locate(page, ref)
+    await _is_of_an_allowed_host(seat, await field.element_handle(timeout=pointing.ACT_S * 1000))
+    parts = workspace.parts_of(ctx.cwd, path)
+    handed = await asyncio.to_thread(workspace.hand_over, ctx.cwd, parts, seat.folder)
+    size = handed.stat().st_size
+    try:
+        await field.set_input_files(handed, timeout=pointing.ACT_S * 1000)
+    except Error as error:
+        if "HTMLInputElement" not in error.message and "type=file" not in error.message:
+            raise
+        async with page.expect_file_chooser(timeout=5000) as asked:  # a button in front of a hidden field
+            await field.click(timeout=5000)
+        chooser = await asked.value
+        await _is_of_an_allowed_host(seat, chooser.element)
+        await chooser.set_files(handed)
+    return f"{'/'.join(parts)} ({size} bytes) was given to the page."
+
+
+async def _is_of_an_allowed_host(seat: Seat, field: ElementHandle) -> None:
+    """Raise `Trouble` for a field in a frame of another host: who allowed the upload saw only the page's own."""
+    assert seat.guard is not None, "`tabs.prepare` comes first"
+    frame = await field.owner_frame()
+    while frame is not None and frame.parent_frame is not None and frame.url in _WITHOUT_A_HOST:
+        frame = frame.parent_frame  # whose words these are
+    if frame is None or not seat.guard.allows(frame.url):
+        where = one_line(frame.url, 500) if frame is not None else "elsewhere"
+        text = f"That field is in a part of the page that is from {where}, which nobody allowed: nothing was given."
+        raise Trouble("outside", text, "Open that address itself: a person is asked first.")
+
+
+# --- from the page --------------------------------------------------------------------------------
+
+
+async def download_from(seat: Seat, ctx: ToolContext, url: str, path: str | None, most_mb: int) -> tuple[str, str]:
+    """Fetch an address as a file, beside the current tab. Return its path in the workspace and what to say."""
+    parts = workspace.parts_of(ctx.cwd, path) if path else ()
+    page = await tabs.new_tab(seat)
+    try:
+        async with _arriving(seat, force=True) as arrival:
+            assert seat.guard is not None
+            seat.guard.stopped = ""
+            try:
+                await page.goto(url, wait_until="commit", timeout=_BEGIN_S * 1000)
+            except Error as error:  # that it becomes a download, or is stopped, is an error of the page too
+                if "Download is starting" not in error.message and "ERR_ABORTED" not in error.message:
+                    raise meaning(error.message) from None
+            return await _take(seat, ctx, arrival, parts, most_mb)
+    finally:
+        with suppress(Error, TimeoutError):
+            async with asyncio.timeout(tabs.CLOSE_S):
+                await page.close()
+
+
+async def download_by(
+    seat: Seat, ctx: ToolContext, page: Page, ref: str, path: str | None, most_mb: int
+) -> tuple[str, str]:
+    """Click what starts a download. Return its path in the workspace and what to say."""
+    parts = workspace.parts_of(ctx.cwd, path) if path else ()
+    link = await pointing.locate(page, ref)
+    async with _arriving(seat, force=False) as arrival:
+        assert seat.guard is not None
+        seat.guard.stopped = ""
+        with suppress(navigating.PlaywrightTimeout):  # a click also waits for what it loads
+            await link.click(timeout=pointing.ACT_S * 1000)
+        return await _take(seat, ctx, arrival, parts, most_mb)
+
+
+@asynccontextmanager
+async def _arriving(seat: Seat, *, force: bool) -> AsyncGenerator[Arrival]:
+    """Take one download into the seat's folder; afterwards none is taken, and nothing of it is left there."""
+    assert seat.guard is not None, "`tabs.prepare` comes first"
+    arrival = Arrival(force=force)
+    try:
+        await seat.guard.accept_download(arrival, seat.folder)
+        yield arrival
+    finally:
+        seat.guard.arrival = None
+        with suppress(Error, TimeoutError):
+            async with asyncio.timeout(2):
+                if arrival.guid and arrival.state == "inProgress":
+                    await seat.guard.cancel_download(arrival.guid)
+                await seat.guard.refuse_downloads()
+        if arrival.guid:
+            await asyncio.to_thread(_remove, seat.folder / arrival.guid)
+
+
+def _remove(path: Path) -> None:
+    for one in (path, path.with_name(f"{path.name}.crdownload")):
+        with suppress(OSError):
+            one.unlink()
+
+
+async def _take(
+    seat: Seat, ctx: ToolContext, arrival: Arrival, parts: tuple[str, ...], most_mb: int
+) -> tuple[str, str]:
+    """See a download to its end and bring it into the workspace. As long as the call may take. Raises `Trouble`."""
+    await _begun(seat, arrival)
+    arrived = seat.folder / arrival.guid
+    while arrival.state == "inProgress":
+        size = max(arrival.received, arrival.total, _size(arrived.with_name(f"{arrived.name}.crdownload")))
+        if size > most_mb * _MB:
+            raise _too_large(most_mb)
+        arrival.moved.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_EVERY_S):
+                await arrival.moved.wait()
+    if arrival.state != "completed":
+        raise Trouble("load", "The download broke off.", "Try again later.")
+    if (size := _size(arrived)) > most_mb * _MB:
+        raise _too_large(most_mb)
+    parts = parts or ("downloads", workspace.safe_name(arrival.suggested, "file"))
+    await asyncio.to_thread(workspace.take_in, arrived, ctx.cwd, parts, most_mb * _MB)
+    path = "/".join(parts)
+    return path, f"{path} ({size} bytes) is in the workspace; the host calls it “{one_line(arrival.suggested, 120)}”."
+
+
+async def _begun(seat: Seat, arrival: Arrival) -> None:
+    """Wait until a download begins. Raises `Trouble` when none does."""
+    assert seat.guard is not None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_BEGIN_S):
+            while not (arrival.guid or arrival.status or arrival.outside or seat.guard.stopped):
+                arrival.moved.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        await arrival.moved.wait()
+    if arrival.guid:
+        return
+    if arrival.status:
+        raise Trouble("load", f"The host answered {arrival.status}: there is no file.", "Check the address.")
+    if leads := arrival.outside or seat.guard.stopped:
+        text = f"The file is at {one_line(leads, 2000)}, whose host nobody allowed yet: stopped."
+        raise Trouble("outside", text, "Use `download` with that address: a person is asked first.")
+    raise Trouble("load", "No download began.", "Take a snapshot to see what the page shows now.")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _too_large(most_mb: int) -> Trouble:
+    return Trouble(
+        "size",
+        f"The file is larger than {most_mb} MB; the download was stopped and nothing of it is kept.",
+        "The owner can raise `download_mb` in [tools.browser].",
+    )
+
+
+async def kept(ctx: ToolContext, path: str) -> KeptFile | None:
+    """Keep a downloaded file for people too, unless it is too large for that."""
+    there = ctx.cwd / path
+    if _size(there) > KEPT_BYTES:
+        return None
+    media_type = mimetypes.guess_type(there.name)[0] or "application/octet-stream"
+    return await ctx.keep(there, there.name, media_type)

@@ -1,0 +1,176 @@
+"""Going to pages and staying on allowed ones: stands between an action and the tab it acts on."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from playwright.async_api import Error, Page, Response
+from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+from agent_tools.browser import tabs
+from agent_tools.browser.guard import CURE, ask
+from agent_tools.browser.seats import Seat
+from agent_tools.browser.trouble import SNAPSHOT, Trouble, one_line
+
+NOTHING_OPEN = "No page is open."
+_BLANK = frozenset({"", "about:blank"})
+_QUIET = """() => new Promise(done => {
+  const end = () => { watcher.disconnect(); done(); };
+  let timer = setTimeout(end, 100);
+  const watcher = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(end, 100); });
+  watcher.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+  setTimeout(end, 1000);
+})"""
+"""Ends when the page has not changed for 100 ms, or after a second."""
+SETTLE_S = 15.0
+"""Seconds that a page waits for a host that it goes to next; what is there already settles in two."""
+_STOP_S = 0.5
+_ALIVE_S = 2.0
+
+
+async def go(seat: Seat, page: Page, url: str, limit_s: float) -> int:
+    """Load an address, until its words are there; return the HTTP status, 0 when there is none. Raises `Trouble`."""
+    assert seat.guard is not None, "`tabs.prepare` comes first"
+    seat.guard.stopped = ""
+    try:
+        response = await page.goto(url, wait_until="commit", timeout=limit_s * 1000)
+    except Error as error:
+        await stop(page)
+        if seat.guard.stopped:
+            seat.notes.clear()  # which say the same
+            raise outside(seat.guard.stopped) from None
+        if "Download is starting" in error.message:
+            raise Trouble("file", "That address is a file, not a page.", "Use `download` with the address.") from None
+        if isinstance(error, PlaywrightTimeout):
+            raise Trouble("timeout", f"The host did not answer within {limit_s:g} seconds.", "Try later.") from None
+        raise
+    await settle(page)
+    return response.status if response else 0
+
+
+async def back(seat: Seat, page: Page, limit_s: float) -> None:
+    """Go to the page before this one. Raises `Trouble` when there is none that may be shown."""
+    assert seat.guard is not None
+    seat.guard.stopped = ""
+    before = page.url
+    try:
+        response: Response | None = await page.go_back(wait_until="commit", timeout=limit_s * 1000)
+    except PlaywrightTimeout:
+        await stop(page)
+        raise Trouble("timeout", "The page before did not answer in time.", "Open its address.") from None
+    except Error:
+        if seat.guard.stopped:
+            seat.notes.clear()
+            raise outside(seat.guard.stopped) from None
+        raise
+    if response is None and page.url == before:
+        raise Trouble("history", "There is no page before this one.", "Open an address.")
+    await settle(page)
+
+
+async def settle(page: Page, limit_s: float = SETTLE_S) -> None:
+    """Wait until a page is loaded and quiet, not for long: some never are."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(min(limit_s, SETTLE_S)):
+            for _ in range(3):  # it may go to another page meanwhile
+                try:
+                    await page.wait_for_load_state("domcontentloaded", timeout=3000)
+                    with suppress(PlaywrightTimeout):
+                        await page.wait_for_load_state("load", timeout=1500)
+                    await page.evaluate(_QUIET)
+                except PlaywrightTimeout:
+                    return
+                except Error:
+                    if page.is_closed():
+                        return
+                else:
+                    return
+
+
+async def here(seat: Seat) -> Page:
+    """Return the current tab, which shows an allowed page. Raises `Trouble` when there is none.
+
+    Asked before and after something is read: a page may have gone elsewhere at any time. Where it must not be, it is
+    emptied.
+    """
+    assert seat.guard is not None
+    page = await tabs.current(seat)
+    if page is None:
+        raise Trouble("closed", NOTHING_OPEN, "Use `open` with an address.")
+    url = page.url
+    if url in _BLANK or seat.guard.allows(url):
+        return page
+    await empty(page)
+    if url.startswith("chrome-error:"):
+        raise Trouble("load", "The page could not be loaded.", "Check the address, or try later.")
+    raise outside(url)
+
+
+async def shown(seat: Seat) -> Page:
+    """Return the current tab, which has something to be read. Raises `Trouble` as `here`, and for the one empty tab.
+
+    A place begins with that one, also where another had pages open before the browser crashed or was shut down.
+    """
+    page = await here(seat)
+    if page.url in _BLANK and len(seat.context.pages) == 1:  # in another one may be what its opener wrote
+        raise Trouble("closed", NOTHING_OPEN, "Use `open` with an address.")
+    return page
+
+
+def outside(url: str) -> Trouble:
+    """Say that a page is not shown because nobody allowed its host."""
+    return Trouble("outside", f"The page leads to {one_line(url, 2000)}, which nobody allowed yet: stopped.", CURE)
+
+
+async def empty(page: Page) -> None:
+    """Show nothing in a tab; close it when it does not obey."""
+    for _ in range(3):  # the browser's own error page may come in between, and then the first try itself
+        try:
+            await page.goto("about:blank", wait_until="commit", timeout=3000)
+        except Error as error:
+            if "interrupted by another navigation" not in error.message:
+                break
+        else:
+            return
+    with suppress(Error, TimeoutError):
+        async with asyncio.timeout(_ALIVE_S):
+            await page.close()
+
+
+async def stop(page: Page) -> None:
+    """Stop loading. While a page waits for a host, nothing else can be asked of it."""
+    with suppress(Error, TimeoutError):
+        async with asyncio.timeout(_STOP_S):
+            session = await page.context.new_cdp_session(page)
+            await ask(session, "Page.stopLoading")
+            await session.detach()
+
+
+async def revive(seat: Seat) -> Trouble | None:
+    """After something took too long: stop what still loads, and close a tab that does not answer at all.
+
+    Return what to say when that was so.
+    """
+    page = seat.page
+    if page is None or page.is_closed():
+        return None
+    waited = not await answers(page, _STOP_S)
+    await stop(page)
+    if await answers(page, _ALIVE_S):
+        gone = Trouble("timeout", "The page went to a host that did not answer: the load was stopped.", SNAPSHOT)
+        return gone if waited else None
+    with suppress(Error, TimeoutError):
+        async with asyncio.timeout(tabs.CLOSE_S):
+            await page.close()
+    seat.stuck = not page.is_closed()
+    return Trouble("hangs", "The page does not answer, so its tab was closed.", "Open it again, or another page.")
+
+
+async def answers(page: Page, within_s: float) -> bool:
+    """Say whether scripts can run in a tab: it neither hangs nor waits for a host."""
+    with suppress(Error, TimeoutError):
+        async with asyncio.timeout(within_s):
+            await page.evaluate("0")
+            return True
+    return False

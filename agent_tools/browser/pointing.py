@@ -1,0 +1,97 @@
+"""Acting on a page's elements by the refs of its last snapshot: click, type, select, press, scroll, wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from playwright.async_api import Locator, Page
+from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+from agent_tools.browser.trouble import SNAPSHOT, Trouble, one_line
+
+ACT_S = 5.0
+"""Seconds for an element to be ready and the act to be done."""
+LONGEST_WAIT_S = 30.0
+_ASK_S = 3.0
+_WHEEL = {"down": (0, 1), "up": (0, -1), "right": (1, 0), "left": (-1, 0)}
+
+
+async def locate(page: Page, ref: str) -> Locator:
+    """Return the element of a ref. Raises `Trouble` when the page has it no more, or was never shown."""
+    found = page.locator(f"aria-ref={ref}")
+    async with asyncio.timeout(_ASK_S):
+        if await found.count() == 0:
+            raise Trouble("ref", f"There is no {ref} on the page now.", SNAPSHOT)
+    return found
+
+
+async def click(page: Page, ref: str) -> None:
+    """Click the middle of an element. What it loads is not waited for."""
+    await (await locate(page, ref)).click(timeout=ACT_S * 1000, no_wait_after=True)
+
+
+async def write(page: Page, ref: str, text: str, submit: bool) -> None:
+    """Replace what a field holds; with `submit`, press Enter in it."""
+    field = await locate(page, ref)
+    await field.fill(text, timeout=ACT_S * 1000)
+    if submit:
+        await field.press("Enter", timeout=ACT_S * 1000, no_wait_after=True)
+
+
+async def select(page: Page, ref: str, values: list[str]) -> None:
+    """Choose options of a list, by label or value."""
+    field = await locate(page, ref)
+    try:
+        await field.select_option(values, timeout=_ASK_S * 1000)
+    except PlaywrightTimeout as error:
+        if "did not find some options" not in error.message:
+            raise
+        async with asyncio.timeout(_ASK_S):
+            there: object = await field.evaluate("one => [...one.options].slice(0, 50).map(option => option.label)")
+        labels = cast("list[object]", there)[:50] if isinstance(there, list) else []  # a page has a say in it
+        named = ", ".join(one_line(str(label), 60) for label in labels)
+        raise Trouble("options", f"The list has no such option. It has: {named}", "Choose one of these.") from None
+
+
+async def press(page: Page, key: str, ref: str | None) -> None:
+    """Press a key, in an element or wherever the page has its focus."""
+    if ref is not None:
+        await (await locate(page, ref)).press(key, timeout=ACT_S * 1000, no_wait_after=True)
+        return
+    async with asyncio.timeout(ACT_S):
+        await page.keyboard.press(key)
+
+
+async def scroll(page: Page, direction: str | None, screens: float, ref: str | None) -> None:
+    """Bring an element into view, or turn the wheel over it or over the middle of the page."""
+    size = page.viewport_size or {"width": 1280, "height": 800}
+    spot = (size["width"] / 2, size["height"] / 2)
+    if ref is not None:
+        element = await locate(page, ref)
+        await element.scroll_into_view_if_needed(timeout=ACT_S * 1000)
+        if direction is None:
+            return
+        box = await element.bounding_box(timeout=ACT_S * 1000)
+        if box is not None:
+            spot = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    across, down = _WHEEL[direction or "down"]
+    async with asyncio.timeout(ACT_S):
+        await page.mouse.move(*spot)
+        await page.mouse.wheel(across * screens * size["width"] * 0.9, down * screens * size["height"] * 0.9)
+        await asyncio.sleep(0.15)  # the wheel only starts it
+
+
+async def wait(page: Page, text: str | None, seconds: float | None, limit_s: float) -> None:
+    """Wait so many seconds, or until the page shows a text. Raises `Trouble` when it does not."""
+    if text is None:
+        if (seconds or 0) > LONGEST_WAIT_S:
+            raise Trouble("wait", "That is too long.", f"Wait at most {LONGEST_WAIT_S:g} seconds at a time.")
+        await asyncio.sleep(seconds or 0)
+        return
+    within = min(limit_s, LONGEST_WAIT_S)
+    try:
+        await page.get_by_text(text).first.wait_for(state="visible", timeout=within * 1000)
+    except PlaywrightTimeout:
+        said = one_line(text, 100)
+        raise Trouble("timeout", f"The page did not show “{said}” within {within:g} seconds.", SNAPSHOT) from None

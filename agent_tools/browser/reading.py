@@ -1,0 +1,211 @@
+"""What a page says and looks like: the snapshot, its text, a picture, what a script returns. Bounded in time and size.
+
+All of it is words of strangers. Stands between a tab and a call's result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from contextlib import suppress
+from typing import Any, cast
+
+from playwright.async_api import Error, FloatRect, Page
+from playwright.async_api import TimeoutError as PlaywrightTimeout
+
+from agent_tools.browser.navigating import stop
+from agent_tools.browser.pointing import locate
+from agent_tools.browser.trouble import Trouble, meaning, one_line
+
+LONGEST = 24_000
+"""Characters of a page in one result."""
+BRIEF = 8_000
+"""Characters of a page that are shown unasked, after something was done to it."""
+LONGEST_JSON = 16_384
+TALLEST = 10_000
+"""Pixels of a picture of a full page."""
+LARGEST_PICTURE = 10 * 1024 * 1024
+LARGEST_NUMBER = 1e9
+"""Of what a page is measured to have."""
+_MOST_ELEMENTS = 30_000
+"""Of a page with more no snapshot is tried: 10,000 take one to two seconds of a processor."""
+_FRAMES_S = 4.0
+_SNAPSHOT_S = 10.0
+_ASK_S = 3.0
+_PICTURE_S = 15.0
+_COUNT = "() => [document.getElementsByTagName('*').length]"
+_WORDS = r"""([root, limit]) => {
+  const kept = [];
+  let length = 0;
+  const walk = document.createTreeWalker(root || document.body || document, NodeFilter.SHOW_TEXT);
+  while (length < limit && walk.nextNode()) {
+    const node = walk.currentNode;
+    const text = node.data.replace(/\s+/g, ' ').trim();
+    if (text && !/^(SCRIPT|STYLE|NOSCRIPT|TEMPLATE)$/.test(node.parentElement?.tagName)) {
+      kept.push(text);
+      length += text.length + 1;
+    }
+  }
+  return kept.join('\n').slice(0, limit);
+}"""
+"""Reads the beginning of any page at once: nothing is laid out for it."""
+_SIZE = "() => [document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_REF = re.compile(r"\[ref=((?:f\d+)?e\d+)\]")
+
+
+async def snapshot(page: Page, ref: str | None = None, limit: int = LONGEST) -> str:
+    """List the elements of the page, or of one part, with their refs. A page that is too large is given as text."""
+    (elements,) = await _measured(page, _COUNT, 1)
+    if elements > _MOST_ELEMENTS:
+        words = await _words(page, limit)
+        return (
+            f"(The page has {elements} elements, too many for a snapshot: this is the beginning of its text.)\n{words}"
+        )
+    try:
+        tree = await _tree(page)
+    except PlaywrightTimeout:
+        words = await _words(page, limit)
+        return f"(The page took too long for a snapshot: this is the beginning of its text.)\n{words}"
+    if ref is not None:
+        tree = part(tree, ref)
+    return fitted(tree, limit)
+
+
+async def _tree(page: Page) -> str:
+    """Return playwright's snapshot. It waits for every frame; one whose host does not answer is given up."""
+    try:
+        return await page.aria_snapshot(mode="ai", timeout=_FRAMES_S * 1000)
+    except PlaywrightTimeout:
+        await stop(page)
+        return await page.aria_snapshot(mode="ai", timeout=_SNAPSHOT_S * 1000)
+
+
+async def _words(page: Page, limit: int) -> str:
+    async with asyncio.timeout(_SNAPSHOT_S):
+        return str(await page.evaluate(_WORDS, [None, limit]))[:limit]  # a page can replace what cuts it there
+
+
+async def text(page: Page, ref: str | None) -> str:
+    """Return the text as it shows, from its beginning; of a very large page all that is there."""
+    (elements,) = await _measured(page, _COUNT, 1)
+    if ref is not None:
+        words = await (await locate(page, ref)).inner_text(timeout=_SNAPSHOT_S * 1000)
+    elif elements > _MOST_ELEMENTS:
+        words = await _words(page, LONGEST + 1)
+    else:
+        words = await page.locator("body").first.inner_text(timeout=_SNAPSHOT_S * 1000)
+    if len(words) <= LONGEST:
+        return words
+    return f"{words[:LONGEST]}\n(This is the beginning. For more, give the `ref` of a part that `snapshot` shows.)"
+
+
+async def picture(page: Page, ref: str | None, full_page: bool) -> bytes:
+    """Return a JPEG of what shows, of one element, or of the page down to `TALLEST` pixels."""
+    how: dict[str, Any] = {"type": "jpeg", "quality": 60, "timeout": _PICTURE_S * 1000}
+    if ref is not None:
+        data = await (await locate(page, ref)).screenshot(**how)
+    elif full_page:
+        wide, tall = await _measured(page, _SIZE, 2)
+        clip: FloatRect = {"x": 0, "y": 0, "width": min(wide, 2000), "height": min(tall, TALLEST)}
+        data = await page.screenshot(full_page=True, clip=clip, **how)
+    else:
+        data = await page.screenshot(**how)
+    if len(data) > LARGEST_PICTURE:
+        raise Trouble("size", "The picture is larger than 10 MB.", "Take one of what shows, or of one element.")
+    return data
+
+
+async def evaluated(page: Page, script: str, limit_s: float) -> str:
+    """Run a script in the page and return what it gives, as JSON. Raises `Trouble` with the script's own error."""
+    try:
+        async with asyncio.timeout(limit_s):
+            value = await page.evaluate(script)
+    except Error as error:
+        if found := re.search(r"evaluate: ((?:\w*Error|Uncaught)\b.*)", error.message):
+            raise Trouble("script", f"The script failed: {one_line(found[1], 500)}", "Correct the script.") from None
+        raise meaning(error.message) from None
+    given = json.dumps(value, ensure_ascii=False, default=str)
+    if len(given.encode()) > LONGEST_JSON:
+        raise Trouble("size", "What the script returned is longer than 16 KB.", "Let it return less.")
+    return given
+
+
+async def position(page: Page) -> str:
+    """Say how far a page is scrolled; empty when it does not answer."""
+    with suppress(Error, TimeoutError, Trouble):
+        top, tall = await _measured(page, "() => [scrollY, document.documentElement.scrollHeight]", 2)
+        return f"The page is {tall} pixels high, and shows what is at {top}."
+    return ""
+
+
+async def _measured(page: Page, script: str, how_many: int) -> list[int]:
+    """Return the numbers that a script of ours gives. Raises `Trouble` for anything else.
+
+    Pages can replace what the script is made of, and what they say then must not become the text of an error.
+    """
+    async with asyncio.timeout(_ASK_S):
+        given: object = await page.evaluate(script)
+    found = cast("list[object]", given) if isinstance(given, list) else []
+    numbers = [round(one) for one in found if isinstance(one, int | float) and abs(one) < LARGEST_NUMBER]
+    if len(numbers) != how_many or len(found) != how_many:
+        raise Trouble("page", "The page does not say how large it is.", "Open another page.")
+    return numbers
+
+
+# --- a snapshot's text, pure ----------------------------------------------------------------------
+
+
+def ref_of(line: str) -> str:
+    """Return the ref of a snapshot's line; what a page wrote between quotes is none."""
+    found = _REF.search(_QUOTED.sub('""', line).partition(": ")[0])
+    return found[1] if found else ""
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def part(tree: str, ref: str) -> str:
+    """Return one element of a snapshot with all that is in it. Raises `Trouble` when it has no such element."""
+    lines = tree.split("\n")
+    for n, line in enumerate(lines):
+        if ref_of(line) == ref:
+            depth = _depth(line)
+            end = next((m for m in range(n + 1, len(lines)) if _depth(lines[m]) <= depth), len(lines))
+            return "\n".join(one[depth:] for one in lines[n:end])
+    raise Trouble("ref", f"There is no {ref} on the page now.", "Take a new snapshot without `ref`.")
+
+
+def fitted(tree: str, limit: int) -> str:
+    """Return a snapshot whole when it fits; else its beginning, and of the rest the outermost elements with refs."""
+    if len(tree) <= limit:
+        return tree
+    lines = tree.split("\n")
+    shown, room = 0, limit * 2 // 3
+    while shown < len(lines) and room >= len(lines[shown]) + 1:
+        room -= len(lines[shown]) + 1
+        shown += 1
+    outline = _outline(lines[shown:], limit // 3 - 300)
+    beneath = "\n(The rest in outline; for a part of it give its `ref` to `snapshot` or `text`.)\n" if outline else ""
+    cut = f"(The snapshot has {len(tree)} characters; this is its beginning.)\n"
+    return cut + "\n".join(line[:limit] for line in lines[:shown]) + beneath + "\n".join(outline)
+
+
+def _outline(lines: list[str], room: int) -> list[str]:
+    """Return the lines with refs down to the depth that still fits; of one depth alone the first that fit."""
+    named = [line for line in lines if ref_of(line)]
+    kept: list[str] = []
+    for depth in sorted({_depth(line) for line in named}):
+        wider = [line for line in named if _depth(line) <= depth]
+        if sum(len(line[:200]) + 1 for line in wider) > room:
+            break
+        kept = wider
+    if not kept:
+        for line in named:
+            room -= len(line[:200]) + 1
+            if room < 0:
+                break
+            kept.append(line)
+    return [line[:200] for line in kept]

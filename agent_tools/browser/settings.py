@@ -1,0 +1,60 @@
+"""The browser's own keys in `[tools.browser]`, read by the configuration before any call can come."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+_HOST = re.compile(r"(?:(?:\*\.)?[a-z0-9_](?:[a-z0-9_.-]{0,251}[a-z0-9_])?|\[[0-9a-f:.]{2,45}\])(?::([1-9]\d{0,4}))?")
+SHORTEST_IDLE_S, LONGEST_IDLE_S = 10, 86_400
+
+
+def _flaw(what: str, cure: str) -> PydanticCustomError:
+    """Make the error that the configuration tells with its cure."""
+    return PydanticCustomError("flaw", "{what}", {"what": what, "cure": cure, "key": ""})
+
+
+def _host(text: str) -> str:
+    host = text.strip().lower()
+    found = _HOST.fullmatch(host)
+    if found is None or int(found[1] or 1) > 65535:
+        raise _flaw(f"{text[:80]!r} is not a host", 'Write, for instance, "wiki.lan", "10.0.0.5:8080" or "*.lan"')
+    return host
+
+
+def _idle(value: timedelta) -> timedelta:
+    if not SHORTEST_IDLE_S <= value.total_seconds() <= LONGEST_IDLE_S:
+        raise _flaw("that is too short or too long", 'Write "10s" to "24h", for instance "5m"')
+    return value
+
+
+class Settings(BaseModel):
+    """What the owner may change of the browser."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = Field(
+        default=(),
+        max_length=100,
+        description='Hosts of the private network that it may reach, as in "wiki.lan", "10.0.0.5:8080" or "*.lan".',
+    )
+    executable: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
+        default=None, description="The Chromium to run; found by itself when not given."
+    )
+    evaluate: Literal["blocked", "ask"] = Field(
+        default="blocked", description="Whether scripts may be run in a page: never, or each one asked for."
+    )
+    sessions: Annotated[int, Field(strict=True, ge=1, le=16)] = Field(
+        default=6,
+        description="How many sessions have pages open at once; each costs about 70 MB. The oldest gives way.",
+    )
+    idle: Annotated[timedelta, AfterValidator(_idle)] = Field(
+        default=timedelta(minutes=5), description="Unused for so long it is shut down; cookies are kept."
+    )
+    download_mb: Annotated[int, Field(strict=True, ge=1, le=10_000)] = Field(
+        default=100, description="The largest file that is downloaded, in megabytes."
+    )

@@ -1,0 +1,81 @@
+"""On the way in: the files that came with a message, as far as a message says. Pure; nothing is fetched here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from channels.slack.fields import Fields, Malformed
+from gateway.model.messages import Attachment
+
+FETCHED_AT_MOST = 10
+"""Files of one message that are fetched; people may send more."""
+LISTED_AT_MOST = 100
+NAME_AT_MOST = 255
+TYPE_AT_MOST = 255
+UNNAMED = "file"
+
+_KINDS = (("image/", "a picture"), ("audio/", "an audio file"), ("video/", "a video"))
+_MODES: Mapping[str, str] = MappingProxyType(
+    {
+        "hidden_by_limit": "a file that Slack hides because the workspace is over the limits of its plan",
+        "tombstone": "a file that was deleted",
+        "external": "a file that is kept outside of Slack",
+    }
+)
+_ACCESS: Mapping[str, str] = MappingProxyType(
+    {
+        "access_denied": "a file that Slack does not show to apps",
+        "file_not_found": "a file that was deleted",
+    }
+)
+
+
+def attached(said: Fields) -> tuple[tuple[Attachment, ...], str]:
+    """Return the files of a message that can be asked for, and what to say of the others; empty for none.
+
+    A file that is described wrongly takes nothing else of its message with it. Raises `Malformed` for what is no list
+    of objects.
+    """
+    listed = said.objects("files", most=LISTED_AT_MOST)
+    read = [_read(one) for one in listed]
+    files = [one for one in read if isinstance(one, Attachment)]
+    unread = [one for one in read if isinstance(one, str)]
+    beyond = len(files) - FETCHED_AT_MOST
+    if beyond > 0:
+        unread.append(f"{beyond} more {'file' if beyond == 1 else 'files'}")
+    return tuple(files[:FETCHED_AT_MOST]), _told(unread)
+
+
+def _kind_of(media_type: str) -> str:
+    """What a person calls a file of this kind."""
+    return next((name for start, name in _KINDS if media_type.startswith(start)), "a file")
+
+
+def _read(told: Fields) -> Attachment | str:
+    """One file, or what to say of one that cannot be had.
+
+    Where it is is asked for when it is fetched: of a file of another workspace a message tells the id alone.
+    """
+    kind = told.label("mimetype", most=TYPE_AT_MOST)
+    mode = "external" if told.is_true("is_external") else told.label("mode", most=100)
+    why = _MODES.get(mode) or _ACCESS.get(told.label("file_access", most=100))
+    if why:
+        return why
+    try:
+        source = told.id("id", "F")
+    except Malformed:
+        return _kind_of(kind)
+    return Attachment(
+        source=source,
+        name=told.label("name", most=NAME_AT_MOST) or told.label("title", most=NAME_AT_MOST) or UNNAMED,
+        media_type=kind,
+        size=told.count("size"),
+    )
+
+
+def _told(unread: list[str]) -> str:
+    """In one phrase, each kind once: `a file that was deleted and 2 more files`."""
+    kinds = list(dict.fromkeys(unread))
+    named = [one if unread.count(one) == 1 else f"{unread.count(one)} times {one}" for one in kinds]
+    return " and ".join(filter(None, [", ".join(named[:-1]), named[-1] if named else ""]))

@@ -1,0 +1,175 @@
+"""The way in of a file that came with a message: Slack says where it is, and its bytes are passed on as they come.
+
+Where it is stands in what Slack answers, and decides where the bot's token goes. So an address is held against a fixed
+rule before each request, a redirect's too, and the token stays with the origin that Slack named first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import aiohttp
+from yarl import URL
+
+from channels.slack.failures import REINSTALL, scope_trouble, token_trouble
+from channels.slack.request import Declined, Json, SlackClient, SlackFailure
+from gateway.errors import FetchFailed
+
+SLACK = "slack.com"
+REDIRECTS_AT_MOST = 3
+MOVED = frozenset({301, 302, 303, 307, 308})
+TOKEN_ERRORS = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
+GONE = "The file is not in Slack any more."
+SEND_AGAIN = "Send it again."
+A_PAGE = "Slack gave a web page in place of the file: the app may not read it, or it is a document of Slack's own."
+NO_PLACE = "Slack did not say where the file is."
+ELSEWHERE = "The file is kept outside of Slack, where the app does not go."
+
+
+class Download:
+    """Reads files of one workspace."""
+
+    def __init__(self, client: SlackClient, root: str) -> None:
+        """Take what to ask over, and the address of the Web API: files may be there too, as in tests."""
+        self._client = client
+        self._root = URL(root)
+
+    async def fetch(self, file: str, write: Callable[[bytes], None]) -> None:
+        """Read the file with this id, in pieces of at most 64 KiB. Raises `FetchFailed`, `Declined`, or what `write`
+        does.
+
+        `Declined` is Slack's refusal of the question; `refused` makes a `FetchFailed` of it.
+        """
+        told = await self._info(file)
+        answer = await self._open(self._place(told))
+        try:
+            _check(answer, told)
+            read = 0
+            while piece := await self._piece(answer):
+                read += len(piece)
+                write(piece)
+        finally:
+            answer.close()
+        size = told.get("size")
+        if not _ends(answer) and isinstance(size, int) and read < size:
+            raise FetchFailed(f"The file broke off after {read:,} of {size:,} bytes.", retryable=True)
+
+    async def _info(self, file: str) -> Json:
+        try:
+            found = (await self._client.call("files.info", {"file": file})).get("file")
+        except Declined:
+            raise
+        except SlackFailure as error:
+            why = str(error)
+        else:
+            return cast("Json", found) if isinstance(found, dict) else {}
+        raise FetchFailed(why, retryable=True)
+
+    def _place(self, told: Json) -> URL:
+        """Where the bytes are. Raises `FetchFailed`."""
+        if told.get("mode") == "tombstone":
+            raise FetchFailed(GONE, cure=SEND_AGAIN)
+        if told.get("mode") == "hidden_by_limit":
+            raise FetchFailed("Slack hides the file: the workspace is over the limits of its plan.")
+        if told.get("mode") == "external" or told.get("is_external") is True:
+            raise FetchFailed(ELSEWHERE, cure="Upload the file itself.")
+        named = told.get("url_private_download") or told.get("url_private")
+        where = _url(named)
+        if where is None:
+            raise FetchFailed(NO_PLACE, cure=SEND_AGAIN)
+        if not self._is_slack(where):
+            raise FetchFailed("Slack named an address for the file that is not its own. Nothing was asked there.")
+        return where
+
+    def _is_slack(self, where: URL) -> bool:
+        """Whether the token may be shown at this address.
+
+        By https at Slack, or below the host of the configured Web API; or at the very origin of that.
+        """
+        if where.user is not None or where.password is not None or not where.host or not where.scheme:
+            return False
+        if where.origin() == self._root.origin():
+            return True
+        hosts = (SLACK, self._root.host or SLACK)
+        at_home = any(where.host == host or where.host.endswith(f".{host}") for host in hosts)
+        return at_home and where.scheme == "https" and where.port == 443
+
+    async def _open(self, where: URL) -> aiohttp.ClientResponse:
+        """Ask for the bytes, and where they moved to. Raises `FetchFailed`."""
+        first, why = where, ""
+        for _ in range(REDIRECTS_AT_MOST + 1):
+            try:
+                answer = await self._client.get(where, with_token=where.origin() == first.origin())
+            except SlackFailure as error:
+                why = str(error)
+                break
+            if answer.status not in MOVED:
+                return answer
+            answer.close()
+            where = self._moved(where, answer.headers.get("Location", ""))
+        raise FetchFailed(why or "The file moves from address to address.", retryable=bool(why))
+
+    def _moved(self, where: URL, location: str) -> URL:
+        target = _url(location)
+        if target is None:
+            raise FetchFailed(NO_PLACE)
+        found = where.join(target)
+        if not self._is_slack(found):
+            raise FetchFailed("The file moved to an address that is not Slack's. Nothing was asked there.")
+        return found
+
+    async def _piece(self, answer: aiohttp.ClientResponse) -> bytes:
+        try:
+            return await self._client.piece(answer)
+        except SlackFailure as error:
+            why = str(error)
+        raise FetchFailed(why, retryable=True)
+
+
+def refused(declined: Declined) -> FetchFailed:
+    """Say what it means that Slack did not tell where a file is."""
+    if declined.error in ("file_not_found", "file_deleted"):
+        return FetchFailed(GONE, cure=SEND_AGAIN)
+    if declined.error == "missing_scope":
+        return FetchFailed(scope_trouble(declined), cure=REINSTALL)
+    if declined.error in TOKEN_ERRORS:
+        return FetchFailed(token_trouble(declined), cure="Put a good bot_token into the configuration.")
+    later = declined.error == "ratelimited" or declined.status == 429
+    return FetchFailed(str(declined), retryable=later)
+
+
+def _check(answer: aiohttp.ClientResponse, told: Json) -> None:
+    """Raises `FetchFailed` for an answer that is not the file."""
+    status = answer.status
+    if status == 404:
+        raise FetchFailed(GONE, cure=SEND_AGAIN)
+    if status != 200:
+        later = status == 429 or status >= 500
+        raise FetchFailed(f"Slack did not give the file (status {status}).", retryable=later)
+    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise FetchFailed("Slack gave the file packed, though it was asked for it as it is.")
+    if answer.content_type == "text/html" and not (told.get("mimetype") == "text/html" and _is_attachment(answer)):
+        raise FetchFailed(A_PAGE, cure=f"Check that the app has the scope files:read. {REINSTALL}")
+
+
+def _ends(answer: aiohttp.ClientResponse) -> bool:
+    """Whether the end of the body is told apart from a connection that broke."""
+    return answer.content_length is not None or "Transfer-Encoding" in answer.headers
+
+
+def _is_attachment(answer: aiohttp.ClientResponse) -> bool:
+    """Whether it comes to be saved, as files do; a page to sign in comes to be looked at."""
+    return answer.headers.get("Content-Disposition", "").lower().startswith("attachment")
+
+
+def _url(text: object) -> URL | None:
+    """Read an address with what sends the request, so that both see the same host in it."""
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        found = URL(text)
+        _ = found.host, found.port
+    except ValueError:
+        return None
+    return found

@@ -1,0 +1,122 @@
+"""The way in of a file that came with a message: Telegram says where it is, and its bytes are passed on as they come.
+
+The address of a file contains the bot's token. So it is made here of a path that is held against a fixed rule,
+redirects are not followed, and no error or log says it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, cast
+from urllib.parse import quote
+
+import aiohttp
+from telegram.error import TelegramError
+from yarl import URL
+
+from channels.telegram.failures import ASK_BOTFATHER, bad_token, token_trouble
+from channels.telegram.request import Declined, TelegramBot
+from gateway.errors import FetchFailed
+
+PATH_AT_MOST = 1000
+_ON_DISK = re.compile(r"/|[A-Za-z]:[\\/]")
+_PATH = re.compile(r"(?:(?!\.{1,2}(?:/|$))[^/\\:?#%\x00-\x20\x7f]+(?:/(?!$)|$))+")
+"""Names between slashes: none is empty, `.` or `..`, and nothing in them means anything in an address."""
+_PAGES = (".html", ".htm", ".xhtml")
+LOCAL = "The Bot API server keeps its files on its own disk and does not give them out."
+NOT_LOCAL = "Start the Bot API server without --local."
+TOO_LARGE = "The file is larger than the Bot API server gives out, which is 20 MB for most."
+SEND_SMALLER = "Send a smaller one, or run a Bot API server of your own."
+
+
+class Download:
+    """Reads files over one bot."""
+
+    def __init__(self, bot: TelegramBot) -> None:
+        """Take what to ask over."""
+        self._bot = bot
+
+    async def fetch(self, file: str, write: Callable[[bytes], None]) -> None:
+        """Read the file with this id, in pieces of at most 64 KiB. Raises `FetchFailed`, or what `write` does."""
+        path, size = await self._told(file)
+        answer = await self._open(path)
+        try:
+            _check(answer, path)
+            read = 0
+            while piece := await self._piece(answer):
+                read += len(piece)
+                write(piece)
+        finally:
+            answer.close()
+        if not _ends(answer) and read < size:
+            raise FetchFailed(f"The file broke off after {read:,} of {size:,} bytes.", retryable=True)
+
+    async def _told(self, file: str) -> tuple[str, int]:
+        """Where the file is, for an hour, and how large; 0 when that is not told."""
+        try:
+            told = await self._bot.call("getFile", {"file_id": file})
+        except TelegramError as error:
+            failure = _refused(error)
+        else:
+            found = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+            size = found.get("file_size")
+            return _checked(found.get("file_path")), size if isinstance(size, int) else 0
+        raise failure
+
+    async def _open(self, path: str) -> aiohttp.ClientResponse:
+        where = URL(f"{self._bot.base_file_url}/{quote(path)}", encoded=True)
+        try:
+            return await self._bot.get(where)
+        except TelegramError as error:
+            why = str(error)
+        raise FetchFailed(why, retryable=True)
+
+    async def _piece(self, answer: aiohttp.ClientResponse) -> bytes:
+        try:
+            return await self._bot.piece(answer)
+        except TelegramError as error:
+            why = str(error)
+        raise FetchFailed(why, retryable=True)
+
+
+def _checked(path: object) -> str:
+    """Return a path below the server's files. Raises `FetchFailed`."""
+    if not isinstance(path, str) or not path:
+        raise FetchFailed("Telegram did not say where the file is.", retryable=True)
+    if _ON_DISK.match(path):
+        raise FetchFailed(LOCAL, cure=NOT_LOCAL)
+    if len(path) > PATH_AT_MOST or not path.isprintable() or not _PATH.fullmatch(path):
+        raise FetchFailed("Telegram named a place for the file that is none. Nothing was asked there.")
+    return path
+
+
+def _refused(error: TelegramError) -> FetchFailed:
+    """Say what it means that Telegram did not tell where a file is."""
+    if not isinstance(error, Declined):
+        return FetchFailed(str(error), retryable=True)
+    said = error.description.lower()
+    if bad_token(error):
+        return FetchFailed(token_trouble(error), cure=ASK_BOTFATHER)
+    if "too big" in said:
+        return FetchFailed(TOO_LARGE, cure=SEND_SMALLER)
+    return FetchFailed(str(error), retryable=error.code == 429 or "temporarily" in said)
+
+
+def _check(answer: aiohttp.ClientResponse, path: str) -> None:
+    """Raises `FetchFailed` for an answer that is not the file."""
+    status = answer.status
+    if status == 404:  # the place is good for an hour; asked again, it is another one
+        raise FetchFailed("Telegram does not have the file there any more.", retryable=True)
+    if status != 200:
+        later = status == 429 or status >= 500
+        raise FetchFailed(f"Telegram did not give the file (status {status}).", retryable=later)
+    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise FetchFailed("Telegram gave the file packed, though it was asked for it as it is.")
+    if answer.content_type == "text/html" and not path.lower().endswith(_PAGES):
+        raise FetchFailed("A web page came in place of the file: something between here and Telegram answered.")
+
+
+def _ends(answer: aiohttp.ClientResponse) -> bool:
+    """Whether the end of the body is told apart from a connection that broke."""
+    return answer.content_length is not None or "Transfer-Encoding" in answer.headers

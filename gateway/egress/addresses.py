@@ -1,0 +1,98 @@
+"""Which addresses the open internet is: asked for each connection that leaves through a gate. Pure.
+
+`ipaddress.is_global` is no help: it calls NAT64 and multicast global, and its answers changed between Python 3.11 and
+3.13. So the table below says what is refused, and of IPv6 only the part that is handed out to networks is open at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TypeAlias
+
+Address: TypeAlias = IPv4Address | IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    network: IPv4Network | IPv6Network
+    what: str
+    local: bool
+    """True when a host that the owner permits may be there."""
+
+
+def _never(network: str, what: str) -> _Block:
+    return _Block(ip_network(network), what, local=False)
+
+
+def _local(network: str, what: str) -> _Block:
+    return _Block(ip_network(network), what, local=True)
+
+
+# The first that fits is the one that is told.
+_BLOCKED = (
+    _never("168.63.129.16/32", "a cloud's services for its machines"),
+    _never("100.100.100.200/32", "a cloud's services for its machines"),
+    _never("fd00:ec2::/32", "a cloud's services for its machines"),
+    _local("127.0.0.0/8", "loopback"),
+    _local("10.0.0.0/8", "a private network"),
+    _local("172.16.0.0/12", "a private network"),
+    _local("192.168.0.0/16", "a private network"),
+    _local("100.64.0.0/10", "a carrier's shared network"),
+    _never("0.0.0.0/8", "this network, unspecified"),
+    _never("169.254.0.0/16", "link-local"),
+    _never("192.0.0.0/24", "reserved for protocols"),
+    _never("192.0.2.0/24", "for documentation"),
+    _never("192.88.99.0/24", "a 6to4 relay"),
+    _never("198.18.0.0/15", "for benchmarks"),
+    _never("198.51.100.0/24", "for documentation"),
+    _never("203.0.113.0/24", "for documentation"),
+    _never("224.0.0.0/4", "multicast"),
+    _never("240.0.0.0/4", "reserved"),
+    _local("::1/128", "loopback"),
+    _local("fc00::/7", "a private network"),
+    _never("::/128", "unspecified"),
+    _never("::/96", "an IPv4 address in another form (compatible)"),
+    _never("64:ff9b::/96", "an IPv4 address in another form (NAT64)"),
+    _never("64:ff9b:1::/48", "an IPv4 address in another form (local NAT64)"),
+    _never("2002::/16", "an IPv4 address in another form (6to4)"),
+    _never("2001::/32", "an IPv4 address in another form (Teredo)"),
+    _never("2001::/23", "reserved for protocols"),
+    _never("2001:db8::/32", "for documentation"),
+    _never("3fff::/20", "for documentation"),
+    _never("3ffe::/16", "given back (6bone)"),
+    _never("100::/64", "thrown away"),
+    _never("5f00::/16", "for segment routing"),
+    _never("fe80::/10", "link-local"),
+    _never("fec0::/10", "site-local"),
+    _never("ff00::/8", "multicast"),
+)
+_HANDED_OUT = IPv6Network("2000::/3")
+
+
+def parse_address(text: str) -> Address | None:
+    """Read an address in its plain form; None for anything else, a zone (`fe80::1%eth0`) included."""
+    try:
+        return None if "%" in text else ip_address(text)
+    except ValueError:
+        return None
+
+
+def vet_address(address: Address, *, permitted: bool = False) -> str:
+    """Say in one sentence why nobody may connect there; empty when it is the open internet.
+
+    `permitted`: the owner named the host, so that it may be loopback or in a private network too; nothing else is
+    open to it. Addresses that carry an IPv4 address in them are refused whatever they carry, except the mapped ones
+    (`::ffff:…`), to which a system connects over IPv4: they are judged as what they carry.
+    """
+    if isinstance(address, IPv6Address):
+        if address.scope_id is not None:
+            return f"{address} is in one zone of this machine only."
+        if address.ipv4_mapped is not None:
+            return vet_address(address.ipv4_mapped, permitted=permitted)
+    for block in _BLOCKED:
+        if address in block.network:
+            return "" if block.local and permitted else f"{address} is not a public address: {block.what}."
+    if isinstance(address, IPv6Address) and address not in _HANDED_OUT:
+        return f"{address} is not a public address: not in use."
+    return ""

@@ -1,0 +1,211 @@
+"""HTTP/1.1 as a gate reads and writes it: the heads of requests and responses. Pure.
+
+Requests are read strictly: what two readers could understand differently is refused. Each connection carries one
+request, so nothing that follows it can be mistaken for another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+
+Framing: TypeAlias = int | Literal["none", "chunked", "until-end"]
+"""How long a body is: there is none, a number of bytes, chunked, or until its sender closes."""
+Headers: TypeAlias = Sequence[tuple[str, str]]
+
+_REQUEST = re.compile(r"([A-Z]{1,20}) ([!-~]+) HTTP/1\.1")
+_STATUS = re.compile(r"HTTP/1\.[01] ([1-5][0-9]{2})(?: ([\t -~\x80-\xff]*))?")
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^#]*)")
+_LENGTH = re.compile(r"[0-9]{1,15}")
+_HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "content-length", "http2-settings"}
+)
+"""Headers that end here; those about the body are written anew."""
+_PHRASES = {
+    400: "Bad Request",
+    403: "Forbidden",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    431: "Request Header Fields Too Large",
+    502: "Bad Gateway",
+    505: "HTTP Version Not Supported",
+}
+
+CONNECTED = b"HTTP/1.1 200 Connected\r\n\r\n"
+
+
+class MalformedError(Exception):
+    """A request that is not handed on: the status of its answer, and why in one sentence."""
+
+    def __init__(self, status: int, why: str) -> None:
+        """Take both."""
+        super().__init__(why)
+        self.status = status
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request to a gate."""
+
+    method: str
+    scheme: str
+    """`http`, or whatever else stood there; empty for CONNECT."""
+    host: str
+    """As it was asked for, not vetted: `host` or `host:port`."""
+    path: str
+    """With its query. Empty for CONNECT."""
+    headers: Headers
+    """Those that are handed on."""
+    body: Framing
+
+    def head(self, host: str) -> bytes:
+        """Write it for its server; `host` is what the Host header says."""
+        return _head(f"{self.method} {self.path} HTTP/1.1", [("Host", host), *self.headers], self.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """The head of a server's response."""
+
+    status: int
+    phrase: str
+    headers: Headers
+    body: Framing
+
+    @property
+    def is_interim(self) -> bool:
+        """Say whether another one follows: `100 Continue` and the like."""
+        return self.status < 200
+
+    def head(self) -> bytes:
+        """Write it for whoever asked."""
+        line = f"HTTP/1.1 {self.status} {self.phrase}"
+        return _head(line, self.headers, self.body, close=not self.is_interim)
+
+
+def read_request(head: bytes) -> Request:
+    """Read a request's head, with the empty line that ends it. Raises `MalformedError`."""
+    first, *lines = _lines(head)
+    line = _REQUEST.fullmatch(first)
+    if line is None:
+        is_old = re.fullmatch(r".* HTTP/[0-9.]+", first) and not first.endswith("HTTP/1.1")
+        raise MalformedError(505 if is_old else 400, "It is not a request of HTTP/1.1.")
+    headers = [_header(text) for text in lines]
+    method, target = line[1], line[2]
+    body = _request_body(headers)
+    if method == "CONNECT":
+        if body not in {"none", 0}:
+            raise MalformedError(400, "CONNECT has no body.")
+        return Request(method=method, scheme="", host=target, path="", headers=(), body="none")
+    if method not in METHODS:
+        raise MalformedError(405, f"The method {method} is not handed on.")
+    url = _URL.fullmatch(target)
+    if url is None:
+        raise MalformedError(400, "This is a proxy: it takes whole addresses, as in http://example.org/.")
+    path = url[3] if url[3].startswith("/") else f"/{url[3]}"
+    kept = [header for header in _end_to_end(headers) if header[0].lower() != "host"]
+    return Request(method=method, scheme=url[1].lower(), host=url[2] or "", path=path, headers=kept, body=body)
+
+
+def read_response(head: bytes, *, method: str) -> Response:
+    """Read the head of the response to a request of that method. Raises `ValueError`, saying why.
+
+    A header that cannot be read is left out: servers are sloppier than browsers, and nothing follows on the
+    connection that it could be mistaken for.
+    """
+    first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    line = _STATUS.fullmatch(first)
+    if line is None or line[1] == "101":
+        raise ValueError("It did not answer with HTTP/1.1.")
+    headers = [(found[1], found[2].rstrip()) for text in lines if (found := _HEADER.fullmatch(text))]
+    status = int(line[1])
+    kept, body = list(_end_to_end(headers)), _response_body(headers)
+    if method == "HEAD" or status < 200 or status in {204, 304}:
+        if isinstance(body, int) and status >= 200:  # what the body would have measured is still told
+            kept.append(("Content-Length", str(body)))
+        body = "none"
+    return Response(status=status, phrase=line[2] or "", headers=kept, body=body)
+
+
+def answer(status: int, text: str, *, method: str = "") -> bytes:
+    """Write a whole response of our own: one line of plain text, after which the connection ends."""
+    body = f"{text}\n".encode()
+    headers = [
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Cache-Control", "no-store"),
+    ]
+    head = _head(f"HTTP/1.1 {status} {_PHRASES[status]}", headers, len(body))
+    return head if method == "HEAD" else head + body
+
+
+def _lines(head: bytes) -> list[str]:
+    text = head.decode("latin-1").removesuffix("\r\n\r\n")
+    lines = text.split("\r\n")
+    if any(char in line for line in lines for char in "\r\n\0"):
+        raise MalformedError(400, "Its lines do not end with CR LF.")
+    return lines
+
+
+def _header(line: str) -> tuple[str, str]:
+    found = _HEADER.fullmatch(line)
+    if found is None:  # a folded line too: it begins with a space
+        raise MalformedError(400, "A line of its head is not a header.")
+    return found[1], found[2].rstrip()
+
+
+def _values(headers: Headers, name: str) -> list[str]:
+    return [value for key, value in headers if key.lower() == name]
+
+
+def _request_body(headers: Headers) -> Framing:
+    lengths, codings = _values(headers, "content-length"), _values(headers, "transfer-encoding")
+    if len(lengths) + len(codings) > 1:
+        raise MalformedError(400, "It says more than once how long its body is.")
+    if codings and codings[0].lower() != "chunked":
+        raise MalformedError(400, "Its body is coded in another way than chunked.")
+    if lengths and _LENGTH.fullmatch(lengths[0]) is None:
+        raise MalformedError(400, "Its Content-Length is not a number.")
+    if codings:
+        return "chunked"
+    return int(lengths[0]) if lengths else "none"
+
+
+def _response_body(headers: Headers) -> Framing:
+    codings = _values(headers, "transfer-encoding")
+    if codings:
+        if [coding.lower() for coding in codings] != ["chunked"]:
+            raise ValueError("Its body is coded in another way than chunked.")
+        return "chunked"
+    lengths = set(_values(headers, "content-length"))
+    if not lengths:
+        return "until-end"
+    if len(lengths) > 1 or _LENGTH.fullmatch(min(lengths)) is None:
+        raise ValueError("Its Content-Length is not one number.")
+    return int(min(lengths))
+
+
+def _end_to_end(headers: Headers) -> Iterable[tuple[str, str]]:
+    """Leave out what is between two neighbours only, and what a Connection header calls so."""
+    named = {part.strip().lower() for value in _values(headers, "connection") for part in value.split(",")}
+    for name, value in headers:
+        low = name.lower()
+        if low not in _HOP_BY_HOP and low not in named and not low.startswith("proxy-"):
+            yield name, value
+
+
+def _head(line: str, headers: Headers, body: Framing, *, close: bool = True) -> bytes:
+    written = [line, *(f"{name}: {value}" for name, value in headers)]
+    if body == "chunked":
+        written.append("Transfer-Encoding: chunked")
+    elif isinstance(body, int):
+        written.append(f"Content-Length: {body}")
+    if close:
+        written.append("Connection: close")
+    return ("\r\n".join(written) + "\r\n\r\n").encode("latin-1")

@@ -1,0 +1,49 @@
+"""A tree of processes that lives on its own until somebody closes it, for `gateway.sandbox.enclosure`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from gateway.ports import Output
+from gateway.sandbox.plan import Launcher, Limits
+from gateway.sandbox.tree import Tree
+
+
+class HeldTree(Tree):
+    """A `Tree` whose programs are given descriptors, and whose end is told when it comes.
+
+    How many processes it has is not watched: that would wake the daemon ten times a second for days.
+    """
+
+    def __init__(self, launcher: Launcher, output: Output, limits: Limits, given: Sequence[int]) -> None:
+        super().__init__(launcher, output, limits, watched=False, given=given)
+
+    def when_ended(self, tell: Callable[[int], None]) -> None:
+        """When the program ended kill the rest, and call `tell` with its exit code (128 + signal for a signal)."""
+        leader = self._fds["leader"]
+        loop = asyncio.get_running_loop()
+
+        def ended() -> None:
+            loop.remove_reader(leader)
+            code = self._leader.wait()
+            self._kill()
+            for _ in range(64):
+                if not self._read():
+                    break
+            tell(code if code >= 0 else 128 - code)
+
+        loop.add_reader(leader, ended)
+
+    def hold(self) -> None:
+        """Take hold of the tree's process 1 while it surely runs: later its number may be somebody else's."""
+        self._find_init()
+
+    def kill(self) -> None:
+        """Kill all of it; without effect while there is nothing yet that can be held, so repeat it. Does not wait."""
+        self._kill()
+
+    async def close(self) -> None:
+        """Return when nothing of the tree is left. Call once."""
+        asyncio.get_running_loop().remove_reader(self._fds["leader"])
+        await super().close()

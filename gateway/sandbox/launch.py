@@ -1,0 +1,54 @@
+"""What is started in place of an enclosed program: it asks the daemon to start that, and ends when that ends.
+
+Run as a script by whoever was given `Enclosure.launcher`. The daemon is the program's real parent, so that it can hold
+and kill the whole tree; this process lends its descriptors and stands for the program: when it is killed the
+program is, and the program's exit code is its own.
+
+Only light imports: its start is part of the program's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+
+PR_SET_PDEATHSIG = 1
+SOCKET = "launch.sock"
+CANNOT = 126
+
+
+def main(folder: str, argv: list[str]) -> int:
+    """Lend descriptors 0 to 4 to the program that the daemon starts with `argv`; return its exit code."""
+    lent = [fd for fd in range(5) if _is_open(fd)]
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    daemon = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        os.chdir(folder)  # addresses of sockets end at 107 bytes, paths of folders do not
+        daemon.connect(SOCKET)
+        targets = "".join(map(str, lent)).encode()
+        socket.send_fds(daemon, [b"\0".join([targets, *map(os.fsencode, argv)])], lent)
+    except OSError as error:
+        os.write(2, f"dragoman: the daemon takes no start here: {error.strerror}\n".encode())
+        return CANNOT
+    for fd in lent:
+        if fd != 2:  # whoever reads the program's output must see its end
+            os.close(fd)
+    code, _, reason = daemon.recv(4096).partition(b"\0")
+    if reason:
+        os.write(2, b"dragoman: " + reason + b"\n")
+    return int(code) if code else 128 + signal.SIGKILL
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,170 @@
+"""What people allowed for longer than one call: which used approvals cover what comes after them, and how long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.model.ids import SessionId
+from gateway.model.sessions import Lease, Route, TurnState
+from gateway.model.waits import ApprovalRequest, NewWait, Start
+from gateway.ports import ControlEffect, Store
+from gateway.store import open_store
+from tests.contract.family import FamilyScene
+from tests.contract.scene import MAIN, Asked, Scene
+from tests.support.clock import FakeClock
+from tests.support.makers import approval, deny, new_wait, route, seconds
+
+HERE, ELSEWHERE = "example.org", "example.net:8080"
+OTHER = SessionId("chat:g")
+SHELL_HERE = frozenset([("shell", HERE)])
+NONE = frozenset[tuple[str, str]]()
+
+
+@pytest.fixture
+def scene(store: Store, clock: FakeClock) -> FamilyScene:
+    return FamilyScene(store, clock)
+
+
+def scoped(n: int, scope: str, tool: str = "shell") -> ApprovalRequest:
+    """What is asked about step `n`, with what it would cover."""
+    request = approval(n)
+    return replace(request, scope=scope, action=replace(request.action, tool=tool))
+
+
+def wait_for(scene: Scene, request: ApprovalRequest, n: int = 1) -> NewWait:
+    until = scene.clock.now() + seconds(3600)
+    return replace(new_wait(n, expires_at=until), approval=request)
+
+
+async def asked(scene: Scene, *scopes: str, to: Route | None = None) -> Asked:
+    """A running turn that asks about a call for each of these scopes."""
+    lease = await scene.planned(len(scopes), to=to)
+    return await scene.ask(lease, [wait_for(scene, scoped(n, scope), n) for n, scope in enumerate(scopes, 1)])
+
+
+async def allow(scene: Scene, found: Asked, n: int = 1) -> None:
+    """Somebody allows the call, and it begins."""
+    await scene.press(found.waits[n - 1])
+    assert await scene.start(found.lease, n, found.waits[n - 1]) is Start.STARTED
+
+
+async def allowed(scene: Scene, *scopes: str, to: Route | None = None) -> Lease:
+    """A running turn whose calls of these scopes were allowed."""
+    found = await asked(scene, *scopes, to=to)
+    for n in range(1, len(scopes) + 1):
+        await allow(scene, found, n)
+    return found.lease
+
+
+async def test_what_was_allowed_and_begun_is_there_and_stays(scene: FamilyScene) -> None:
+    found = await asked(scene, HERE, ELSEWHERE, HERE)
+    assert await scene.store.permits(MAIN) == NONE
+    await scene.press(found.wait)
+    assert await scene.store.permits(MAIN) == NONE  # it is good once its one execution was started
+    assert await scene.start(found.lease, 1, found.wait) is Start.STARTED
+    assert await scene.store.permits(MAIN) == SHELL_HERE
+    await allow(scene, found, 2)
+    await allow(scene, found, 3)
+    assert await scene.store.permits(MAIN) == {("shell", HERE), ("shell", ELSEWHERE)}
+    assert await scene.finish(found.lease, TurnState.FAILED)
+    assert await scene.store.permits(MAIN) == {("shell", HERE), ("shell", ELSEWHERE)}
+
+
+async def test_each_tool_has_its_own(scene: FamilyScene) -> None:
+    lease = await scene.planned(1)
+    await allow(scene, await scene.ask(lease, [wait_for(scene, scoped(1, HERE, "browser"))]))
+
+    assert await scene.store.permits(MAIN) == {("browser", HERE)}
+
+
+async def test_an_approval_of_one_call_covers_no_other(scene: FamilyScene) -> None:
+    await allowed(scene, "")
+
+    assert await scene.store.permits(MAIN) == NONE
+
+
+@pytest.mark.parametrize("how", ["denied", "expired", "cancelled", "grown old"])
+async def test_what_was_not_run_covers_nothing(scene: FamilyScene, clock: FakeClock, how: str) -> None:
+    found = await asked(scene, HERE)
+    if how == "denied":
+        await scene.press(found.wait, deny())
+    elif how == "expired":
+        clock.advance(3600)
+        await scene.sweep(scene.store.expire_waits)
+    elif how == "cancelled":
+        await scene.stop()
+    else:
+        await scene.press(found.wait)
+        clock.advance(301)
+        assert await scene.start(found.lease, 1, found.wait) is Start.TOO_OLD
+
+    assert await scene.store.permits(MAIN) == NONE
+
+
+async def test_a_new_history_begins_with_nothing_allowed(scene: FamilyScene) -> None:
+    lease = await allowed(scene, HERE)
+    assert await scene.finish(lease, TurnState.FAILED)
+    await scene.stop(ControlEffect.RESET)
+    assert await scene.store.permits(MAIN) == NONE
+    await allowed(scene, ELSEWHERE)
+    assert await scene.store.permits(MAIN) == {("shell", ELSEWHERE)}
+
+
+async def test_a_turn_of_the_history_before_allows_nothing_in_the_new_one(scene: FamilyScene) -> None:
+    """It was being stopped when the call that was allowed had begun already."""
+    await allowed(scene, HERE)
+    await scene.stop(ControlEffect.RESET)
+
+    assert await scene.store.permits(MAIN) == NONE
+
+
+async def test_another_session_has_its_own(scene: FamilyScene) -> None:
+    await allowed(scene, HERE)
+    await allowed(scene, ELSEWHERE, to=route(OTHER))
+
+    assert await scene.store.permits(MAIN) == SHELL_HERE
+    assert await scene.store.permits(OTHER) == {("shell", ELSEWHERE)}
+    assert await scene.store.permits(SessionId("chat:nobody")) == NONE
+
+
+async def test_a_child_has_what_was_allowed_above_it_and_nobody_above_what_it_was_allowed(scene: FamilyScene) -> None:
+    lease = await allowed(scene, HERE)
+    await scene.begin_calls(lease)
+    child = await scene.born(lease, len((await scene.view(lease.turn)).steps) - 1)
+    at_work = await scene.work(child)
+    await scene.plan(at_work, 2)
+    assert await scene.store.permits(child.session) == SHELL_HERE
+    await allow(scene, await scene.ask(at_work, [wait_for(scene, scoped(1, ELSEWHERE))]))
+    assert await scene.store.start_step(at_work, 2, None, "") is Start.STARTED
+    grandchild = await scene.born(at_work, 2)
+
+    assert await scene.store.permits(MAIN) == SHELL_HERE
+    assert await scene.store.permits(child.session) == {("shell", HERE), ("shell", ELSEWHERE)}
+    assert await scene.store.permits(grandchild.session) == {("shell", HERE), ("shell", ELSEWHERE)}
+    await scene.stop(ControlEffect.RESET)
+    assert await scene.store.permits(child.session) == {("shell", ELSEWHERE)}
+
+
+async def test_brothers_and_sisters_have_their_own(scene: FamilyScene) -> None:
+    lease = await scene.at_work(2)
+    one, other = await scene.born(lease, 1), await scene.born(lease, 2)
+    at_work = await scene.work(one)
+    await scene.plan(at_work)
+    await allow(scene, await scene.ask(at_work, [wait_for(scene, scoped(1, HERE))]))
+
+    assert await scene.store.permits(one.session) == SHELL_HERE
+    assert await scene.store.permits(other.session) == NONE
+
+
+async def test_it_survives_the_end_of_the_daemon(tmp_path: Path, clock: FakeClock) -> None:
+    url = f"sqlite://{tmp_path / 'kept.db'}"
+    before = open_store(url, clock)
+    await allowed(Scene(before, clock), HERE)
+    await before.close()
+    after = open_store(url, clock)
+
+    assert await after.permits(MAIN) == SHELL_HERE
+    await after.close()

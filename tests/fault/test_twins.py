@@ -1,0 +1,37 @@
+"""Red twins: every one still fits the code, and those that take seconds go red in every run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests import twins
+from tests.twins import Twin, copy_of_the_project, goes_red
+
+EVERY = twins.twins()
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("twin", EVERY, ids=lambda twin: twin.name)
+def test_it_fits(twin: Twin) -> None:
+    text = (ROOT / twin.file).read_text(encoding="utf-8")
+    assert twin.applied(text) != text
+    assert re.fullmatch(r"I\d\d", twin.invariant)
+    assert twin.name.startswith(f"{twin.invariant}-")
+    for test in twin.tests:
+        assert (ROOT / test.partition("::")[0]).exists(), f"{twin.name} names {test}, which is not there"
+
+
+@pytest.fixture(scope="module")
+def copy() -> Generator[Path]:
+    with copy_of_the_project() as folder:
+        yield folder
+
+
+@pytest.mark.parametrize("twin", [one for one in EVERY if one.fast], ids=lambda twin: twin.name)
+def test_it_goes_red(twin: Twin, copy: Path) -> None:
+    red, said = goes_red(copy, twin)
+    assert red, f"{twin.breaks}, and no test of {', '.join(twin.tests)} noticed:\n{said}"

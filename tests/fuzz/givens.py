@@ -1,0 +1,187 @@
+"""What the parsers' targets share: how bytes become what a parser takes, and people and clocks that never change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+from aiohttp import StreamReader, web
+from aiohttp.http import HttpVersion11, RawRequestMessage
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from gateway.model.messages import Inbound, Press, Refused
+from gateway.model.sessions import Accepted
+from gateway.model.waits import Pressed, PressResult
+from tests.support.clock import FakeClock
+
+CLOCK = FakeClock()
+NOW = CLOCK.now()
+HEADER_AT_MOST = 8190
+"""Bytes of a header's value; aiohttp refuses a longer one itself."""
+
+
+def text(data: bytes) -> str:
+    """Any text there is, halves of characters too, which JSON and the environment can bring."""
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace")
+
+
+def parts(data: bytes, count: int, by: bytes = b"\n") -> list[bytes]:
+    """So many parts; the last one has the rest, missing ones are empty."""
+    found = data.split(by, count - 1)
+    return found + [b""] * (count - len(found))
+
+
+def request(method: str, path: str, headers: CIMultiDict[str], body: bytes = b"") -> web.Request:
+    """A request as aiohttp hands it on, in a running loop; headers may have bytes that are no text."""
+    loop = asyncio.get_running_loop()
+    around = cast("Any", _Around())
+    stream = StreamReader(around, 2**16, loop=loop)
+    stream.feed_data(body)
+    stream.feed_eof()
+    told = CIMultiDictProxy(headers)
+    message = RawRequestMessage(method, path, HttpVersion11, told, (), False, None, False, False, URL(path))
+    return web.Request(message, stream, around, around, around, loop)
+
+
+class _Around:
+    """What stands around a request: nobody who reads the answer."""
+
+    transport = ssl_context = peername = sockname = length = None
+    writer = property(lambda self: self)
+    output_size = 0
+    _reading_paused = False
+
+    def pause_reading(self, **_: object) -> None: ...
+
+    def resume_reading(self, **_: object) -> None: ...
+
+    def send_headers(self) -> None: ...
+
+    async def write_headers(self, *_: object) -> None: ...
+
+    async def write(self, *_: object) -> None: ...
+
+    async def write_eof(self, *_: object) -> None: ...
+
+
+def stored(value: str) -> bool:
+    """Whether a store can keep it, and give it back as it was."""
+    return "\x00" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+def check_words(error: Exception, most: int = 2000, *, sent: bool = True) -> None:
+    """What holds of every refusal in words: there are some, not without end, and those that are sent can be."""
+    assert str(error), "a refusal without words"
+    assert len(str(error)) <= most, "a refusal of any length"
+    assert not sent or str(error).encode()
+
+
+def check_message(message: Inbound) -> None:
+    """What holds of every message, whoever normalised it."""
+    place = message.conversation
+    for one in (message.event_key, message.text, message.name, message.quoted, message.unread, message.reply_to):
+        assert stored(one), "a text that no store can keep"
+    for one in (place.account, place.chat, place.thread, message.principal, *message.also_called):
+        assert stored(one), "an id that no store can keep"
+        assert len(one) < 300, "an id of any length"
+    assert message.event_key, "no key to know it by again"
+    assert place.chat, "nowhere"
+    assert ":" in message.principal, "nobody"
+    assert message.sent_at <= NOW, "from the future"
+    assert message.sent_at.tzinfo is not None, "a naive time"
+    assert message.name.isprintable(), "a name that hides something"
+    assert len(message.name) <= 64, "a name of any length"
+    assert max(len(message.quoted), len(message.text)) <= 250_000, "a text of any length"
+
+
+def check_press(press: Press) -> None:
+    """What holds of every press."""
+    for one in (press.event_key, press.principal, press.handle, press.reason, press.conversation.key):
+        assert stored(one), "a text that no store can keep"
+    assert press.handle, "a press of nothing"
+    assert len(press.reason) <= 1000, "a reason of any length"
+
+
+def check_refused(refused: Refused) -> None:
+    """What holds of every refusal: its row can be stored and is small."""
+    assert refused.event_key
+    assert stored(refused.event_key)
+    assert len(refused.event_key) < 100
+    assert refused.detail
+    assert stored(refused.detail)
+    assert len(refused.detail) < 300
+    assert len(refused.raw) <= 65_536
+    assert refused.raw.isascii()
+
+
+class BrokenSink:
+    """Fails at every message and press, and keeps what is refused."""
+
+    def __init__(self) -> None:
+        self.refused: list[Refused] = []
+
+    async def message(self, message: Inbound) -> Accepted | None:
+        raise KeyError(message.event_key)
+
+    async def press(self, press: Press) -> Pressed:
+        raise KeyError(press.event_key)
+
+    async def refuse(self, refused: Refused) -> None:
+        check_refused(refused)
+        self.refused.append(refused)
+
+
+class GoodSink(BrokenSink):
+    """Takes everything, and checks it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = 0
+
+    async def message(self, message: Inbound) -> Accepted | None:
+        check_message(message)
+        self.taken += 1
+        return None
+
+    async def press(self, press: Press) -> Pressed:
+        check_press(press)
+        self.taken += 1
+        return Pressed(result=PressResult.NOT_VALID)
+
+
+class NoMemory:
+    """A channel's memory in which nothing stands."""
+
+    async def read(self) -> Mapping[str, str]:
+        return {}
+
+    async def keep(self, key: str, value: str) -> None: ...
+
+
+async def passed(_: str) -> None:
+    """A fail point that is passed."""
+
+
+class Answering:
+    """An HTTP client whose every request is answered the same."""
+
+    closed = False
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status, self.headers, self._body = status, headers, body
+
+    def request(self, *_: object, **__: object) -> Answering:
+        return self
+
+    async def __aenter__(self) -> Answering:
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def read(self) -> bytes:
+        return self._body

@@ -1,0 +1,37 @@
+"""How an action is shown to whoever decides, and what a button carries: exactly that, and nothing forged."""
+
+from __future__ import annotations
+
+from gateway import approvals
+from gateway.approvals import Handles, render, unrender, wait_of
+from gateway.model.ids import Handle, WaitId
+from gateway.model.waits import Verb
+from tests.fuzz import givens
+
+READS = (approvals,)
+WORDS = (
+    "⏎".encode(),
+    "␠×9;".encode(),
+    "⏎×3;\n".encode(),
+    b"\\u{41}",
+    b"\\",
+    b" " * 12,
+    b"\n\n\n",
+    b"w0123456789abcdef.",
+)
+HANDLES = Handles(b"k" * 32)
+WAIT = WaitId("w0123456789abcdef")
+CARD = "s0123456789abcdef"
+
+
+def target(data: bytes) -> None:
+    text = givens.text(data)
+    shown = render(text)
+    assert unrender(shown) == text, "what is shown is not what is asked"
+    assert all(" " <= char <= "~" or char in "\n⏎␠×" for char in shown)
+    assert "         " not in shown, "something can be pushed out of sight"
+    handle = Handle(text)
+    found = wait_of(handle)
+    assert found is None or text.startswith(f"{found}.")
+    said = HANDLES.verb(handle, WAIT, [CARD])
+    assert said is None or handle in {HANDLES.make(WAIT, CARD, verb) for verb in Verb}

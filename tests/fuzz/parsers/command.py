@@ -1,0 +1,78 @@
+"""What a message that begins with `/` asks for, and what people drive tools with when there is no model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from agent_tools import sessions_spawn, shell
+from gateway import commands
+from gateway.commands import (
+    CONTROL,
+    START,
+    ControlCommand,
+    PlainText,
+    ToolCommand,
+    UnknownCommand,
+    code,
+    parse,
+    unknown_text,
+)
+from gateway.llm import operator
+from gateway.llm.operator import Operator
+from gateway.model.prompts import Complete, ModelRequest, TextPart, ToolOffer, UserText
+from tests.fuzz import givens
+
+READS = (commands, operator)
+WORDS = (
+    *(b"/help", b"/status@dragoman_bot", b"/shell ", b"/browser ", b"/spawn task=x ", b'="a b"', b"={}", b"=[1]"),
+    *(b"=NaN", b"=1e999", b"a=1", b"/", b"//", b"@", b"\\", b'"', b"'"),
+)
+SPECS = {
+    "shell": shell.SPEC,
+    "sessions_spawn": sessions_spawn.SPEC,
+}
+SCHEMA = {"type": "object", "properties": {"task": {"type": "string"}, "n": {"type": "integer"}}}
+OFFERS = tuple(ToolOffer(name=name, description="", schema=SCHEMA) for name in SPECS)
+TOOLS = frozenset({"shell", "sessions_spawn", "spawn"})
+
+
+def target(data: bytes) -> None:
+    text = givens.text(data)
+    match parse(text, TOOLS):
+        case PlainText():
+            pass
+        case ControlCommand(name):
+            assert name in CONTROL or name == START
+        case ToolCommand(tool):
+            assert tool in TOOLS
+        case UnknownCommand(name):
+            assert code(f"/{name}") in unknown_text(name, TOOLS)
+    _coded(text)
+    asyncio.run(_driven(text))
+
+
+def _coded(text: str) -> None:
+    """Nothing in a name ends the code that it stands in."""
+    shown = code(text)
+    fence = shown[: len(shown) - len(shown.lstrip("`"))]
+    inside = shown.removeprefix(fence).removesuffix(fence)
+    assert shown.startswith(fence)
+    assert shown.endswith(fence)
+    assert fence not in inside
+    assert shown.isprintable()
+    assert inside.strip()
+
+
+async def _driven(text: str) -> None:
+    request = ModelRequest(system="", messages=(UserText(text=text),), tools=OFFERS)
+    said: list[str] = []
+    async for event in Operator(SPECS).stream(request):
+        if isinstance(event, TextPart):
+            said.append(event.text)
+        elif isinstance(event, Complete):
+            assert event.answer.text == "".join(said)
+            assert bool(event.answer.calls) != bool(event.answer.text), "a call or words, never both"
+            for call in event.answer.calls:
+                assert call.tool in SPECS
+                assert isinstance(json.loads(call.arguments), dict)

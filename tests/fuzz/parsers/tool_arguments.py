@@ -1,0 +1,81 @@
+"""The arguments of a call, as a model writes them: valid and shown whole, or a refusal that says what is wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel
+
+from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell
+from gateway import approvals, registry
+from gateway.approvals import action_key, needs_escape, render_action, unrender
+from gateway.model.tools import Action, Deny, DenyReason, Risk, ToolPolicy
+from gateway.model.waits import ApprovalRequest
+from gateway.registry import Tool, check_arguments
+from gateway.store.codec import APPROVAL
+from tests.fuzz import givens
+from tests.support.makers import ANN_TELEGRAM
+
+READS = (approvals, registry, sessions_list, sessions_spawn, sessions_stop, shell)
+WORDS = (
+    *(b"data", b"[" * 99, b"[" * 199, b"]" * 199),
+    *(b"command", b"timeout", b"timeout_s", b"workdir", b"directory", b"description", b"task", b"tools", b"mode"),
+    *(b"run", b"session", b"id", b"title", b"agent", b"NaN", b"Infinity", b"600", b"\\u0000", b"\\ud800"),
+)
+
+
+def _tool(module: Any) -> Tool:
+    policy = ToolPolicy(
+        permission=module.SPEC.permission, approval={}, timeout_s=30.0, actions={}, sandbox=module.SPEC.sandbox
+    )
+    return Tool(spec=module.SPEC, policy=policy, arguments=module.Args, run=module.run)
+
+
+class _Anything(BaseModel):
+    """The arguments of a tool that an owner brings."""
+
+    data: Any
+
+
+TOOLS = (
+    *(_tool(module) for module in (shell, sessions_spawn, sessions_list, sessions_stop)),
+    replace(_tool(shell), arguments=_Anything),
+)
+
+
+def target(data: bytes) -> None:
+    text = givens.text(data)
+    for tool in TOOLS:
+        found = check_arguments(tool, text)
+        if isinstance(found, Deny):
+            assert found.reason is DenyReason.INVALID_ARGUMENTS
+            assert found.hint
+            assert len(found.hint) < 10_000, "a refusal of any length"
+            found.hint.encode()  # it is stored, and told to the model
+            continue
+        assert isinstance(json.loads(text), dict), "what is no JSON was taken for arguments"
+        arguments = found.model_dump(mode="json", by_alias=False)
+        action = Action(tool=tool.spec.name, arguments=arguments, cwd="/w", sandbox="basic")
+        _asked(action)
+        shown = render_action(action, tool.spec.shows)
+        assert all(" " <= char <= "~" or char in "\n⏎␠×" for char in shown), "something that is not what it looks like"
+        first = arguments.get(tool.spec.shows or "")
+        assert not isinstance(first, str) or unrender(shown).startswith(first), "not all of it is shown"
+        needs_escape(action)
+
+
+def _asked(action: Action) -> None:
+    """What is asked for is stored, and read again as the same."""
+    request = ApprovalRequest(
+        action=action,
+        risk=Risk.EXECUTE,
+        action_key=action_key(action),
+        action_sha="",
+        requester=ANN_TELEGRAM,
+        rendered="",
+        escaped=False,
+    )
+    again = APPROVAL.load(APPROVAL.dump(request))
+    assert action_key(again.action) == request.action_key, "something else is asked for than what was"

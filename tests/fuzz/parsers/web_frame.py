@@ -1,0 +1,92 @@
+"""What a page says: a frame becomes what it asks for, or a `BadRequest` with words for whoever sent it."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Any, cast
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from channels.web import adapter, ids, inbound
+from channels.web.adapter import WebChannel
+from channels.web.inbound import Close, Older, Open, Pressing, Say
+from channels.web.settings import WebSettings
+from gateway.errors import BadRequest
+from gateway.model.ids import OwnerName
+from gateway.ports import ChannelContext
+from tests.fuzz import givens
+
+READS = (adapter, ids, inbound)
+WORDS = (
+    *(b"op", b"open", b"close", b"older", b"say", b"press", b"session", b"after", b"before", b"text", b"id", b"code"),
+    *(b"handle", b"reason", b"main:ann", b"say-00001", b"9007199254740992"),
+)
+ANN = OwnerName("ann")
+
+
+def target(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")  # a WebSocket refuses other text itself
+    _framed(text)
+    asyncio.run(_signing_in(data))
+
+
+def _framed(text: str) -> None:
+    try:
+        frame = inbound.parse(text, ANN, givens.NOW)
+    except BadRequest as error:
+        givens.check_words(error, most=500)
+        return
+    match frame:
+        case Open(session, _) | Close(session) | Older(session, _):
+            assert givens.stored(session)
+            assert len(session) <= 512
+        case Say(id, message):
+            givens.check_message(message)
+            assert message.text.strip()
+            assert id
+        case Pressing(id, press):
+            assert id
+            assert len(press.handle) <= 128
+            assert len(press.reason) <= 1000
+            assert givens.stored(press.handle)
+            assert givens.stored(press.reason)
+
+
+class _Desk:
+    codes: tuple[str, ...] = ()
+
+    async def sign_in(self, code: str, source: str) -> None:
+        assert code
+        assert code.isascii()
+        assert len(code) <= 200
+        assert source
+
+
+async def _signing_in(data: bytes) -> None:
+    """The other thing that a page sends: a code, to be signed in."""
+    request = givens.request("POST", "/api/signin", CIMultiDict(), data)
+    with warnings.catch_warnings():  # as gateway.http leaves it
+        warnings.simplefilter("ignore", web.NotAppKeyWarning)
+        request.update({"source": "127.0.0.1"})
+    assert (await _sign_in()(request)).status == 401
+
+
+@cache
+def _sign_in() -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    context = ChannelContext(
+        name="web",
+        settings=WebSettings(),
+        desk=cast("Any", _Desk()),
+        helm=cast("Any", None),
+        memory=givens.NoMemory(),
+        client=cast("Any", None),
+        public_url="",
+        clock=givens.CLOCK,
+        fail_point=givens.passed,
+    )
+    (found,) = [one for one in WebChannel(context).endpoints() if one.path == "/api/signin"]
+    return found.handler

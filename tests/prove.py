@@ -1,0 +1,188 @@
+"""Try everything against the daemon and write `gateway/PROOF.md`: what `./run proof` runs. No part of a message's path.
+
+    ./run proof                      the fault suite, the state machine and the red twins
+    ./run proof --seed 7             the same random deaths and floods as when the page said seed 7
+    ./run proof --only F14 F17       these faults alone; the page says that it is a part
+    ./run proof --all                everything larger and more often: hours
+    ./run proof --bench FILE         with the budgets that `./run bench --json FILE` wrote
+
+What misses its bar stands at the top of the page, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import secrets
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from gateway.clock import SystemClock
+from tests import twins
+from tests.checks import ALL_TIMEOUT_S, WORKERS, browser_environment, find_chromium
+from tests.support.proof import ALL, PROOF, SEED
+from tests.support.proof_page import Fault, Proof, page, read_lines
+from tests.twins import Twin
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "gateway" / "PROOF.md"
+FAULTS = Path(__file__).with_name("fault") / "faults.toml"
+SUITE = "tests/fault"
+TWINS = "tests/fault/test_twins.py"
+"""Tried by themselves: each runs tests of its own, on a copy."""
+
+
+def faults() -> list[Fault]:
+    """Every kind of trouble, in the order of the file. Raises `TypeError` for a key that is none."""
+    entries: dict[str, dict[str, Any]] = tomllib.loads(FAULTS.read_text(encoding="utf-8"))
+    return [Fault(id=id, tests=tuple(entry.pop("tests", ())), **entry) for id, entry in entries.items()]
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; leave with words when it cannot be used."""
+    parser = argparse.ArgumentParser(
+        prog="./run proof", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, help="of everything random (default: another one each time)")
+    parser.add_argument("--only", nargs="+", metavar="FAULT", default=[], help="only these faults")
+    parser.add_argument("--all", action="store_true", help="everything larger and more often")
+    parser.add_argument("--bench", type=Path, help="a file that ./run bench --json wrote")
+    options = parser.parse_args(arguments)
+    known = [fault.id for fault in faults()]
+    if unknown := [one for one in options.only if one not in known]:
+        parser.error(f"there is no fault {', '.join(unknown)}; there are: {', '.join(known)}")
+    if options.seed is not None and options.seed < 0:
+        parser.error("--seed: write a whole number that is not negative")
+    if options.bench is not None and not options.bench.is_file():
+        parser.error(f"--bench: there is no file {options.bench}; ./run bench --json {options.bench} writes it")
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Try what was asked for, write the page, print it. Return the exit code."""
+    options = parsed(arguments)
+    seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
+    chosen = [fault for fault in faults() if not options.only or fault.id in options.only]
+    proof = prove(chosen, seed, options)
+    PAGE.write_text(page(proof), encoding="utf-8")
+    say(page(proof))
+    return 1 if proof.misses() else 0
+
+
+def prove(chosen: Sequence[Fault], seed: int, options: argparse.Namespace) -> Proof:
+    """Run all of it."""
+    partial = bool(options.only)
+    every = [] if partial else fitting_twins()
+    with tempfile.TemporaryDirectory(prefix="proof-") as place:
+        wanted = selected(chosen, partial=partial)
+        lines, (passed, failed) = run_tests(wanted, Path(place), seed, everything=options.all)
+    return Proof(
+        date=SystemClock().now().date().isoformat(),
+        commit=commit(),
+        seed=seed,
+        command=command(seed, options),
+        machine=machine(),
+        faults=chosen,
+        lines=lines,
+        passed=passed,
+        failed=failed,
+        twins=tried(every),
+        budgets=json.loads(options.bench.read_text(encoding="utf-8")) if options.bench else [],
+        partial=partial,
+        trouble=[] if passed or failed else ["no test ran"],
+    )
+
+
+def selected(chosen: Sequence[Fault], *, partial: bool) -> list[str]:
+    """What pytest is to run: the whole suite and what other folders have of it, or only some tests."""
+    named = list(dict.fromkeys(test for fault in chosen for test in fault.tests))
+    return named if partial else [SUITE, *(test for test in named if not test.startswith(f"{SUITE}/"))]
+
+
+def run_tests(
+    tests: Sequence[str], place: Path, seed: int, *, everything: bool
+) -> tuple[list[Mapping[str, object]], tuple[int, list[str]]]:
+    """Run tests; return what they stated, how many passed, and which failed."""
+    if not tests:
+        return [], (0, [])
+    stated, results = place / "figures.jsonl", place / "results.xml"
+    spread = ["-n", str(WORKERS), "--dist", "worksteal", f"--ignore={TWINS}"]
+    longer = [f"--timeout={ALL_TIMEOUT_S}"] if everything else []
+    asked = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *longer, *tests]
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    wanted = {PROOF: str(stated), SEED: str(seed), ALL: "1" if everything else "0"}
+    environment = {**inherited, **browser_environment(find_chromium()), **wanted}
+    subprocess.run(asked, cwd=ROOT, env=environment, check=False)
+    return read_lines(stated.read_text(encoding="utf-8") if stated.exists() else ""), outcomes(results)
+
+
+def outcomes(results: Path) -> tuple[int, list[str]]:
+    """How many tests passed and which did not, by pytest's own file."""
+    if not results.exists():
+        return 0, ["pytest did not write its results: it ended early"]
+    cases = list(ElementTree.parse(results).getroot().iter("testcase"))
+    broken = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
+    names = {f"{case.get('classname', '').rpartition('.')[2]} {case.get('name')}" for case in broken}
+    return len(cases) - len(broken), sorted(names)
+
+
+def fitting_twins() -> list[Twin]:
+    """All red twins. Raises `ValueError` for one that does not fit the code any more: now, and not hours later."""
+    every = twins.twins()
+    for twin in every:
+        twin.applied((ROOT / twin.file).read_text(encoding="utf-8"))
+    return every
+
+
+def tried(every: Sequence[Twin]) -> list[tuple[str, str, bool]]:
+    """Try red twins; return the invariant of each, what it breaks, and whether a test noticed."""
+    green = {trouble.partition(" (")[0] for trouble in twins.try_all(every)}
+    return [(twin.invariant, twin.breaks, twin.name not in green) for twin in every]
+
+
+# --- what is said of the run ----------------------------------------------------------------------
+
+
+def commit() -> str:
+    """The commit that was tried, and whether files differed from it; the page itself does not count."""
+    found = git("rev-parse", "--short=12", "HEAD")
+    changed = git("status", "--porcelain", "--", ".", f":!{PAGE.relative_to(ROOT)}")
+    return (found or "unknown") + (" with changes" if changed else "")
+
+
+def git(*words: str) -> str:
+    """What git says; nothing without git, or outside of a clone."""
+    try:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def command(seed: int, options: argparse.Namespace) -> str:
+    """What to type to see the same again."""
+    words = ["./run proof", f"--seed {seed}", *(["--all"] if options.all else [])]
+    return " ".join([*words, *(["--only", *options.only] if options.only else [])])
+
+
+def machine() -> str:
+    """What figures depend on; nothing that tells whose it is."""
+    return f"{os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def say(text: str) -> None:
+    """Print."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

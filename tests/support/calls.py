@@ -1,0 +1,21 @@
+"""What every `ToolContext` of a test has: nothing that a tool could use, until the test gives it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.model.tools import KeptFile, Picture
+
+
+class BareCall:
+    """The part of a `ToolContext` that most tools leave alone; those that do not, notice."""
+
+    keeper = "main-ann-0-of-a-test"
+    sandbox = "basic"
+    scopes: frozenset[str] = frozenset()
+
+    async def picture(self, data: bytes, media_type: str) -> Picture:
+        raise AssertionError("this tool makes no picture")
+
+    async def keep(self, path: Path, name: str, media_type: str) -> KeptFile:
+        raise AssertionError("this tool keeps no file")

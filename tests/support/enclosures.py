@@ -1,0 +1,148 @@
+"""A `ports.ToolPlace` whose enclosures contain nothing: programs run on the host, and gates let everything through."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from gateway.errors import DragomanError
+from gateway.ports import Clock, Turned
+
+
+class OpenGate:
+    """A `ports.Gate` that refuses nothing and remembers whom it was asked for."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.asked: list[str] = []
+
+    def let(self, scopes: Collection[str]) -> None:
+        """Everything is."""
+
+    def turned(self) -> Sequence[Turned]:
+        return ()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection: a tunnel, or one plain request."""
+        there: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            method, target, _ = head.split(" ", 2)
+            parts = urlsplit(f"//{target}" if method == "CONNECT" else target)
+            self.asked.append(parts.netloc)
+            there = await asyncio.open_connection(parts.hostname, parts.port or 80)
+            if method == "CONNECT":
+                writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            else:
+                there[1].write(_as_its_host_reads_it(method, parts, head))
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_pass_on(reader, there[1]))
+                group.create_task(_pass_on(there[0], writer))
+        except (OSError, asyncio.IncompleteReadError, ValueError):
+            pass  # whoever connected sees the end of it
+        finally:
+            writer.close()
+            if there is not None:
+                there[1].close()
+
+
+def _as_its_host_reads_it(method: str, parts: SplitResult, head: str) -> bytes:
+    kept = [line for line in head.split("\r\n")[1:] if not line.lower().startswith(("proxy-", "connection:"))]
+    path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Connection: close", *kept]).encode("latin-1")
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+class OpenEnclosure:
+    """A `ports.Enclosure` around nothing."""
+
+    def __init__(self, folder: Path, program: Path, gates: int) -> None:
+        self.folder = folder
+        self.gates: list[OpenGate] = []
+        self.most = gates
+        self.open = 0
+        self._pid = folder / "pid"
+        self.launcher = folder / "launcher"
+        self.launcher.write_text(
+            f"#!/bin/sh\nexport HOME={shlex.quote(str(folder))} TMPDIR={shlex.quote(str(folder))}\n"
+            f'echo $$ >"$HOME/pid"\nexec {shlex.quote(str(program))} "$@"\n'
+        )
+        self.launcher.chmod(0o700)
+
+    @property
+    def pid(self) -> int:
+        """The program's process."""
+        return int(self._pid.read_text())
+
+    @asynccontextmanager
+    async def gate(self) -> AsyncGenerator[OpenGate]:
+        if self.open == self.most:
+            raise DragomanError("All gates are in use.")
+        self.open += 1
+        gate = OpenGate("")
+        connections: set[asyncio.Task[None]] = set()
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.get_running_loop().create_task(gate.serve(reader, writer))
+            connections.add(task)
+            task.add_done_callback(connections.discard)
+
+        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        gate.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self.gates.append(gate)
+        try:
+            yield gate
+        finally:
+            self.open -= 1
+            server.close()
+            for task in tuple(connections):
+                task.cancel()
+            await asyncio.gather(*connections, return_exceptions=True)
+            await server.wait_closed()
+
+    async def close(self) -> None:
+        """Kill what is left of the program, in its own process group, and wait for its end."""
+        with suppress(OSError, ValueError):
+            for _ in range(100):
+                os.killpg(self.pid, signal.SIGKILL)
+                await asyncio.sleep(0.01)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class OpenPlace:
+    """A `ports.ToolPlace` in a test's folder."""
+
+    def __init__(self, folder: Path, settings: Any, clock: Clock) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.clock = clock
+        self.enclosures: list[OpenEnclosure] = []
+        """All that were made, the last one last."""
+
+    @asynccontextmanager
+    async def enclose(
+        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int
+    ) -> AsyncGenerator[OpenEnclosure]:
+        folder = Path(tempfile.mkdtemp(prefix="open-"))  # short: Chromium's sockets lie in it
+        enclosure = OpenEnclosure(folder, program, gates)
+        self.enclosures.append(enclosure)
+        try:
+            yield enclosure
+        finally:
+            await enclosure.close()

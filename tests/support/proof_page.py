@@ -1,0 +1,235 @@
+"""The page that `./run proof` writes, from what tests stated. No part of the path of a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.proof import KILLS, LOST, RAN_TWICE, TWICE
+
+Json = Mapping[str, Any]
+NO = "**NO**"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One kind of trouble, and the tests that make it."""
+
+    id: str
+    trouble: str
+    """What was tried, in a sentence for people."""
+    tests: tuple[str, ...] = ()
+    """As pytest takes them; none: not tried yet."""
+    missing: str = ""
+    """What is not tried of it yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """All figures of one name: from several tests, or several cases of one."""
+
+    fault: str
+    what: str
+    runs: int
+    """Tests, or cases of one, that stated it."""
+    value: float
+    """A count is summed up; of anything else it is the worst."""
+    bar: float
+    unit: str
+    least: bool
+    of: int | None
+    held: bool
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as cells of a table."""
+        value = short(self.value) + ("" if self.of is None else f" of {self.of:,}")
+        bar = f"{'≥' if self.least else '≤'} {short(self.bar)}" if self.bar or self.least else "0"
+        unit = f" {self.unit}" if self.unit else ""
+        return (self.what, f"{self.runs} ×", value + unit, bar + unit, "yes" if self.held else NO)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """Everything that one run of the command found."""
+
+    date: str
+    commit: str
+    seed: int
+    command: str
+    machine: str
+    faults: Sequence[Fault]
+    """In the order of the page."""
+    lines: Sequence[Json]
+    """What tests stated, in any order."""
+    passed: int
+    failed: Sequence[str] = ()
+    """Tests that failed."""
+    twins: Sequence[tuple[str, str, bool]] = ()
+    """Invariant, what a twin breaks, and whether a test noticed."""
+    budgets: Sequence[Json] = ()
+    """What `./run bench --json` wrote."""
+    partial: bool = False
+    """Only some faults were wanted."""
+    trouble: list[str] = field(default_factory=list[str])
+    """Anything else that went wrong."""
+
+    def rows(self) -> list[Row]:
+        """The figures, merged, in the order of the faults and by name."""
+        return merged(self.lines, [fault.id for fault in self.faults])
+
+    def misses(self) -> list[str]:
+        """What does not hold: nothing when all does."""
+        rows = self.rows()
+        with_rows = {row.fault for row in rows}
+        return [
+            *(f"{row.fault} {row.what}: {row.cells()[2]}, allowed {row.cells()[3]}" for row in rows if not row.held),
+            *(
+                f"{fault.id}: its tests stated no figure"
+                for fault in self.faults
+                if fault.tests and fault.id not in with_rows
+            ),
+            *(f"the test {test} failed" for test in self.failed),
+            *(f"{invariant}: no test noticed that {breaks}" for invariant, breaks, red in self.twins if not red),
+            *(f"over its budget: {line['what']}" for line in self.budgets if line["holds"] == "NO"),
+            *self.trouble,
+        ]
+
+
+def merged(lines: Iterable[Json], order: Sequence[str]) -> list[Row]:
+    """Put figures of one fault, name and bar together. Those of other faults are left out."""
+    groups: dict[tuple[int, str, float, str, bool], list[Json]] = {}
+    for line in lines:
+        if "value" in line and line["fault"] in order:
+            key = (order.index(line["fault"]), line["what"], line["bar"], line["unit"], line["least"])
+            groups.setdefault(key, []).append(line)
+    return [_merge(order[key[0]], groups[key]) for key in sorted(groups)]
+
+
+def _merge(fault: str, group: Sequence[Json]) -> Row:
+    one = group[0]
+    values = [line["value"] for line in group]
+    is_count = one["of"] is not None
+    worst = min(values) if one["least"] else max(values)
+    return Row(
+        fault=fault,
+        what=one["what"],
+        runs=len({line["test"] for line in group}),
+        value=sum(values) if is_count else worst,
+        bar=one["bar"],
+        unit=one["unit"],
+        least=one["least"],
+        of=sum(line["of"] or 0 for line in group) if is_count else None,
+        held=all(line["held"] for line in group),
+    )
+
+
+def read_lines(text: str) -> list[Json]:
+    """Parse what tests appended. A last line that was cut off by a death of the test is left out."""
+    found: list[Json] = []
+    for line in text.splitlines():
+        if line.endswith("}"):
+            found.append(json.loads(line))
+    return found
+
+
+def page(proof: Proof) -> str:
+    """The whole page, as Markdown."""
+    return "\n".join([*_head(proof), *_faults(proof), *_twins(proof), *_budgets(proof), ""])
+
+
+def _head(proof: Proof) -> list[str]:
+    misses = proof.misses()
+    verdict = "Every bar held." if not misses else f"**{len(misses)} did not hold:**"
+    return [
+        "# What was tried against the daemon",
+        "",
+        _words(proof),
+        "",
+        f"{verdict}{' This is a part of the whole only.' if proof.partial else ''}",
+        *(f"- {miss}" for miss in misses),
+        "",
+        f"Made by `{proof.command}` on {proof.date}, commit {proof.commit}, seed {proof.seed}, {proof.machine}; "
+        f"{proof.passed} tests passed, {len(proof.failed)} failed.",
+    ]
+
+
+def _words(proof: Proof) -> str:
+    lost, twice, again = (_sum(proof.lines, what) for what in (LOST, TWICE, RAN_TWICE))
+    kills = sum(line["count"] for line in proof.lines if line["what"] == KILLS and "count" in line)
+    return (
+        "This page is made by a command that tries to break the daemon, and writes down what was seen from outside: "
+        "what people wrote, what their chats showed, which commands left a trace. "
+        f"The daemon was killed {kills:,} times. Of {lost[1]:,} messages {lost[0]:,} were lost and {twice[0]:,} taken "
+        f"or answered twice; of {again[1]:,} commands {again[0]:,} ran twice. A message that was being sent in the "
+        "moment of a death may be shown once more, marked as such; that is counted apart. Each table below names a "
+        "kind of trouble, what was counted, in how many runs, how much is allowed (the bar), and whether that held."
+    )
+
+
+def _sum(lines: Iterable[Json], what: str) -> tuple[int, int]:
+    mine = [line for line in lines if line["what"] == what and "value" in line]
+    return int(sum(line["value"] for line in mine)), sum(line["of"] or 0 for line in mine)
+
+
+def _faults(proof: Proof) -> list[str]:
+    rows, text = proof.rows(), list[str]()
+    for fault in proof.faults:
+        mine = [row.cells() for row in rows if row.fault == fault.id]
+        kills = sum(line["count"] for line in proof.lines if line["what"] == KILLS and line["fault"] == fault.id)
+        killed = f" {kills:,} kills." if kills else ""
+        if fault.tests:
+            text += ["", f"## {fault.id}: {fault.trouble}", "", *_said(fault, killed)]
+            text += table(("what", "runs", "figure", "bar", "held"), mine) if mine else ["No figure was stated."]
+    untried = [f"- {fault.id}: {fault.trouble}. {fault.missing}".rstrip() for fault in proof.faults if not fault.tests]
+    return [*text, *(["", "## Not tried yet", "", *untried] if untried else [])]
+
+
+def _said(fault: Fault, killed: str) -> list[str]:
+    missing = f" Not tried yet: {fault.missing}" if fault.missing else ""
+    return [f"{killed}{missing}".strip(), ""] if killed or missing else []
+
+
+def _twins(proof: Proof) -> list[str]:
+    if not proof.twins:
+        return []
+    red = sum(one for _, _, one in proof.twins)
+    lines = [(invariant, breaks, "yes" if one else NO) for invariant, breaks, one in sorted(proof.twins)]
+    return [
+        "",
+        "## Red twins",
+        "",
+        f"Each breaks one invariant on a copy; a test must notice. {red} of {len(lines)} were noticed.",
+        "",
+        *table(("invariant", "what was broken", "noticed"), lines),
+    ]
+
+
+def _budgets(proof: Proof) -> list[str]:
+    if not proof.budgets:
+        return []
+    lines = [
+        (
+            str(line["what"]),
+            f"{short(line['value'])} {line['unit']}".strip(),
+            "" if line["floor"] is None else short(line["floor"]),
+            "" if line["budget"] is None else f"{'≥' if line['at_least'] else '≤'} {short(line['budget'])}",
+            NO if line["holds"] == "NO" else str(line["holds"]),
+        )
+        for line in proof.budgets
+    ]
+    return ["", "## Budgets", "", *table(("what", "figure", "floor", "budget", "holds"), lines)]
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
+    """A Markdown table."""
+    rows = [head, ["---"] * len(head), *lines]
+    return [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
+
+
+def short(value: float) -> str:
+    """A number with as many digits as anybody reads."""
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) < 100 else f"{value:.0f}"

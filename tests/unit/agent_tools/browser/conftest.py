@@ -1,0 +1,177 @@
+"""A real Chromium with one session's seat in it, and pages to go to."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, cast
+
+import pytest_asyncio
+from playwright.async_api import Browser, Error
+
+from agent_tools.browser.actions import perform
+from agent_tools.browser.arguments import Args
+from agent_tools.browser.guard import ask
+from agent_tools.browser.seats import Seat
+from agent_tools.browser.settings import Settings
+from agent_tools.browser.tabs import prepare
+from gateway.model.tools import KeptFile, Picture, ResultStatus, ToolResult
+from gateway.ports import ToolContext, Turned
+from tests.conftest import no_tasks_left
+from tests.support.browser import chromium
+from tests.support.pages import Pages, serving
+
+
+class StandInGate:
+    """A way out that refuses what a test tells it."""
+
+    address = ""
+
+    def __init__(self) -> None:
+        self.refused: list[Turned] = []
+
+    def let(self, scopes: Collection[str]) -> None:
+        """Everything is."""
+
+    def turned(self) -> Sequence[Turned]:
+        told, self.refused = self.refused, []
+        return told
+
+
+class Work:
+    """What a call gets: a workspace, and where pictures and files for people go."""
+
+    def __init__(self, cwd: Path) -> None:
+        self.cwd = cwd
+        self.pictures: list[bytes] = []
+        self.kept: list[tuple[Path, str, str]] = []
+
+    async def picture(self, data: bytes, media_type: str) -> Picture:
+        self.pictures.append(data)
+        return Picture(file=f"{len(self.pictures)}.jpg", media_type=media_type)
+
+    async def keep(self, path: Path, name: str, media_type: str) -> KeptFile:
+        self.kept.append((path, name, media_type))
+        return KeptFile(file=name, name=name, media_type=media_type)
+
+
+class Desk:
+    """One session at the browser."""
+
+    def __init__(self, seat: Seat, work: Work, pages: Pages) -> None:
+        self.seat, self.work, self.pages = seat, work, pages
+        self.gate = cast("StandInGate", seat.gate)
+        self.settings = Settings()
+
+    async def __call__(self, action: str, **more: Any) -> ToolResult:
+        args = Args.model_validate({"action": action, **more})
+        return await perform(self.seat, cast("ToolContext", self.work), args, self.settings)
+
+    async def open(self, path: str) -> ToolResult:
+        result = await self("open", url=self.pages.here + path)
+        assert result.status is ResultStatus.OK, result
+        return result
+
+    async def ref(self, name: str) -> str:
+        """The ref of the element with this name, from a new snapshot."""
+        tree = (await self("snapshot")).text
+        found = re.search(rf'"{re.escape(name)}".*?\[ref=(\w+)\]', tree)
+        assert found is not None, tree
+        return found[1]
+
+    async def click(self, name: str) -> ToolResult:
+        return await self("click", ref=await self.ref(name))
+
+    @property
+    def url(self) -> str:
+        assert self.seat.page is not None
+        return self.seat.page.url
+
+
+class Seats:
+    """Gives tests a seat, one after another. A new one costs more than most tests: one left in order serves again."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._free: Seat | None = None
+
+    async def take(self) -> Seat:
+        """A seat with one empty tab, without history, cookies and notes."""
+        seat, self._free = self._free, None
+        return seat or await self.make()
+
+    async def make(self) -> Seat:
+        """One that is new."""
+        context = await self._browser.new_context(service_workers="block", viewport={"width": 1280, "height": 800})
+        seat = Seat(context=context, gate=StandInGate(), folder=Path())
+        await prepare(seat)
+        return seat
+
+    async def give_back(self, seat: Seat) -> None:
+        """Make it as new; close one that a test closed tabs of, opened more in, or made hang or crash."""
+        if self._free is None and [seat.page] == seat.context.pages and not seat.crashed and await self._emptied(seat):
+            self._free = seat
+        else:
+            await seat.context.close()
+
+    @staticmethod
+    async def _emptied(seat: Seat) -> bool:
+        assert seat.page is not None
+        with suppress(Error, TimeoutError):
+            async with asyncio.timeout(2):
+                await seat.page.goto("about:blank")
+                session = await seat.context.new_cdp_session(seat.page)
+                await ask(session, "Page.resetNavigationHistory")
+                await session.detach()
+                await seat.context.clear_cookies()
+            seat.notes.clear()
+            return [seat.page] == seat.context.pages
+        return False
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def no_task_is_left() -> AsyncIterator[None]:
+    """The check of all tests, in the event loop that the tests of this folder share."""
+    async with no_tasks_left():
+        yield
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def pages() -> AsyncIterator[Pages]:
+    async with serving() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def seats() -> AsyncIterator[Seats]:
+    """In one browser for all tests of a process: starting it takes longer than most of them."""
+    async with chromium() as browser:
+        yield Seats(browser)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def desk(seats: Seats, pages: Pages, tmp_path: Path) -> AsyncIterator[Desk]:
+    async with _desk(seats, await seats.take(), pages, tmp_path) as one:
+        yield one
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def new_desk(seats: Seats, pages: Pages, tmp_path: Path) -> AsyncIterator[Desk]:
+    """One that no test had before."""
+    async with _desk(seats, await seats.make(), pages, tmp_path) as one:
+        yield one
+
+
+@asynccontextmanager
+async def _desk(seats: Seats, seat: Seat, pages: Pages, folder: Path) -> AsyncGenerator[Desk]:
+    work = Work(folder / "workspace")
+    seat.gate, seat.folder, seat.scopes = StandInGate(), folder / "seat", frozenset({pages.scope})
+    work.cwd.mkdir()
+    seat.folder.mkdir()
+    try:
+        yield Desk(seat, work, pages)
+    finally:
+        await seats.give_back(seat)

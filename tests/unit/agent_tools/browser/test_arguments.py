@@ -1,0 +1,227 @@
+"""What a call of the browser may say."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, get_args
+
+import pytest
+from pydantic import ValidationError
+
+from agent_tools import browser
+from agent_tools.browser.arguments import BY_HAND, TAKES, ActionName
+from agent_tools.browser.hosts import checked_url, scope_of
+from gateway.llm.operator import Operator
+from gateway.model.prompts import Complete, ModelRequest, UserText
+from gateway.model.sessions import SessionKind
+from gateway.model.tools import Approval, Permission, Risk, Sandbox
+
+ACTIONS = get_args(ActionName)
+
+
+def args(**given: Any) -> dict[str, Any]:
+    """The arguments as they are stored and shown: what is there."""
+    return browser.Args.model_validate_json(json.dumps(given)).model_dump(exclude_none=True)
+
+
+def problem(**given: Any) -> str:
+    with pytest.raises(ValidationError) as caught:
+        browser.Args.model_validate_json(json.dumps(given))
+    return "; ".join(error["msg"] for error in caught.value.errors())
+
+
+def test_what_it_is() -> None:
+    spec = browser.SPEC
+    assert (spec.name, spec.risk, spec.permission, spec.sandbox) == (
+        "browser", Risk.NETWORK, Permission.MAIN, Sandbox.AUTO
+    )  # fmt: skip
+    assert (spec.timeout_s, spec.actions["download"], spec.shows) == (60, 300, "url")
+    assert spec.approval == {kind.value: Approval.DENY for kind in (SessionKind.DM, SessionKind.NON_MAIN)}
+    assert set(spec.actions) == set(ACTIONS) == set(TAKES)
+    assert (spec.needs, spec.extra) == ("playwright", "browser")
+
+
+def test_every_action_takes_fields_that_there_are() -> None:
+    for action in ACTIONS:
+        takes = set(TAKES[action].replace("!", "").split())
+        assert takes <= browser.Args.model_fields.keys()
+        assert set(BY_HAND.get(action, ())) <= takes
+
+
+def test_the_schema_is_short_and_says_what_may_be_left_out() -> None:
+    schema = browser.Args.model_json_schema()
+    assert len(json.dumps(schema)) <= 2500
+    assert schema["required"] == ["action"]
+    assert schema["properties"]["ref"]["type"] == "string"
+    assert "null" not in json.dumps(schema)
+
+
+# --- which fields -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"action": "open"}, "open needs url: the address"),
+        ({"action": "open", "url": ""}, "open needs url"),
+        ({"action": "click"}, "click needs ref: .*`snapshot`"),
+        ({"action": "type", "ref": "e3"}, "type needs text"),
+        ({"action": "type", "text": "x"}, "type needs ref"),
+        ({"action": "select", "ref": "e3"}, "select needs values"),
+        ({"action": "press"}, "press needs key: .*Enter"),
+        ({"action": "wait"}, "wait needs either text.*or amount"),
+        ({"action": "wait", "text": "x", "amount": 1}, "wait needs either"),
+        ({"action": "download"}, "download needs either url.*or ref"),
+        ({"action": "download", "url": "https://a.example/", "ref": "e1"}, "download needs either"),
+        ({"action": "upload", "ref": "e1"}, "upload needs path"),
+        ({"action": "evaluate"}, "evaluate needs script"),
+        ({"action": "fly"}, "'open', 'snapshot'"),
+        ({}, "Field required"),
+        ({"action": "open", "url": "https://a.example/", "selector": "#a"}, "Extra inputs"),
+        ({"action": "click", "ref": "#buy"}, "match pattern"),
+        ({"action": "snapshot", "timeout": 60_000}, "less than or equal to 300"),
+        ({"action": "upload", "ref": "e1", "path": "a\0b"}, "NUL"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named(given: dict[str, Any], words: str) -> None:
+    assert re.search(words, problem(**given))
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        # What a model fills in because it is there, and what another action takes.
+        (
+            {"action": "click", "ref": "e1", "url": "", "text": "", "key": None, "submit": False, "amount": 0},
+            {"ref": "e1"},
+        ),
+        ({"action": "type", "ref": "f2e1", "text": ""}, {"ref": "f2e1", "text": ""}),
+        ({"action": "select", "ref": "e1", "value": "Blue"}, {"ref": "e1", "values": ["Blue"]}),
+        ({"action": "select", "ref": "e1", "values": ["a", "b"]}, {"ref": "e1", "values": ["a", "b"]}),
+        ({"action": "snapshot", "timeout_s": 5}, {"timeout": 5.0}),
+        ({"action": "close", "tab": 2}, {"tab": 2}),
+    ],
+)
+def test_only_what_the_action_takes_is_left(given: dict[str, Any], read: dict[str, Any]) -> None:
+    assert args(**given) == {"action": given["action"], **read}
+
+
+# --- by hand ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("open https://example.org/a?b=c", {"url": "https://example.org/a?b=c"}),
+        ("Open example.org", {"url": "https://example.org/"}),
+        ("open\nexample.org", {"url": "https://example.org/"}),
+        ("snapshot", {}),
+        ("click e12", {"ref": "e12"}),
+        ("type e3 a=b  two", {"ref": "e3", "text": "a=b  two"}),
+        ("type submit=true e3 two words ", {"ref": "e3", "text": "two words", "submit": True}),
+        ("select e3 Dark blue", {"ref": "e3", "values": ["Dark blue"]}),
+        ("press Enter", {"key": "Enter"}),
+        ("scroll up 2", {"direction": "up", "amount": 2.0}),
+        ("wait Thank you", {"text": "Thank you"}),
+        ("wait 2.5", {"amount": 2.5}),
+        ("tabs 2", {"tab": 2}),
+        ("screenshot full_page=true", {"full_page": True}),
+        ("download e4", {"ref": "e4"}),
+        ("download example.org/a.pdf papers/a b.pdf", {"url": "https://example.org/a.pdf", "path": "papers/a b.pdf"}),
+        ("upload e4 my notes.txt", {"ref": "e4", "path": "my notes.txt"}),
+        ("open timeout=20 example.org", {"url": "https://example.org/", "timeout": 20.0}),
+        ('action=type ref=e3 text="two words" submit=true', {"ref": "e3", "text": "two words", "submit": True}),
+    ],
+)
+async def test_a_command_that_a_person_types(text: str, read: dict[str, Any]) -> None:
+    operator = Operator({"browser": browser.SPEC})
+    asked = ModelRequest(system="", messages=(UserText(text=f"/browser {text}"),), tools=())
+    [answer] = [event.answer async for event in operator.stream(asked) if isinstance(event, Complete)]
+    got = browser.Args.model_validate_json(answer.calls[0].arguments).model_dump(exclude_none=True)
+    assert got == {"action": got["action"], **read}
+    assert got["action"] in text.lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("back now", "back takes no 'now': leave it out"),
+        ("dance", "Input should be 'open'"),
+        ('action=open url="x', "the quotes do not match"),
+        ("action=open now", "'now' is not of the form name=value"),
+    ],
+)
+def test_a_command_that_is_not_understood(text: str, words: str) -> None:
+    assert words in problem(action=text)
+
+
+def test_nothing_is_given_twice() -> None:
+    assert "url is given twice" in problem(action="open example.org", url="https://example.com/")
+
+
+# --- addresses ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "read", "scope"),
+    [
+        ("https://example.org/a/b?c=d#e", "https://example.org/a/b?c=d#e", "example.org"),
+        ("example.org/x", "https://example.org/x", "example.org"),
+        ("EXAMPLE.org", "https://example.org/", "example.org"),
+        ("HTTP://Example.ORG:80", "http://example.org/", "example.org"),
+        ("https://example.org:443?a", "https://example.org/?a", "example.org"),
+        ("http://example.org:443/", "http://example.org:443/", "example.org:443"),
+        ("https://www.example.org:8443/", "https://www.example.org:8443/", "example.org:8443"),
+        ("www.example.org", "https://www.example.org/", "example.org"),
+        ("www.org", "https://www.org/", "www.org"),
+        ("localhost:8080/x", "https://localhost:8080/x", "localhost:8080"),
+        ("http://192.0.2.7/", "http://192.0.2.7/", "192.0.2.7"),
+        ("http://[2001:db8::1]:8080/", "http://[2001:db8::1]:8080/", "[2001:db8::1]:8080"),
+        ("http://[2001:DB8::1]/", "http://[2001:db8::1]/", "[2001:db8::1]"),
+        ("https://bücher.example/", "https://xn--bcher-kva.example/", "xn--bcher-kva.example"),
+        ("https://straße.example/", "https://xn--strae-oqa.example/", "xn--strae-oqa.example"),
+        ("https://example.org/ü", "https://example.org/ü", "example.org"),
+        ("https://example.org/a@b:c", "https://example.org/a@b:c", "example.org"),
+        ("my_host.example", "https://my_host.example/", "my_host.example"),
+    ],
+)
+def test_an_address_has_one_form_and_one_scope(given: str, read: str, scope: str) -> None:
+    assert checked_url(given) == read
+    assert checked_url(read) == read
+    assert scope_of(read) == scope
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        # Other forms of an address of four numbers, and of IPv6.
+        "http://127.1/", "http://2130706433/", "http://0x7f.1/", "http://0177.0.0.1/", "http://127.0.0.01/",
+        "http://127.0.0.1./", "http://1.2.3.4.5/", "http://256.1.1.1/", "http://a.0x7f/", "http://①②⑦.⓪.⓪.①/",
+        "http://[0:0::1]/", "http://[::0001]/", "http://[fe80::1%eth0]/", "http://[::1", "http://::1/", "http://[]/",
+        # What is read in two ways.
+        "http://127.0.0.1:80\\@example.com", "http://example.com\\@127.0.0.1/", "http://a@b.example/",
+        "http://user:pw@example.org/", "http://@example.org/", "http:/example.org", "http:///example.org",
+        "http:example.org", "https://exa mple.org/", "https://example.org/a b", "https://example.org/\ta",
+        "https://example.org/a\nb", "https://example.org/\x00", "https://example.org/\u202ea", "https://exa\u200bmple.org/",
+        "https://ｅxample.org/", "https://example。org/", "https://example.org./", "localhost.", "https://exa%6dple.org/",
+        # No host, no port.
+        "https://", "https://:80/", "https:///", "https://example.org:0/", "https://example.org:65536/",
+        "https://example.org:8o/", "https://-a.example/", "https://a..example/", "https://.example/", "",
+        f"https://{'a' * 64}.example/", f"https://{'a.' * 130}example/", f"https://example.org/{'a' * 4096}",
+        # Other schemes.
+        "file:///etc/passwd", "gopher://example.org/", "ftp://example.org/", "data:text/html,hi", "chrome://version",
+        "view-source:https://example.org/", "javascript:alert(1)", "blob:https://example.org/1", "about:blank",
+        "ws://example.org/", "mailto:a@example.org", "JaVaScRiPt:alert(1)",
+    ],
+)  # fmt: skip
+def test_an_address_that_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r": (write|give|take|use) ") as refused:
+        checked_url(url)
+    assert len(str(refused.value)) < 200
+    assert problem(action="open", url=url) != ""
+
+
+@pytest.mark.parametrize("url", ["about:blank", "data:text/html,x", "chrome-error://chromewebdata/", "http://[", ""])
+def test_what_has_no_host_has_no_scope(url: str) -> None:
+    assert scope_of(url) == ""

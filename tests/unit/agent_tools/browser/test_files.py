@@ -1,0 +1,173 @@
+"""Downloads, uploads and PDFs: whole, within their limits, and through no link."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from agent_tools.browser.settings import Settings
+from agent_tools.browser.trouble import Trouble
+from agent_tools.browser.workspace import hand_over, parts_of, safe_name, store, take_in
+from gateway.model.tools import ResultStatus
+from tests.support.pages import FILE
+from tests.unit.agent_tools.browser.conftest import Desk
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+def _left(desk: Desk) -> list[Path]:
+    return [path for path in (*desk.seat.folder.rglob("*"), *desk.work.cwd.rglob("*")) if path.is_file()]
+
+
+@pytest.mark.parametrize("how", ["url", "ref"])
+async def test_a_download_arrives_whole(desk: Desk, how: str) -> None:
+    await desk.open("/files")
+    more = {"url": f"{desk.pages.here}/file"} if how == "url" else {"ref": await desk.ref("The file")}
+    result = await desk("download", **more)
+    assert result.status is ResultStatus.OK, result
+    (path,) = _left(desk)
+    assert path.read_bytes() == FILE
+    assert path.parent == desk.work.cwd / "downloads"
+    assert path.name.startswith("jul-y-")
+    assert path.suffix == ".pdf"
+    assert "“_.._Jul y.PDF”" in result.text
+    assert desk.work.kept == [(path, path.name, "application/pdf")]
+    assert desk.url.endswith("/files")
+
+
+async def test_what_a_browser_would_show_is_stored(desk: Desk) -> None:
+    await desk.open("/files")
+    result = await desk("download", ref=await desk.ref("A picture"), path="pictures/one.png")
+    assert result.text.startswith("pictures/one.png (20 bytes)")
+    assert (desk.work.cwd / "pictures/one.png").is_file()
+    assert (await desk("download", url=f"{desk.pages.here}/plain")).status is ResultStatus.OK
+    again = await desk("download", url=f"{desk.pages.here}/image", path="pictures/one.png")
+    assert (again.code, again.text) == ("path", "`pictures/one.png` exists already.")
+
+
+@pytest.mark.parametrize("how", ["url", "ref"])
+async def test_a_file_without_an_end_is_stopped(desk: Desk, how: str) -> None:
+    desk.settings = Settings(download_mb=4)
+    await desk.open("/files")
+    more = {"url": f"{desk.pages.here}/forever"} if how == "url" else {"ref": await desk.ref("The large file")}
+    result = await desk("download", **more)
+    assert (result.status, result.code) == (ResultStatus.ERROR, "size")
+    assert "larger than 4 MB" in result.text
+    assert not _left(desk)
+    sent = desk.pages.streamed
+    assert sent < 40 * 1024 * 1024
+    await asyncio.sleep(0.3)
+    assert desk.pages.streamed == sent
+
+
+async def test_a_download_that_is_cut_leaves_nothing(desk: Desk) -> None:
+    desk.settings = Settings(download_mb=10_000)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await desk("download", url=f"{desk.pages.here}/forever")
+    await asyncio.sleep(0.3)
+    assert not _left(desk)
+    assert len(desk.seat.context.pages) == 1
+
+
+async def test_downloads_that_are_none(desk: Desk) -> None:
+    result = await desk("download", url=f"{desk.pages.here}/missing")
+    assert (result.code, result.text) == ("load", "The host answered 404: there is no file.")
+    desk.seat.scopes |= {"127.0.0.1:2"}
+    result = await desk("download", url="http://127.0.0.1:2/file")
+    assert (result.code, result.text) == ("load", "The host refuses connections.")
+    elsewhere = f"{desk.pages.elsewhere}/file"
+    result = await desk("download", url=f"{desk.pages.here}/redirect?to={elsewhere}")
+    assert (result.code, elsewhere in result.text) == ("outside", True)
+    assert not desk.pages.reached("/file")
+    assert not _left(desk)
+
+
+async def test_upload_gives_the_file_to_the_page(desk: Desk) -> None:
+    (desk.work.cwd / "sub").mkdir()
+    (desk.work.cwd / "sub" / "a.txt").write_text("hello")
+    await desk.open("/upload")
+    assert "a.txt: hello" in (await desk("upload", ref=await desk.ref("File"), path="sub/a.txt")).text
+    (desk.work.cwd / "b.txt").write_text("again")
+    assert "b.txt: again" in (await desk("upload", ref=await desk.ref("Choose"), path="b.txt")).text
+
+
+async def test_upload_takes_nothing_from_elsewhere(desk: Desk) -> None:
+    secret = desk.work.cwd.parent / "secret"
+    secret.write_text("secret words")
+    (desk.work.cwd / "folder").mkdir()
+    (desk.work.cwd / "link").symlink_to(secret)
+    (desk.work.cwd / "linked").symlink_to(desk.work.cwd.parent)
+    os.mkfifo(desk.work.cwd / "fifo")
+    await desk.open("/upload")
+    ref = await desk.ref("File")
+    for path in ("../secret", "link", "folder/../../secret", "linked/secret", "folder", "fifo", "/etc/hosts"):
+        result = await desk("upload", ref=ref, path=path)
+        assert (result.status, result.code) == (ResultStatus.ERROR, "path"), path
+        assert "none" in (await desk("snapshot")).text, path
+
+
+async def test_a_page_as_pdf(desk: Desk) -> None:
+    await desk.open("/plain")
+    result = await desk("pdf")
+    (path,) = _left(desk)
+    assert path.read_bytes().startswith(b"%PDF-")
+    assert path.parent == desk.work.cwd / "browser"
+    assert desk.work.kept == [(path, path.name, "application/pdf")]
+    assert result.files[0].name == path.name
+    assert (await desk("pdf", path="../out.pdf")).code == "path"
+    (desk.work.cwd / "away").symlink_to(desk.work.cwd.parent)
+    assert (await desk("pdf", path="away/out.pdf")).code == "path"
+    assert not (desk.work.cwd.parent / "out.pdf").exists()
+
+
+# --- without a browser ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("suggested", "begins", "ends"),
+    [
+        ("../../etc/passwd", "passwd-", ""),
+        ("..", "file-", ""),
+        ("", "file-", ""),
+        ("July report.PDF", "july-report-", ".pdf"),
+        ("a.tar.gz", "a-tar-", ".gz"),
+        ("x.exe\u202efdp", "x-", ".exefdp"),
+        ("c:\\windows\\evil.dll", "evil-", ".dll"),
+        ("é" * 500 + "." + "z" * 500, "file-", ".zzzzzzzz"),
+    ],
+)
+async def test_names_that_are_safe(suggested: str, begins: str, ends: str) -> None:
+    name = safe_name(suggested, "file")
+    assert name.startswith(begins)
+    assert name.endswith(ends)
+    assert len(name) == len(begins) + 6 + len(ends)
+
+
+@pytest.mark.parametrize("path", ["..", "a/../../b", "/", "/etc/passwd", ".", "a/"])
+async def test_paths_that_lead_elsewhere(tmp_path: Path, path: str) -> None:
+    with pytest.raises(Trouble):
+        parts_of(tmp_path, path)
+
+
+async def test_a_browser_that_lies_about_its_file(tmp_path: Path) -> None:
+    workspace, folder = tmp_path / "workspace", tmp_path / "seat"
+    workspace.mkdir()
+    folder.mkdir()
+    (tmp_path / "secret").write_text("secret words")
+    (folder / "guid").symlink_to(tmp_path / "secret")
+    with pytest.raises(Trouble):
+        take_in(folder / "guid", workspace, ("got.txt",), 1000)
+    (folder / "large").write_bytes(b"x" * 1001)
+    with pytest.raises(Trouble, match="larger"):
+        take_in(folder / "large", workspace, ("got.txt",), 1000)
+    assert not list(workspace.iterdir())
+    assert store(workspace, ("a", "b.txt"), b"words").read_bytes() == b"words"
+    (workspace / "there").symlink_to(tmp_path / "new")
+    with pytest.raises(Trouble, match="exists"):
+        store(workspace, ("there",), b"words")
+    assert not (tmp_path / "new").exists()
+    assert hand_over(workspace, ("a", "b.txt"), folder).read_bytes() == b"words"

@@ -1,0 +1,128 @@
+"""Tabs stay on hosts that people allowed, by whatever way a page takes them elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.model.tools import ResultStatus
+from gateway.ports import Turned
+from tests.unit.agent_tools.browser.conftest import Desk
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+CURE = "Open it: a person is asked first."
+
+
+@pytest.mark.parametrize("way", ["Link", "Tab", "Post", "Location", "Popup", "Blank"])
+async def test_a_page_cannot_lead_to_another_host(desk: Desk, way: str) -> None:
+    await desk.open(f"/lead?to={desk.pages.elsewhere}/other")
+    result = await desk.click(way)
+    assert f"{desk.pages.elsewhere}/other and was stopped. {CURE}" in result.text
+    assert "The beginning" in result.text
+    assert not desk.pages.reached("/other")
+    assert "other" not in (await desk("tabs")).text.replace("/other", "", 1)
+
+
+@pytest.mark.parametrize("way", ["Link", "Post", "Location", "Popup"])
+async def test_nor_by_a_redirect_of_its_own_host(desk: Desk, way: str) -> None:
+    await desk.open(f"/lead?to=/redirect?to={desk.pages.elsewhere}/other")
+    result = await desk.click(way)
+    assert f"{desk.pages.elsewhere}/other and was stopped" in result.text
+    assert not desk.pages.reached("/other")
+
+
+async def test_an_address_that_redirects_elsewhere_shows_nothing_of_it(desk: Desk) -> None:
+    await desk.open("/plain")
+    result = await desk("open", url=f"{desk.pages.here}/redirect?to={desk.pages.elsewhere}/other")
+    assert (result.status, result.code, result.hint) == (ResultStatus.ERROR, "outside", CURE)
+    assert f"{desk.pages.elsewhere}/other" in result.text
+    assert not desk.pages.reached("/other")
+    assert "The other page" not in (await desk("snapshot")).text
+
+
+async def test_a_page_that_refreshes_itself_elsewhere(desk: Desk) -> None:
+    result = await desk("open", url=f"{desk.pages.here}/refresh?to={desk.pages.elsewhere}/other")
+    await asyncio.sleep(0.2)
+    later = await desk("text")
+    assert f"{desk.pages.elsewhere}/other and was stopped" in result.text + later.text
+    assert "The other page" not in later.text
+    assert not desk.pages.reached("/other")
+
+
+async def test_back_does_not_lead_to_a_host_that_is_allowed_no_more(desk: Desk) -> None:
+    both = desk.seat.scopes | {desk.pages.elsewhere.removeprefix("http://")}
+    here, desk.seat.scopes = desk.seat.scopes, both
+    assert (await desk("open", url=f"{desk.pages.elsewhere}/other")).status is ResultStatus.OK
+    await desk.open("/plain")
+    desk.seat.scopes = here
+    result = await desk("back")
+    assert (result.status, result.code) == (ResultStatus.ERROR, "outside")
+    assert "The other page" not in result.text + (await desk("snapshot")).text
+
+
+async def test_a_host_that_was_allowed_is_gone_to(desk: Desk) -> None:
+    desk.seat.scopes |= {desk.pages.elsewhere.removeprefix("http://")}
+    await desk.open(f"/lead?to={desk.pages.elsewhere}/other")
+    assert "The other page" in (await desk.click("Link")).text
+    assert "The beginning" in (await desk("back")).text
+
+
+async def test_another_host_in_a_frame_is_the_gates_matter(desk: Desk) -> None:
+    result = await desk.open(f"/frame?to={desk.pages.elsewhere}/other")
+    assert "The other page" in result.text
+    assert "stopped" not in result.text
+
+
+async def test_what_is_no_page_of_a_host_is_taken_away(desk: Desk) -> None:
+    await desk.open("/lead?to=/plain")
+    result = await desk.click("Blob")
+    assert "blob words" not in result.text + (await desk("snapshot")).text
+
+
+@pytest.mark.parametrize("action", ["text", "snapshot", "screenshot", "pdf"])
+async def test_a_tab_that_is_elsewhere_by_any_means_is_emptied_before_it_is_read(desk: Desk, action: str) -> None:
+    await desk.open("/other")
+    desk.seat.scopes = frozenset()
+    first = await desk(action)
+    assert (first.status, first.code) == (ResultStatus.ERROR, "outside")
+    assert not desk.work.pictures
+    assert not desk.work.kept
+    assert "The other page" not in first.text + (await desk("text")).text
+    assert desk.url == "about:blank"
+
+
+async def test_a_guard_leaves_other_sessions_alone(desk: Desk) -> None:
+    browser = desk.seat.context.browser
+    assert browser is not None
+    another = await browser.new_context()
+    page = await another.new_page()
+    await page.goto(f"{desk.pages.elsewhere}/other")
+    assert await page.title() == "Other"
+    await another.close()
+    assert not desk.seat.notes
+
+
+async def test_a_page_that_the_gate_refused(desk: Desk) -> None:
+    host = desk.pages.here.removeprefix("http://")
+    page = desk.seat.page
+    assert page is not None
+
+    async def refuse(_: object) -> None:
+        desk.gate.refused.append(Turned(host=host, why="127.0.0.1 is a private address."))
+
+    page.on("request", refuse)
+    result = await desk("open", url=f"{desk.pages.here}/plain")
+    assert (result.status, result.code) == (ResultStatus.ERROR, "refused")
+    assert "127.0.0.1 is a private address." in result.text
+    assert f'[tools.browser] hosts = ["{host}"]' in result.hint
+    assert desk.url == "about:blank"
+
+
+async def test_a_part_that_the_gate_refused_is_one_line(desk: Desk) -> None:
+    await desk.open("/plain")
+    desk.gate.refused = [Turned(host="10.0.0.9:80", why="It is a private address.")] * 3
+    result = await desk("snapshot")
+    assert result.text.count("10.0.0.9:80 (It is a private address.)") == 1
+    assert "A plain page" in result.text

@@ -1,0 +1,350 @@
+"""How browsers are kept: a real Chromium, and pages of a server in the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import stat
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from playwright.async_api import Error, Page
+
+from agent_tools.browser.keeper import Keeper
+from agent_tools.browser.seats import Seat
+from agent_tools.browser.settings import Settings
+from gateway.errors import DragomanError
+from tests.support.browser import executable
+from tests.support.clock import FakeClock
+from tests.support.enclosures import OpenPlace
+
+SPIN = """<script>
+    while (true) { const said = new XMLHttpRequest(); said.open('GET', '/spinning', false); said.send(); }
+</script>"""
+"""Never ends, as an empty loop does, and leaves the processor to the other tests."""
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def _hello(request: web.Request) -> web.Response:
+    return web.Response(text=f"<title>{request.headers.get('Cookie', 'nobody')}</title>", content_type="text/html")
+
+
+async def _sign_in(request: web.Request) -> web.Response:
+    answer = web.Response(text="<script>localStorage.setItem('seen', 'yes')</script>", content_type="text/html")
+    answer.set_cookie("who", request.query["name"])
+    return answer
+
+
+async def _never(request: web.Request) -> web.Response:
+    await asyncio.sleep(60)
+    raise web.HTTPGone
+
+
+async def _spin(request: web.Request) -> web.Response:
+    return web.Response(text=SPIN, content_type="text/html")
+
+
+async def _spinning(request: web.Request) -> web.Response:
+    await asyncio.sleep(0.5)
+    return web.Response()
+
+
+class Site(str):
+    """The address of the test's server."""
+
+    asked: list[str]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def site() -> AsyncGenerator[Site]:
+    asked: list[str] = []
+
+    @web.middleware
+    async def heard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        asked.append(request.path)
+        return await handler(request)
+
+    app = web.Application(middlewares=[heard])
+    app.add_routes([web.get(path, handler) for path, handler in _ROUTES.items()])
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    server = web.TCPSite(runner, "127.0.0.1", 0)
+    await server.start()
+    host, port = runner.addresses[0][:2]
+    address = Site(f"http://{host}:{port}")
+    address.asked = asked
+    yield address
+    await runner.cleanup()
+
+
+_ROUTES = {"/": _hello, "/sign-in": _sign_in, "/never": _never, "/spin": _spin, "/spinning": _spinning}
+
+
+class Browsers:
+    """A keeper that is served, and what a test does with it."""
+
+    def __init__(self, place: OpenPlace, clock: FakeClock, keeper: Keeper) -> None:
+        self.place, self.clock, self.keeper = place, clock, keeper
+        self._others = drivers()
+
+    def drivers(self) -> list[int]:
+        """The processes of playwright that this keeper started."""
+        return [pid for pid in drivers() if pid not in self._others]
+
+    async def title(self, key: str, url: str) -> str:
+        """Open a page as one call does."""
+        async with self.keeper.seat(key, "off") as seat:
+            page = await page_of(seat)
+            await page.goto(url)
+            return await page.title()
+
+    async def asks(self, key: str, url: str) -> str:
+        """The same with the place alone, its cookies and its way out: a page costs half a second of a processor."""
+        async with self.keeper.seat(key, "off") as seat:
+            return await fetched(seat, url)
+
+    async def rested(self, seconds: float, until: Callable[[], bool]) -> None:
+        """Let time pass, and what follows from it happen."""
+        self.clock.advance(seconds)
+        await happens(until)
+
+
+async def happens(what: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if what():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not happen within 10 s")
+
+
+async def page_of(seat: Seat) -> Page:
+    seat.page = seat.page or await seat.context.new_page()
+    return seat.page
+
+
+async def fetched(seat: Seat, url: str) -> str:
+    answer = await seat.context.request.get(url)
+    return (await answer.text()).removeprefix("<title>").removesuffix("</title>")
+
+
+async def _prepare(seat: Seat) -> None:
+    seat.notes.append("prepared")
+
+
+@contextlib.asynccontextmanager
+async def served(folder: Path, **settings: object) -> AsyncGenerator[Browsers]:
+    clock = FakeClock()
+    place = OpenPlace(folder / "tool", Settings.model_validate({"executable": executable(), **settings}), clock)
+    keeper = Keeper(place, _prepare)
+    serving = asyncio.create_task(keeper.serve())
+    try:
+        yield Browsers(place, clock, keeper)
+    finally:
+        serving.cancel()
+        began = asyncio.get_running_loop().time()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+        assert asyncio.get_running_loop().time() - began < 10  # 5, where nothing else has the processor
+        assert left_running(place) == []
+
+
+def left_running(place: OpenPlace) -> list[str]:
+    """The command lines of this test's browsers that still run."""
+    found: list[str] = []
+    folders = [str(enclosure.folder) for enclosure in place.enclosures]
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            line = one.read_text(errors="replace")
+            found += [line[:200] for folder in folders if folder in line]
+    return found
+
+
+def drivers() -> list[int]:
+    """The processes of playwright that this one started."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [int(pid) for pid in children if b"run-driver" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+async def test_two_first_calls_start_one_browser_and_see_nothing_of_each_other(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(browsers.title("ann", f"{site}/sign-in?name=ann"))
+            group.create_task(browsers.title("bob", f"{site}/sign-in?name=bob"))
+        assert await browsers.title("ann", site) == "who=ann"
+        assert await browsers.title("bob", site) == "who=bob"
+        assert [len(enclosure.gates) for enclosure in browsers.place.enclosures] == [2]
+        # Nothing but what the pages asked for went out.
+        asked = {host for gate in browsers.place.enclosures[0].gates for host in gate.asked}
+        assert asked == {site.removeprefix("http://")}
+
+
+async def test_after_a_rest_nothing_runs_and_cookies_are_kept(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path, idle=60) as browsers:
+        await browsers.title("ann", f"{site}/sign-in?name=ann")
+        [enclosure] = browsers.place.enclosures
+        await browsers.rested(59, until=lambda: True)
+        await asyncio.sleep(1.2)
+        assert enclosure.folder.exists()
+
+        await browsers.rested(1, until=lambda: not enclosure.folder.exists() and not browsers.drivers())
+        assert left_running(browsers.place) == []
+        [kept] = (browsers.place.folder / "states").iterdir()
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+        async with browsers.keeper.seat("ann", "off") as seat:
+            assert "pages of earlier are not open any more" in seat.notes[0]
+            page = await page_of(seat)
+            await page.goto(site)
+            assert (await page.title(), await page.evaluate("localStorage.seen")) == ("who=ann", "yes")
+        assert len(browsers.place.enclosures) == 2
+
+
+async def test_the_place_unused_for_the_longest_gives_way(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path, sessions=2) as browsers:
+        for name in ("ann", "bob"):
+            await browsers.asks(name, f"{site}/sign-in?name={name}")
+            browsers.clock.advance(1)
+        await browsers.asks("cid", site)  # ann gives way
+        [enclosure] = browsers.place.enclosures
+        assert enclosure.open == 2
+        assert [path.name for path in (browsers.place.folder / "states").iterdir()] == ["ann.json"]
+        assert await browsers.asks("ann", site) == "who=ann"  # bob gives way
+
+
+async def test_a_place_in_use_never_gives_way_and_calls_of_one_session_wait(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path, sessions=1) as browsers:
+        async with browsers.keeper.seat("ann", "off") as seat:
+            second = asyncio.create_task(browsers.asks("ann", site))
+            with pytest.raises(DragomanError, match=r"All 1 places .* in use.* raise `sessions`"):
+                await browsers.asks("bob", site)
+            await fetched(seat, f"{site}/sign-in?name=ann")
+            assert not second.done()
+        assert await second == "who=ann"
+        assert await browsers.keeper.leave("ann", "off") is True
+        assert await browsers.keeper.leave("ann", "off") is False
+        assert await browsers.asks("ann", site) == "who=ann"
+        assert await browsers.asks("bob", site) == "nobody"
+
+
+async def test_a_crash_between_calls_is_not_seen_and_one_in_a_call_ends_that_call_alone(
+    tmp_path: Path, site: Site
+) -> None:
+    async with served(tmp_path) as browsers:
+        await browsers.asks("ann", site)
+        os.kill(browsers.place.enclosures[0].pid, signal.SIGKILL)
+        assert await browsers.asks("ann", site) == "nobody"
+        os.kill(browsers.drivers()[0], signal.SIGKILL)
+        assert await browsers.asks("ann", site) == "nobody"
+        assert len(browsers.place.enclosures) == 3
+
+        async with browsers.keeper.seat("ann", "off") as seat:
+            page = await page_of(seat)
+            os.kill(browsers.place.enclosures[2].pid, signal.SIGKILL)
+            with pytest.raises(Error):
+                await page.goto(f"{site}/never")
+        assert await browsers.asks("ann", site) == "nobody"
+
+
+async def test_a_page_that_crashed_is_closed_and_the_cookies_stay(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        await browsers.title("ann", f"{site}/sign-in?name=ann")
+        async with browsers.keeper.seat("ann", "off") as seat:
+            page = await page_of(seat)
+            with pytest.raises(Error):
+                await page.goto("chrome://crash")
+        await happens(lambda: bool(seat.crashed))
+        async with browsers.keeper.seat("ann", "off") as again:
+            assert again is seat
+            assert (again.page, again.crashed) == (None, [])
+        assert await browsers.title("ann", site) == "who=ann"
+        assert len(browsers.place.enclosures) == 1
+
+
+async def test_a_cut_call_leaves_the_page_usable(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        await browsers.title("ann", site)
+        call = asyncio.create_task(browsers.title("ann", f"{site}/never"))
+        await happens(lambda: "/never" in site.asked)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        async with browsers.keeper.seat("ann", "off") as seat:
+            assert seat.page is not None
+            assert await seat.page.title() == "nobody"
+        assert await browsers.title("ann", site) == "nobody"
+
+
+async def test_a_page_that_does_not_answer_is_closed_after_a_cut_call(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        await browsers.asks("bob", site)
+        call = asyncio.create_task(browsers.title("ann", f"{site}/spin"))
+        await happens(lambda: "/spinning" in site.asked)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        async with browsers.keeper.seat("ann", "off") as seat:
+            assert seat.page is None
+            assert "did not answer" in seat.notes[-1]
+        assert await browsers.title("ann", site) == "nobody"
+        assert await browsers.asks("bob", site) == "nobody"
+        assert len(browsers.place.enclosures) == 1
+
+
+async def test_a_place_whose_tab_cannot_be_closed_is_given_up_after_the_call(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        assert await browsers.title("ann", f"{site}/sign-in?name=ann") == ""
+        async with browsers.keeper.seat("ann", "off") as first:
+            first.stuck = True
+        assert await browsers.title("ann", site) == "who=ann", "the cookies were kept"
+        async with browsers.keeper.seat("ann", "off") as second:
+            assert second is not first
+        assert len(browsers.place.enclosures) == 1
+
+
+async def test_a_first_call_that_is_cut_does_not_stop_the_start(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await browsers.asks("ann", site)
+        assert await browsers.asks("ann", site) == "nobody"
+        assert len(browsers.place.enclosures) == 1
+
+
+async def test_a_daemon_that_stops_during_the_start_leaves_nothing(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await browsers.asks("ann", site)
+
+
+async def test_without_chromium_the_call_says_what_to_do(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path, executable=str(tmp_path / "none")) as browsers:
+        for _ in range(2):
+            with pytest.raises(DragomanError, match=r"cannot be run.* Correct `executable`"):
+                await browsers.title("ann", site)
+
+
+async def test_a_program_that_is_no_browser_is_said_to_be_none(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path, executable="/bin/false") as browsers:
+        with pytest.raises(DragomanError, match="did not start"):
+            await browsers.title("ann", site)
+        assert browsers.drivers() == []
+
+
+async def test_states_of_sessions_that_did_not_come_back_are_forgotten(tmp_path: Path) -> None:
+    states = tmp_path / "tool" / "states"
+    states.mkdir(parents=True)
+    now = FakeClock().now().timestamp()
+    for name, days in (("old", 31), ("new", 29)):
+        (states / f"{name}.json").write_text("{}")
+        os.utime(states / f"{name}.json", (now, now - days * 86_400))
+    async with served(tmp_path):
+        await happens(lambda: not (states / "old.json").exists())
+    assert [path.name for path in states.iterdir()] == ["new.json"]

@@ -1,0 +1,124 @@
+"""What a page says and looks like, within bounds of size and time."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from agent_tools.browser.reading import LONGEST, fitted, part, ref_of
+from agent_tools.browser.trouble import Trouble, meaning, one_line
+from gateway.model.tools import ResultStatus
+from tests.unit.agent_tools.browser.conftest import Desk
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+TREE = """- main [ref=e1]:
+  - list [ref=e2]:
+    - listitem [ref=e3]: "one [ref=e9]"
+    - listitem [ref=e4]: two
+  - button "three [ref=e4]" [ref=e5]"""
+
+
+async def test_a_part_of_a_page(desk: Desk) -> None:
+    await desk.open("/form")
+    ref = await desk.ref("Colour")
+    result = await desk("snapshot", ref=ref)
+    assert 'option "Green"' in result.text
+    assert "Send" not in result.text
+    assert (await desk("click", ref=ref)).status is ResultStatus.OK
+    assert (await desk("snapshot", ref="e9999")).code == "ref"
+
+
+async def test_text_of_a_page_and_of_an_element(desk: Desk) -> None:
+    await desk.open("/popup")
+    assert "In a new tab" in (await desk("text")).text
+    assert (await desk("text", ref=await desk.ref("In a new tab"))).text.endswith("\n\nIn a new tab")
+
+
+async def test_a_long_page_is_cut_with_a_hint(desk: Desk) -> None:
+    result = await desk.open("/large?n=2000")
+    assert len(result.text) < LONGEST + 500
+    assert "this is its beginning" in result.text
+    footer = re.search(r"contentinfo \[ref=(\w+)\]", result.text)
+    assert footer is not None
+    assert 'button "The last"' in (await desk("snapshot", ref=footer[1])).text
+    words = (await desk("text")).text
+    assert words.startswith("Page: Large")
+
+
+async def test_a_huge_page_does_not_hang(desk: Desk) -> None:
+    started = time.monotonic()
+    result = await desk.open("/large?n=32000")
+    assert "too many for a snapshot" in result.text
+    assert "item 100" in result.text
+    assert len(result.text) < LONGEST + 500
+    assert "item 100" in (await desk("text")).text
+    assert time.monotonic() - started < 20
+
+
+async def test_pictures(desk: Desk) -> None:
+    await desk.open("/plain")
+    result = await desk("screenshot")
+    assert [one.media_type for one in result.pictures] == ["image/jpeg"]
+    assert _size(desk.work.pictures[0]) == (1280, 800)
+    await desk.open("/tall")
+    assert (await desk("screenshot", full_page=True)).status is ResultStatus.OK
+    assert _size(desk.work.pictures[1])[1] == 10_000
+    await desk.open("/form")
+    assert (await desk("screenshot", ref=await desk.ref("Send"))).status is ResultStatus.OK
+    assert _size(desk.work.pictures[2])[1] < 100
+
+
+def _size(jpeg: bytes) -> tuple[int, int]:
+    """Width and height, from the frame header."""
+    assert jpeg[:2] == b"\xff\xd8"
+    at = 2
+    while jpeg[at + 1] not in (0xC0, 0xC1, 0xC2):
+        at += 2 + int.from_bytes(jpeg[at + 2 : at + 4])
+    return int.from_bytes(jpeg[at + 7 : at + 9]), int.from_bytes(jpeg[at + 5 : at + 7])
+
+
+# --- without a browser ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "ref"),
+    [
+        ('- button "x" [ref=e5]', "e5"),
+        ('- button "x [ref=e1]" [ref=f2e5] [cursor=pointer]:', "f2e5"),
+        ('- button "x \\" [ref=e1]" [ref=e6]', "e6"),
+        ("- text: words [ref=e1]", ""),
+        ("- paragraph [ref=e3]: words [ref=e1]", "e3"),
+        ("- /url: /x", ""),
+    ],
+)
+async def test_refs_are_not_words_of_the_page(line: str, ref: str) -> None:
+    assert ref_of(line) == ref
+
+
+async def test_a_part_of_a_snapshot() -> None:
+    assert part(TREE, "e2") == '- list [ref=e2]:\n  - listitem [ref=e3]: "one [ref=e9]"\n  - listitem [ref=e4]: two'
+    assert part(TREE, "e5") == '- button "three [ref=e4]" [ref=e5]'
+    with pytest.raises(Trouble):
+        part(TREE, "e9")
+
+
+async def test_a_snapshot_that_is_too_long_keeps_its_outline() -> None:
+    rows = "\n".join(f"    - link [ref=e{n}]:\n      - /url: /{n}" for n in range(10, 3000))
+    tree = f"- main [ref=e1]:\n  - list [ref=e2]:\n{rows}\n  - button [ref=e3]"
+    shown = fitted(tree, 6000)
+    assert len(shown) < 6000
+    assert "- button [ref=e3]" in shown
+    assert "The rest in outline" in shown
+    assert fitted(TREE, 6000) == TREE
+    assert len(fitted("x" * 100_000, 6000)) < 7000
+
+
+async def test_messages_are_short_and_ours() -> None:
+    told = meaning("Locator.click: Timeout 10000ms exceeded.\nCall log:\n  - <div> intercepts pointer events")
+    assert told.text == "Another element covers it."
+    assert meaning("Page.goto: net::ERR_NEW_THING at http://x/").text == "The page could not be loaded (NEW_THING)."
+    assert "\n" not in meaning("Something\nelse\x1b[0m").text
+    assert one_line("a\u202e\n\n b\x00" + "c" * 100, 10) == "a b ccccc…"

@@ -1,0 +1,94 @@
+"""The tool as the daemon has it: served, called, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from agent_tools import browser
+from agent_tools.browser.settings import Settings
+from gateway.model.tools import ResultStatus, ToolResult
+from gateway.ports import KeptTool, ToolContext
+from tests.support.browser import executable
+from tests.support.clock import FakeClock
+from tests.support.enclosures import OpenPlace
+from tests.support.pages import serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+class Session:
+    """Calls as `execution` makes them."""
+
+    def __init__(self, tool: KeptTool, workspace: Path, *scopes: str) -> None:
+        self._tool = tool
+        self._context = SimpleNamespace(keeper="ann", sandbox="off", cwd=workspace, scopes=frozenset(scopes))
+
+    async def __call__(self, action: str, **more: Any) -> ToolResult:
+        args = browser.Args.model_validate({"action": action, **more})
+        result = await self._tool.run(cast("ToolContext", self._context), args)
+        assert isinstance(result, ToolResult)
+        return result
+
+
+@asynccontextmanager
+async def kept(folder: Path, **settings: object) -> AsyncGenerator[tuple[KeptTool, OpenPlace]]:
+    place = OpenPlace(folder / "tool", Settings.model_validate({"executable": executable(), **settings}), FakeClock())
+    tool = browser.keep(place)
+    serving_it = asyncio.create_task(tool.serve())
+    try:
+        yield tool, place
+    finally:
+        serving_it.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving_it
+
+
+async def test_a_session_at_the_browser(tmp_path: Path) -> None:
+    async with serving() as pages, kept(tmp_path) as (tool, place):
+        ann = Session(tool, tmp_path, pages.scope)
+        assert (await ann("close")).text == "No page was open."
+        opened = await ann("open", url=f"{pages.here}/plain")
+        assert (opened.status, opened.untrusted) == (ResultStatus.OK, True)
+        assert "A plain page" in opened.text
+
+        # What one call is allowed, the next is not.
+        stranger = await Session(tool, tmp_path)("text")
+        assert stranger.status is ResultStatus.ERROR
+        assert "A plain page" not in stranger.text
+
+        await ann("open", url=f"{pages.here}/plain")
+        call = asyncio.create_task(ann("open", url=f"{pages.here}/forever"))
+        await asyncio.sleep(0.3)
+        call.cancel()
+        with suppress(asyncio.CancelledError):
+            await call
+        assert "A plain page" in (await ann("open", url=f"{pages.here}/plain")).text
+
+        call = asyncio.create_task(ann("wait", text="what never comes"))
+        await asyncio.sleep(0.3)
+        os.kill(place.enclosures[0].pid, signal.SIGKILL)
+        crashed = await call
+        assert (crashed.status, crashed.code) == (ResultStatus.ERROR, "crashed")
+        assert "Open the page again" in crashed.hint
+
+        again = await ann("open", url=f"{pages.here}/plain")
+        assert "A plain page" in again.text
+        assert len(place.enclosures) == 2
+        assert (await ann("close")).text == "Closed; cookies are kept."
+
+
+async def test_what_keeps_it_from_starting_is_a_result_with_a_cure(tmp_path: Path) -> None:
+    async with kept(tmp_path, executable=str(tmp_path / "none")) as (tool, _):
+        result = await Session(tool, tmp_path)("open", url="https://example.org/")
+        assert (result.status, result.code) == (ResultStatus.ERROR, "browser")
+        assert "cannot be run" in result.text
+        assert "Correct `executable`" in result.hint

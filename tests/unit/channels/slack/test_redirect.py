@@ -1,0 +1,35 @@
+"""An answer of Slack's address that points elsewhere is not followed: the token is for that address alone."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from channels.slack.request import SlackClient, Unanswered
+from gateway.clock import SystemClock
+
+
+async def passed(_point: str) -> None:
+    """No fail point is armed."""
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_not_followed(status: int) -> None:
+    asked: list[str] = []
+
+    async def away(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        return web.Response(status=status, headers={"Location": "/elsewhere"})
+
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", away)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        client = SlackClient("xoxb-a-secret-token", str(server.make_url("/api/")), session, passed, SystemClock())
+        with pytest.raises(Unanswered):
+            await client.call("chat.postMessage", {"channel": "C0CC", "text": "hello"})
+        with pytest.raises(Unanswered):
+            await client.upload(str(server.make_url("/upload")), b"a file")
+
+    assert asked == ["/api/chat.postMessage", "/upload"]

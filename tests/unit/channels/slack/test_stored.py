@@ -1,0 +1,225 @@
+"""Files that came of a call, shown in a Slack on loopback: once, from where they are, and what failures mean."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from channels.slack.adapter import SlackChannel, build
+from channels.slack.limits import CAPTION_CHARS, UPLOAD_BYTES
+from gateway.errors import SendFailed, SendOutcome
+from gateway.model.slots import Showing, SlotKind
+from gateway.model.tools import KeptFile
+from tests.support.slack import Call, FakeSlack, Fault, faults
+from tests.unit.channels.slack.scene import Scene, refusing, showing
+from tests.unit.channels.slack.test_adapter import ANN, CHAT, Kept, failed
+
+PICTURE = b"\x89PNG" + bytes(200_000)
+KEPT = KeptFile(file="s1-1.png", name="page.png", media_type="image/png")
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[FakeSlack]:
+    async with FakeSlack().serve() as fake:
+        fake.channel(CHAT, members=[ANN])
+        yield fake
+        assert fake.surprises == []
+
+
+@pytest.fixture
+async def scene(slack: FakeSlack) -> AsyncIterator[Scene]:
+    async with aiohttp.ClientSession() as client:
+        yield Scene(client=client, workspaces={"main": slack})
+
+
+@pytest.fixture
+def channel(scene: Scene) -> SlackChannel:
+    return build(scene.context())
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    path = tmp_path / KEPT.file
+    path.write_bytes(PICTURE)
+    return path
+
+
+def stored(path: Path | None, caption: str = "The page", *, thread: str = "", kept: KeptFile = KEPT) -> Showing:
+    """A slot that shows a file, due for the first time."""
+    return replace(showing(caption, CHAT, thread=thread, kind=SlotKind.FILE, file=kept), path=path)
+
+
+def again(first: Showing, platform_id: str = "", *, uncertain: bool = False, path: Path | None = None) -> Showing:
+    """The same slot, later."""
+    slot = replace(first.slot, platform_id=platform_id, uncertain=uncertain, version=2)
+    return replace(first, slot=slot, path=path or first.path)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+async def test_a_file_is_one_message_with_its_caption_in_the_thread(
+    slack: FakeSlack, channel: SlackChannel, picture: Path
+) -> None:
+    root, kept = slack.say(ANN, "look at that page", channel=CHAT), Kept()
+    shown = await channel.send(stored(picture, "The **page** & <@U0ANN>", thread=root.ts), kept)
+    (file,) = slack.uploads(CHAT)
+    assert (shown, file.name, file.title, file.content) == (file.id, "page.png", "page.png", PICTURE)
+    (message,) = slack.shown(CHAT)
+    assert (message.thread, message.wire) == (root.ts, "The page &amp; &lt;@U0ANN&gt;")
+    assert kept.told == []
+
+
+async def test_a_file_without_a_caption_has_none(slack: FakeSlack, channel: SlackChannel, picture: Path) -> None:
+    await channel.send(stored(picture, " \n"), Kept())
+    assert "initial_comment" not in slack.calls("files.completeUploadExternal")[0].parameters
+    await channel.send(stored(picture, "word " * 2000), Kept())
+    assert len(slack.shown(CHAT)[1].wire) <= CAPTION_CHARS
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("two\nlines\x00.png", "two lines.png"),
+        ("\u202e", "s1-1.png"),
+        ("x" * 400, "x" * 255),
+        ("ä \"'.png", "ä \"'.png"),
+    ],
+)
+async def test_a_name_is_one_line(
+    slack: FakeSlack, channel: SlackChannel, picture: Path, name: str, shown: str
+) -> None:
+    await channel.send(stored(picture, kept=replace(KEPT, name=name)), Kept())
+    assert slack.uploads(CHAT)[0].name == shown
+
+
+async def test_what_is_shown_stays_whatever_becomes_of_the_file(
+    slack: FakeSlack, scene: Scene, channel: SlackChannel, picture: Path
+) -> None:
+    first = stored(picture)
+    shown = await channel.send(first, Kept())
+    asked = len(slack.log)
+    remove(picture)
+    for one in (channel, build(scene.context())):
+        assert await one.edit(again(first, shown), Kept()) == shown
+        assert await one.edit(replace(again(first, shown), path=None, text="Another caption"), Kept()) == shown
+    assert len(slack.log) == asked
+
+
+async def test_of_a_file_that_cannot_be_shown_the_caption_says_why(
+    slack: FakeSlack, channel: SlackChannel, tmp_path: Path
+) -> None:
+    empty, large = tmp_path / "empty", tmp_path / "large"
+    empty.touch()
+    with large.open("wb") as content:
+        content.truncate(UPLOAD_BYTES + 1)
+    for path in (None, tmp_path / "gone.png", tmp_path, empty, large):
+        await channel.send(stored(path), Kept())
+    said = [message.text for message in slack.shown(CHAT)]
+    reasons = ["gone", "gone", "gone", "empty", "too large for Slack"]
+    assert [reason in text for reason, text in zip(reasons, said, strict=True)] == [True] * 5
+    assert all(text.startswith("The page") for text in said)
+    assert slack.calls("files.getUploadURLExternal") == []
+
+
+async def test_a_caption_that_stood_for_a_file_gives_way_to_it(
+    slack: FakeSlack, channel: SlackChannel, picture: Path
+) -> None:
+    first = stored(None)
+    there = await channel.send(first, Kept())
+    shown = await channel.edit(again(first, there, path=picture), Kept())
+    assert [file.id for file in slack.uploads(CHAT)] == [shown]
+    assert [len(message.files) for message in slack.shown(CHAT)] == [1]
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["files.getUploadURLExternal", "files.completeUploadExternal"])
+@pytest.mark.parametrize(
+    ("fault", "outcomes"),
+    [
+        (faults.too_many(7), (SendOutcome.WAIT, SendOutcome.WAIT)),
+        (faults.error("invalid_auth"), (SendOutcome.WAIT, SendOutcome.WAIT)),
+        (faults.error("missing_scope", needed="files:write"), (SendOutcome.DEAD, SendOutcome.DEAD)),
+        (faults.error("storage_limit_reached"), (SendOutcome.DEAD, SendOutcome.DEAD)),
+        (faults.error("something_new"), (SendOutcome.DEAD, SendOutcome.DEAD)),
+        (faults.broken(), (SendOutcome.RETRY, SendOutcome.UNCERTAIN)),
+        (faults.page(), (SendOutcome.RETRY, SendOutcome.UNCERTAIN)),
+        (faults.drop(), (SendOutcome.RETRY, SendOutcome.UNCERTAIN)),
+        (faults.cut(), (SendOutcome.RETRY, SendOutcome.UNCERTAIN)),
+        (faults.torn(), (SendOutcome.RETRY, SendOutcome.UNCERTAIN)),
+    ],
+)
+async def test_before_it_is_shown_all_may_be_repeated_and_then_it_is_in_doubt(
+    slack: FakeSlack,
+    channel: SlackChannel,
+    picture: Path,
+    step: str,
+    fault: Fault,
+    outcomes: tuple[SendOutcome, SendOutcome],
+) -> None:
+    slack.script(refusing(step, fault))
+    error = await failed(channel, stored(picture))
+    expected = outcomes[step == "files.completeUploadExternal"]
+    assert (error.outcome, error.creating) == (expected, expected is SendOutcome.UNCERTAIN)
+
+
+async def test_bytes_that_do_not_arrive_are_sent_again(slack: FakeSlack, channel: SlackChannel, picture: Path) -> None:
+    slack.drop_before_reading(lambda method: method == "upload")
+    assert (await failed(channel, stored(picture))).outcome is SendOutcome.RETRY
+    slack.drop_before_reading(lambda method: False)
+    await channel.send(stored(picture), Kept())
+    assert [file.content for file in slack.uploads(CHAT)] == [PICTURE]
+
+
+async def test_a_file_that_shrinks_on_its_way_is_not_shown(
+    slack: FakeSlack, channel: SlackChannel, picture: Path
+) -> None:
+    def shrink(call: Call) -> Fault | None:
+        picture.write_bytes(b"x")
+        return None
+
+    slack.script(shrink)
+    with pytest.raises(SendFailed) as caught:
+        await channel.send(stored(picture), Kept())
+    assert caught.value.outcome is SendOutcome.RETRY
+    assert slack.uploads(CHAT) == []
+    slack.surprises.clear()
+
+
+@pytest.mark.parametrize("thread", [False, True])
+async def test_a_file_in_doubt_is_looked_up_and_shown_once(
+    slack: FakeSlack, scene: Scene, picture: Path, thread: bool
+) -> None:
+    root = slack.say(ANN, "look", channel=CHAT).ts if thread else ""
+    slack.script(refusing("files.completeUploadExternal", faults.cut(), times=1))
+    first = stored(picture, thread=root)
+    with pytest.raises(SendFailed) as caught:
+        await build(scene.context()).send(first, Kept())
+    assert caught.value.outcome is SendOutcome.UNCERTAIN
+    shown = await build(scene.context()).send(again(first, uncertain=True), Kept())
+    assert [file.id for file in slack.uploads(CHAT)] == [shown]
+
+
+async def test_a_file_in_doubt_that_is_not_there_is_shown_unmarked(
+    slack: FakeSlack, channel: SlackChannel, picture: Path
+) -> None:
+    slack.script(refusing("files.completeUploadExternal", faults.drop(), times=1))
+    first = stored(picture)
+    await failed(channel, first)
+    await channel.send(again(first, uncertain=True), Kept())
+    assert [message.wire for message in slack.shown(CHAT)] == ["The page"]
+
+
+async def test_a_file_that_cannot_be_looked_up_is_marked(
+    slack: FakeSlack, channel: SlackChannel, picture: Path
+) -> None:
+    slack.world.scopes -= {"channels:history"}
+    await channel.send(again(stored(picture), uncertain=True), Kept())
+    assert slack.shown(CHAT)[0].wire == "(re-sent) The page"

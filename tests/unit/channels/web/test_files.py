@@ -1,0 +1,45 @@
+"""Files of calls, from the page's server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gateway.http import HEADERS
+from gateway.model.tools import KeptFile, ResultStatus, Risk, ToolResult
+from gateway.ports import ToolContext
+from tests.support.engine import Engine, served
+from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls
+from tests.support.makers import ANN
+
+
+async def test_a_file_is_always_a_download_whatever_is_in_it(tmp_path: Path) -> None:
+    async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
+        made = await ctx.picture(b"<script>alert(1)</script>", "image/png")
+        names = (made.file, made.file.replace(".png", ".html"), 'a"\r\nX-Evil: 1;.html')
+        files = tuple(KeptFile(file=one, name="x.html", media_type="text/html") for one in names)
+        return ToolResult(status=ResultStatus.OK, text="saved", files=files)
+
+    engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=saves)])
+    async with served(engine) as page:
+        engine.model.script = [calls("read")]
+        turn = await engine.say(where=ANN_PAGE)
+        await engine.run(await engine.claim())
+        (folder,) = (tmp_path / "outputs").iterdir()
+        (kept,) = folder.iterdir()
+        kept.with_suffix(".html").write_bytes(b"<script>alert(2)</script>")
+        kept.with_name('a"\r\nX-Evil: 1;.html').write_bytes(b"x")
+        url = f"{page.url}/api/output/{turn}/1/file"
+
+        async with page.client(await page.cookie()) as ann:
+            for at, name in ((0, kept.name), (1, f"{kept.stem}.html"), (2, "aX-Evil 1;.html")):
+                async with ann.get(f"{url}/{at}") as response:
+                    assert response.status == 200
+                    assert response.headers["Content-Type"] == "application/octet-stream"
+                    assert response.headers["Content-Disposition"] == f'attachment; filename="{name}"'
+                    assert "X-Evil" not in response.headers
+                    assert {name: response.headers.get(name) for name in HEADERS} == HEADERS
+        for owner, at, status in ((ANN, "3", 404), (ANN, "9" * 20, 404), (ANN, "-1", 404), (CLEO, "0", 404)):
+            async with page.client(await page.cookie(owner)) as other, other.get(f"{url}/{at}") as response:
+                assert response.status == status
+        async with page.client("") as nobody, nobody.get(f"{url}/0") as response:
+            assert response.status == 401

@@ -1,0 +1,139 @@
+"""What tests state becomes lines, and lines become a page that an owner can read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import prove
+from tests.support.proof import KILLS, LOST, TWICE, counted, dice, figure, seed, times
+from tests.support.proof_page import NO, Fault, Proof, page, read_lines
+
+ROOT = Path(__file__).parents[3]
+FAULTS = (
+    Fault(id="F01", trouble="kill -9 at every point", tests=("tests/fault/test_kills.py",)),
+    Fault(id="F14", trouble="Telegram refuses", tests=("tests/fault/test_telegram_limits.py",), missing="Anger."),
+    Fault(id="F31", trouble="a day of load"),
+)
+
+
+@pytest.fixture
+def stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "figures.jsonl"
+    monkeypatch.setenv("DRAGOMAN_PROOF", str(path))
+    monkeypatch.setenv("DRAGOMAN_SEED", "7")
+    return path
+
+
+def proof(lines: list[Any], **more: Any) -> Proof:
+    given: dict[str, Any] = {"faults": FAULTS, "passed": 3, **more}
+    made = {"date": "2026-01-02", "commit": "abc", "seed": 7, "command": "./run proof --seed 7", "machine": "2 cores"}
+    return Proof(**made, lines=lines, **given)
+
+
+def test_a_figure_is_kept_with_its_bar_its_test_and_its_seed(stated: Path) -> None:
+    figure("F14", "sent into a ban", 0, 0, of=3)
+    (line,) = read_lines(stated.read_text())
+    assert (line["fault"], line["value"], line["bar"], line["of"], line["held"]) == ("F14", 0, 0, 3, True)
+    assert line["seed"] == 7
+    assert line["test"].endswith("::test_a_figure_is_kept_with_its_bar_its_test_and_its_seed")
+
+
+@pytest.mark.parametrize(("value", "bar", "least"), [(1.5, 1, False), (0.5, 1, True)])
+def test_a_figure_that_misses_fails_the_test_and_is_kept(value: float, bar: float, least: bool, stated: Path) -> None:
+    with pytest.raises(AssertionError, match="F14 slow"):
+        figure("F14", "slow", value, bar, "s", least=least)
+    assert read_lines(stated.read_text())[0]["held"] is False
+
+
+def test_without_a_file_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DRAGOMAN_PROOF", raising=False)
+    monkeypatch.chdir(tmp_path)
+    figure("F14", "sent into a ban", 0, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_seed_gives_the_same_numbers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_SEED", "8")
+    first = dice("a flood").random()
+    assert dice("a flood").random() == first
+    assert dice("a death").random() != first
+    monkeypatch.setenv("DRAGOMAN_SEED", "soon")
+    with pytest.raises(ValueError, match="whole number"):
+        seed()
+
+
+def test_all_is_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_ALL", "1")
+    assert times(1, 5) == 5
+    monkeypatch.delenv("DRAGOMAN_ALL")
+    assert times(1, 5) == 1
+
+
+def test_the_page_adds_up_counts_and_shows_the_worst_of_times(stated: Path) -> None:
+    counted(KILLS, 2, "F01")
+    for number in (1, 2):
+        figure("F01", LOST, 0, 0, of=4 * number)
+        figure("F01", TWICE, 0, 0, of=4 * number)
+        figure("F14", "alert", number, 10, "s")
+    text = page(proof(read_lines(stated.read_text())))
+    assert "Every bar held." in text
+    assert "killed 2 times. Of 12 messages 0 were lost and 0 taken" in text
+    assert "| messages lost | 1 × | 0 of 12 | 0 | yes |" in text
+    assert "| alert | 1 × | 2 s | ≤ 10 s | yes |" in text
+    assert text.index("## F01: kill -9") < text.index("2 kills.") < text.index("## F14: Telegram refuses")
+    assert "Not tried yet: Anger." in text
+    assert "- F31: a day of load." in text
+    assert "`./run proof --seed 7` on 2026-01-02, commit abc, seed 7, 2 cores; 3 tests passed, 0 failed." in text
+
+
+def test_the_page_begins_with_what_does_not_hold(stated: Path) -> None:
+    with pytest.raises(AssertionError):
+        figure("F14", "sent into a ban", 2, 0, of=3)
+    budget = {"what": "warm turn", "value": 11.0, "unit": "ms", "floor": 2, "budget": 10.0, "at_least": False}
+    text = page(
+        proof(
+            read_lines(stated.read_text()),
+            failed=["test_x test_y"],
+            twins=[("I24", "a call runs again", True), ("I06", "an approval counts twice", False)],
+            budgets=[{**budget, "holds": "NO"}],
+            partial=True,
+        )
+    )
+    head, _, rest = text.partition("## F01")
+    assert "5 did not hold" in head
+    assert "part of the whole" in head
+    for miss in ("F14 sent into a ban: 2 of 3", "F01: its tests", "test_x", "an approval counts twice", "warm turn"):
+        assert miss in head
+    assert f"| sent into a ban | 1 × | 2 of 3 | 0 | {NO} |" in rest
+    assert "1 of 2 were noticed" in rest
+    assert f"| warm turn | 11 ms | 2 | ≤ 10 | {NO} |" in rest
+
+
+def test_lines_are_in_the_same_order_however_they_came() -> None:
+    made = {"unit": "", "bar": 0, "least": False, "of": 1, "held": True, "value": 0, "seed": 7}
+    lines = [{**made, "fault": f, "what": w, "test": w} for f in ("F14", "F01") for w in ("b", "a")]
+    assert page(proof(lines)) == page(proof(lines[::-1]))
+
+
+def test_a_line_that_was_cut_off_is_left_out() -> None:
+    whole = json.dumps({"fault": "F01"})
+    assert read_lines(f'{whole}\n{{"fault": "F0') == [{"fault": "F01"}]
+
+
+def test_every_named_test_is_there() -> None:
+    found = prove.faults()
+    assert [fault.id for fault in found] == [*(f"F{n:02}" for n in range(1, 33)), "STORE"]
+    for name in [test for fault in found for test in fault.tests]:
+        path, _, function = name.partition("::")
+        assert (ROOT / path).is_file(), name
+        assert f"def {function}(" in (ROOT / path).read_text() or not function, name
+
+
+def test_a_fault_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        prove.parsed(["--only", "F99"])
+    assert "there is no fault F99; there are: F01" in capsys.readouterr().err
