@@ -156,7 +156,8 @@ def _commands(specs: Mapping[str, ToolSpec]) -> Mapping[str, ToolSpec]:
 
 def _problem(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"])[:NAMED_AT_MOST] or "arguments"
-    return f"{where}: {error['msg']}"
+    said = str(error["msg"]).removeprefix("Value error, ")  # pydantic's own words before a tool's
+    return f"{where}: {said}"
 
 
 def _schema(arguments: type[BaseModel]) -> Mapping[str, Any]:

@@ -18,12 +18,17 @@ from agent_tools.browser import files, navigating, pointing, reading, tabs
 from agent_tools.browser.arguments import Args
 from agent_tools.browser.seats import Seat
 from agent_tools.browser.settings import Settings
-from agent_tools.browser.trouble import Trouble, meaning, one_line
+from agent_tools.browser.trouble import Trouble, cure_of, meaning, one_line
 from gateway.model.tools import KeptFile, Picture, ResultStatus, ToolResult
 from gateway.ports import ToolContext
 
 LOAD_S = 30.0
 """Seconds for a host to answer, when the call has as long."""
+
+READ_AT_MOST = 3
+"""Times that a page is read which goes on to another one each time."""
+WENT_ON = "context was destroyed"
+"""Playwright's words for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +119,22 @@ async def _after(call: _Call, said: str) -> _Done:
 
 
 async def _seen(call: _Call, read: Callable[[Page], Awaitable[str]]) -> str:
-    """Read from the current tab. What was read is given away only if the tab was, and is still, where it may be."""
-    words = await read(await navigating.shown(call.seat))
-    await navigating.here(call.seat)
-    return words
+    """Read from the current tab; a page that goes on to another one meanwhile is read there.
+
+    What was read is given away only if the tab was, and is still, where it may be.
+    """
+    for left in reversed(range(READ_AT_MOST)):
+        page = await navigating.shown(call.seat)
+        try:
+            words = await read(page)
+        except Error as error:
+            if not left or WENT_ON not in error.message:
+                raise
+            await navigating.settle(page, call.limit_s)
+        else:
+            await navigating.here(call.seat)
+            return words
+    raise AssertionError("the last try returns or raises")
 
 
 # --- the actions ----------------------------------------------------------------------------------
@@ -159,7 +176,7 @@ async def _refused_at_the_gate(seat: Seat, page: Page, url: str) -> None:
             raise Trouble(
                 "refused",
                 f"{host} was refused on the way: {one_line(one.why, 300)}",
-                f'If it is a host of your own network, the owner can add it: [tools.browser] hosts = ["{host}"]',
+                cure_of(host),
             )
     for one in turned:
         host = f"{one_line(one.host, 100)} ({one_line(one.why, 200)})"

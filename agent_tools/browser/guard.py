@@ -18,6 +18,7 @@ from playwright.async_api import BrowserContext, CDPSession, Error, Page
 
 from agent_tools.browser.hosts import scope_of
 from agent_tools.browser.trouble import one_line
+from gateway.model.tools import EVERY_SCOPE
 
 MOST_NOTES = 20
 CURE = "Open it: a person is asked first."
@@ -137,7 +138,7 @@ class Guard:
     def allows(self, url: str) -> bool:
         """Say whether people allowed this address' host."""
         scope = scope_of(url)
-        return scope != "" and scope in self._seat.scopes
+        return scope != "" and not self._seat.scopes.isdisjoint((scope, EVERY_SCOPE))
 
     async def _is_tab(self, frame: str) -> bool:
         """Say whether a frame is the main one of a tab of this context: only that has a target of this kind."""

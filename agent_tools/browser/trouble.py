@@ -6,6 +6,8 @@ Stands between an action that failed and the call's result.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from ipaddress import ip_address
 
 from gateway.model.tools import ResultStatus, ToolResult
 
@@ -81,3 +83,12 @@ def one_line(text: str, limit: int) -> str:
     """Make words of a page safe for a line of ours: no line breaks, nothing that cannot be seen, not too long."""
     plain = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * limit]).split())
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def cure_of(host: str) -> str:
+    """What can be done about a refusal of `host:port`; nothing where no owner can permit the address."""
+    with suppress(ValueError):
+        address = ip_address(host.rpartition(":")[0].strip("[]"))
+        if not (address.is_private or address.is_loopback) or address.is_link_local or address.is_unspecified:
+            return "Nobody can allow that address; name another one."
+    return f'If it is a host of your own network, the owner can add it: [tools.browser] hosts = ["{host}"]'

@@ -13,6 +13,7 @@ from ipaddress import IPv6Address
 
 from gateway.egress.addresses import Address, parse_address, vet_address
 from gateway.errors import BadRequest
+from gateway.model.tools import EVERY_SCOPE
 
 OPEN_PORTS = frozenset({80, 443})
 SHOWN_AT_MOST = 100
@@ -107,7 +108,7 @@ class Permitted:
 
     def has(self, host: Host) -> bool:
         """Say whether the owner permits a host at its port, and it was let through."""
-        if self._let is not None and _scope(host) not in self._let:
+        if self._let is not None and self._let.isdisjoint((_scope(host), EVERY_SCOPE)):
             return False
         labels = host.name.split(".") if host.address is None else []
         parents = (".".join(labels[n:]) for n in range(1, len(labels)))

@@ -146,6 +146,10 @@ class Reach:
     """Why the owner's settings do not have it at all, with the cure; empty when they do."""
 
 
+EVERY_SCOPE = "*"
+"""Among the scopes of a call: the configuration allows the tool without asking, so there is none that it lacks."""
+
+
 class DenyReason(StrEnum):
     """Why a call did not run. Stored, counted, asserted in tests."""
 

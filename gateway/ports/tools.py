@@ -96,7 +96,8 @@ class ToolContext(Protocol):
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What people allowed this tool for longer than one call (`Reach.scope`), this call's own with it."""
+        """What people allowed this tool for longer than one call (`Reach.scope`), this call's own with it; also
+        `EVERY_SCOPE` where the configuration asks nobody."""
         ...
 
     @property

@@ -19,8 +19,10 @@ from gateway.execution import Prepared, Workspaces
 from gateway.model.ids import WaitId
 from gateway.model.sessions import Session, SessionKind, TurnLimits, TurnState, home_of
 from gateway.model.tools import (
+    EVERY_SCOPE,
     Action,
     Allow,
+    Approval,
     Ask,
     Decision,
     Deny,
@@ -36,7 +38,7 @@ from gateway.model.tools import (
 from gateway.model.views import TurnView
 from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.observe import Meters, log
-from gateway.permission import decide
+from gateway.permission import decide, default_approval
 from gateway.registry import Registry, Tool, check_arguments
 from gateway.sandbox import Containment, choose
 from gateway.toolcalls.loops import ASK_FROM, checked, repeats, same_call
@@ -207,7 +209,7 @@ class Deciding:
             action=request.action,
             action_sha=request.action_sha,
             reach=reach,
-            scopes=_scopes(tool, reach, permits),
+            scopes=_scopes(tool, view.session, reach, permits),
         )
         return Runnable(call=call, wait=wait.id)
 
@@ -270,7 +272,7 @@ class Deciding:
             action=action,
             action_sha=sha,
             reach=reach,
-            scopes=_scopes(tool, reach, permits),
+            scopes=_scopes(tool, view.session, reach, permits),
         )
 
     def _reach(self, tool: Tool, arguments: BaseModel) -> Reach | Deny | None:
@@ -328,10 +330,14 @@ def _decided(call: Prepared, permits: Permits, *, askable: bool) -> Decision:
     return decide(spec, policy, session, askable=askable, reach=call.reach, permitted=permitted)
 
 
-def _scopes(tool: Tool, reach: Reach | None, permits: Permits) -> frozenset[str]:
-    """What the tool may use of what was allowed before, and this call's own."""
-    own = {reach.scope} if reach is not None and reach.scope else set[str]()
-    return frozenset(own | {scope for name, scope in permits if name == tool.spec.name})
+def _scopes(tool: Tool, session: Session, reach: Reach | None, permits: Permits) -> frozenset[str]:
+    """What the tool may use of what was allowed before, and this call's own; everything where nobody is asked."""
+    found = {scope for name, scope in permits if name == tool.spec.name}
+    if reach is not None and reach.scope:
+        found.add(reach.scope)
+    if default_approval(tool.spec, tool.policy, session) is Approval.ALLOW:
+        found.add(EVERY_SCOPE)
+    return frozenset(found)
 
 
 def not_approved() -> ToolResult:

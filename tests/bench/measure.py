@@ -7,6 +7,7 @@ import statistics
 import struct
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 MEGABYTE_KB = 1024
@@ -35,6 +36,27 @@ def pss_mb(pid: int) -> float:
         if line.startswith("Pss:"):
             return int(line.split()[1]) / MEGABYTE_KB
     raise LookupError(f"the kernel does not tell the PSS of {pid}")
+
+
+def tree(pid: int) -> set[int]:
+    """All processes that a process started, and those that these started."""
+    found: set[int] = set()
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            below = {int(child) for child in listing.read_text().split()}
+        except OSError:  # the thread ended meanwhile
+            continue
+        found |= below.union(*map(tree, below))
+    return found
+
+
+def tree_pss_mb(pid: int) -> float:
+    """Memory of the process and of all that it started, in MB; what they share counts once."""
+    total = 0.0
+    for one in {pid, *tree(pid)}:
+        with suppress(OSError, LookupError):  # it ended meanwhile
+            total += pss_mb(one)
+    return total
 
 
 def commits(database: Path) -> int:

@@ -38,6 +38,23 @@ async def test_rows_of_an_agent() -> None:
     assert all(figure.ratio and figure.ratio > 1 for figure in figures if figure.what.endswith("commits"))
 
 
+async def test_rows_on_slacks_wire() -> None:
+    """What is heard, sent and streamed beside the bare SDK. How fast is for the bench; how often for tests/fault."""
+    rows = [figures async for _, figures in run_rows(["slack-events", "slack-sends", "slack-stream"], TINY, None)]
+    figures = [figure for found in rows for figure in found]
+    assert len(figures) == 6
+    assert all(figure.ratio for figure in figures if figure.floor is not None)
+    (calls,) = [figure for figure in figures if figure.budget is not None]
+    assert calls.value > 0
+
+
+async def test_the_row_of_the_browser() -> None:
+    """A page is opened, read and shown by the tool, and by playwright alone."""
+    ((_, figures),) = [row async for row in run_rows(["browser"], TINY, None)]
+    assert len(figures) == 4
+    assert all(figure.value > 0 and figure.ratio for figure in figures)
+
+
 def test_a_missed_budget_is_named() -> None:
     """Above the budget is NO, unless the floor says that the machine is slow; the least may not be passed below."""
     assert Figure(what="a", value=11, budget=10).holds == "NO"

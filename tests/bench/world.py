@@ -103,6 +103,8 @@ class Counts:
     stream_s: float = 10.0
     agent_turns: int = 30
     """Turns with calls, children or a streamed answer."""
+    pages: int = 20
+    """How often the browser opens a page, reads and shows it."""
 
 
 TINY = Counts(
@@ -119,6 +121,7 @@ TINY = Counts(
     sends=100,
     stream_s=1.5,
     agent_turns=2,
+    pages=2,
 )  # enough to see that a row still runs
 
 

@@ -7,12 +7,15 @@ and is no slot's message was shown twice, for Slack can be asked what became of 
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from aiohttp import web
 
 from channels.slack.settings import Mode
 from gateway.failpoints import ENVIRONMENT
@@ -22,7 +25,7 @@ from gateway.model.views import Item
 from tests.fault.rig import unsent, until, until_quiet
 from tests.fault.telegram_rig import ON_ITS_WAY_S, words
 from tests.support.daemon import Daemon
-from tests.support.model_server import Rule, ScriptedModel
+from tests.support.model_server import Question, Rule, ScriptedModel
 from tests.support.slack import Call, FakeSlack, Shown
 from tests.support.slack.rig import ONE, SlackRig, slack_rig
 
@@ -155,6 +158,49 @@ def cards_as_made(slack: FakeSlack) -> list[Shown]:
         replace(slack.world.channels[call.channel].messages[str(call.answer["ts"])], blocks=blocks)
         for call, blocks in made
     ]
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def half_given(slack: FakeSlack, content: bytes) -> AsyncGenerator[asyncio.Event]:
+    """Meanwhile whoever asks for a file is given half of this, and then nothing more; the event says that it was."""
+    given, over = asyncio.Event(), asyncio.Event()
+
+    async def half(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": str(len(content))})
+        await response.prepare(request)
+        await response.write(content[: len(content) // 2])
+        given.set()
+        await over.wait()
+        return response
+
+    slack.hub.give = half
+    try:
+        yield given
+    finally:
+        slack.hub.give = None
+        over.set()
+
+
+def inboxes(daemon: Daemon) -> dict[str, bytes]:
+    """All that came, of every session, by path in its workspace; half files too."""
+    found = (daemon.state / "workspaces").glob("*/inbox/*")
+    return {f"inbox/{path.name}": path.read_bytes() for path in found}
+
+
+def paths_told(model: ScriptedModel, words: str) -> list[str]:
+    """Where the files lie that came with these words, as the model was told when it was asked about them; of all
+    questions, so a path comes again for each that was asked again.
+    """
+    asked = [Question.of(one.body).text for one in model.requests]
+    blocks = [
+        re.search(r"Files that came .*?\]\n([0-9a-f]{16})\n(.*?)\n\1", text, re.DOTALL)
+        for text in asked
+        if words in text
+    ]
+    return [path for block in blocks for path in re.findall(r"inbox/[\w.-]+", block[2] if block else "")]
 
 
 # --- the judge ----------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from agent_tools.browser.trouble import Trouble
 from gateway.model.tools import ResultStatus
 from gateway.sandbox import probe
 from tests.fault.browser_rig import CANARY, LIE, LIES, Attacked, Siege, besieged, targets
+from tests.support.proof import figure
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,8 +35,9 @@ contained = pytest.mark.parametrize("siege", ["basic"], indirect=True)
 
 
 def nothing_was_reached(siege: Siege, *sessions: Attacked) -> None:
-    assert siege.inner.met == []
-    assert siege.net.dialled == []
+    reached = [*siege.inner.met, *siege.net.dialled]
+    figure("REACH", "connections that led inside, of one attack", len(reached), 0)
+    assert reached == []
     assert CANARY not in "".join(told for one in sessions for told in one.told)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from gateway.model.tools import Step
 from gateway.model.views import Item
 from gateway.model.waits import Wait
 from tests.fault.day import HALF_TOLD, REFUSAL, STORY, TOLD_SLOWLY, command_of, errand
-from tests.fault.rig import lines_of
+from tests.fault.rig import lines_of, until
 from tests.fault.slack_rig import (
     ANN,
     ANN_TOO,
@@ -31,28 +32,43 @@ from tests.fault.slack_rig import (
     Wire,
     as_stored,
     cards_as_made,
+    half_given,
+    inboxes,
     judge_places,
+    paths_told,
     press,
     wire,
 )
 from tests.fault.telegram_rig import everything, judge_sessions, slots_of
 from tests.support.model_server import Reply, Rule
 from tests.support.proof import KILLS, LOST, RAN_TWICE, TWICE, counted, figure
-from tests.support.slack import FakeSlack, Pressed, Shown
+from tests.support.slack import FakeSlack, Pressed, Shown, faults
 from tests.support.slack.rig import MODES
 
 WORKSPACES = (("acme", "T0AA"), ("garden", "T0BB"))
+RECIPE, OVEN = "how do I bake this", "is it done"
+"""What is asked about a file that comes with it: a document, and a picture."""
+PDF = b"%PDF-1.4\n" + bytes(range(256)) * 2_000 + b"\n%%EOF\n"
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+STEPS = " ".join(f"In step {n} the dough is kneaded once more." for n in range(1, 801))
+"""Too long for messages: it goes as a file."""
 RULES = [
     Rule(text="another story", reply=Reply(text=STORY)),
     Rule(text="story", reply=TOLD_SLOWLY),
     *errand("parcel"),
     *errand("moon"),
+    Rule(text=RECIPE, reply=Reply(text=STEPS)),
+    Rule(text=OVEN, reply=Reply(text="It looks done.")),
 ]
 RAN = {"parcel": 1, "lamp": 0, "moon": 1, "shed": 1}
 """Each errand of the day, and how often its command is to run."""
 CONTROL = "/status"
 PRESS_WITHIN_S = 1.0
-DEATHS = 7
+STANDS_S = 5.0
+"""So long Slack does not say that a file was shared."""
+DEATHS = 9
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,6 +78,8 @@ class Day:
     wire: Wire
     said: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """By session, in order."""
+    shared: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """Files that people sent, by the words beside them."""
     pressed: list[Pressed] = field(default_factory=list[Pressed])
     """What was pressed, sent off or commanded while it lived."""
     thread: Shown | None = None
@@ -97,6 +115,14 @@ class Day:
         shown = self.acme.say(BOB, named, channel=KITCHEN, thread=self.thread or "")
         self.thread = self.thread or shown
         return self._said(f"chat:slack/acme/{KITCHEN}/{self.thread.ts}", text, shown)
+
+    def bob_shares(self, text: str, file: bytes, name: str, mimetype: str, *, thread: Shown | None = None) -> None:
+        """He sends a file with some words to the bot, or into the kitchen's thread."""
+        place = KITCHEN if thread else TO_BOB
+        shown = self.acme.attach(BOB, file, name=name, text=text, channel=place, thread=thread or "", mimetype=mimetype)
+        self.shared[text] = file
+        session = f"chat:slack/acme/{KITCHEN}/{thread.ts}" if thread else f"dm:slack/acme/{TO_BOB}"
+        self._said(session, text, shown)
 
     async def ann_commands(self, text: str) -> None:
         """The owner gives a command, or says something as one."""
@@ -151,7 +177,7 @@ async def a_day(folder: Path, mode: Mode) -> AsyncGenerator[Day]:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_day(mode: Mode, tmp_path: Path) -> None:
-    """Seven deaths later everybody was answered, once, where it was asked, and nothing ran that should not."""
+    """Nine deaths later everybody was answered, once, where it was asked, and nothing ran that should not."""
     async with a_day(tmp_path, mode) as today, asyncio.timeout(110):
         await today.wakes()
         await everybody_says_good_morning(today)
@@ -163,6 +189,9 @@ async def test_a_day(mode: Mode, tmp_path: Path) -> None:
         await it_dies_before_a_reason_is_given(today)
         await it_dies_while_a_sub_session_waits(today)
         await the_other_workspace_asks_for_something(today)
+        await it_dies_while_a_file_comes(today)
+        await it_dies_while_a_file_goes(today)
+        await a_picture_is_shown_around(today)
         today.slack_repeats_itself()
         counted(KILLS, len(today.wire.deaths), "F02")
         await evening(today)
@@ -297,7 +326,37 @@ async def the_other_workspace_asks_for_something(today: Day) -> None:
     assert (await garden.see(SHED, "exit 0")).thread == asked.ts
 
 
-# Files that come in: a picture in a direct message, through a death, belongs here.
+# --- files --------------------------------------------------------------------------------------
+
+
+async def it_dies_while_a_file_comes(today: Day) -> None:
+    """Killed with half of a document in the workspace: nobody has asked the model yet."""
+    before = len(today.wire.model.requests)
+    async with half_given(today.acme, PDF) as given:
+        today.bob_shares(RECIPE, PDF, "Rye bread.pdf", "application/pdf")
+        await given.wait()
+        await until(lambda: any(inboxes(today.wire.daemon).values()))
+        await today.wire.kill()
+    assert not any(content == PDF for content in inboxes(today.wire.daemon).values())
+    assert len(today.wire.model.requests) == before
+
+
+async def it_dies_while_a_file_goes(today: Day) -> None:
+    """The answer is so long that it is a file: killed when that stood there and Slack had not said so yet."""
+    acme = today.acme
+    acme.script(lambda call: faults.slow(hold_s=STANDS_S) if call.method == "files.completeUploadExternal" else None)
+    await today.wakes()
+    await acme.until(lambda: acme.uploads(TO_BOB) != [])
+    await today.wire.kill()
+    acme.script(lambda call: None)
+    await today.wakes()
+    await today.wire.all_sent()
+
+
+async def a_picture_is_shown_around(today: Day) -> None:
+    """In the thread, where nobody has to name the bot."""
+    today.bob_shares(OVEN, PNG, "oven.png", "image/png", thread=today.thread)
+    await today.told_in_thread("It looks done.")
 
 
 # --- the evening --------------------------------------------------------------------------------
@@ -327,8 +386,25 @@ async def evening(today: Day) -> None:
     shown = [one for slack in workspaces for place in slack.world.channels for one in slack.shown(place)]
     cards = sum(len(cards_as_made(slack)) for slack in workspaces)
     figure("F02", "cards that can still be pressed", sum(bool(one.buttons) for one in shown), 0, of=cards)
+    judge_files(today)
     by_command = {command_of(name): times for name, times in RAN.items()}
     judge_sessions(plain(rows), as_stored(rows, today.said), by_command, today.wire)
+
+
+def judge_files(today: Day) -> None:
+    """What people shared lies in a workspace, whole, and the model was told of it once; what was made went out once."""
+    kept = inboxes(today.wire.daemon)
+    came, found = Counter(today.shared.values()), Counter(kept.values())
+    odd = (came - found).total() + (found - came).total()
+    figure("F02", "files that lie in a workspace otherwise than they were sent", odd, 0, of=came.total())
+    told = {words: paths_told(today.wire.model, words) for words in today.shared}
+    wrong = [words for words, paths in told.items() if [kept.get(path) for path in paths] != [today.shared[words]]]
+    figure("F02", "files that the model was told of otherwise than once", len(wrong), 0, of=len(told))
+    uploads = [file for slack in (today.acme, today.garden) for file in slack.uploads()]
+    went = Counter(str(file.content, "utf-8") for file in uploads for _ in file.shares if file.content is not None)
+    due = Counter([STEPS])
+    odd = (due - went).total() + (went - due).total()
+    figure("F02", "files that went out otherwise than once", odd, 0, of=due.total())
 
 
 def lost_and_twice(

@@ -21,6 +21,7 @@ from tests.scenario.conftest import until
 from tests.support.daemon import Daemon, Page, page_of, running
 from tests.support.model_server import Call, Reply, ScriptedModel
 from tests.support.pages import Pages, serving
+from tests.support.proof import KILLS, counted, figure
 from tests.support.slack.rig import slack_rig
 from tests.support.telegram import TOKEN, FakeTelegram
 
@@ -361,7 +362,7 @@ async def test_stop_ends_a_page_that_never_loads(by_hand: World) -> None:
     began_s = time.monotonic()
     await by_hand.page.say("/stop")
     await by_hand.page.until_row("step", lambda row: status_of(row) == "cancelled")
-    assert time.monotonic() - began_s < STOPPED_WITHIN_S
+    figure("F24", "until a page that never loads was stopped", time.monotonic() - began_s, STOPPED_WITHIN_S, "s")
     await by_hand.by_hand(f"open {pages.here}/other", "The other page")
     below = tree(pid_of(by_hand.daemon))
     assert below & browser
@@ -390,7 +391,9 @@ async def test_killed_with_a_page_loading(world: World) -> None:
     browser = tree(pid_of(daemon))
     assert len(browser) > 3
     await daemon.kill()
-    await until(lambda: not any(map(is_alive, browser)) and not named(daemon.state), GONE_WITHIN_S)
+    gone_s = await until(lambda: not any(map(is_alive, browser)) and not named(daemon.state), GONE_WITHIN_S)
+    counted(KILLS, 1, "F24")
+    figure("F24", "until nothing of a browser outlives its daemon", gone_s, GONE_WITHIN_S, "s")
     model.replies.extend([Reply(text="I do not know what became of it.")])
     await daemon.start()
     async with page_of(daemon) as page:

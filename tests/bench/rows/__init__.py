@@ -7,7 +7,20 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from tests.bench.figures import Figure
-from tests.bench.rows import agent, crash, crowd, idle, install, store, telegram, telegram_rates, turns, waits
+from tests.bench.rows import (
+    agent,
+    browser,
+    crash,
+    crowd,
+    idle,
+    install,
+    slack,
+    store,
+    telegram,
+    telegram_rates,
+    turns,
+    waits,
+)
 from tests.bench.world import Bench
 
 Row: TypeAlias = Callable[[Bench], Awaitable[list[Figure]]]
@@ -39,6 +52,11 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "telegram-sends": telegram_rates.sends,
         "telegram-stream": telegram_rates.stream,
         "telegram-loop": telegram_rates.loop,
+        "slack-events": slack.events,
+        "slack-sends": slack.sends,
+        "slack-stream": slack.stream,
+        "browser": browser.times,
+        "browser-memory": browser.memory,
         "against": agent.against,
         "install": install.install,
     }

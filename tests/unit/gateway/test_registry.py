@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gateway.errors import ConfigError
 from gateway.model.ids import SessionId
@@ -212,3 +212,17 @@ def test_every_tool_of_the_catalogue_can_be_registered(tmp_path: Path) -> None:
     assert found.get("shell") is not None
     assert found.specs["shell"] is shell.SPEC
     assert isinstance(Text(), BaseModel)
+
+
+def test_what_a_tool_says_of_its_arguments_is_told_in_its_own_words() -> None:
+    class Args(BaseModel):
+        command: str
+
+        @field_validator("command")
+        @classmethod
+        def _known(cls, command: str) -> str:
+            raise ValueError("there is no such command: name another one")
+
+    denied = check_arguments(replace(SHELL.tool(), arguments=Args), '{"command": "x"}')
+    assert isinstance(denied, Deny)
+    assert denied.hint.startswith("command: there is no such command: name another one.")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.model.tools import ResultStatus
+from gateway.model.tools import EVERY_SCOPE, ResultStatus
 from gateway.ports import Turned
 from tests.unit.agent_tools.browser.conftest import Desk
 
@@ -126,3 +126,9 @@ async def test_a_part_that_the_gate_refused_is_one_line(desk: Desk) -> None:
     result = await desk("snapshot")
     assert result.text.count("10.0.0.9:80 (It is a private address.)") == 1
     assert "A plain page" in result.text
+
+
+async def test_where_nobody_is_asked_a_page_may_lead_anywhere_the_gate_lets_it(desk: Desk) -> None:
+    desk.seat.scopes = frozenset({EVERY_SCOPE})
+    assert (await desk.open("/form")).status is ResultStatus.OK
+    assert (await desk("snapshot")).status is ResultStatus.OK

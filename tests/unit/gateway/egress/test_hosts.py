@@ -255,6 +255,8 @@ def test_a_password_is_not_shown() -> None:
         (("10.0.0.5:8080",), "10.0.0.5:8080", True),
         (("[fd00::5]:8080",), "[fd00::5]:8080", True),
         (("elsewhere.lan",), "elsewhere.lan:80", False),
+        (("*",), "10.0.0.5:8080", True),
+        (("*",), "elsewhere.lan:80", False),
     ],
 )
 def test_what_is_permitted_is_let_through_as_far_as_people_allowed_it(
