@@ -56,7 +56,7 @@ PAGES = {
     "/popup": """<title>Popup</title><button onclick="window.open('/other')">Open one</button>
         <a href=/other target=_blank>In a new tab</a>""",
     "/popups": """<title>Popups</title><button
-        onclick="for (let i = 0; i < 14; i++) window.open('/plain?' + i)">Open many</button>""",
+        onclick="for (let i = 0; i < 100; i++) window.open('/plain?' + i)">Open many</button>""",
     "/files": """<title>Files</title><a href=/file>The file</a> <a href=/forever>The large file</a>
         <a href=/plain>A page</a> <a href=/image download>A picture</a>""",
     "/upload": """<title>Upload</title><input type=file id=f aria-label=File style="display:block">

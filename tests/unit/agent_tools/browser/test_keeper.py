@@ -151,7 +151,7 @@ async def served(folder: Path, **settings: object) -> AsyncGenerator[Browsers]:
         began = asyncio.get_running_loop().time()
         with contextlib.suppress(asyncio.CancelledError):
             await serving
-        assert asyncio.get_running_loop().time() - began < 10  # 5, where nothing else has the processor
+        assert asyncio.get_running_loop().time() - began < 5
         assert left_running(place) == []
 
 
