@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import random
 import socket
+from collections.abc import Iterator
 from contextlib import suppress
+
+FIRST, LAST = 10_000, 31_999
+"""On Linux nobody gets one of these by asking for any: those are higher."""
+
+
+def _in_turn() -> Iterator[int]:
+    """The ports of this worker, from some place on, again and again.
+
+    Each comes back only when all others were given. A daemon that was killed leaves its port free until its next life
+    begins, and still asks for a platform that another test may have ended: whoever got that port meanwhile would keep
+    the one from starting, or let the other in.
+    """
+    name = os.environ.get("PYTEST_XDIST_WORKER", "")
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    mine = range(FIRST + int(name.removeprefix("gw") or 0) % workers, LAST + 1, workers)
+    return itertools.islice(itertools.cycle(mine), random.randrange(len(mine)), None)
+
+
+_ports = _in_turn()
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody uses now, nor gets by asking for any: those are higher on Linux.
-
-    A daemon of another test that is about to be killed still asks for its platform; a port that the system hands out
-    again at once would let it in here.
-    """
-    while True:
-        port = random.randrange(10_000, 32_000)
+    """Return a port of loopback that nobody uses now, and that no other test of this run gets for a long time."""
+    for port in _ports:
         with socket.socket() as sock, suppress(OSError):
             sock.bind(("127.0.0.1", port))
             return port
+    raise AssertionError("ports come in a circle")

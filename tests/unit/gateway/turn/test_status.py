@@ -59,6 +59,8 @@ class World:
 
     clock: FakeClock = field(default_factory=FakeClock)
     said: list[Doing] = field(default_factory=list[Doing])
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+    """Something was said."""
     store: Store = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,6 +106,13 @@ class World:
         )
         assert done
 
+    async def heard(self, times: int) -> None:
+        """Until something was said so often. Raises `TimeoutError`."""
+        async with asyncio.timeout(10):
+            while len(self.said) < times:
+                self.more.clear()
+                await self.more.wait()
+
     async def texts(self) -> list[str]:
         """What was heard by now."""
         await asyncio.sleep(0)
@@ -125,6 +134,7 @@ async def listening() -> AsyncGenerator[World]:
             async for event in events:
                 if isinstance(event, Doing):
                     world.said.append(event)
+                    world.more.set()
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         ear = group.create_task(listen(), name="ear")
@@ -264,7 +274,7 @@ async def test_a_child_speaks_for_the_turn_of_its_root_and_has_no_line(world: Wo
     await status.resume()
     status.doing("shell: df -h")
     async with status.watch():
-        await asyncio.sleep(0.12)
+        await world.heard(3)
     status.doing("waits for 2 sub-sessions")
     await status.parking()
     status.ended()
