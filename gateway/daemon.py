@@ -68,7 +68,7 @@ class Daemon:
         try:
             async with asyncio.timeout(CLOSED_WITHIN_S):
                 await close()
-        except Exception:  # an exit: what cannot be closed does not keep the store open (house rule 9)
+        except Exception:  # noqa: BLE001 - an exit: what cannot be closed does not keep the store open (house rule 9)
             self._log.exception("not closed cleanly")
 
     def stop(self) -> None:
@@ -125,7 +125,7 @@ class Daemon:
             began = self.clock.monotonic()
             try:
                 await run()
-            except Exception:  # the loop of channels and tools: the others go on (house rule 9)
+            except Exception:  # noqa: BLE001 - the loop of channels and tools: the others go on (house rule 9)
                 self._log.exception("broke", what=name)
             failures = 0 if self.clock.monotonic() - began > CALM_S else failures + 1
             await asyncio.sleep(RESTART_AFTER_S[min(failures, len(RESTART_AFTER_S) - 1)])

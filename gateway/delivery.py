@@ -155,7 +155,7 @@ class Delivery:
             await self._failed(sending, failed)
         except StoreError:
             raise
-        except Exception:  # the loop of delivery: a failure becomes a row (house rule 9)
+        except Exception:  # noqa: BLE001 - the loop of delivery: a failure becomes a row (house rule 9)
             self._log.exception("a channel broke while sending", slot=slot.id)
             await self._failed(sending, sending.doubt("The channel failed."))
 

@@ -260,7 +260,7 @@ class HttpServer:
                 return _error(error.status, error.reason)
             except StoreError as error:
                 return _error(503, str(error))
-            except Exception:  # the http handlers: a failure becomes an answer (house rule 9)
+            except Exception:  # noqa: BLE001 - the http handlers: a failure becomes an answer (house rule 9)
                 self._log.exception("handler failed", path=request.path)
                 return _error(500, "Something went wrong inside Dragoman; its log tells more.")
             if not response.prepared:

@@ -170,7 +170,8 @@ class Meters:
             registry=self.registry,
         )
         self.presses = Counter("dragoman_presses", "Presses, by outcome.", ["outcome"], registry=self.registry)
-        self.turns = Counter("dragoman_turns", "Turns ended, by state.", ["state"], registry=self.registry)
+        ended = "Turns that ended, by state; not those that the store ended while they were parked."
+        self.turns = Counter("dragoman_turns", ended, ["state"], registry=self.registry)
         self.calls = Counter(
             "dragoman_tool_calls", "Tool calls, by tool and result.", ["tool", "status"], registry=self.registry
         )

@@ -105,7 +105,7 @@ class Sessions:
             except (StoreError, LeaseLost) as error:
                 # The lease runs out by itself and a sweep takes the turn back.
                 self._log.error("turn left to the sweeps", error=str(error))
-            except Exception:  # the loop of sessions: one turn does not end the others (house rule 9)
+            except Exception:  # noqa: BLE001 - the loop of sessions: one turn does not end the others (house rule 9)
                 self._log.exception("turn left to the sweeps")
             finally:
                 self.turns.let_go(lease, ended=held.cut.why in (Interrupt.STOP, Interrupt.LIMIT))
@@ -129,7 +129,7 @@ class Sessions:
         self._after.add(task)
         try:
             await self.compaction.run(long)
-        except Exception:  # the loop of sessions: the history stays as it is (house rule 9)
+        except Exception:  # noqa: BLE001 - the loop of sessions: the history stays as it is (house rule 9)
             self._log.exception("no summary was written")
         finally:
             self._after.discard(task)
@@ -234,7 +234,7 @@ class Sessions:
             return await self.views.turn(lease.turn)
         except StoreError:
             raise
-        except Exception:  # what cannot be read may be why it failed: it ends unanswered, and not for ever
+        except Exception:  # noqa: BLE001 - what cannot be read may be why it failed: it ends (house rule 9)
             self._log.exception("the turn cannot be read")
             return None
 

@@ -40,7 +40,7 @@ class Effect(StrEnum):
     IDEMPOTENT = "idempotent"
     """Run again with the step's id as its key."""
     CHECKABLE = "checkable"
-    """Ask the tool what happened, then decide."""
+    """For a tool that can say what happened. None can be asked yet: until then the outcome is unknown, as of `UNSAFE`."""
     UNSAFE = "unsafe"
     """Never run again by itself: the outcome is unknown and said to be so."""
 

@@ -320,7 +320,9 @@ class Turns:
 
     async def _fail(self, view: TurnView, holding: _Holding, text: str) -> None:
         slots, timers = self.last_slots(view, holding.lease, text)
-        await self.lanes.finish_turn(holding.lease, TurnState.FAILED, answer=None, given=(), slots=slots, timers=timers)
+        failed = TurnState.FAILED
+        if await self.lanes.finish_turn(holding.lease, failed, answer=None, given=(), slots=slots, timers=timers):
+            self.meters.turns.labels(failed.value).inc()
 
 
 def _long(view: TurnView, *, hard: bool) -> Long:

@@ -125,6 +125,20 @@ async def test_calls_without_a_text_show_no_empty_message(engine: Engine) -> Non
     assert await engine.texts() == ["Done."]
 
 
+@pytest.mark.parametrize(
+    ("script", "state"), [([Answer(text="Done.")], "done"), ([ModelError("No.", cure="Wait.")], "failed")]
+)
+async def test_a_turn_that_ends_is_counted_once(engine: Engine, script: list[Answer | ModelError], state: str) -> None:
+    engine.model.script = [*script]
+    await ran(engine)
+
+    ended = engine.meters.turns.collect()
+    counted = {
+        one.labels["state"]: one.value for metric in ended for one in metric.samples if one.name.endswith("_total")
+    }
+    assert counted == {state: 1}
+
+
 async def test_a_model_that_fails_is_said_without_its_secrets(engine: Engine) -> None:
     engine.model.script = [ModelError(f"401 for {SECRET}.", cure="Correct the key.")]
     lease = await ran(engine)
