@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 import idna
 
+from gateway.model.tools import host_scope
+
 LONGEST = 4096
 """Characters of an address."""
 _PORTS = {"http": 80, "https": 443}
@@ -41,7 +43,7 @@ def checked_url(text: str) -> str:
 
 
 def scope_of(url: str) -> str:
-    """Return what an approval of this address covers: `host` or `host:port`, without `www.`; empty when it has none.
+    """Return what an approval of this address covers, as `host_scope` has it; empty when it has no host.
 
     The address is one that `checked_url` gave, or the browser.
     """
@@ -52,10 +54,7 @@ def scope_of(url: str) -> str:
         return ""
     if parts.scheme not in _PORTS or not host:
         return ""
-    bare = host.removeprefix("www.")
-    host = bare if "." in bare else host
-    host = f"[{host}]" if ":" in host else host
-    return host if port is None or port == _PORTS[parts.scheme] else f"{host}:{port}"
+    return host_scope(host, port or _PORTS[parts.scheme])
 
 
 def _sayable(char: str) -> bool:

@@ -13,9 +13,8 @@ from ipaddress import IPv6Address
 
 from gateway.egress.addresses import Address, parse_address, vet_address
 from gateway.errors import BadRequest
-from gateway.model.tools import EVERY_SCOPE
+from gateway.model.tools import EVERY_SCOPE, USUAL_PORTS, host_scope
 
-OPEN_PORTS = frozenset({80, 443})
 SHOWN_AT_MOST = 100
 """Characters of what was asked for that are shown."""
 
@@ -76,7 +75,7 @@ def vet_host(text: str, *, port: int | None = None) -> Host | str:
 
 def vet_public(host: Host) -> str:
     """Say in one sentence why a host that the owner does not permit is refused before it is looked up; empty: go on."""
-    if host.port not in OPEN_PORTS:
+    if host.port not in USUAL_PORTS:
         return f"Port {host.port} is not open: only 80 and 443 are."
     if host.address is not None:
         return vet_address(host.address)
@@ -99,7 +98,7 @@ class Permitted:
         for text in hosts:
             name = text.removeprefix("*.")
             host = _permittable(text, name)
-            ports = OPEN_PORTS if _without_port(name) else {host.port}
+            ports = USUAL_PORTS if _without_port(name) else {host.port}
             (self._exact if name == text else self._below).update((host.name, port) for port in ports)
 
     def let(self, scopes: Collection[str]) -> None:
@@ -108,19 +107,11 @@ class Permitted:
 
     def has(self, host: Host) -> bool:
         """Say whether the owner permits a host at its port, and it was let through."""
-        if self._let is not None and self._let.isdisjoint((_scope(host), EVERY_SCOPE)):
+        if self._let is not None and self._let.isdisjoint((host_scope(host.name, host.port), EVERY_SCOPE)):
             return False
         labels = host.name.split(".") if host.address is None else []
         parents = (".".join(labels[n:]) for n in range(1, len(labels)))
         return (host.name, host.port) in self._exact or any((name, host.port) in self._below for name in parents)
-
-
-def _scope(host: Host) -> str:
-    """What people allow when they allow this host, without `www.`."""
-    bare = host.name.removeprefix("www.")
-    name = bare if "." in bare else host.name
-    name = f"[{name}]" if ":" in name else name
-    return name if host.port in OPEN_PORTS else f"{name}:{host.port}"
 
 
 def _read_port(text: str | None, default: int | None) -> int | str:

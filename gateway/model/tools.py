@@ -40,7 +40,7 @@ class Effect(StrEnum):
     IDEMPOTENT = "idempotent"
     """Run again with the step's id as its key."""
     CHECKABLE = "checkable"
-    """For a tool that can say what happened. None can be asked yet: until then the outcome is unknown, as of `UNSAFE`."""
+    """For a tool that can say what happened. None is asked yet, so that its outcome is unknown, as of `UNSAFE`."""
     UNSAFE = "unsafe"
     """Never run again by itself: the outcome is unknown and said to be so."""
 
@@ -144,6 +144,21 @@ class Reach:
     """What one approval covers until the session's history begins anew, such as a host; empty: this one call."""
     refused: str = ""
     """Why the owner's settings do not have it at all, with the cure; empty when they do."""
+
+
+USUAL_PORTS = frozenset({80, 443})
+"""Of the web: one scope has both."""
+
+
+def host_scope(name: str, port: int) -> str:
+    """Return the scope of a host: `host`, or `host:port` where the port is not a usual one; without `www.`.
+
+    What an approval covers and what a gate lets through are held together by this. An IPv6 address gets brackets.
+    """
+    bare = name.removeprefix("www.")
+    host = bare if "." in bare else name
+    host = f"[{host}]" if ":" in host else host
+    return host if port in USUAL_PORTS else f"{host}:{port}"
 
 
 EVERY_SCOPE = "*"

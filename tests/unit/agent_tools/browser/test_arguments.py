@@ -171,7 +171,7 @@ def test_nothing_is_given_twice() -> None:
         ("EXAMPLE.org", "https://example.org/", "example.org"),
         ("HTTP://Example.ORG:80", "http://example.org/", "example.org"),
         ("https://example.org:443?a", "https://example.org/?a", "example.org"),
-        ("http://example.org:443/", "http://example.org:443/", "example.org:443"),
+        ("http://example.org:443/", "http://example.org:443/", "example.org"),
         ("https://www.example.org:8443/", "https://www.example.org:8443/", "example.org:8443"),
         ("www.example.org", "https://www.example.org/", "example.org"),
         ("www.org", "https://www.org/", "www.org"),
