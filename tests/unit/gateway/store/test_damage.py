@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import StoreDamaged
+from gateway.store.sqlite import open_sqlite
 from gateway.store.sqlite.damage import Finding, Tail, judge, refuse_damaged
 from gateway.store.sqlite.wal import HEADER
+from tests.support.clock import FakeClock
 from tests.unit.gateway.store.logs import (
     SIZE,
     Files,
@@ -239,6 +241,12 @@ def test_it_is_refused_in_words_and_left_as_it_is(made: Files, tmp_path: Path) -
     names = ("dragoman.db", "dragoman.db-wal", "dragoman.db-shm")
     left = [(tmp_path / name).read_bytes() for name in names]
     assert left == [damaged.database, damaged.log, damaged.index]
+
+
+def test_such_a_store_does_not_open(made: Files, tmp_path: Path) -> None:
+    path = made.flipped(made.end_of(60) + 100).put(tmp_path)
+    with pytest.raises(StoreDamaged):
+        open_sqlite(str(path), FakeClock())
 
 
 @pytest.mark.parametrize("database", [b"", None], ids=["empty", "whole"])
