@@ -166,6 +166,19 @@ async def test_what_lies_before_the_damage_is_kept_by_the_runbooks_step(daemon: 
     assert await found(daemon.state) == SAID
 
 
+async def test_what_a_power_cut_can_leave_opens_and_is_told(daemon: Daemon) -> None:
+    """The last transaction is not whole, and no index says more: the rest is there, and a line in the log says so."""
+    files = await killed_after(daemon, SAID)
+    without_index(flipped(100, 100))(daemon.state)
+    await daemon.start()
+    assert await daemon.stop() == 0
+    assert "not wholly written when the machine went down" in daemon.log
+    left = await found(daemon.state)
+    assert left in (SAID, SAID[:-1])
+    put(daemon.state, files)
+    assert await found(daemon.state) == SAID
+
+
 # --- the database, at run time --------------------------------------------------------------------
 
 
