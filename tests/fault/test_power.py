@@ -17,7 +17,7 @@ from gateway.model.messages import Received
 from tests.fault.rig import stored, until_quiet, visiting
 from tests.support.daemon import Daemon, environment
 from tests.support.power import Disk, Fate, Record, read, watched
-from tests.support.proof import LOST, TWICE, counted, dice, figure, times
+from tests.support.proof import dice, figure, times
 
 MAIN = "main:owner"
 LIVES = 2
@@ -109,9 +109,9 @@ async def test_acknowledged_messages_survive_a_power_cut(tmp_path: Path) -> None
             continue
         lost += len(wanted - set(found))
         twice += found.total() - len(found)
-    counted("power cuts", len(cuts), "F07")
-    figure("F07", LOST, lost, 0, of=promised)
-    figure("F07", TWICE, twice, 0, of=promised)
+    # Each is looked for after every cut behind it, so these numbers are no part of all faults' sums.
+    figure("F07", "acknowledged messages gone after a power cut", lost, 0, of=promised)
+    figure("F07", "messages there twice after a power cut", twice, 0, of=promised)
     figure("F07", "power cuts taken for damage", refused, 0, of=len(cuts))
 
 
