@@ -66,7 +66,7 @@ def refuse_damaged(path: str) -> None:
         # The index first: whoever writes meanwhile adds to the log before the index.
         index = _beginning(Path(f"{path}-shm"), INDEX)
         if Path(path).stat().st_size == 0 and _beginning(log, HEADER):
-            raise StoreDamaged(f"The store {path} is empty, but its write-ahead log {log.name} is not.")
+            raise StoreDamaged(f"The store {path} is damaged: it is empty, but its write-ahead log {log.name} is not.")
         found = _look(log, index)
     except OSError as error:
         raise StoreError(

@@ -256,7 +256,7 @@ def test_a_log_without_its_database_is_refused(made: Files, tmp_path: Path, data
     if database is None:
         refuse_damaged(str(path))
         return
-    with pytest.raises(StoreDamaged, match=r"is empty, but its write-ahead log dragoman\.db-wal is not"):
+    with pytest.raises(StoreDamaged, match=r"damaged: it is empty, but its write-ahead log dragoman\.db-wal is not"):
         refuse_damaged(str(path))
     assert (tmp_path / "dragoman.db-wal").read_bytes() == made.log
 
