@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from gateway.errors import StoreError
+from gateway.errors import StoreDamaged, StoreError
+from gateway.observe import log
 from gateway.ports import Clock, Live
 from gateway.store.codec import to_us
 from gateway.store.sqlite.failures import concerns_the_file, store_error
@@ -63,6 +64,7 @@ class Worker(ABC):
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._closed = False
+        self._told = False
 
     def start(self, connections: Iterable[sqlite3.Connection]) -> None:
         """Start one thread for each connection; it closes the connection when it ends."""
@@ -93,6 +95,14 @@ class Worker(ABC):
         for thread in self._threads:
             await asyncio.get_running_loop().run_in_executor(None, thread.join)
 
+    def _failed(self, error: sqlite3.Error) -> StoreError:
+        """Return what the caller is to be told. Damage is told in the log too, once: not every caller writes there."""
+        told = store_error(error, self.path)
+        if isinstance(told, StoreDamaged) and not self._told:
+            self._told = True
+            log("store").error("the store is damaged", error=str(told))
+        return told
+
     @abstractmethod
     def _serve(self, db: sqlite3.Connection) -> None: ...
 
@@ -108,7 +118,7 @@ class ReaderPool(Worker):
                 db.execute(self._sql["begin_reading"])
                 job.result = job.work(Reader(db, self._sql, to_us(self._clock.now())))
             except sqlite3.Error as error:
-                job.error = store_error(error, self.path)
+                job.error = self._failed(error)
             except Exception as error:  # noqa: BLE001 - the caller gets it; the thread goes on
                 job.error = error
             finally:
@@ -186,7 +196,7 @@ class Writer(Worker):
                 if db.in_transaction:
                     db.execute(self._sql["rollback"])
             for job in batch:
-                job.error, job.touched = store_error(error, self.path), None
+                job.error, job.touched = self._failed(error), None
             return
         self._rev, self._reserved = rev, reserved
         self.commits += 1
@@ -206,7 +216,7 @@ class Writer(Worker):
             if isinstance(error, sqlite3.Error):
                 if concerns_the_file(error) or not db.in_transaction:
                     raise
-                job.error = store_error(error, self.path)
+                job.error = self._failed(error)
             else:
                 job.error = error
             for name in ("rollback", "begin") if alone else ("rollback_to", "release"):
