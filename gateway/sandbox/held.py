@@ -35,12 +35,8 @@ class HeldTree(Tree):
 
         loop.add_reader(leader, ended)
 
-    def hold(self) -> None:
-        """Take hold of the tree's process 1 while it surely runs: later its number may be somebody else's."""
-        self._find_init()
-
     def kill(self) -> None:
-        """Kill all of it; without effect while there is nothing yet that can be held, so repeat it. Does not wait."""
+        """Kill all of it, or keep it from beginning. Does not wait; twice is safe."""
         self._kill()
 
     async def close(self) -> None:

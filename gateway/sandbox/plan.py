@@ -50,7 +50,10 @@ INSIDE = "1000"
 
 # As process 1 a program would have no default signal handling, so a shell takes that place. Its own words ("Killed")
 # are not the program's output; a session of its own keeps `kill 0` from reaching the launcher outside.
-INIT = 'exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); exit $?'
+# It begins nothing before the daemon answered on its input. What ties a tree to the daemon's life (PDEATHSIG) is set by
+# each process for itself and says nothing when the parent was dead already; but when this shell runs all of it is set,
+# and a daemon that has died since does not answer.
+INIT = 'exec 3>&2 2>/dev/null; echo >&0 && read -r go || exit 1; exec </dev/null; (exec "$@" 2>&3 3>&-); exit $?'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,12 +207,12 @@ def limited(argv: Sequence[str], limits: Limits, *, processes: int | None) -> li
 
 
 def command(launcher: Launcher, mode: Mode, argv: Sequence[str], place: Place, *, limits: Limits,
-            containment: Containment, fd: int) -> list[str]:  # fmt: skip
-    """Return what is really run. `fd` is where bubblewrap reports, or where the keeper takes orders; else unused."""
+            containment: Containment) -> list[str]:  # fmt: skip
+    """Return what is really run. Its input is the daemon's hold on it, see `gateway.sandbox.tree`."""
     counted = containment.counts_processes and launcher is not Launcher.KEEPER
     inner = limited(argv, limits, processes=limits.processes if counted else None)
     if launcher is Launcher.KEEPER:
-        return [sys.executable, "-I", "-S", keeper.__file__, str(fd), *inner]
+        return [sys.executable, "-I", "-S", keeper.__file__, *inner]
     if launcher is Launcher.UNSHARE:
         as_user = [] if os.geteuid() == 0 else ["--user", "--map-current-user"]
         # --kill-child ties process 1 to unshare, and setpriv ties unshare to the daemon.
@@ -217,8 +220,8 @@ def command(launcher: Launcher, mode: Mode, argv: Sequence[str], place: Place, *
         namespace = ["--pid", "--fork", "--kill-child", "--mount-proc"]
         return [*outside, *namespace, "/bin/sh", "-c", INIT, "sh", helper("setsid"), *inner]
     view = _basic(place, limits, containment) if mode == "basic" else _host()
-    tail = ["--chdir", str(place.cwd), "--json-status-fd", str(fd), "--", *inner]
-    return [helper("bwrap"), "--die-with-parent", "--new-session", *view, *tail]
+    tail = ["--chdir", str(place.cwd), "--", "/bin/sh", "-c", INIT, "sh", *inner]
+    return [helper("bwrap"), "--die-with-parent", "--new-session", "--as-pid-1", *view, *tail]
 
 
 def _host() -> Iterator[str]:

@@ -55,8 +55,7 @@ async def run_contained(
     check_program(argv[0], mode, place, variables)
     watched = launcher is Launcher.KEEPER or not containment.counts_processes
     tree = Tree(launcher, output, limits, watched=watched)
-    tree.start(lambda fd: command(launcher, mode, argv, place, limits=limits, containment=containment, fd=fd),
-               place, variables)  # fmt: skip
+    tree.start(command(launcher, mode, argv, place, limits=limits, containment=containment), place, variables)
     try:
         code = await tree.ended()
     finally:
