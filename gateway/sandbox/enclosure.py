@@ -26,6 +26,7 @@ from typing import TypeAlias
 from gateway.errors import BadRequest, DragomanError, SandboxMissing
 from gateway.ports import Enclosure, Gate
 from gateway.sandbox import inside, launch
+from gateway.sandbox.copies import Copies
 from gateway.sandbox.grounds import folder_of_its_own, program_file, short_tmp, visible
 from gateway.sandbox.held import HeldTree
 from gateway.sandbox.plan import (
@@ -120,13 +121,16 @@ class _Start:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             handed = _above(theirs.fileno())
-        tree = HeldTree(self._launcher, words, LIMITS, [handed, *(source for _, source in asked.lent)])
+        tree = HeldTree(self._launcher, words, LIMITS, self._containment)
         lent = ",".join(f"{target}={source}" for target, source in asked.lent)
         first = [str(Path(sys.executable).resolve()), "-I", "-S", inside.__file__, str(handed), str(gates), lent]
         argv = [*first, str(self._program), *asked.arguments]
         try:
-            what = command(self._launcher, self._mode, argv, place, limits=LIMITS, containment=self._containment)
-            tree.start(what, place, self._environment(place))
+            with Copies() as copies:
+                what = command(self._launcher, self._mode, argv, place, limits=LIMITS,
+                               containment=self._containment, copies=copies)  # fmt: skip
+                given = [handed, *(source for _, source in asked.lent), *copies.descriptors]
+                tree.start(what, place, self._environment(place), given)
         except BaseException:
             ours.close()
             raise

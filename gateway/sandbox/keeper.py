@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import select
 import signal
 import sys
@@ -111,8 +112,11 @@ def _signal(child: int, seen: Stat, root: int, number: signal.Signals, *, alone:
     return True
 
 
-def main(argv: list[str]) -> int:
-    """Run `argv` to its end and return its exit code, 128 + signal for a signal; everything below is gone then."""
+def main(bounds: list[tuple[int, int]], argv: list[str]) -> int:
+    """Run `argv` to its end under resource limits (number, value), and leave nothing of it.
+
+    Return its exit code, 128 + signal for a signal.
+    """
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         os.write(2, b"dragoman: this kernel has no child subreaper\n")
         return 126
@@ -121,7 +125,7 @@ def main(argv: list[str]) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     program = os.fork()
     if program == 0:
-        _become(argv)
+        _become(bounds, argv)
     code = _wait(woken, program)
     _sweep()
     return code
@@ -131,7 +135,7 @@ def _noted(number: int, frame: object) -> None:
     """The wake-up descriptor tells; without a handler it would not."""
 
 
-def _become(argv: list[str]) -> None:
+def _become(bounds: list[tuple[int, int]], argv: list[str]) -> None:
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), ORDERS)
         os.setsid()  # so that `kill 0` does not reach the keeper
@@ -139,6 +143,8 @@ def _become(argv: list[str]) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(ignored_by_python, signal.SIG_DFL)
+        for number, value in bounds:
+            resource.setrlimit(number, (value, value))
         os.execvp(argv[0], argv)  # noqa: S606 - becoming the program is what it is for
     except OSError as error:
         os.write(2, f"dragoman: {argv[0]}: {error.strerror}\n".encode())
@@ -191,4 +197,5 @@ def _sweep() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    pairs = [pair.split("=") for pair in sys.argv[1].split(",")]
+    sys.exit(main([(int(number), int(value)) for number, value in pairs], sys.argv[2:]))

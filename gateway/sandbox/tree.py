@@ -17,6 +17,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
+import select
 import signal
 import socket
 import struct
@@ -26,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from gateway.errors import BadRequest
 from gateway.ports import Output
 from gateway.sandbox.keeper import is_below, signal_below, stat_of
-from gateway.sandbox.plan import Launcher, Limits, Place
+from gateway.sandbox.plan import Containment, Launcher, Limits, Place, bounds
 
 CHUNK = 65_536
 WATCH_S = 0.1
@@ -41,14 +43,14 @@ class Tree:
     """One program and all it starts."""
 
     def __init__(
-        self, launcher: Launcher, output: Output, limits: Limits, *, watched: bool, given: Sequence[int] = ()
+        self, launcher: Launcher, output: Output, limits: Limits, containment: Containment, *, watched: bool
     ) -> None:
-        """`watched`: count its processes; `given`: descriptors that it is started with, besides the usual ones."""
+        """`watched`: count its processes where the kernel does not."""
         self._launcher = launcher
-        self._given = given
         self._output = output
         self._limits = limits
-        self._watched = watched
+        self._bounds = bounds(launcher, limits, containment)
+        self._watched = watched and resource.RLIMIT_NPROC not in self._bounds
         self._fds: dict[str, int] = {}
         self._control: socket.socket | None = None
         """Our end of it, until the tree is to end."""
@@ -57,10 +59,13 @@ class Tree:
     @property
     def program_ran(self) -> bool:
         """Whether it was contained and the program was begun."""
-        return self._init is not None
+        return self._init is not None or self._launcher is Launcher.KEEPER
 
-    def start(self, argv: Sequence[str], place: Place, env: Mapping[str, str]) -> None:
-        """Start `argv`, which is what contains the program. Raises `BadRequest` when the system refuses."""
+    def start(self, argv: Sequence[str], place: Place, env: Mapping[str, str], given: Sequence[int] = ()) -> None:
+        """Start `argv`, which is what contains the program, with the descriptors `given` besides the usual ones.
+
+        Raises `BadRequest` when the system refuses.
+        """
         out, out_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(out_end, True)
         self._fds = {"output": out}
@@ -68,7 +73,7 @@ class Tree:
         try:
             self._control.setblocking(False)
             self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            self._leader = self._spawn(argv, place, env, out_end, theirs)
+            self._leader = self._spawn(argv, place, env, (theirs.fileno(), out_end), given)
             self._fds["leader"] = self._hold()
         except BaseException:
             self._close_fds()
@@ -82,17 +87,17 @@ class Tree:
             loop.add_reader(self._control, self._is_ready)
 
     def _spawn(
-        self, argv: Sequence[str], place: Place, env: Mapping[str, str], out: int, control: socket.socket
+        self, argv: Sequence[str], place: Place, env: Mapping[str, str], ends: tuple[int, int], given: Sequence[int]
     ) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 argv,
-                stdin=control.fileno(),
-                stdout=out,
+                stdin=ends[0],
+                stdout=ends[1],
                 stderr=subprocess.STDOUT,
                 cwd="/" if self._launcher is Launcher.BWRAP else place.cwd,
                 env=dict(env),
-                pass_fds=self._given,
+                pass_fds=given,
                 start_new_session=True,
                 umask=self._limits.umask,
             )
@@ -110,7 +115,7 @@ class Tree:
             raise
 
     def _is_ready(self) -> None:
-        """Process 1 is ready: hold it, and let it begin."""
+        """Process 1 is ready: hold it, limit it, and let it begin."""
         if self._control is None:
             return
         asyncio.get_running_loop().remove_reader(self._control)
@@ -124,9 +129,11 @@ class Tree:
             if stat is None or stat.parent != self._leader.pid:  # it was killed, and its number is somebody else's
                 os.close(self._fds.pop("init"))
                 raise ProcessLookupError(f"process {pid} is not the leader's child")
+            for number, value in self._bounds.items():
+                resource.prlimit(pid, number, (value, value))
             self._control.send(b"\n")
             self._init = pid
-        except OSError as error:  # what cannot be held must not run: without an answer it ends
+        except OSError as error:  # what cannot be held or limited must not run: without an answer it ends
             self._output.write(f"dragoman: {error}\n".encode())
             self._let_go()
 
@@ -252,6 +259,10 @@ class Tree:
 
 async def _readable(fd: int, within: float | None) -> bool:
     """Wait until `fd` can be read (a pidfd: until the process ended). Return False after `within` seconds."""
+    now = select.poll()
+    now.register(fd, select.POLLIN)
+    if now.poll(0):
+        return True
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
     loop.add_reader(fd, lambda: future.done() or future.set_result(None))
