@@ -18,7 +18,7 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
-from gateway.ports import Clock
+from channels.slack.bans import Bans
 
 CONNECT_WITHIN_S = 10.0
 """Shorter than any whole request may take: so what takes too long in all was on its way already."""
@@ -35,8 +35,8 @@ CREATES = frozenset({"chat.postMessage", "files.completeUploadExternal"})
 READS = frozenset({"users.info", "conversations.history", "conversations.replies", "files.info"})
 """Methods that take a form and no JSON, as does `files.getUploadURLExternal`."""
 FORMS = READS | {"files.getUploadURLExternal", "auth.test", "apps.connections.open"}
-BY_CHANNEL = "chat."
-"""What the methods begin with that Slack counts by channel; the others it counts for the workspace."""
+BY_CHANNEL = frozenset({"chat.postMessage", "chat.update", "chat.delete"})
+"""Methods whose limits hold for a channel, and are delivery's to keep; the others are counted for the workspace."""
 LIMITED = "ratelimited"
 UNCLEAR = frozenset({"fatal_error", "internal_error"})
 """Refusals after which, as Slack's documentation says, some of it may have been done."""
@@ -95,7 +95,7 @@ class SlackClient(AsyncWebClient):
         root: str,
         client: aiohttp.ClientSession,
         fail_point: Callable[[str], Awaitable[None]],
-        clock: Clock,
+        bans: Bans,
         *,
         answer_within_s: float = ANSWER_WITHIN_S,
     ) -> None:
@@ -105,10 +105,8 @@ class SlackClient(AsyncWebClient):
         self.proxy = None  # what the environment says is the daemon's to obey, for all of its requests
         self._http = client
         self._fail_point = fail_point
-        self._clock = clock
+        self._bans = bans
         self._limits = _within(answer_within_s)
-        self._not_before: dict[str, float] = {}
-        """By method, when it may be called again. Those that show messages are counted by channel, by delivery."""
 
     def __repr__(self) -> str:
         return "SlackClient"
@@ -171,7 +169,7 @@ class SlackClient(AsyncWebClient):
     async def _request(self, *, http_verb: str, api_url: str, req_args: Json) -> Json:
         """Send one request: the transport of slack_sdk, which all methods of the client go through."""
         called = api_url.rpartition("/")[2]
-        self._obey(called)
+        await self._obey(called)
         arguments = {key: value for key, value in req_args.items() if value is not None}
         status, headers, payload = await self._ask(http_verb, api_url, called, arguments, self._limits)
         if called in CREATES:
@@ -179,14 +177,14 @@ class SlackClient(AsyncWebClient):
         try:
             answer = _good(called, status, headers, payload)
         except Declined as declined:
-            if declined.error == LIMITED and not called.startswith(BY_CHANNEL):
-                self._not_before[called] = self._clock.monotonic() + declined.retry_after_s
+            if declined.error == LIMITED and called not in BY_CHANNEL:
+                await self._bans.learn(called, declined.retry_after_s)
             raise
         return {"data": answer, "headers": headers, "status_code": status}
 
-    def _obey(self, called: str) -> None:
+    async def _obey(self, called: str) -> None:
         """Refuse in Slack's name what it would refuse for some time yet, in this workspace. Raises `Declined`."""
-        left_s = self._not_before.get(called, 0.0) - self._clock.monotonic()
+        left_s = 0.0 if called in BY_CHANNEL else await self._bans.left_s(called)
         if left_s > 0:
             raise Declined(LIMITED, method=called, status=429, retry_after_s=left_s)
 

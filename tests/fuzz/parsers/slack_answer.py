@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from channels.slack import failures, people, request
+from channels.slack.bans import Bans
 from channels.slack.failures import Act, judge
 from channels.slack.people import People
 from channels.slack.request import Declined, SlackClient, SlackFailure, Unanswered
-from gateway.clock import SystemClock
 from gateway.errors import SendFailed
 from tests.fuzz import givens
 
@@ -32,7 +32,7 @@ def target(data: bytes) -> None:
         "https://a.example/api/",
         cast("Any", givens.Answering(code, headers, body)),
         givens.passed,
-        SystemClock(),
+        Bans("main", givens.NoMemory(), givens.CLOCK),
     )
     asyncio.run(_asked(client))
 
