@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from channels._shared.showing import Digests, account_scope, chat_scope
 from channels.slack import ids
 from channels.slack.account import Account, Pauses
 from channels.slack.download import refused
@@ -20,7 +21,7 @@ from channels.slack.files import FILE
 from channels.slack.outbound import Renderer
 from channels.slack.request import Declined
 from channels.slack.settings import SlackSettings
-from channels.slack.showing import Digests, Screen, account_scope, chat_scope
+from channels.slack.showing import Screen
 from channels.slack.socket import Timing
 from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
 from gateway.model.messages import Attachment, Conversation
@@ -108,7 +109,8 @@ class SlackChannel:
         )
         # The mark of a repetition is the screen's: it finds out first whether there is one.
         parts = self._renderer.parts(replace(showing, slot=replace(slot, uncertain=False)))
-        shown = await (screen.grow(parts) if showing.partial else screen.show(parts, progress))
+        before = slot.platform_id
+        shown = await (screen.grow(parts, before) if showing.partial else screen.show(parts, before, progress))
         account.sent(slot.conversation)
         return shown
 

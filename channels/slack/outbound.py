@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
+from channels._shared.showing import shown_by
 from channels.slack.blocks import markdown, shorten, small
 from channels.slack.cards import card
 from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, TEXT_PARTS, UPLOAD_BYTES
@@ -60,7 +61,7 @@ class Renderer:
             return self._beginning(showing.text)
         else:
             parts = self._final(showing.text)
-        there = len([one for one in showing.slot.platform_id.split(",") if one])
+        there = len(shown_by(showing.slot.platform_id))
         if showing.slot.uncertain and there < len(parts):
             # What is stored is certain: the one behind it was on its way.
             parts[there] = parts[there].sent_again()

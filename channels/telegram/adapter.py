@@ -13,13 +13,14 @@ from datetime import timedelta
 
 from telegram.error import TelegramError
 
+from channels._shared.showing import Digests, account_scope, chat_scope
 from channels.telegram import ids
 from channels.telegram.account import Account, Pauses
 from channels.telegram.moves import Moves
 from channels.telegram.outbound import Renderer
 from channels.telegram.request import Declined
 from channels.telegram.settings import TelegramSettings
-from channels.telegram.showing import Digests, Screen, account_scope, chat_scope
+from channels.telegram.showing import Screen
 from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
 from gateway.model.messages import Attachment, Conversation
 from gateway.model.slots import Pace, Showing

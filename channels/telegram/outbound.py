@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
+from channels._shared.showing import shown_by
 from channels.telegram.cards import card
 from channels.telegram.limits import NAME_CHARS, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
 from channels.telegram.markup import Markup
@@ -60,7 +61,7 @@ class Renderer:
             return self._beginning(showing)
         else:
             parts = self._final(showing)
-        there = len([one for one in showing.slot.platform_id.split(",") if one])
+        there = len(shown_by(showing.slot.platform_id))
         if showing.slot.uncertain and there < len(parts):
             # What is stored is certain: the one behind it was on its way.
             parts[there] = parts[there].sent_again()
