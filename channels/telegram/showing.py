@@ -66,7 +66,7 @@ class Screen(showing.Screen[Part]):
             return _message(await self.bot.call("sendMessage", place | quiet | payload))
 
         if isinstance(part, FilePart):
-            return await self._call(Act.CREATE, ask, {"caption": f"{part.mark} {part.caption}".strip()})
+            return await self._call(Act.CREATE, ask, {"caption": part.said})
         return await self._call(Act.CREATE, ask, part.payload())
 
     @property
