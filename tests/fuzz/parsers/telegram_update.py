@@ -7,10 +7,11 @@ import logging
 
 from multidict import CIMultiDict
 
+from channels._shared.poison import TRIES
 from channels.telegram import fields, ids, inbound, updates, webhook, words
 from channels.telegram.inbound import BotIdentity, Migration, Pressing
 from channels.telegram.moves import Moves
-from channels.telegram.updates import TRIES, Updates
+from channels.telegram.updates import Updates
 from channels.telegram.webhook import HEADER, Webhook
 from gateway.model.messages import Inbound, Refused
 from tests.fuzz import givens
