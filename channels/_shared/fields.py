@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar, Self, cast
 
+from channels._shared.text import seen
+
 TEXT_AT_MOST = 65_536
 """Characters: more than people may write on any platform."""
 LARGEST = 2**53 - 1
@@ -91,12 +93,6 @@ class Fields:
 
     def _place(self, key: str) -> str:
         return f"{self._at}.{key}" if self._at else key
-
-
-def seen(text: str, most: int) -> str:
-    """Return the characters of a text that are seen, on one line: names reorder and hide text around them."""
-    words = ("".join(char for char in word if char.isprintable()) for word in text.split())
-    return " ".join(filter(None, words))[:most].rstrip()
 
 
 def as_ascii(payload: object, most: int | None) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeAlias, cast
 
-from channels._shared.fields import as_ascii, seen
+from channels._shared.fields import as_ascii
+from channels._shared.text import seen
 from channels.slack import ids, words
 from channels.slack.attached import attached
 from channels.slack.blocks import DENY_WITH_REASON, REASON, FormPlace, verb_of

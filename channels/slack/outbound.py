@@ -9,10 +9,11 @@ from itertools import islice
 
 from channels._shared.files import EMPTY, GONE, IN_FILE, FilePart, size_of, text_file, too_large
 from channels._shared.showing import shown_by
+from channels._shared.text import visible
 from channels.slack.blocks import markdown, shorten, small
 from channels.slack.cards import card
 from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, TEXT_PARTS, UPLOAD_BYTES
-from channels.slack.markup import Markup, safe, visible
+from channels.slack.markup import Markup, safe
 from channels.slack.mrkdwn import clean
 from channels.slack.parts import ROOM, Part, StoredPart, TextPart
 from gateway.model.slots import Showing, SlotKind

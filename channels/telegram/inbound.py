@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from channels._shared.fields import as_ascii, seen
+from channels._shared.fields import as_ascii
+from channels._shared.text import seen
 from channels.telegram import ids
 from channels.telegram.attached import attached
 from channels.telegram.fields import Fields, Malformed

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from channels._shared import http
 from channels.slack import failures, people, request
 from channels.slack.bans import Bans
 from channels.slack.failures import Act, judge
@@ -14,7 +15,7 @@ from channels.slack.request import Declined, SlackClient, SlackFailure, Unanswer
 from gateway.errors import SendFailed
 from tests.fuzz import givens
 
-READS = (failures, people, request)
+READS = (failures, http, people, request)
 WORDS = (
     *(b"ok", b"error", b"needed", b"response_metadata", b"messages", b"ratelimited", b"missing_scope", b"429"),
     *(b"user", b"team_id", b"is_bot", b"deleted", b"profile", b"display_name", b"channel", b"id", b"invalid_blocks"),

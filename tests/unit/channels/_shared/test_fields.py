@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from channels._shared.fields import LARGEST, TEXT_AT_MOST, Fields, Malformed, as_ascii, seen
+from channels._shared.fields import LARGEST, TEXT_AT_MOST, Fields, Malformed, as_ascii
 
 
 class Updates(Fields):
@@ -78,11 +78,6 @@ def test_what_cannot_be_a_size_is_none(given: object, counted: int) -> None:
 )
 def test_a_label_is_one_line_that_can_be_seen(given: object, shown: str) -> None:
     assert Fields({"a": given}).label("a", most=9) == shown
-
-
-def test_a_name_that_hides_something_is_shown_as_it_looks() -> None:
-    assert seen("Ann\u202e \u200bBerg ", 64) == "Ann Berg"
-    assert seen("Ann Berg", 4) == "Ann"
 
 
 @pytest.mark.parametrize(
