@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from channels.slack.request import WAIT_UNTOLD_S, Declined, NotSent, SlackClient, Unanswered
+from channels.slack.request import BY_CHANNEL, WAIT_UNTOLD_S, Declined, NotSent, SlackClient, Unanswered
 from tests.support.clock import FakeClock
 from tests.unit.channels.slack.scene import no_bans
 
@@ -101,18 +101,21 @@ async def test_a_method_that_was_limited_is_not_called_before(api: Api) -> None:
     async with aiohttp.ClientSession() as session:
         client = SlackClient(TOKEN, api.root, session, api.passed, no_bans(clock))
         api.status, api.body, api.headers = 429, '{"ok": false, "error": "ratelimited"}', {"Retry-After": "30"}
-        for method in ("conversations.history", "chat.postMessage"):
+        for method in ("conversations.history", "chat.postEphemeral", *BY_CHANNEL):
             await declined(client, method)
         api.status, api.body = 200, '{"ok": true}'
         clock.advance(12)
         found = await declined(client, "conversations.history")
         assert (found.error, found.status, found.retry_after_s) == ("ratelimited", 429, 18)
         assert await client.call("users.info", {}) == {"ok": True}
-        assert await client.call("chat.postMessage", {}) == {"ok": True}, "that is counted by channel, by delivery"
+        for method in BY_CHANNEL:
+            assert await client.call(method, {}) == {"ok": True}, "that is counted by channel, by delivery"
+        await declined(client, "chat.postEphemeral")
         clock.advance(18)
         assert await client.call("conversations.history", {}) == {"ok": True}
     asked = [method for method, *_ in api.asked]
     assert asked.count("conversations.history") == 2
+    assert asked.count("chat.postEphemeral") == 1
 
 
 async def test_a_refusal_says_what_is_wrong(api: Api, client: SlackClient) -> None:
