@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from gateway.errors import ConfigError
+from gateway.model.nesting import is_deeper
 from gateway.model.prompts import ToolOffer
 from gateway.model.sessions import Session, SessionKind
 from gateway.model.tools import Deny, DenyReason, Park, Reach, ToolPolicy, ToolResult, ToolSpec
@@ -120,15 +121,8 @@ def _too_deep(text: str) -> Deny | None:
     """Refuse JSON, which the text is, that is nested too deep."""
     if text.count("{") + text.count("[") <= LEVELS_AT_MOST:
         return None
-    level: list[Any] = [json.loads(text)]
-    for _ in range(LEVELS_AT_MOST):
-        level = [part for one in level for part in _inside(one) if isinstance(part, dict | list)]
     hint = f"The arguments are nested more than {LEVELS_AT_MOST} deep."
-    return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint) if level else None
-
-
-def _inside(value: dict[str, Any] | list[Any]) -> Collection[Any]:
-    return value.values() if isinstance(value, dict) else value
+    return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint) if is_deeper(json.loads(text), LEVELS_AT_MOST) else None
 
 
 def by_hand(spec: ToolSpec) -> str:
