@@ -166,7 +166,7 @@ class WayOut(Pair):
         self.both(do)
 
     @precondition(has_claimed_slots)
-    @rule(which=back, how=st.sampled_from(("sent", "sent", "part", "retry", "later", "uncertain", "dead")))
+    @rule(which=back, how=st.sampled_from(("sent", "sent", "part", "retry", "later", "uncertain", "dead", "over")))
     def report(self, which: int, how: str) -> None:
         """What came of sending one of the last slots; sometimes said late, or twice."""
 
@@ -178,6 +178,8 @@ class WayOut(Pair):
                 return await world.store.slot_sent(slot.id, slot.version, slot.platform_id or f"m{slot.attempts}")
             if how == "part":
                 return await world.store.slot_part(slot.id, f"m{slot.attempts}")
+            if how == "over":
+                return await world.store.slot_overwritten(slot.id, slot.version)
             if how == "dead":
                 return await world.store.slot_dead(slot.id, slot.version, "gone")
             return await world.store.slot_retry(
