@@ -10,11 +10,11 @@ import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import cast
 
 from structlog.testing import capture_logs
 
@@ -91,7 +91,6 @@ class World:
         self.ran: list[Ran] = []
         self.told: list[str] = []
         """What happened to machines, with the number of the act it came after."""
-        self.logs: Sequence[MutableMapping[str, Any]] = ()
         self.listening = 0
         self.called = 0
         """How often a model called tools."""
@@ -346,6 +345,9 @@ def play(seed: str, profile: Profile, folder: Path) -> World:
         except Stuck as stuck:
             world.broken.append(str(stuck))
         world.broken += complaints(world)
+        world.broken += [f"task {task.get_name()} is left" for task in world.loop.left_running()]
+        world.broken += [f"unforeseen: {line['event']}: {line['exc_info']!r}" for line in logs if "exc_info" in line]
         world.loop.bury()
-    world.logs = logs
+    if world.listening:
+        world.broken.append(f"{world.listening} still listen")
     return world

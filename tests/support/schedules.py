@@ -163,6 +163,10 @@ class ScheduledLoop(asyncio.AbstractEventLoop):
         """The tasks that have not ended, in the order in which they began."""
         return [task for task in self._tasks if not task.done()]
 
+    def left_running(self) -> list[asyncio.Task[Any]]:
+        """Those of them that belong to no suspended place."""
+        return [task for task in self.left() if self._place_of[self._lane_of[task]] not in self._suspended]
+
     # --- running ------------------------------------------------------------------------------
 
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
