@@ -23,8 +23,8 @@ from gateway.model.ids import NodeId
 from gateway.model.live import LiveEvent
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart, UserText
 from gateway.model.sessions import SessionKind
-from gateway.model.tools import Answer, Approval, Effect, Risk, ToolResult
-from gateway.ports import ToolContext
+from gateway.model.tools import Answer, Approval, Effect, Park, Risk, ToolResult
+from gateway.ports import Task, ToolContext
 from gateway.streams import Streams
 from gateway.sweeps import Sweeper
 from tests.fault.schedule_people import PlatformChannel
@@ -239,12 +239,18 @@ def _tools(world: World, machine: Machine, way: Way) -> list[FakeTool]:
 
         return FakeTool(name=name, risk=risk, effect=effect, approval=approval or {}, body=act)
 
+    async def spawn(ctx: ToolContext, _args: Text) -> ToolResult | Park:
+        way.check()
+        world.called += 1
+        return await ctx.family.spawn(Task(text=f"m{1_000 + world.called}"))
+
     everywhere = {kind.value: Approval.ALLOW for kind in SessionKind}
     return [
         tool("look", Risk.READ, Effect.PURE),
         tool("mark", Risk.WRITE, Effect.IDEMPOTENT, everywhere),
         tool("trusted", Risk.EXECUTE, Effect.UNSAFE, everywhere),
         tool("shell", Risk.EXECUTE, Effect.UNSAFE),
+        FakeTool(name="spawn", risk=Risk.NONE, effect=Effect.IDEMPOTENT, body=spawn),
         tool("save", Risk.WRITE, Effect.IDEMPOTENT, dict.fromkeys(everywhere, Approval.ASK)),
     ]
 

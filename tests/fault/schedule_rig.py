@@ -55,6 +55,8 @@ BEHIND = (
     "turn",
 )
 """Transitions behind which things are made to happen."""
+POLLS = frozenset({"claim", "claim_slots", "expire_waits", "reclaim"})
+"""Those that count only when they found something."""
 AT_CALLS = ("finish_step", "finish_step", "start_step", "claim", "turn", "park", "expire_waits")
 """Those behind which people press."""
 
@@ -122,6 +124,8 @@ class World:
             for row in self.store.turns.values():
                 if row.turn.state in (TurnState.STOPPING, TurnState.STOPPED):
                     self.stopped.setdefault(row.turn.id, act)
+        if act.what in POLLS and not act.outcome:
+            return
         self.counts[act.what] += 1
         for what, nth, steps, happen in [one for one in self.due if one[:2] == (act.what, self.counts[act.what])]:
             self.due.remove((what, nth, steps, happen))
@@ -152,13 +156,13 @@ class World:
     def _plan(self) -> None:
         """Choose what people and fate do, and when."""
         dice, profile = self.dice, self.profile
-        for _ in range(dice.randint(1, profile.messages)):
+        for _ in range(dice.randint(2, profile.messages)):
             self._sometime(self._say)
         for _ in range(dice.randint(0, profile.stops)):
             self._sometime(self._stop)
-        for _ in range(dice.randint(0, profile.faults_at_most) if profile.faults else 0):
-            kind, machine = dice.choice(profile.faults), dice.choice(self.machines)
-            self._sometime(lambda kind=kind, machine=machine: self._harm(kind, machine))
+        for _ in range(dice.randint(1, profile.faults_at_most)):
+            kind = dice.choice(profile.faults)
+            self._sometime(lambda kind=kind: self._harm(kind))
 
     def _sometime(self, happen: Callable[[], None]) -> None:
         """At some time, or right behind some transition."""
@@ -193,7 +197,10 @@ class World:
 
     # --- what goes wrong ----------------------------------------------------------------------
 
-    def _harm(self, kind: str, machine: Machine) -> None:
+    def _harm(self, kind: str) -> None:
+        """Mostly the machine that did something last."""
+        busy = [one for one in self.machines if self.acts and one.name == self.acts[-1].machine]
+        machine = self.dice.choice(busy if busy and self.dice.random() < 0.8 else self.machines)
         if not machine.is_up:
             return
         machine.harmed.add(kind)
@@ -207,7 +214,7 @@ class World:
         }[kind](machine)
 
     def _suspend(self, machine: Machine) -> None:
-        place, seconds = machine.place, self.dice.choice((1.0, 14.0, 17.0, 17.0, 40.0, 70.0, 320.0))
+        place, seconds = machine.place, self.dice.choice((3.0, 14.0, 17.0, 17.0, 20.0, 40.0, 70.0, 320.0))
         self.loop.suspend(place)
         machine.away.append((self.loop.time(), self.loop.time() + seconds))
         self.loop.at(OUTSIDE, seconds, lambda: self._wake(machine, place))

@@ -25,7 +25,7 @@ LEASES = Profile(
     machines=(1, 2, 3),
     tools=("look", "mark", "trusted"),
     faults=EVERY_HARM,
-    faults_at_most=3,
+    faults_at_most=4,
     commands=True,
     lossy=True,
 )
@@ -41,9 +41,9 @@ PRESSES = Profile(
 STOPS = Profile(
     machines=(1, 2),
     stops=4,
-    tools=("trusted", "shell", "look"),
+    tools=("trusted", "shell", "look", "spawn"),
     faults=("suspend", "kill", "cancel"),
-    faults_at_most=1,
+    faults_at_most=2,
     commands=True,
 )
 SLOTS = Profile(
@@ -51,7 +51,7 @@ SLOTS = Profile(
     stops=1,
     tools=("trusted", "shell"),
     faults=EVERY_HARM,
-    faults_at_most=1,
+    faults_at_most=2,
     moods=Moods(slow=100, refuses=60, waits=60, kills=10, silent=100, hangs=30),
 )
 
