@@ -20,7 +20,7 @@ from gateway.model.waits import Verb
 from gateway.ports import Progress, Sink
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT
-from tests.support.schedules import LoopClock, ScheduledLoop
+from tests.support.schedules import PLACE, LoopClock, ScheduledLoop
 
 Inbox: TypeAlias = "asyncio.Queue[Inbound | Press]"
 OUTSIDE = "outside"
@@ -46,6 +46,8 @@ class Shown:
     marked: bool
     """Whether it says that it may stand there twice."""
     partial: bool
+    by: str
+    """The life of a machine that asked for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,7 @@ class Platform:
     def request(self, showing: Showing, id: str) -> asyncio.Future[str]:
         """Take a request to show something; it takes effect here, whether or not anybody waits for the answer."""
         answer: asyncio.Future[str] = self.loop.create_future()
+        by = PLACE.get()
         delay_s = self.dice.uniform(0, 20 if self._happens(self.moods.slow) else 0.2)
         failure, hangs = self._failure(showing), self._happens(self.moods.hangs)
         if failure is not None:
@@ -117,7 +120,7 @@ class Platform:
         elif hangs or self._happens(self.moods.silent):
             self._leave_in_doubt(showing, id, answer, hangs=hangs)
         else:
-            self.loop.at(OUTSIDE, delay_s, lambda: self._take_effect(showing, id, answer))
+            self.loop.at(OUTSIDE, delay_s, lambda: self._take_effect(showing, id, answer, by))
         return answer
 
     def _happens(self, in_a_thousand: int) -> bool:
@@ -134,10 +137,11 @@ class Platform:
         return None
 
     def _leave_in_doubt(self, showing: Showing, id: str, answer: asyncio.Future[str], *, hangs: bool) -> None:
+        by = PLACE.get()
         self.in_doubt_until = max(self.in_doubt_until, self.loop.time() + GIVEN_UP_AFTER_S)
         effect_s = self.dice.uniform(0, TAKES_EFFECT_WITHIN_S if hangs else 0.2)
         if self.dice.random() < 0.5:
-            self.loop.at(OUTSIDE, effect_s, lambda: self._take_effect(showing, id, None))
+            self.loop.at(OUTSIDE, effect_s, lambda: self._take_effect(showing, id, None, by))
         if not hangs:
             doubt = SendFailed("No answer.", outcome=SendOutcome.UNCERTAIN, creating=not id)
             self._answer(effect_s + self.dice.uniform(0, 0.2), answer, doubt)
@@ -149,9 +153,8 @@ class Platform:
 
         self.loop.at(OUTSIDE, delay_s, tell)
 
-    def _take_effect(self, showing: Showing, id: str, answer: asyncio.Future[str] | None) -> None:
-        slot = showing.slot
-        new = not id
+    def _take_effect(self, showing: Showing, id: str, answer: asyncio.Future[str] | None, by: str) -> None:
+        slot, new = showing.slot, not id
         id = id or f"m{1 + sum(one.new for one in self.shown)}"
         self.shown.append(
             Shown(
@@ -163,6 +166,7 @@ class Platform:
                 new=new,
                 marked=slot.uncertain,
                 partial=showing.partial,
+                by=by,
             )
         )
         for row in showing.rows:

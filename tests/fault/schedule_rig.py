@@ -98,6 +98,8 @@ class World:
         """How often a model called tools."""
         self.stopped: dict[TurnId, Act] = {}
         """Turns that a message stopped, and which."""
+        self.gone_at: dict[str, float] = {}
+        """When lives of machines ended."""
         self.over = False
         self.broken: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -226,6 +228,7 @@ class World:
     def _kill(self, machine: Machine) -> None:
         """It is no more: what of it was under way never goes on."""
         machine.dead = True
+        self.gone_at[machine.place] = self.loop.time()
         self.loop.suspend(machine.place)
         self.platform.inboxes.pop(machine.name, None)
         self._again(machine)
@@ -281,6 +284,7 @@ class World:
 
     def _ended(self, machine: Machine, task: asyncio.Task[None]) -> None:
         """A daemon is started again however it ended, unless all is over."""
+        self.gone_at.setdefault(machine.place, self.loop.time())
         error = None if task.cancelled() else task.exception()
         if error is not None and not is_of_the_store(error):
             self.broken.append(f"{task.get_name()} ended by {error!r}")
