@@ -21,7 +21,7 @@ from gateway.model.messages import Conversation
 from gateway.model.slots import Showing, Slot, SlotKind, shown_when_stored
 from gateway.observe import Redactor, log
 from gateway.pace import Pacer, Way, write_bans
-from gateway.ports import Channel, Clock, Live, Notes
+from gateway.ports import Channel, Clock, Live, Notes, Outbox
 
 LOOK_EVERY_S = 0.1
 TYPING_AFTER_S = 0.2
@@ -34,6 +34,7 @@ EDIT_WITHIN_S = 45.0
 PATIENCE_S = 5.0
 """Delivery waits so long for an edit that is under way; a place to send from is worth more than that."""
 ASK_AGAIN_S = 1.0
+STORE_AGAIN_TIMES = 30
 SETTLED_AFTER_S = 5.0
 """So long after its end an edit that was not answered may still be made."""
 TYPING_WITHIN_S = 5.0
@@ -124,6 +125,7 @@ class Streams:
     channels: Mapping[str, Channel]
     live: Live
     notes: Notes
+    outbox: Outbox
     pacer: Pacer
     redactor: Redactor
     clock: Clock
@@ -135,6 +137,8 @@ class Streams:
     _lines: dict[SlotId, _Line] = field(default_factory=dict[SlotId, _Line])
     _edits: dict[SlotId, asyncio.Task[None]] = field(default_factory=dict[SlotId, asyncio.Task[None]])
     """Edits under way."""
+    _ours: set[SlotId] = field(default_factory=set[SlotId])
+    """Slots that delivery here is about to send: what it sends comes after every edit that was made here."""
     _settled_at: dict[SlotId, float] = field(default_factory=dict[SlotId, float])
     """When an edit that was not answered is not to be expected any more."""
     _changed_at: dict[str, float] = field(default_factory=dict[str, float])
@@ -163,6 +167,7 @@ class Streams:
 
         Called before the store knows, so that no newer version can be claimed yet.
         """
+        self._ours.discard(slot.id)
         if slot.kind is SlotKind.STATUS:
             self._line_shown(slot, platform_id)
         turn = self._turns.get(slot.turn) if slot.turn else None
@@ -188,12 +193,15 @@ class Streams:
         a beginning, then them again.
         """
         self._let_stand(slot)
-        edit = self._edits.get(slot)
+        self._ours.add(slot)
+        edit, ask_again_s = self._edits.get(slot), 0.0
         if edit is not None:
             await asyncio.wait([edit], timeout=self.patience_s)
-            if not edit.done():
-                return ASK_AGAIN_S
-        return max(0.0, self._settled_at.get(slot, 0.0) - self.clock.monotonic())
+            ask_again_s = 0.0 if edit.done() else ASK_AGAIN_S
+        ask_again_s = ask_again_s or max(0.0, self._settled_at.get(slot, 0.0) - self.clock.monotonic())
+        if ask_again_s:  # and until then another machine may send it
+            self._ours.discard(slot)
+        return ask_again_s
 
     # --- what is heard ------------------------------------------------------------------------
 
@@ -339,7 +347,8 @@ class Streams:
 
     def _begin_edit(self, way: Way, slot: Slot, text: str, group: asyncio.TaskGroup) -> None:
         edit = self._edit(way, Showing(slot=slot, text=text, partial=True))
-        self._edits[slot.id] = group.create_task(edit, name=f"streams edit {slot.id}")
+        task = self._edits[slot.id] = group.create_task(edit, name=f"streams edit {slot.id}")
+        group.create_task(self._give_way(slot, task), name=f"streams after {slot.id}")
 
     def _let_stand(self, slot: SlotId) -> None:
         """Begin no edit of a message any more."""
@@ -363,6 +372,7 @@ class Streams:
             self._changed_at = {chat: at for chat, at in self._changed_at.items() if now - at < EDIT_EVERY_S}
             self._settled_at = {id_: at for id_, at in self._settled_at.items() if at > now}
         if not self._turns and not self._lines:
+            self._ours.clear()
             self._some.clear()
 
     async def _edit(self, way: Way, showing: Showing) -> None:
@@ -384,6 +394,25 @@ class Streams:
             if not answered:
                 self._settled_at[slot.id] = self.clock.monotonic() + SETTLED_AFTER_S
 
+    async def _give_way(self, slot: Slot, edit: asyncio.Task[None]) -> None:
+        """See whether another machine sent the last words meanwhile: nobody there could know of this edit, which may
+        stand over them.
+        """
+        await asyncio.wait([edit])
+        if self._settled_at.get(slot.id, 0.0) > self.clock.monotonic():  # not answered: it may still be made
+            await _at_most(self._draining, SETTLED_AFTER_S)
+        for _ in range(STORE_AGAIN_TIMES):
+            if slot.id in self._ours:
+                return
+            try:
+                if await self.outbox.slot_overwritten(slot.id, slot.version):
+                    self._let_stand(slot.id)
+            except StoreError as error:
+                self._log.error("an edit may stand over a newer one", slot=slot.id, error=str(error))
+                await asyncio.sleep(ASK_AGAIN_S)
+            else:
+                return
+
     async def _failed(self, way: Way, slot: Slot, failed: SendFailed) -> None:
         """Nothing is repeated; a ban is obeyed, and what was refused for good is left to the last words."""
         if failed.outcome is SendOutcome.DEAD:
@@ -404,6 +433,15 @@ class Streams:
             pass
         except Exception:  # noqa: BLE001 - the loop of streams: typing is not needed (house rule 9)
             self._log.exception("a channel broke while typing", channel=turn.conversation.channel)
+
+
+async def _at_most(end: asyncio.Event, seconds: float) -> None:
+    """Wait so long, or until it is over."""
+    try:
+        async with asyncio.timeout(seconds):
+            await end.wait()
+    except TimeoutError:
+        pass
 
 
 async def _keep_nothing(platform_id: str) -> None:

@@ -59,6 +59,7 @@ def build(
         channels=channels,
         live=core.store.live,
         notes=core.store,
+        outbox=core.store,
         pacer=pacer,
         redactor=core.redactor,
         clock=core.clock,

@@ -345,6 +345,12 @@ class Outbox(Protocol):
         """It will not be shown."""
         ...
 
+    async def slot_overwritten(self, slot: SlotId, version: int) -> bool:
+        """An edit that no row tells of, of this version, may have come after a newer one: what is newer and sent, or
+        being sent, is shown once more. Return False, and change nothing, when there is nothing newer. Reads only then.
+        """
+        ...
+
     async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
         """Store a REPLY slot with `text` for each owner: on the page, in the main session, and in the last direct
         conversation of one of the principals. Once an hour for the same key; return False when it was said already.

@@ -250,6 +250,7 @@ class Engine:
                 channels=by_name,
                 live=self.store.live,
                 notes=self.store,
+                outbox=self.store,
                 pacer=pacer,
                 redactor=self.redactor,
                 clock=self.clock,

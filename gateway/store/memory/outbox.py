@@ -83,6 +83,16 @@ class MemoryOutbox(Turns):
             state = SlotState.DUE if newer else SlotState.DEAD
             self.put_slot(row, replace(row.slot, state=state, attempts=0, due_at=now))
 
+    async def slot_overwritten(self, slot: SlotId, version: int) -> bool:
+        """Show what is newer once more."""
+        with self.transition():
+            row = self.slots.get(slot)
+            if row is None or row.slot.version <= version:
+                return False
+            if row.slot.state in (SlotState.SENDING, SlotState.SENT):
+                self.show_anew(row)
+            return True
+
     async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
         """Say something to every owner, once an hour."""
         with self.transition() as now:
