@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from gateway.errors import LeaseLost, NotFound
 from gateway.model.ids import InboundId, NodeId, WaitId
+from gateway.model.live import TURNS
 from gateway.model.messages import Brought
 from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import NewSlot, SlotKind
@@ -24,8 +25,14 @@ from gateway.store.spending import cost_of
 class MemoryEngine(Turns):
     """`ports.Lanes` and `ports.Steps`."""
 
-    async def claim(self, node: NodeId, limit: int = 1) -> Sequence[Claimed]:
+    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0) -> Sequence[Claimed]:
         """Hand out turns that may run, who waits longest first."""
+        claimed = self._claim(node, limit)
+        if not claimed and wait_s > 0 and await self.live_bus.heard(TURNS, wait_s):
+            claimed = self._claim(node, limit)
+        return claimed
+
+    def _claim(self, node: NodeId, limit: int) -> list[Claimed]:
         with self.transition() as now:
             claimed: list[Claimed] = []
             while len(claimed) < limit and (row := self.next_ready()) is not None:

@@ -29,9 +29,9 @@ from gateway.store.sqlite.views import turn_view, views_of
 class SqliteEngine(SqliteBase):
     """`ports.Lanes` and `ports.Steps`."""
 
-    async def claim(self, node: NodeId, limit: int = 1) -> Sequence[Claimed]:
+    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0) -> Sequence[Claimed]:
         """Hand out turns that may run, who waits longest first."""
-        return await self.write(lambda tx: _claim(tx, node, limit))
+        return await self.writer.claim_turns(lambda tx: _claim(tx, node, limit), limit, wait_s)
 
     async def renew(self, lease: Lease) -> TurnState:
         """Extend the lease."""

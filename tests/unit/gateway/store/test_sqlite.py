@@ -247,6 +247,55 @@ async def test_a_transition_that_fails_half_way_is_undone_alone(path: str) -> No
         assert query(path, "SELECT probes FROM meta") == [(0,)]
 
 
+async def test_the_first_of_several_fails_alone_too(path: str) -> None:
+    async with opened(path) as store:
+
+        def half(tx: Tx) -> None:
+            tx.run("probe")
+            raise ZeroDivisionError
+
+        with locked(path):
+            busy = asyncio.create_task(store.probe())
+            await asyncio.sleep(0.1)
+            both = asyncio.gather(store.write(half), say(store), return_exceptions=True)
+            await asyncio.sleep(0.1)
+        await busy
+        came = await both
+        assert isinstance(came[0], ZeroDivisionError)
+        assert isinstance(came[1], Accepted)
+        assert query(path, "SELECT probes FROM meta") == [(1,)]
+
+
+async def test_a_claim_that_waits_is_handed_its_turn_in_one_commit_with_it(path: str) -> None:
+    async with opened(path) as store, store.live.subscribe(TURNS) as events:
+        waiting = asyncio.create_task(store.claim(NODE, 5, wait_s=10))
+        await asyncio.sleep(0.05)
+        commits = store.writer.commits
+        accepted = await say(store)
+        assert [one.lease.turn for one in await waiting] == [accepted.turn]
+        assert store.writer.commits == commits + 1
+        waking = asyncio.create_task(first(events))
+        await asyncio.sleep(0.05)
+        assert not waking.done(), "there is nothing left for anybody else"
+        waking.cancel()
+
+
+async def test_a_claim_that_waits_is_handed_nothing_of_what_was_not_committed(path: str) -> None:
+    async with opened(path) as store:
+        waiting = asyncio.create_task(store.claim(NODE, 5, wait_s=0.5))
+        await asyncio.sleep(0.05)
+
+        def fail(tx: Tx) -> None:
+            tx.touched.turns_due = True
+            raise sqlite3.OperationalError("disk I/O error")
+
+        with pytest.raises(StoreError):
+            await store.write(fail)
+        assert await waiting == []
+        accepted = await say(store)
+        assert [one.lease.turn for one in await store.claim(NODE, 5, wait_s=10)] == [accepted.turn]
+
+
 async def test_failed_sign_ins_are_counted_although_they_come_to_nothing(path: str) -> None:
     async with opened(path) as store:
         for _ in range(10):
@@ -326,6 +375,14 @@ async def test_a_turn_that_makes_no_sense_is_handed_out_all_the_same(path: str) 
 
 
 # --- closing --------------------------------------------------------------------------------
+
+
+async def test_closing_ends_the_waiting_of_claims(path: str) -> None:
+    async with opened(path) as store:
+        waiting = asyncio.create_task(store.claim_slots(NODE, ["telegram"], 5, wait_s=60))
+        await asyncio.sleep(0.05)
+    async with asyncio.timeout(5):
+        assert await waiting == []
 
 
 async def test_close_finishes_what_is_queued_and_refuses_what_comes_later(path: str) -> None:
