@@ -75,6 +75,8 @@ class Questions:
     agents: Mapping[str, Agent] = field(default_factory=dict[str, Agent])
     context_tokens: int = CONTEXT_TOKENS
     marks: Marks = field(default_factory=Marks)
+    _measured: tuple[Sequence[ToolOffer], int] = ((), 0)
+    """The tools that were offered last, and about how many characters they take."""
 
     async def make(self, view: TurnView, bounds: Bounds = UNBOUND) -> Question:
         """Return what the session's model is asked now. The turn comes first; its history is given the room left."""
@@ -83,7 +85,7 @@ class Questions:
         session = history[-1].session if history else view.session
         tools = self.registry.offers(view.session)
         system = self._system(view.session, tools)
-        fixed, whole = len(system) + chars_of_tools(tools) + len(session.summary), chars_of(view)
+        fixed, whole = len(system) + self._chars_of_tools(tools) + len(session.summary), chars_of(view)
         sizes = [chars_of(one) for one in history]
         budget = self.context_tokens * chars_per_token(history, fixed, self.context_tokens, sizes)
         long = fixed + whole + sum(sizes) > LONG_FROM * budget or len(history) >= HISTORY_TURNS
@@ -112,6 +114,11 @@ class Questions:
             if made.chars < question.chars:
                 return made
         return None
+
+    def _chars_of_tools(self, tools: Sequence[ToolOffer]) -> int:
+        if tools != self._measured[0]:  # quick: a registry's offers stay the same objects
+            self._measured = tools, chars_of_tools(tools)
+        return self._measured[1]
 
     def _system(self, session: Session, tools: Sequence[ToolOffer]) -> str:
         parts = [self.system, self.instructions, self._agents(tools)]
