@@ -65,7 +65,8 @@ class Marks:
             said += [text for one in view.inputs for text in _texts(one.message)]
             said += [text for step in view.steps for text in _written(step)]
         made = (hmac.digest(self._key, f"{session}\n{epoch}\n{n}".encode(), "sha256").hex()[:16] for n in count())
-        return next(mark for mark in made if not any(mark in text for text in said))
+        everything = "\n".join(said)
+        return next(mark for mark in made if mark not in everything)
 
 
 def _texts(message: Inbound) -> tuple[str, ...]:
@@ -136,7 +137,8 @@ def _of_turn(view: TurnView, heard: Collection[InboundId], mark: str) -> Iterabl
         # What the person was told besides is for nobody else.
         yield replace(step.answer, note="") if step.answer.note else step.answer
         yield from _results(view.steps, step.n)
-    yield from _said(view, waiting, heard, mark)
+    if waiting:
+        yield from _said(view, waiting, heard, mark)
 
 
 def _results(steps: Sequence[Step], answer_n: int) -> Iterable[CallResult]:
@@ -166,6 +168,9 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
         if one[0].principal == CHILD:
             yield UserText(text="", data="\n\n".join(filter(None, [data, _ended(one[0], mark)])))
             data = ""
+            continue
+        if not data and not any(message.quoted or message.unread or message.attachments for message in one):
+            yield UserText(text=text, name=name, who=who)  # as most are, and all that were said before come each time
             continue
         quoted = _quoted(one, mark)
         text = _readable(text, [message.unread for message in one if message.unread])

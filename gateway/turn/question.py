@@ -50,11 +50,16 @@ class Question:
     request: ModelRequest
     history: tuple[TurnView, ...]
     """The ended turns that are in it."""
-    chars: int
-    """About how many characters the turn and this history have in it."""
+    own_chars: int
+    """About how many characters the turn has in it."""
     bounds: Bounds
     long: bool
     """True when the history is so long that older turns should be put into a summary."""
+
+    @property
+    def chars(self) -> int:
+        """About how many the turn and this history have in it."""
+        return self.own_chars + sum(chars_of(one) for one in self.history)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,13 +101,12 @@ class Questions:
         own = chars_of(now)
         given = window(history, room - own, sizes) if bounds.turns else ()
         asked = await self._pictured(view, request(system, given, now, tools, self.marks, session.summary))
-        chars = own + sum(chars_of(one) for one in given)
-        return Question(request=asked, history=given, chars=chars, bounds=bounds, long=long)
+        return Question(request=asked, history=given, own_chars=own, bounds=bounds, long=long)
 
     async def make_alone(self, view: TurnView) -> Question:
         """Return the same for who reads nothing but the turn: the one who answers commands."""
         asked = request(self.system, (), view, self.registry.offers(view.session), self.marks)
-        return Question(request=asked, history=(), chars=0, bounds=Bounds(turns=0), long=False)
+        return Question(request=asked, history=(), own_chars=0, bounds=Bounds(turns=0), long=False)
 
     async def make_shorter(self, view: TurnView, question: Question) -> Question | None:
         """Return it in half of its characters: its model said that it is too long. The second time without a history.
