@@ -87,7 +87,7 @@ class Sessions:
         """Claim what may run, or wait for it; with no room for any, wait until there is some."""
         most = min(CLAIMED_AT_ONCE, AT_ONCE - len(self._held))
         try:
-            return await self.lanes.claim(self.node, most, wait_s=LOOK_EVERY_S)
+            return await self.lanes.claim(self.node, most, wait_s=LOOK_EVERY_S, history=self.turns.history_turns)
         except StoreError as error:
             self._log.error("claim failed", error=str(error))
             await asyncio.sleep(RETRY_AFTER_S)

@@ -109,12 +109,14 @@ class Lanes(Protocol):
     Called by `sessions` and `turn`.
     """
 
-    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0) -> Sequence[Claimed]:
+    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
         """Hand out turns that may run now, who waits longest first. Fewer than `limit`: no other one may run now.
 
         When there is none, wait so many seconds for one, or until anybody publishes to `TURNS`. Who waits may be handed
         a turn in the very commit that makes it claimable, which is then announced to nobody else. What becomes
         claimable by time alone is found a second late by those who wait, and who wait again.
+        `history`: so many ended turns come with each MODEL turn, as `Views.history` gives them at that moment.
+
         A MODEL turn may run when it is the oldest model turn of its session that has not ended. A COMMAND turn may
         run when fewer than four command turns of its session are RUNNING or STOPPING.
         """

@@ -5,7 +5,7 @@ Everything is read from and written to rows, so a turn goes on wherever and when
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -30,7 +30,7 @@ from gateway.transcript import ungiven
 from gateway.turn.limits import active_limit, beyond, out_of_time
 from gateway.turn.question import UNBOUND, Bounds, Question, Questions
 from gateway.turn.status import Status
-from gateway.turn.window import Long
+from gateway.turn.window import HISTORY_TURNS, Long
 from gateway.turn.writing import Writing, last_words, said, unmarked, why_no_answer
 
 PAGE_CLOSED_AFTER = timedelta(seconds=30)
@@ -51,6 +51,8 @@ class _Holding:
     """Time of work in earlier holdings."""
     limit: timedelta
     status: Status
+    history: Sequence[TurnView] | None
+    """The session's, as it was when the turn was claimed, until its model is first asked."""
     working: Working | None
     """What is said of it, where its conversation shows that."""
     long: Long | None = None
@@ -88,6 +90,11 @@ class Turns:
     _held: dict[Lease, _Holding] = field(default_factory=dict[Lease, _Holding])
     _log: Any = field(default_factory=lambda: log("turn"))
 
+    @property
+    def history_turns(self) -> int:
+        """How many ended turns are read with a claim: none where nobody reads them but who answers commands."""
+        return HISTORY_TURNS if any(name != self.operator.name for name in self.models.names) else 0
+
     async def run(self, claimed: Claimed, cut: Cut) -> Long | None:
         """Run until the turn ended or parked. Cancelled by the holder when it is cut (`cut` says why).
 
@@ -97,7 +104,7 @@ class Turns:
         """
         lease = claimed.lease
         view = claimed.view or await self.views.turn(lease.turn)
-        holding = self._held[lease] = self._hold(view, lease)
+        holding = self._held[lease] = self._hold(view, claimed)
         self.say_working(lease)
         try:
             await holding.status.resume()
@@ -140,14 +147,15 @@ class Turns:
         if holding is not None and ended:
             holding.status.ended()
 
-    def _hold(self, view: TurnView, lease: Lease) -> _Holding:
-        where = view.turn.conversation
+    def _hold(self, view: TurnView, claimed: Claimed) -> _Holding:
+        where, lease = view.turn.conversation, claimed.lease
         shows = where.channel in self.streams
         return _Holding(
             lease=lease,
             began=self.clock.monotonic(),
             before=timedelta(milliseconds=view.turn.active_ms),
             limit=active_limit(view, self.limits),
+            history=claimed.history,
             working=Working(session=lease.session, turn=lease.turn, conversation=where) if shows else None,
             status=Status(
                 view=view,
@@ -284,7 +292,8 @@ class Turns:
     async def _question(self, model: Model, view: TurnView, holding: _Holding) -> Question:
         if model.name == self.operator.name:  # who answers commands reads nothing but them
             return await self.questions.make_alone(view)
-        question = await self.questions.make(view, holding.bounds)
+        history, holding.history = holding.history, None
+        question = await self.questions.make(view, holding.bounds, history)
         if question.long and holding.long is None:
             holding.long = _long(view, hard=False)
         return question

@@ -83,9 +83,15 @@ class Questions:
     _measured: tuple[Sequence[ToolOffer], int] = ((), 0)
     """The tools that were offered last, and about how many characters they take."""
 
-    async def make(self, view: TurnView, bounds: Bounds = UNBOUND) -> Question:
-        """Return what the session's model is asked now. The turn comes first; its history is given the room left."""
-        history = await self.views.history(view.session.id, view.turn.epoch, HISTORY_TURNS)
+    async def make(
+        self, view: TurnView, bounds: Bounds = UNBOUND, history: Sequence[TurnView] | None = None
+    ) -> Question:
+        """Return what the session's model is asked now. The turn comes first; its history is given the room left.
+
+        `history`: the last `HISTORY_TURNS` ended turns, where they were read just now.
+        """
+        if history is None:
+            history = await self.views.history(view.session.id, view.turn.epoch, HISTORY_TURNS)
         # The views of this read know the summary that goes with it; the turn's own may be older than that.
         session = history[-1].session if history else view.session
         tools = self.registry.offers(view.session)

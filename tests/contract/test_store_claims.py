@@ -10,10 +10,10 @@ import pytest
 
 from gateway.model.ids import SessionId, TurnId
 from gateway.model.live import SLOTS, TURNS, SlotsDue, TurnsDue
-from gateway.model.sessions import TurnState
+from gateway.model.sessions import TurnKind, TurnState
 from gateway.model.slots import Slot
 from gateway.model.views import Claimed
-from tests.contract.scene import NODE, OTHER_NODE, Scene
+from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.makers import OTHER_CHAT, answer, route, said
 
 LONG_S, SHORT_S = 10.0, 0.05
@@ -211,3 +211,45 @@ async def test_slots_of_other_channels_are_left_to_others(scene: Scene) -> None:
         scene.store.live.publish(SLOTS, SlotsDue())
     assert nothing.result() == []
     assert sorted(_texts(await scene.store.claim_slots(NODE, CHANNELS, 5, wait_s=LONG_S))) == ["a", "b"]
+
+
+# --- the history ------------------------------------------------------------------------------
+
+
+async def test_the_history_comes_with_a_turn_where_it_is_asked_for(scene: Scene) -> None:
+    """As the view of it says, the newest so many."""
+    for _ in range(3):
+        await scene.ended()
+    await scene.say()
+    (claimed,) = await scene.store.claim(NODE, history=2)
+    assert claimed.view is not None
+    epoch = claimed.view.turn.epoch
+    assert claimed.history == await scene.store.history(MAIN, epoch, 2)
+    assert len(claimed.history or ()) == 2
+
+
+async def test_the_history_that_comes_with_a_turn_begins_after_its_summary(scene: Scene) -> None:
+    """And its session knows the summary that goes with it."""
+    ended = [await scene.ended() for _ in range(3)]
+    assert await scene.store.compact(MAIN, 0, ended[1], "in short", None)
+    async with asyncio.TaskGroup() as group:
+        claim = group.create_task(scene.store.claim(NODE, wait_s=LONG_S, history=40), name="a claim that waits")
+        await asyncio.sleep(SHORT_S)
+        await scene.say()
+    (claimed,) = claim.result()
+    assert [view.turn.id for view in claimed.history or ()] == ended[2:]
+    assert [view.session.summary for view in claimed.history or ()] == ["in short"]
+
+
+async def test_a_new_session_has_an_empty_history(scene: Scene) -> None:
+    """Which is not the same as none."""
+    await scene.say()
+    assert [claimed.history for claimed in await scene.store.claim(NODE, history=40)] == [[]]
+
+
+@pytest.mark.parametrize(("kind", "history"), [(TurnKind.COMMAND, 40), (TurnKind.MODEL, 0)])
+async def test_no_history_comes_where_nobody_reads_it(scene: Scene, kind: TurnKind, history: int) -> None:
+    """A command is read alone."""
+    await scene.ended()
+    await scene.say(kind=kind)
+    assert [claimed.history for claimed in await scene.store.claim(NODE, history=history)] == [None]

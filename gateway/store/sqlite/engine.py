@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from gateway.errors import LeaseLost, NotFound
 from gateway.model.ids import InboundId, NodeId, Principal, WaitId
 from gateway.model.messages import Brought
-from gateway.model.sessions import Lease, TurnState
+from gateway.model.sessions import Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot
 from gateway.model.tools import Answer, StepState, ToolResult
 from gateway.model.views import Claimed, TurnView
@@ -23,15 +24,26 @@ from gateway.store.sqlite.books import add_spent
 from gateway.store.sqlite.moves import COMMANDS_AT_ONCE, LEASE_US
 from gateway.store.sqlite.rows import Columns, TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
-from gateway.store.sqlite.views import turn_view, views_of
+from gateway.store.sqlite.views import history_of, turn_view, views_of
+
+History: TypeAlias = Callable[[Tx, TurnView], Sequence[TurnView] | None]
 
 
 class SqliteEngine(SqliteBase):
     """`ports.Lanes` and `ports.Steps`."""
 
-    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0) -> Sequence[Claimed]:
+    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
         """Hand out turns that may run, who waits longest first."""
-        return await self.writer.claim_turns(lambda tx: _claim(tx, node, limit), limit, wait_s)
+        read: dict[int, TurnView] = {}
+
+        def history_of_turn(tx: Tx, view: TurnView) -> Sequence[TurnView] | None:
+            if not history or view.turn.kind is not TurnKind.MODEL:
+                return None
+            return history_of(tx, view.session, view.turn.epoch, history, self.ended, read)
+
+        claimed = await self.writer.claim_turns(lambda tx: _claim(tx, node, limit, history_of_turn), limit, wait_s)
+        self.ended.keep(read)
+        return claimed
 
     async def renew(self, lease: Lease) -> TurnState:
         """Extend the lease."""
@@ -90,7 +102,7 @@ class SqliteEngine(SqliteBase):
 # --- lanes ----------------------------------------------------------------------------------
 
 
-def _claim(tx: Tx, node: NodeId, limit: int) -> list[Claimed]:
+def _claim(tx: Tx, node: NodeId, limit: int, history: History) -> list[Claimed]:
     until = tx.now + LEASE_US
     claimed: list[Claimed] = []
     while len(claimed) < limit:
@@ -100,17 +112,17 @@ def _claim(tx: Tx, node: NodeId, limit: int) -> list[Claimed]:
         fence, turn, session, *_ = found
         tx.next_rev(session)
         lease = Lease(turn=turn, session=session, node=node, fence=fence, expires_at=from_us(until))
-        claimed.append(Claimed(lease=lease, view=_view(tx, found[1:])))
+        claimed.append(_claimed(tx, lease, found[1:], history))
     return claimed
 
 
-def _view(tx: Tx, columns: Columns) -> TurnView | None:
-    """The turn, read with the claim: asking a reader for it costs 0.5 ms of CPU. None when it cannot be read."""
+def _claimed(tx: Tx, lease: Lease, columns: Columns, history: History) -> Claimed:
+    """The turn and its history, read with the claim: asking a reader for each costs 0.3 to 0.5 ms of CPU."""
     try:
         (view,) = views_of(tx, [columns])
+        return Claimed(lease=lease, view=view, history=history(tx, view))
     except (ValueError, TypeError, LookupError):  # what whoever reads it again gets raised
-        return None
-    return view
+        return Claimed(lease=lease, view=None)
 
 
 def _renew(tx: Tx, lease: Lease) -> TurnState:

@@ -222,8 +222,8 @@ class Writer(Worker):
     def _hand_out_to(self, db: sqlite3.Connection, claims: Claims, batch: list[Job], rev: int) -> tuple[int, bool]:
         """Return the revision after it, and whether nothing is left for anybody else."""
         while (job := claims.next()) is not None:
-            rev = self._run(db, job, rev, first=False)
             batch.append(job)
+            rev = self._run(db, job, rev, first=False)
             if job.error is None and job.touched is not None and len(job.result) < job.most:
                 return rev, True
         return rev, False

@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import replace
 from itertools import accumulate
@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import Forbidden, LeaseLost, NotFound, StoreError, StoreInUse, StoreTooNew
-from gateway.model.ids import NodeId, SessionId, TurnId
+from gateway.model.ids import InboundId, NodeId, SessionId, TurnId
 from gateway.model.live import TURNS, LiveEvent, TurnsDue
-from gateway.model.sessions import Accepted, Lease, TurnKind, WhileRunning
+from gateway.model.sessions import Accepted, Lease, TurnKind, TurnState, WhileRunning
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.statements import load_migrations
 from gateway.store.sqlite.tx import Tx
@@ -294,6 +294,45 @@ async def test_a_claim_that_waits_is_handed_nothing_of_what_was_not_committed(pa
         assert await waiting == []
         accepted = await say(store)
         assert [one.lease.turn for one in await store.claim(NODE, 5, wait_s=10)] == [accepted.turn]
+
+
+async def test_a_history_that_was_not_committed_is_forgotten(path: str) -> None:
+    """One commit ends a turn and hands out the next one with it; where it fails, the turn may end otherwise."""
+
+    def fail(_tx: Tx) -> list[object]:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
+
+    async with opened(path) as store, asyncio.TaskGroup() as group:
+        await say(store)
+        lease = (await store.claim(NODE))[0].lease
+        await say(store)
+        given = [one.id for one in (await store.turn(lease.turn)).inputs]
+        assert await store.claim_slots(NODE, [], 1, wait_s=0.01) == []  # the next one need not look
+        claims = [store.claim(NODE, wait_s=10, history=40), store.writer.claim_slots(fail, 1, 10)]
+        waiting = [group.create_task(_refused(claim), name="a claim that waits") for claim in claims]
+        await asyncio.sleep(0.05)
+        with pytest.raises(StoreError):
+            await end(store, lease, given, "no")
+        assert [await one for one in waiting] == [True, True]
+        await end(store, lease, given, "yes")
+        (claimed,) = await store.claim(NODE, history=40)
+        assert [step.answer.text for view in claimed.history or () for step in view.steps if step.answer] == ["yes"]
+
+
+async def _refused(claim: Awaitable[object]) -> bool:
+    try:
+        await claim
+    except StoreError:
+        return True
+    return False
+
+
+async def end(store: SqliteStore, lease: Lease, given: Sequence[InboundId], text: str) -> None:
+    assert await store.finish_turn(
+        lease, TurnState.DONE, answer=answer(text), given=given, slots=[said(text)], timers=[]
+    )
 
 
 async def test_failed_sign_ins_are_counted_although_they_come_to_nothing(path: str) -> None:
