@@ -16,7 +16,7 @@ from gateway.errors import LeaseLost, ModelError
 from gateway.execution import Cut
 from gateway.failpoints import FailPoints
 from gateway.model.ids import OwnerName, Principal, WaitId, mint
-from gateway.model.live import ANSWERS, Working
+from gateway.model.live import ANSWERS, Rested, Working
 from gateway.model.prompts import Anew, Complete, ModelRequest, TextPart
 from gateway.model.sessions import Lease, TurnKind, TurnLimits, TurnState
 from gateway.model.slots import NewSlot, shown_when_stored
@@ -114,7 +114,7 @@ class Turns:
             return None
         finally:
             if cut.why is None:
-                self._held.pop(lease, None)
+                self._forget(lease)
 
     def say_working(self, lease: Lease) -> None:
         """Say that the turn is worked on here, if its conversation shows that. Cheap; never fails."""
@@ -143,9 +143,15 @@ class Turns:
 
     def let_go(self, lease: Lease, *, ended: bool) -> None:
         """Forget a turn that was cut; `ended`: it will not go on. Twice is safe."""
-        holding = self._held.pop(lease, None)
+        holding = self._forget(lease)
         if holding is not None and ended:
             holding.status.ended()
+
+    def _forget(self, lease: Lease) -> _Holding | None:
+        holding = self._held.pop(lease, None)
+        if holding is not None and holding.working is not None:
+            self.live.publish(ANSWERS, Rested(turn=lease.turn))
+        return holding
 
     def _hold(self, view: TurnView, claimed: Claimed) -> _Holding:
         where, lease = view.turn.conversation, claimed.lease
