@@ -9,7 +9,7 @@ from typing import Any
 from gateway.errors import NotFound
 from gateway.model.ids import SessionId, TurnId, WaitId
 from gateway.model.messages import Received
-from gateway.model.sessions import Session
+from gateway.model.sessions import Session, Turn
 from gateway.model.slots import Slot
 from gateway.model.tools import Step
 from gateway.model.views import Counts, Item, Row, Rows, SessionLine, TurnView
@@ -141,11 +141,18 @@ def history_of(
     ]
 
 
+def new_view(reader: Reader, columns: tuple[Any, ...]) -> TurnView:
+    """A turn that nobody held before: it has messages, and nothing else."""
+    turn = turn_of(columns)
+    received = reader.run("messages_of_turns", dump_json([turn.id]))
+    inputs = tuple(received_of(one) for one in received)
+    return TurnView(turn=turn, session=_session_of(reader, turn), inputs=inputs, steps=(), waits=())
+
+
 def views_of(reader: Reader, rows: list[tuple[Any, ...]], session: Session | None = None) -> list[TurnView]:
     """Make the views of turns of one session from their columns; it is read too if it is not given."""
     turns = [turn_of(columns) for columns in rows]
-    session = session or _session(reader, turns[0].session)
-    assert session is not None, "foreign keys hold"
+    session = session or _session_of(reader, turns[0])
     named = dump_json([turn.id for turn in turns])
     inputs: defaultdict[TurnId | None, list[Received]] = defaultdict(list)
     for received in map(received_of, reader.run("messages_of_turns", named)):
@@ -166,6 +173,12 @@ def views_of(reader: Reader, rows: list[tuple[Any, ...]], session: Session | Non
         )
         for turn in turns
     ]
+
+
+def _session_of(reader: Reader, turn: Turn) -> Session:
+    session = _session(reader, turn.session)
+    assert session is not None, "foreign keys hold"
+    return session
 
 
 # --- rows of a session ----------------------------------------------------------------------
