@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gateway.ended import OfEnded
 from gateway.errors import DragomanError
 from gateway.model.ids import SessionId
 from gateway.model.prompts import ModelRequest, ToolOffer
@@ -14,7 +15,7 @@ from gateway.model.sessions import Agent, Session, home_of
 from gateway.model.views import TurnView
 from gateway.ports import Views
 from gateway.registry import Registry
-from gateway.transcript import Marks, request
+from gateway.transcript import Marks, Told, request, told_before
 from gateway.turn.pictures import any_in, with_pictures
 from gateway.turn.window import (
     CONTEXT_TOKENS,
@@ -80,6 +81,8 @@ class Questions:
     agents: Mapping[str, Agent] = field(default_factory=dict[str, Agent])
     context_tokens: int = CONTEXT_TOKENS
     marks: Marks = field(default_factory=Marks)
+    _sizes: OfEnded[int] = field(default_factory=lambda: OfEnded(chars_of))
+    _told: Told = field(default_factory=told_before)
     _measured: tuple[Sequence[ToolOffer], int] = ((), 0)
     """The tools that were offered last, and about how many characters they take."""
 
@@ -97,7 +100,7 @@ class Questions:
         tools = self.registry.offers(view.session)
         system = self._system(view.session, tools)
         fixed, whole = len(system) + self._chars_of_tools(tools) + len(session.summary), chars_of(view)
-        sizes = [chars_of(one) for one in history]
+        sizes = [self._sizes.of(one) for one in history]
         budget = self.context_tokens * chars_per_token(history, fixed, self.context_tokens, sizes)
         long = fixed + whole + sum(sizes) > LONG_FROM * budget or len(history) >= HISTORY_TURNS
         room = round(budget - fixed)
@@ -106,7 +109,7 @@ class Questions:
         now = fitted(view, room)
         own = chars_of(now)
         given = window(history, room - own, sizes) if bounds.turns else ()
-        asked = await self._pictured(view, request(system, given, now, tools, self.marks, session.summary))
+        asked = await self._pictured(view, request(system, given, now, tools, self.marks, session.summary, self._told))
         return Question(request=asked, history=given, own_chars=own, bounds=bounds, long=long)
 
     async def make_alone(self, view: TurnView) -> Question:
