@@ -25,16 +25,17 @@ class OfEnded(Generic[T]):
     def __init__(self, work_out: Callable[[TurnView], T]) -> None:
         """Know none yet. `work_out` must look at nothing but the turn, and its session's kind."""
         self._work_out = work_out
-        self._kept: dict[TurnId, tuple[TurnView, T]] = {}
+        self._kept: dict[TurnId, tuple[object, object, T]] = {}
+        """With the turn's messages and steps."""
 
     def of(self, view: TurnView) -> T:
         """Return it, worked out now or before."""
         known = self._kept.get(view.turn.id)
-        if known is not None and known[0].inputs is view.inputs and known[0].steps is view.steps:
-            return known[1]
+        if known is not None and known[0] is view.inputs and known[1] is view.steps:
+            return known[2]
         found = self._work_out(view)
         if _chars(view) <= CHARS_AT_MOST:
-            self._kept[view.turn.id] = view, found
+            self._kept[view.turn.id] = view.inputs, view.steps, found
             if len(self._kept) > TURNS_KEPT:
                 del self._kept[next(iter(self._kept))]
         return found
