@@ -26,10 +26,12 @@ class Job:
     result: Any = None
     error: BaseException | None = None
     touched: Touched | None = None
-    waits: Claims | None = None
-    """For a claim that would rather wait than take nothing: with which others."""
+    claims: Claims | None = None
+    """For a claim that would rather wait than take nothing: those of its kind."""
     most: int = 0
     """For such a claim: how many it takes."""
+    patient: bool = True
+    """For such a claim: whether it would still wait."""
 
     def settle(self) -> None:
         """Tell the caller, unless it went away. In its event loop."""
@@ -71,7 +73,7 @@ class Claims:
     def give_up(self, job: Job) -> None:
         """Let a claim wait no longer, if it still does. One that is being run is settled by the writer."""
         with self._lock:
-            job.waits = None
+            job.patient = False
             found = job in self._waiting
             if found:
                 self._waiting.remove(job)
@@ -97,7 +99,7 @@ class Claims:
     def keep(self, job: Job) -> bool:
         """Let a claim wait that found nothing; False when it must not, or need not: then it is settled."""
         with self._lock:
-            keeps = job.waits is self and not self._due
+            keeps = job.patient and not self._due and not job.future.cancelled()
             if keeps:
                 self._waiting.append(job)
             return keeps

@@ -132,7 +132,7 @@ class Writer(Worker):
         if self._closed:
             raise _closed()
         loop = asyncio.get_running_loop()
-        job = Job(work, loop, loop.create_future(), result=[], waits=claims, most=most)
+        job = Job(work, loop, loop.create_future(), result=[], claims=claims, most=most)
         if claims.must_look(job):
             self._queue.put(job)
         timer = loop.call_later(wait_s, claims.give_up, job)
@@ -271,7 +271,7 @@ class Writer(Worker):
 
 def _goes_on_waiting(job: Job) -> bool:
     """Whether this is a claim that took nothing and is not to be settled yet."""
-    claims = job.waits
+    claims = job.claims
     if claims is None:
         return False
     if job.error is not None or len(job.result) == job.most > 0:
