@@ -58,7 +58,7 @@ class Registry:
                 raise ConfigError(f"Two tools are called {name}.", cure="Remove one of them.")
             self._tools[name] = tool
         self._commands = _commands(self.specs)
-        self._schemas = {name: _schema(tool.arguments) for name, tool in self._tools.items()}
+        self._offers = {name: _offer(tool) for name, tool in self._tools.items()}
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
@@ -79,11 +79,8 @@ class Registry:
         return [tool for _, tool in sorted(self._tools.items()) if self._missing(tool, session) is None]
 
     def offers(self, session: Session) -> tuple[ToolOffer, ...]:
-        """What a model in this session is shown."""
-        return tuple(
-            ToolOffer(name=tool.spec.name, description=tool.spec.description, schema=self._schemas[tool.spec.name])
-            for tool in self.seen_by(session)
-        )
+        """What a model in this session is shown; of one tool always the same object."""
+        return tuple(self._offers[tool.spec.name] for tool in self.seen_by(session))
 
     def resolve(self, name: str, session: Session) -> Tool | Deny:
         """Return the tool when it exists here, else why not. Never raises."""
@@ -152,6 +149,10 @@ def _problem(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"])[:NAMED_AT_MOST] or "arguments"
     said = str(error["msg"]).removeprefix("Value error, ")  # pydantic's own words before a tool's
     return f"{where}: {said}"
+
+
+def _offer(tool: Tool) -> ToolOffer:
+    return ToolOffer(name=tool.spec.name, description=tool.spec.description, schema=_schema(tool.arguments))
 
 
 def _schema(arguments: type[BaseModel]) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from gateway.errors import SendFailed, SendOutcome, StoreError
 from gateway.lines import AT_WORK, Doings
 from gateway.model.ids import SlotId, TurnId, status_slot
-from gateway.model.live import ANSWERS, Doing, TextDelta, Working
+from gateway.model.live import ANSWERS, Doing, Rested, TextDelta, Working
 from gateway.model.messages import Conversation
 from gateway.model.slots import Showing, Slot, SlotKind, shown_when_stored
 from gateway.observe import Redactor, log
@@ -40,6 +40,8 @@ SETTLED_AFTER_S = 5.0
 TYPING_WITHIN_S = 5.0
 FORGET_AFTER_S = 7.0
 """`Working` comes every 5 s."""
+FORGET_RESTED_AFTER_S = 1.0
+"""Its last words are out by then: what is looked at ten times a second for longer costs more than the turn did."""
 FORGET_LINE_AFTER_S = 60.0
 """A status line that has a message; one that has none yet goes like a turn."""
 FORGET_WAITING_AFTER_S = 3_600.0
@@ -215,6 +217,8 @@ class Streams:
                         self._more(event)
                     case Doing():
                         self._doing(event)
+                    case Rested():
+                        self._rest(event)
                     case _:
                         pass
 
@@ -239,6 +243,13 @@ class Streams:
         seen = turn.shown is not None and turn.shown.n == turn.n
         if turn.type_at is None and not (seen and now - turn.text_at < QUIET_S):
             turn.type_at = now + TYPING_AFTER_S
+
+    def _rest(self, event: Rested) -> None:
+        """Show no typing any more, and forget the turn soon."""
+        turn = self._turns.get(event.turn)
+        if turn is not None:
+            turn.type_at = None
+            turn.seen_at = self.clock.monotonic() - FORGET_AFTER_S + FORGET_RESTED_AFTER_S
 
     def _more(self, delta: TextDelta) -> None:
         turn = self._turns.get(delta.turn)

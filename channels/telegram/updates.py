@@ -105,7 +105,8 @@ class Updates:
         events = [_Event(raw=raw, meaning=inbound.read(cast("Any", raw), self._bot, now)) for raw in in_order]
         stored = True
         for rank in range(3):
-            stored &= await self._side_by_side([event for event in events if event.rank == rank])
+            if of_rank := [event for event in events if event.rank == rank]:
+                stored &= await self._side_by_side(of_rank)
         return stored
 
     async def _side_by_side(self, events: Sequence[_Event]) -> bool:

@@ -109,8 +109,13 @@ class Lanes(Protocol):
     Called by `sessions` and `turn`.
     """
 
-    async def claim(self, node: NodeId, limit: int = 1) -> Sequence[Claimed]:
+    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
         """Hand out turns that may run now, who waits longest first. Fewer than `limit`: no other one may run now.
+
+        When there is none, wait so many seconds for one, or until anybody publishes to `TURNS`. Who waits may be handed
+        a turn in the very commit that makes it claimable, which is then announced to nobody else. What becomes
+        claimable by time alone is found a second late by those who wait, and who wait again.
+        `history`: so many ended turns come with each MODEL turn, as `Views.history` gives them at that moment.
 
         A MODEL turn may run when it is the oldest model turn of its session that has not ended. A COMMAND turn may
         run when fewer than four command turns of its session are RUNNING or STOPPING.
@@ -315,8 +320,12 @@ class Outbox(Protocol):
     Versions: a result for an older version than the slot has now leaves it DUE for the newer one.
     """
 
-    async def claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[Slot]:
+    async def claim_slots(
+        self, node: NodeId, channels: Sequence[str], limit: int, *, wait_s: float = 0
+    ) -> Sequence[Slot]:
         """Take DUE slots whose time has come, oldest first, one a conversation, none where one is SENDING.
+
+        When there is none, wait for one as `Lanes.claim` does; the topic is `SLOTS`.
 
         REFUSALs come after everything else, and at most eight of a channel are SENDING at any time.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
+from gateway.model.live import SLOTS
 from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.store.memory.rows import SlotRow
 from gateway.store.memory.turns import Turns
@@ -16,8 +17,16 @@ from gateway.store.owners import TOLD_EVERY, latest_chat, main_route, owner_page
 class MemoryOutbox(Turns):
     """`ports.Outbox`."""
 
-    async def claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[Slot]:
+    async def claim_slots(
+        self, node: NodeId, channels: Sequence[str], limit: int, *, wait_s: float = 0
+    ) -> Sequence[Slot]:
         """Take the oldest due slot of each conversation; none overtakes an older one that is to be tried again."""
+        taken = self._claim_slots(node, channels, limit)
+        if not taken and wait_s > 0 and await self.live_bus.heard(SLOTS, wait_s):
+            taken = self._claim_slots(node, channels, limit)
+        return taken
+
+    def _claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> list[Slot]:
         with self.transition() as now:
             idle = [here for here in self.unsent.values() if all(row.sending_since is None for row in here.values())]
             heads = [min(here.values(), key=lambda row: row.seq) for here in idle]

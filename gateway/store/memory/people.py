@@ -135,10 +135,7 @@ class MemoryViews(Turns):
 
     async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
         """The last ended turns, in the order they ended."""
-        known = self.all_sessions.get(session)
-        begin = known.summed_up if known is not None and known.session.epoch == epoch else 0
-        ended = [row for row in self.ended.get(session, [])[begin:] if row.turn.epoch == epoch]
-        return [self.view_of(row) for row in _last(ended, limit)]
+        return self.history_of(session, epoch, limit)
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
         """What changed since a revision."""

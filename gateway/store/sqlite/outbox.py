@@ -19,9 +19,11 @@ from gateway.store.sqlite.tx import Tx
 class SqliteOutbox(SqliteBase):
     """`ports.Outbox`."""
 
-    async def claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[Slot]:
+    async def claim_slots(
+        self, node: NodeId, channels: Sequence[str], limit: int, *, wait_s: float = 0
+    ) -> Sequence[Slot]:
         """Take due slots, the oldest of each conversation: a newer one never overtakes one to be tried again."""
-        return await self.write(lambda tx: _claim_slots(tx, node, channels, limit))
+        return await self.writer.claim_slots(lambda tx: _claim_slots(tx, node, channels, limit), limit, wait_s)
 
     async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
         """Record what is shown."""

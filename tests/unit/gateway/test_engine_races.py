@@ -79,10 +79,9 @@ class Unreadable(FailingStore):
 
     bad: TurnId | None = None
 
-    async def claim(self, node: NodeId, limit: int = 1) -> Sequence[Claimed]:
-        return [
-            replace(one, view=None) if one.lease.turn == self.bad else one for one in await super().claim(node, limit)
-        ]
+    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
+        claimed = await super().claim(node, limit, wait_s=wait_s, history=history)
+        return [replace(one, view=None) if one.lease.turn == self.bad else one for one in claimed]
 
     async def turn(self, turn: TurnId) -> TurnView:
         if turn == self.bad:

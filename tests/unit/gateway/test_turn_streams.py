@@ -9,7 +9,7 @@ import pytest
 
 from gateway.errors import LeaseLost, ModelError
 from gateway.model.ids import Principal, answer_slot
-from gateway.model.live import ANSWERS, LiveEvent, TextDelta, Working, session_topic
+from gateway.model.live import ANSWERS, LiveEvent, Rested, TextDelta, Working, session_topic
 from gateway.model.messages import Conversation
 from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest, TextPart
 from gateway.model.sessions import Lease
@@ -147,7 +147,7 @@ async def test_pages_platforms_that_do_not_stream_and_commands_have_no_early_slo
 
     assert store.early == []
     assert [event for event in found if isinstance(event, TextDelta)] == []
-    assert [type(event) for event in found] == ([Working] if where == CHAT else [])
+    assert [type(event) for event in found] == ([Working, Rested] if where == CHAT else [])
 
 
 async def test_white_space_is_not_worth_a_message(streaming: Engine, store: Early) -> None:
