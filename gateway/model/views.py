@@ -107,7 +107,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Whereabouts:
     """Where some people can be reached."""
 
     direct: dict[Principal, tuple[Conversation, datetime]]

@@ -24,7 +24,7 @@ from gateway.model.sessions import (
     WhileRunning,
 )
 from gateway.model.slots import Slot
-from gateway.model.views import Counts, Reach, Rows, SessionLine, TurnView
+from gateway.model.views import Counts, Rows, SessionLine, TurnView, Whereabouts
 from gateway.model.waits import Pressed, Verdict, Wait
 from gateway.ports.ingress import Control, Waiting
 from gateway.ports.turns import Books, Children, Lanes, Steps
@@ -218,7 +218,7 @@ class Accounts(Protocol):
         """The owner has the page open now."""
         ...
 
-    async def reach(self, owner: OwnerName, principals: Sequence[Principal]) -> Reach:
+    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> Whereabouts:
         """Where these principals wrote last, directly, and when the owner last had the page open."""
         ...
 

@@ -186,7 +186,7 @@ class Steps(Protocol):
         """Store what became of a message's attachments (`Received.files`). The first word stands; twice is safe."""
         ...
 
-    async def permits(self, session: SessionId) -> frozenset[tuple[str, str]]:
+    async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
         """Read what people allowed for longer than one call: (tool, scope) of the CONSUMED approvals with a scope.
 
         Those of this session's present epoch, and for a child those of its parents too.

@@ -280,7 +280,7 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
         machine=machine.name,
         store=engine.store,
         clock=engine.clock,
-        gate=engine.gate,
+        ingress=engine.ingress,
         channels={channel.name: channel},
         kept={},
         http=cast(HttpServer, _NoServer()),

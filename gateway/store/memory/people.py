@@ -12,7 +12,7 @@ from gateway.errors import Forbidden
 from gateway.model.ids import NodeId, OwnerName, Principal, SessionId, TurnId, WaitId
 from gateway.model.sessions import Session, TurnKind, TurnState
 from gateway.model.slots import Slot, SlotState
-from gateway.model.views import Counts, Reach, Rows, SessionLine, TurnView
+from gateway.model.views import Counts, Rows, SessionLine, TurnView, Whereabouts
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store.memory.turns import Turns
 
@@ -56,10 +56,10 @@ class MemoryPeople(Turns):
         with self.transition() as now:
             self.page_seen[owner] = now
 
-    async def reach(self, owner: OwnerName, principals: Sequence[Principal]) -> Reach:
+    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> Whereabouts:
         """Where these people can be reached."""
         direct = {p: self.people[p] for p in principals if p in self.people}
-        return Reach(direct=direct, page_seen_at=self.page_seen.get(owner))
+        return Whereabouts(direct=direct, page_seen_at=self.page_seen.get(owner))
 
     async def alive(self, node: NodeId) -> None:
         """Remember that this node lives."""

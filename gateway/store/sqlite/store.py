@@ -17,7 +17,7 @@ from gateway.store.sqlite.ingress import SqliteIntake
 from gateway.store.sqlite.opening import FileLock, check_library, make_file, open_reader, open_writer
 from gateway.store.sqlite.outbox import SqliteOutbox
 from gateway.store.sqlite.people import SqliteNotes, SqlitePeople
-from gateway.store.sqlite.permits import SqlitePermits
+from gateway.store.sqlite.scopes import SqliteScopes
 from gateway.store.sqlite.statements import load_migrations, load_statements
 from gateway.store.sqlite.sweeps import SqliteSweeps
 from gateway.store.sqlite.views import SqliteViews
@@ -30,7 +30,7 @@ class SqliteStore(
     SqliteIntake,
     SqliteDrops,
     SqliteEngine,
-    SqlitePermits,
+    SqliteScopes,
     SqliteChildren,
     SqliteBooks,
     SqliteSweeps,

@@ -40,7 +40,7 @@ from gateway.model.sessions import (
 )
 from gateway.model.slots import Slot, SlotKind, SlotState
 from gateway.model.tools import Risk
-from gateway.model.views import Reach
+from gateway.model.views import Whereabouts
 from gateway.model.waits import PRESSED_TEXT, PressResult, Verb, Verdict, Wait, WaitKind, WaitState
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
@@ -152,8 +152,8 @@ def test_with_nobody_allowed_nobody_approves() -> None:
 # --- where it is asked --------------------------------------------------------------------------
 
 
-def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | None = None) -> Reach:
-    return Reach(direct={who: (where, at) for who, where, at in direct}, page_seen_at=page)
+def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | None = None) -> Whereabouts:
+    return Whereabouts(direct={who: (where, at) for who, where, at in direct}, page_seen_at=page)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | No
     ],
 )
 def test_where_it_is_asked(
-    kind: SessionKind, where: Conversation, reaches: list[Reach], asked: list[Conversation], page: bool
+    kind: SessionKind, where: Conversation, reaches: list[Whereabouts], asked: list[Conversation], page: bool
 ) -> None:
     found = audience(session(kind), turn(where), reaches, EPOCH)
 

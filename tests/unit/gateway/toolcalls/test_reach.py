@@ -203,7 +203,7 @@ async def test_a_new_history_and_another_session_begin_with_nothing_allowed(engi
     await engine.store.finish_turn(lease, TurnState.FAILED, answer=None, given=(), slots=(), timers=())
     elsewhere = await engine.planned("browser:open example.org/", who=BOB, where=BOB_CHAT)
     await engine.settle(elsewhere)
-    await engine.gate.message(inbound("/new"))
+    await engine.ingress.message(inbound("/new"))
     anew = await engine.planned("browser:open example.org/")
     assert not await engine.settle(anew)
 
@@ -338,10 +338,10 @@ class CountingStore(FailingStore):
 
     reads = 0
 
-    async def permits(self, session: SessionId) -> frozenset[tuple[str, str]]:
+    async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
         """Count, and read."""
         self.reads += 1
-        return await super().permits(session)
+        return await super().allowed_scopes(session)
 
 
 async def test_the_store_is_not_asked_about_tools_that_keep_nothing(engine: Engine, tmp_path: Path) -> None:
