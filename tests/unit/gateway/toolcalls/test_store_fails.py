@@ -1,0 +1,76 @@
+"""A store that fails beside a call: nothing runs twice for that, and nothing that ran is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import StoreError
+from gateway.execution import Cut
+from gateway.model.ids import WaitId
+from gateway.model.sessions import Lease
+from gateway.model.slots import NewSlot
+from gateway.model.tools import ResultStatus, Risk, ToolResult
+from gateway.model.waits import Start
+from tests.support.clock import FakeClock
+from tests.support.engine import Engine
+from tests.support.fakes import FailingStore, FakeTool, done, in_background
+
+OK = ResultStatus.OK
+
+
+class Brittle(FailingStore):
+    """Its writes about calls fail as well."""
+
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
+        """Fail, or start."""
+        self._maybe("start_step")
+        return await super().start_step(lease, n, wait, action_sha)
+
+    async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
+        """Fail, or finish."""
+        self._maybe("finish_step")
+        return await super().finish_step(lease, n, result, slots)
+
+
+@pytest.mark.parametrize("failing", ["start_step", "finish_step"])
+async def test_a_call_runs_once_and_its_result_is_stored(tmp_path: Path, failing: str) -> None:
+    read = FakeTool(name="read", risk=Risk.READ)
+    engine = Engine(tmp_path, [read], store=Brittle(FakeClock()))
+    lease = await engine.planned("read:a")
+    engine.store.failing[failing] = 1
+
+    assert await engine.settle(lease)
+    assert read.calls == ["a"]
+    assert await engine.result(lease.turn, 1) == done("read a")
+
+
+async def test_what_cannot_be_read_before_anything_runs_is_an_error(tmp_path: Path) -> None:
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE)
+    engine = Engine(tmp_path, [shell])
+    lease = await engine.planned("shell:ls")
+    assert not await engine.settle(lease)
+    view = await engine.store.turn(lease.turn)
+    engine.store.failing["turn"] = 1
+
+    with pytest.raises(ExceptionGroup) as failed:
+        await engine.calls.settle(view, lease, Cut(), lambda _: None)
+    assert failed.group_contains(StoreError)
+
+
+async def test_what_runs_goes_on_when_the_turn_cannot_be_read(tmp_path: Path) -> None:
+    slow, quick = FakeTool(name="slow", risk=Risk.READ, hold=True), FakeTool(name="quick", risk=Risk.READ)
+    engine = Engine(tmp_path, [slow, quick])
+    lease = await engine.planned("slow", "quick")
+    async with in_background(engine.settle(lease)) as settling:
+        await slow.until_begun()
+        engine.store.failing["turn"] = 1  # read when the quick one has ended
+        await quick.until_begun()
+        slow.release.set()
+        await settling
+
+    assert await engine.results(lease.turn) == [OK, OK]
+    assert (len(slow.calls), len(quick.calls)) == (1, 1)
+    assert engine.store.failing["turn"] == 0
