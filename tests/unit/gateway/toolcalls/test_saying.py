@@ -90,13 +90,21 @@ async def test_a_call_is_said_by_its_tool_and_what_it_shows(tmp_path: Path, text
     assert len(line) <= DOING_CHARS == 120
 
 
-async def test_calls_beside_the_first_are_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("named", "line"),
+    [
+        (["read:a"], "read: a"),
+        (["read:a", "read:b"], "read: a (and 1 more)"),
+        (["read:a", "read:b", "read:c"], "read: a (and 2 more)"),
+    ],
+)
+async def test_calls_beside_the_first_are_counted(tmp_path: Path, named: list[str], line: str) -> None:
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
     engine = Engine(tmp_path, [read])
-    lease = await engine.planned("read:a", "read:b", "read:c")
+    lease = await engine.planned(*named)
     lines = await told(engine, read, lease)
 
-    assert (lines[0], lines[-1]) == ("read: a (and 2 more)", "")
+    assert (lines[0], lines[-1]) == (line, "")
     assert len(set(lines)) == len(lines)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.errors import StoreError
 from gateway.execution import Cut
@@ -14,6 +16,7 @@ from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot
 from gateway.model.tools import ResultStatus, Risk, ToolResult
 from gateway.model.waits import Start
+from gateway.toolcalls.deciding import not_approved
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import FailingStore, FakeTool, done, in_background
@@ -22,11 +25,15 @@ OK = ResultStatus.OK
 
 
 class Brittle(FailingStore):
-    """Its writes about calls fail as well."""
+    """Its writes about calls fail as well, and an approval may be gone when its call begins."""
+
+    not_approved = False
 
     async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
         """Fail, or start."""
         self._maybe("start_step")
+        if self.not_approved:
+            return Start.NOT_APPROVED
         return await super().start_step(lease, n, wait, action_sha)
 
     async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
@@ -35,16 +42,41 @@ class Brittle(FailingStore):
         return await super().finish_step(lease, n, result, slots)
 
 
-@pytest.mark.parametrize("failing", ["start_step", "finish_step"])
-async def test_a_call_runs_once_and_its_result_is_stored(tmp_path: Path, failing: str) -> None:
+@pytest.mark.parametrize(
+    ("failing", "line"),
+    [
+        ("start_step", {"event": "the store failed beside a call"}),
+        ("finish_step", {"event": "result not stored", "n": 1}),
+    ],
+)
+async def test_a_call_runs_once_its_result_is_stored_and_the_log_says_what_failed(
+    tmp_path: Path, failing: str, line: Mapping[str, Any]
+) -> None:
     read = FakeTool(name="read", risk=Risk.READ)
     engine = Engine(tmp_path, [read], store=Brittle(FakeClock()))
     lease = await engine.planned("read:a")
     engine.store.failing[failing] = 1
 
-    assert await engine.settle(lease)
+    with capture_logs() as logs:
+        assert await engine.settle(lease)
+    said = {"log_level": "error", "module": "toolcalls", "turn": lease.turn, "error": f"The store failed: {failing}."}
+    assert [one for one in logs if one["log_level"] == "error"] == [{**line, **said}]
     assert read.calls == ["a"]
     assert await engine.result(lease.turn, 1) == done("read a")
+
+
+async def test_an_approval_that_is_gone_when_its_call_begins_runs_nothing(tmp_path: Path) -> None:
+    shell, store = FakeTool(name="shell", risk=Risk.EXECUTE), Brittle(FakeClock())
+    engine = Engine(tmp_path, [shell], store=store)
+    lease = await engine.planned("shell:ls")
+    assert not await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    await engine.press(wait.id)
+    store.not_approved = True
+
+    assert await engine.settle(lease)
+    assert await engine.result(lease.turn, 1) == not_approved()
+    assert shell.calls == []
 
 
 async def test_what_cannot_be_read_before_anything_runs_is_an_error(tmp_path: Path) -> None:
