@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ConfigDict, Field
 
 from gateway.approvals import action_key, action_sha
 from gateway.execution import Workspaces
@@ -294,6 +295,32 @@ def test_the_longest_arguments_that_are_read_are_read() -> None:
 
     assert len({key(step(n, arguments=form % ("x" * room))) for n, form in enumerate(forms)}) == 1
     assert len({key(step(n, arguments=form % ("x" * (room + 1)))) for n, form in enumerate(forms, 2)}) == 2
+
+
+def test_half_a_surrogate_pair_in_arguments_is_compared_like_any_other() -> None:
+    key = SameCalls()
+
+    assert key(step(1, arguments="\ud800")) == key(step(2, arguments="\ud800")) != key(step(3, arguments="\udfff"))
+
+
+class Rich(Text):
+    """Arguments that are no JSON by themselves, one with another name for its model."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    place: Path = Path("/tmp")
+    within: timedelta = Field(default=timedelta(seconds=90), alias="timeout")
+
+
+def test_what_is_bound_is_plain_data_by_the_names_of_the_arguments(tmp_path: Path) -> None:
+    by = deciding(tmp_path, tool(arguments=Rich))
+    request = asked(by, step(arguments='{"text": "ls", "timeout": 5}'))
+
+    assert request.action.arguments == {"text": "ls", "place": "/tmp", "within": "PT5S"}
+    wait = waiting(WaitState.APPROVED, approval=request)
+    found = by.later(turn_view(steps=[step()]), step(state=StepState.ASKED), wait)
+    assert isinstance(found, Runnable)
+    assert found.call.arguments == Rich(text="ls", timeout=timedelta(seconds=5))
 
 
 # --- a call that was asked about ------------------------------------------------------------------

@@ -1,12 +1,18 @@
-"""Which points of the journal a call passes, and what of it is counted."""
+"""Which points of the journal a call passes, what of it is counted, how often the store is asked, who is."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.model.tools import Risk
+from gateway.execution import Cut
+from gateway.model.ids import TurnId
+from gateway.model.slots import SlotKind
+from gateway.model.tools import Risk, Sandbox
+from gateway.model.views import TurnView
+from tests.support.clock import FakeClock
 from tests.support.engine import Engine
-from tests.support.fakes import FakeTool
+from tests.support.fakes import GROUP, FailingStore, FakeTool, calls
+from tests.support.makers import ANN, BOB
 
 OF_CALLS = ("J8", "WAITS", "J11", "J12", "J13", "J14")
 
@@ -39,3 +45,48 @@ async def test_every_decision_is_counted_once(tmp_path: Path) -> None:
         for decision, reason in [("ask", ""), ("allow", ""), ("deny", "unknown_tool")]
     }
     assert counts == {("ask", ""): 2, ("allow", ""): 1, ("deny", "unknown_tool"): 1}
+
+
+class CountingStore(FailingStore):
+    """Counts how often a turn was read."""
+
+    reads = 0
+
+    async def turn(self, turn: TurnId) -> TurnView:
+        """Count, and read."""
+        self.reads += 1
+        return await super().turn(turn)
+
+
+async def test_a_turn_is_read_once_after_its_call_and_not_before(tmp_path: Path) -> None:
+    store = CountingStore(FakeClock())
+    engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ)], store=store)
+    lease = await engine.planned("read")
+    view, store.reads = await store.turn(lease.turn), 0
+
+    assert await engine.calls.settle(view, lease, Cut(), lambda _: None) is not None
+    assert store.reads == 1
+
+
+async def test_a_group_is_told_that_somebody_was_asked_only_when_somebody_was(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE)])
+    lease = await engine.planned("shell:a", who=BOB, where=GROUP)
+    assert await engine.settle(lease)
+    assert [slot.kind for slot in await engine.slots(session=lease.session)] == []
+
+    await engine.store.saw_page(ANN)
+    await engine.store.plan(lease, calls("shell:b"), given=[], slots=[])
+    assert not await engine.settle(lease)
+    assert [(slot.kind, slot.text) for slot in await engine.slots(session=lease.session)] == [
+        (SlotKind.NOTE, "An owner was asked to allow this: shell wants to run. It goes on when they decide.")
+    ]
+
+
+async def test_who_is_asked_is_told_that_nothing_contains_it(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=Sandbox.AUTO)])
+    lease = await engine.planned("shell:a")
+    assert not await engine.settle(lease)
+
+    (wait,) = await engine.waits(lease.turn)
+    assert wait.approval is not None
+    assert wait.approval.note == "No sandbox: this runs on the host with the daemon's rights."

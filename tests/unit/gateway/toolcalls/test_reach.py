@@ -27,6 +27,7 @@ from gateway.model.tools import (
 from gateway.model.waits import Verb, WaitState
 from gateway.ports import ToolContext
 from gateway.registry import Tool
+from gateway.toolcalls.deciding import after_a_wait
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, GROUP, FailingStore, FakeTool, Text, calls, done, in_background
 from tests.support.makers import ANN, BOB, inbound
@@ -285,8 +286,10 @@ async def test_other_tools_run_beside_it(engine: Engine, browser: Browser, look:
         await browser.fake.until_begun()
         await look.until_begun(2)
         assert browser.fake.calls == ["click"]
-        browser.fake.release.set()
         look.release.set()
+        await asyncio.sleep(0.02)  # it is looked at again
+        assert browser.fake.calls == ["click"]
+        browser.fake.release.set()
         await settling
 
     assert browser.fake.calls == ["click", "type"]
@@ -302,7 +305,7 @@ async def test_what_comes_behind_a_call_that_waits_is_not_run_and_the_turn_parks
 
     assert not await engine.settle(lease)
     assert await engine.results(lease.turn) == [None, CANCELLED, OK, CANCELLED]
-    assert (await engine.result(lease.turn, 2)).code == "behind_a_wait"
+    assert await engine.result(lease.turn, 2) == after_a_wait("browser")
     assert len(await engine.waits(lease.turn)) == 1
     assert await engine.store.park(lease)
     await allow(engine, lease)

@@ -12,7 +12,7 @@ from gateway.execution import Cut
 from gateway.model.ids import TurnId, WaitId, main_session
 from gateway.model.sessions import Lease
 from gateway.model.tools import Risk
-from gateway.model.waits import Wait, WaitKind, WaitState
+from gateway.model.waits import Verb, Wait, WaitKind, WaitState
 from gateway.toolcalls import DOING_CHARS, waits_for
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool
@@ -22,7 +22,7 @@ from tests.support.turns import turn_view
 A, C, T = WaitKind.APPROVAL, WaitKind.CHILD, WaitKind.TIMER
 
 
-def wait(kind: WaitKind, state: WaitState) -> Wait:
+def of_kind(kind: WaitKind, state: WaitState) -> Wait:
     return Wait(
         id=WaitId("w0123456789abcdef"),
         kind=kind,
@@ -50,8 +50,8 @@ def wait(kind: WaitKind, state: WaitState) -> Wait:
     ],
 )
 def test_decisions_are_what_is_waited_for_first(kinds: list[WaitKind], line: str) -> None:
-    waits = [wait(kind, WaitState.OPEN) for kind in kinds]
-    over = [wait(kind, state) for kind in (A, C) for state in WaitState if state is not WaitState.OPEN]
+    waits = [of_kind(kind, WaitState.OPEN) for kind in kinds]
+    over = [of_kind(kind, state) for kind in (A, C) for state in WaitState if state is not WaitState.OPEN]
 
     assert waits_for(turn_view(waits=[*over, *waits])) == line
 
@@ -79,7 +79,8 @@ async def told(engine: Engine, tool: FakeTool, lease: Lease) -> list[str]:
         ("x" * 115, "read: " + "x" * 113 + "…"),
         ("x" * 112 + " " + "y" * 9, "read: " + "x" * 112 + "…"),
         ("the key hush-hush", "read: the key [hidden]"),
-        (" " * 5_000 + "z", "read:"),
+        (" " * 1_193 + "z", "read: z"),
+        (" " * 1_194 + "z", "read:"),  # nobody looks through more
     ],
 )
 async def test_a_call_is_said_by_its_tool_and_what_it_shows(tmp_path: Path, text: str, line: str) -> None:
@@ -116,3 +117,20 @@ async def test_what_is_asked_is_said_at_the_end(tmp_path: Path) -> None:
 
     assert await engine.calls.settle(await engine.store.turn(lease.turn), lease, Cut(), lines.append) is None
     assert lines == ["waits for a decision"]
+
+
+async def test_the_same_is_not_said_twice(tmp_path: Path) -> None:
+    read, shell = FakeTool(name="read", risk=Risk.READ, hold=True), FakeTool(name="shell", risk=Risk.EXECUTE)
+    engine = Engine(tmp_path, [read, shell])
+    lease = await engine.planned("read:a", "shell:ls")
+    lines: list[str] = []
+    view = await engine.store.turn(lease.turn)
+    work = asyncio.create_task(engine.calls.settle(view, lease, Cut(), lines.append))
+    await read.until_begun()
+    (wait,) = await engine.waits(lease.turn)
+    await engine.press(wait.id, Verb.DENY)
+    await asyncio.sleep(0.02)  # what was denied has its result, and the other one still runs
+    read.release.set()
+    await work
+
+    assert lines == ["read: a", ""]

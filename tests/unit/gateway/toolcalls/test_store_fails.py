@@ -14,7 +14,7 @@ from gateway.execution import Cut
 from gateway.model.ids import WaitId
 from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot
-from gateway.model.tools import ResultStatus, Risk, ToolResult
+from gateway.model.tools import Approval, ResultStatus, Risk, ToolResult
 from gateway.model.waits import Start
 from gateway.toolcalls.deciding import not_approved
 from tests.support.clock import FakeClock
@@ -92,17 +92,18 @@ async def test_what_cannot_be_read_before_anything_runs_is_an_error(tmp_path: Pa
     assert failed.group_contains(StoreError)
 
 
-async def test_what_runs_goes_on_when_the_turn_cannot_be_read(tmp_path: Path) -> None:
-    slow, quick = FakeTool(name="slow", risk=Risk.READ, hold=True), FakeTool(name="quick", risk=Risk.READ)
-    engine = Engine(tmp_path, [slow, quick])
-    lease = await engine.planned("slow", "quick")
+async def test_what_runs_goes_on_when_the_turn_cannot_be_read_and_the_rest_follows(tmp_path: Path) -> None:
+    slow = FakeTool(name="slow", risk=Risk.READ, hold=True)
+    trusted = FakeTool(name="trusted", risk=Risk.EXECUTE, approval={"main": Approval.ALLOW})
+    engine = Engine(tmp_path, [slow, trusted])
+    lease = await engine.planned("slow", "trusted:a", "trusted:b")
     async with in_background(engine.settle(lease)) as settling:
         await slow.until_begun()
-        engine.store.failing["turn"] = 1  # read when the quick one has ended
-        await quick.until_begun()
+        engine.store.failing["turn"] = 1  # read when the first of the others has ended
+        await trusted.until_begun(2)
         slow.release.set()
         await settling
 
-    assert await engine.results(lease.turn) == [OK, OK]
-    assert (len(slow.calls), len(quick.calls)) == (1, 1)
+    assert await engine.results(lease.turn) == [OK, OK, OK]
+    assert (len(slow.calls), trusted.calls) == (1, ["a", "b"])
     assert engine.store.failing["turn"] == 0
