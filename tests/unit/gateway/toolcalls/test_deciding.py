@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pydantic import ConfigDict, Field
+from structlog.testing import capture_logs
 
 from gateway.approvals import action_key, action_sha
 from gateway.execution import Workspaces
@@ -138,28 +139,36 @@ def test_a_sandbox_that_there_is_not_is_a_refusal(tmp_path: Path) -> None:
 
     assert isinstance(found, ToolResult)
     assert (found.status, found.code) == (DENIED, "sandbox_missing")
-    assert found.hint
+    assert found.hint.startswith("This needs the sandbox `basic`:")
 
 
-def test_a_decision_that_fails_is_no(tmp_path: Path) -> None:
+def test_a_decision_that_fails_is_no_and_the_log_says_why(tmp_path: Path) -> None:
     """I02. A step without a call cannot be decided: it is refused like anything else that goes wrong there."""
     answer = replace(step(), call=None)
 
-    assert first(deciding(tmp_path), answer) == ToolResult(
+    with capture_logs() as logs:
+        found = first(deciding(tmp_path), answer)
+    assert found == ToolResult(
         status=DENIED, text="", code="policy_error", hint="The decision failed, so the answer is no."
     )
+    ((exc_info, line),) = [(one.pop("exc_info"), one) for one in logs]
+    assert line == {"event": "decision failed", "turn": "t", "n": 1, "module": "deciding", "log_level": "error"}
+    assert exc_info
 
 
 def test_a_tool_that_cannot_say_what_a_call_reaches_is_refused(tmp_path: Path) -> None:
     def broken(_: Text) -> Reach:
         raise LookupError("no such host")
 
-    assert first(deciding(tmp_path, replace(tool(), reach=broken)), step()) == ToolResult(
+    with capture_logs() as logs:
+        found = first(deciding(tmp_path, replace(tool(), reach=broken)), step())
+    assert found == ToolResult(
         status=DENIED,
         text="",
         code="policy_error",
         hint="shell could not say what this call reaches, so the answer is no.",
     )
+    assert [(one["event"], one["tool"]) for one in logs] == [("reach failed", "shell")]
 
 
 @pytest.mark.parametrize(
@@ -202,6 +211,14 @@ def test_very_long_arguments_are_compared_as_they_were_written() -> None:
         key = SameCalls()
         keys = {key(step(n, arguments=form % ("x" * size))) for n, form in enumerate([short, long, short], 1)}
         assert len(keys) == (1 if same else 2)
+
+
+def test_long_calls_that_were_written_differently_are_no_loop(tmp_path: Path) -> None:
+    long = "x" * COMPARED_AT_MOST
+    forms = [f'{{"text": "{long}"}}', f'{{"text":"{long}"}}', f'{{ "text":"{long}"}}', f'{{"text":"{long}" }}']
+    steps = [step(n, arguments=form) for n, form in enumerate(forms, 1)]
+
+    assert isinstance(first(deciding(tmp_path, tool(Risk.READ)), steps[-1], turn_view(steps=steps)), Runnable)
 
 
 def test_the_longest_arguments_that_are_read_are_read() -> None:
