@@ -106,11 +106,15 @@ def test_the_latest_chat_is_no_page() -> None:
 # --- which store ----------------------------------------------------------------------------------
 
 
-async def test_the_url_says_which_store(tmp_path: Path) -> None:
-    memory, sqlite = (open_store(url, FakeClock()) for url in ("memory://", f"sqlite://{tmp_path / 'a.db'}"))
+async def test_the_url_says_which_store_and_it_has_the_clock(tmp_path: Path) -> None:
+    clock = FakeClock()
+    memory, sqlite = (open_store(url, clock) for url in ("memory://", f"sqlite://{tmp_path / 'a.db'}"))
     try:
         assert (type(memory), type(sqlite)) == (MemoryStore, SqliteStore)
         assert (tmp_path / "a.db").exists()
+        for store in (memory, sqlite):
+            await store.saw_page(ANN)
+            assert (await store.reach(ANN, [])).page_seen_at == clock.now()
     finally:
         await sqlite.close()
 
