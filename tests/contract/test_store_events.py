@@ -53,6 +53,19 @@ async def test_what_came_with_a_message_is_stored(store: Store, scene: Scene) ->
 # --- drop: unreadable -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [(DropReason.UNREADABLE, SlotKind.REPLY), (DropReason.STRANGER, SlotKind.REFUSAL)],
+)
+async def test_what_cannot_be_read_is_a_reply_and_a_stranger_is_refused(
+    store: Store, reason: DropReason, kind: SlotKind
+) -> None:
+    """A refusal may be held back when too many are due; a reply to somebody known may not."""
+    assert await store.drop(inbound(), Drop(reason=reason, refuse=True), "No.")
+    (slot,) = await store.claim_slots(NODE, CHANNELS, 10)
+    assert (slot.kind, slot.text) == (kind, "No.")
+
+
 async def test_what_cannot_be_read_is_told_each_time(store: Store) -> None:
     """A person who sends two pictures hears twice, also right after a refusal."""
     stranger = Drop(reason=DropReason.STRANGER, refuse=True)
