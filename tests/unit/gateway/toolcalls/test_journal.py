@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from gateway.execution import Cut
@@ -11,7 +12,7 @@ from gateway.model.tools import Risk, Sandbox
 from gateway.model.views import TurnView
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
-from tests.support.fakes import GROUP, FailingStore, FakeTool, calls
+from tests.support.fakes import GROUP, FailingStore, FakeTool, calls, in_background
 from tests.support.makers import ANN, BOB
 
 OF_CALLS = ("J8", "WAITS", "J11", "J12", "J13", "J14")
@@ -90,3 +91,17 @@ async def test_who_is_asked_is_told_that_nothing_contains_it(tmp_path: Path) -> 
     (wait,) = await engine.waits(lease.turn)
     assert wait.approval is not None
     assert wait.approval.note == "No sandbox: this runs on the host with the daemon's rights."
+
+
+async def test_what_runs_is_named_after_its_call(tmp_path: Path) -> None:
+    """A daemon that hangs is asked for its tasks: each says which turn it is of."""
+    read = FakeTool(name="read", risk=Risk.READ, hold=True)
+    engine = Engine(tmp_path, [read])
+    lease = await engine.planned("read:a")
+    async with in_background(engine.settle(lease)) as settling:
+        await read.until_begun()
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        read.release.set()
+        await settling
+
+    assert {f"call {lease.turn}/1", f"wakes of {lease.turn}"} <= names

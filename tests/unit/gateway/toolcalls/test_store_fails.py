@@ -97,13 +97,15 @@ async def test_what_runs_goes_on_when_the_turn_cannot_be_read_and_the_rest_follo
     trusted = FakeTool(name="trusted", risk=Risk.EXECUTE, approval={"main": Approval.ALLOW})
     engine = Engine(tmp_path, [slow, trusted])
     lease = await engine.planned("slow", "trusted:a", "trusted:b")
-    async with in_background(engine.settle(lease)) as settling:
-        await slow.until_begun()
-        engine.store.failing["turn"] = 1  # read when the first of the others has ended
-        await trusted.until_begun(2)
-        slow.release.set()
-        await settling
+    with capture_logs() as logs:
+        async with in_background(engine.settle(lease)) as settling:
+            await slow.until_begun()
+            engine.store.failing["turn"] = 1  # read when the first of the others has ended
+            await trusted.until_begun(2)
+            slow.release.set()
+            await settling
 
+    assert [one["error"] for one in logs if one["log_level"] == "error"] == ["The store failed: turn."]
     assert await engine.results(lease.turn) == [OK, OK, OK]
     assert (len(slow.calls), trusted.calls) == (1, ["a", "b"])
     assert engine.store.failing["turn"] == 0
