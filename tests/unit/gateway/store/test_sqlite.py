@@ -22,6 +22,7 @@ from gateway.model.sessions import Accepted, Lease, TurnKind, WhileRunning
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.statements import load_migrations
 from gateway.store.sqlite.tx import Tx
+from gateway.store.sqlite.writer import IDLE_S, LONG_WAL
 from tests.support.clock import FakeClock
 from tests.support.makers import EPOCH, answer, inbound, route, said, seconds
 from tests.support.places import with_mounts
@@ -59,6 +60,11 @@ def query(path: str, statement: str) -> list[tuple[object, ...]]:
     """Look at the file from outside."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         return db.execute(statement).fetchall()
+
+
+def written_at(path: str) -> int:
+    """When the file itself was written last, in nanoseconds; its log is another file."""
+    return Path(path).stat().st_mtime_ns
 
 
 # --- whose file -----------------------------------------------------------------------------
@@ -223,6 +229,17 @@ async def test_what_is_queued_together_is_committed_together(path: str) -> None:
         await asyncio.gather(*(say(store) for _ in range(300)))
         assert store.writer.commits - commits <= 30
         assert (await store.counts()).queued_turns == 301
+
+
+@pytest.mark.parametrize(("commits", "moved"), [(LONG_WAL - 1, False), (LONG_WAL, True)])
+async def test_a_long_log_is_moved_into_the_file_when_nothing_is_written(path: str, commits: int, moved: bool) -> None:
+    """Whoever writes next does not wait for that; a short log is not worth it."""
+    async with opened(path) as store:
+        while store.writer.commits < commits:
+            await store.probe()
+        before = written_at(path)
+        await asyncio.sleep(IDLE_S + 0.3)
+        assert (written_at(path) > before) is moved
 
 
 async def test_a_transition_that_is_refused_takes_nothing_else_with_it(path: str) -> None:

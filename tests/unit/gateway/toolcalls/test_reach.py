@@ -279,8 +279,13 @@ async def test_calls_run_one_at_a_time_in_their_order_whatever_they_reach(engine
     assert browser.fake.calls[1:] == [one.removeprefix("browser:") for one in made]
 
 
-async def test_other_tools_run_beside_it(engine: Engine, browser: Browser, look: FakeTool) -> None:
-    browser.fake.hold = look.hold = True
+@pytest.mark.parametrize("risk", [Risk.NETWORK, Risk.READ])
+async def test_other_tools_run_beside_it_and_its_own_calls_one_after_the_other(
+    tmp_path: Path, browser: Browser, look: FakeTool, risk: Risk
+) -> None:
+    """Also when it only reads, and four such calls would run side by side."""
+    browser.fake.risk, browser.fake.hold, look.hold = risk, True, True
+    engine = Engine(tmp_path, [browser.tool(), look])
     lease = await engine.planned("browser:click", "browser:type", "look:a", "look:b")
     async with in_background(engine.settle(lease)) as settling:
         await browser.fake.until_begun()
