@@ -103,6 +103,13 @@ def test_texts_of_known_attacks(text: str, shown: str) -> None:
     assert unrender(shown) == text
 
 
+def test_every_printable_letter_of_ascii_is_shown_as_it_is_but_the_backslash() -> None:
+    letters = [chr(c) for c in range(0x20, 0x7F)]
+
+    assert [render(letter) for letter in letters if letter != "\\"] == [one for one in letters if one != "\\"]
+    assert render("\\") == "\\\\"
+
+
 def test_every_letter_outside_of_ascii_is_escaped_whatever_python_thinks_of_it() -> None:
     others = [chr(c) for c in range(0x110000) if not 0x20 <= c <= 0x7E and c != 0x0A]
     printable = sum(1 for char in others if char.isprintable() and unicodedata.category(char) != "Zs")

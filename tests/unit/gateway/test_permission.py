@@ -340,6 +340,14 @@ def test_a_decision_speaks_of_what_the_call_reaches(
     assert decide(SPEC, POLICY, session(), askable=True, reach=reach, permitted=permitted) == verdict
 
 
+def test_what_only_reads_is_allowed_by_its_risk_where_the_tool_is_asked_about() -> None:
+    policy = replace(POLICY, approval=ASKED)
+
+    assert decide(SPEC, policy, session(), askable=True, reach=Reach(risk=Risk.READ)) == Allow(
+        because="read is allowed here"
+    )
+
+
 def test_what_the_owner_allows_is_said_by_the_risk_of_the_call() -> None:
     spec, policy = replace(SPEC, risk=Risk.NETWORK), replace(POLICY, approval=ALLOWED)
 
