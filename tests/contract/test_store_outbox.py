@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.model.ids import Principal
+from gateway.errors import NotFound
+from gateway.model.ids import Principal, SlotId
 from gateway.model.messages import Conversation
 from gateway.model.slots import REFUSALS_AT_ONCE, Slot, SlotKind, SlotState
 from gateway.ports import Store
@@ -285,3 +286,17 @@ async def test_a_version_that_comes_before_the_first_send_goes_out_with_it(scene
     assert (slot.version, slot.sent_version, slot.platform_id) == (2, 0, "")
     await scene.store.slot_sent(slot.id, 2, "m")
     assert await _claim(scene) == []
+
+
+@pytest.mark.parametrize("what", ["sent", "part", "retry", "dead"])
+async def test_a_slot_that_there_is_not_is_an_error(store: Store, what: str) -> None:
+    """Each store says so in the same words."""
+    nowhere = SlotId("o0")
+    saying = {
+        "sent": lambda: store.slot_sent(nowhere, 1, "m"),
+        "part": lambda: store.slot_part(nowhere, "m"),
+        "retry": lambda: store.slot_retry(nowhere, 1, seconds(1), uncertain=False),
+        "dead": lambda: store.slot_dead(nowhere, 1, "no"),
+    }
+    with pytest.raises(NotFound, match=r"^There is no slot o0\.$"):
+        await saying[what]()
