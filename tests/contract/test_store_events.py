@@ -218,6 +218,16 @@ async def test_an_event_that_is_no_message_is_taken_once(store: Store, reason: R
     assert await store.sessions() == []
 
 
+async def test_an_event_whose_key_no_file_can_hold_is_known_again(store: Store) -> None:
+    """Half a surrogate pair: a platform's payload is whatever a client sends."""
+    refused = Refused(
+        channel="telegram", account="default", event_key="e\ud800", reason=RefusedReason.POISON, detail=""
+    )
+    assert [await store.refuse(refused) for _ in range(2)] == [True, False]
+    message = replace(inbound(key="m\udfff"), text="half \ud83d")
+    assert [await store.drop(message, UNREADABLE, "") for _ in range(2)] == [True, False]
+
+
 async def test_a_known_message_is_not_refused(store: Store) -> None:
     """Its event was taken."""
     message = inbound("a", where=OTHER_CHAT)

@@ -227,6 +227,13 @@ async def test_every_change_of_a_session_is_announced(scene: Scene) -> None:
     assert await _heard(scene, session_topic(GROUP.session), scene.say("x")) == []
 
 
+async def test_an_answer_alone_is_announced(scene: Scene) -> None:
+    """Nothing else of its session changes: no call, no slot, no message given."""
+    lease = await scene.running()
+    plan = scene.store.plan(lease, answer(), given=[], slots=[])
+    assert await _heard(scene, session_topic(MAIN), plan) == [CHANGED]
+
+
 async def test_what_is_announced_can_be_read(scene: Scene) -> None:
     """The wake-up comes after the commit: whoever reads on it sees the change."""
     turn = asyncio.get_running_loop().create_future()
