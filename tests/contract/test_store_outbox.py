@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.errors import NotFound
 from gateway.model.ids import Principal, SlotId
 from gateway.model.messages import Conversation
 from gateway.model.slots import REFUSALS_AT_ONCE, Slot, SlotKind, SlotState
@@ -315,3 +316,17 @@ async def test_an_edit_of_the_newest_version_stands(scene: Scene, store: Store) 
     assert not await store.slot_overwritten(SlotId("gone"), 1)
     assert (await store.changes(MAIN, 0, 1_000)).rev == rev
     assert await _claim(scene) == []
+
+
+@pytest.mark.parametrize("what", ["sent", "part", "retry", "dead"])
+async def test_a_slot_that_there_is_not_is_an_error(store: Store, what: str) -> None:
+    """Each store says so in the same words."""
+    nowhere = SlotId("o0")
+    saying = {
+        "sent": lambda: store.slot_sent(nowhere, 1, "m"),
+        "part": lambda: store.slot_part(nowhere, "m"),
+        "retry": lambda: store.slot_retry(nowhere, 1, seconds(1), uncertain=False),
+        "dead": lambda: store.slot_dead(nowhere, 1, "no"),
+    }
+    with pytest.raises(NotFound, match=r"^There is no slot o0\.$"):
+        await saying[what]()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from gateway.errors import NotFound
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
 from gateway.model.live import SLOTS
 from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
@@ -65,7 +66,7 @@ class MemoryOutbox(Turns):
     async def slot_part(self, slot: SlotId, platform_id: str) -> None:
         """Record what is shown of it so far."""
         with self.transition():
-            row = self.slots[slot]
+            row = self._find(slot)
             self.put_slot(row, replace(row.slot, platform_id=platform_id, uncertain=False))
 
     async def slot_retry(
@@ -121,8 +122,14 @@ class MemoryOutbox(Turns):
             return True
 
     def _release(self, slot: SlotId) -> SlotRow:
-        row = self.slots[slot]
+        row = self._find(slot)
         row.node, row.sending_since = None, None
+        return row
+
+    def _find(self, slot: SlotId) -> SlotRow:
+        row = self.slots.get(slot)
+        if row is None:
+            raise NotFound(f"There is no slot {slot}.")
         return row
 
 

@@ -7,8 +7,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -16,15 +16,17 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import Forbidden, LeaseLost, NotFound, StoreError, StoreInUse, StoreTooNew
-from gateway.model.ids import InboundId, NodeId, SessionId, TurnId
-from gateway.model.live import TURNS, LiveEvent, TurnsDue
-from gateway.model.sessions import Accepted, Lease, TurnKind, TurnState, WhileRunning
+from gateway.model.ids import NodeId, SessionId, TurnId
+from gateway.model.live import TURNS, TurnsDue
+from gateway.model.sessions import Accepted, Lease, TurnKind, WhileRunning
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.statements import load_migrations
 from gateway.store.sqlite.tx import Tx
+from gateway.store.sqlite.writer import IDLE_S, LONG_WAL
 from tests.support.clock import FakeClock
 from tests.support.makers import EPOCH, answer, inbound, route, said, seconds
 from tests.support.places import with_mounts
+from tests.unit.gateway.store.opened import first, opened, say
 
 ROOT = Path(__file__).parents[4]
 NODE = NodeId("here#1")
@@ -33,20 +35,6 @@ NODE = NodeId("here#1")
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     return str(tmp_path / "state" / "dragoman.db")
-
-
-@asynccontextmanager
-async def opened(path: str) -> AsyncGenerator[SqliteStore]:
-    store = open_sqlite(path, FakeClock())
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-async def say(store: SqliteStore, key: str | None = None, text: str = "hello") -> Accepted:
-    message = inbound(text, key=key)
-    return await store.accept(route(), message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
 
 
 def child(*arguments: str) -> subprocess.Popen[str]:
@@ -59,6 +47,11 @@ def query(path: str, statement: str) -> list[tuple[object, ...]]:
     """Look at the file from outside."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         return db.execute(statement).fetchall()
+
+
+def written_at(path: str) -> int:
+    """When the file itself was written last, in nanoseconds; its log is another file."""
+    return Path(path).stat().st_mtime_ns
 
 
 # --- whose file -----------------------------------------------------------------------------
@@ -225,6 +218,17 @@ async def test_what_is_queued_together_is_committed_together(path: str) -> None:
         assert (await store.counts()).queued_turns == 301
 
 
+@pytest.mark.parametrize(("commits", "moved"), [(LONG_WAL - 1, False), (LONG_WAL, True)])
+async def test_a_long_log_is_moved_into_the_file_when_nothing_is_written(path: str, commits: int, moved: bool) -> None:
+    """Whoever writes next does not wait for that; a short log is not worth it."""
+    async with opened(path) as store:
+        while store.writer.commits < commits:
+            await store.probe()
+        before = written_at(path)
+        await asyncio.sleep(IDLE_S + 0.3)
+        assert (written_at(path) > before) is moved
+
+
 async def test_a_transition_that_is_refused_takes_nothing_else_with_it(path: str) -> None:
     async with opened(path) as store:
         stale = Lease(turn=TurnId("t0"), session=route().session, node=NODE, fence=1, expires_at=EPOCH)
@@ -264,75 +268,6 @@ async def test_the_first_of_several_fails_alone_too(path: str) -> None:
         assert isinstance(came[0], ZeroDivisionError)
         assert isinstance(came[1], Accepted)
         assert query(path, "SELECT probes FROM meta") == [(1,)]
-
-
-async def test_a_claim_that_waits_is_handed_its_turn_in_one_commit_with_it(path: str) -> None:
-    async with opened(path) as store, store.live.subscribe(TURNS) as events:
-        waiting = asyncio.create_task(store.claim(NODE, 5, wait_s=10))
-        await asyncio.sleep(0.05)
-        commits = store.writer.commits
-        accepted = await say(store)
-        assert [one.lease.turn for one in await waiting] == [accepted.turn]
-        assert store.writer.commits == commits + 1
-        waking = asyncio.create_task(first(events))
-        await asyncio.sleep(0.05)
-        assert not waking.done(), "there is nothing left for anybody else"
-        waking.cancel()
-
-
-async def test_a_claim_that_waits_is_handed_nothing_of_what_was_not_committed(path: str) -> None:
-    async with opened(path) as store:
-        waiting = asyncio.create_task(store.claim(NODE, 5, wait_s=0.5))
-        await asyncio.sleep(0.05)
-
-        def fail(tx: Tx) -> None:
-            tx.touched.turns_due = True
-            raise sqlite3.OperationalError("disk I/O error")
-
-        with pytest.raises(StoreError):
-            await store.write(fail)
-        assert await waiting == []
-        accepted = await say(store)
-        assert [one.lease.turn for one in await store.claim(NODE, 5, wait_s=10)] == [accepted.turn]
-
-
-async def test_a_history_that_was_not_committed_is_forgotten(path: str) -> None:
-    """One commit ends a turn and hands out the next one with it; where it fails, the turn may end otherwise."""
-
-    def fail(_tx: Tx) -> list[object]:
-        error = sqlite3.OperationalError("disk I/O error")
-        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
-        raise error
-
-    async with opened(path) as store, asyncio.TaskGroup() as group:
-        await say(store)
-        lease = (await store.claim(NODE))[0].lease
-        await say(store)
-        given = [one.id for one in (await store.turn(lease.turn)).inputs]
-        assert await store.claim_slots(NODE, [], 1, wait_s=0.01) == []  # the next one need not look
-        claims = [store.claim(NODE, wait_s=10, history=40), store.writer.claim_slots(fail, 1, 10)]
-        waiting = [group.create_task(_refused(claim), name="a claim that waits") for claim in claims]
-        await asyncio.sleep(0.05)
-        with pytest.raises(StoreError):
-            await end(store, lease, given, "no")
-        assert [await one for one in waiting] == [True, True]
-        await end(store, lease, given, "yes")
-        (claimed,) = await store.claim(NODE, history=40)
-        assert [step.answer.text for view in claimed.history or () for step in view.steps if step.answer] == ["yes"]
-
-
-async def _refused(claim: Awaitable[object]) -> bool:
-    try:
-        await claim
-    except StoreError:
-        return True
-    return False
-
-
-async def end(store: SqliteStore, lease: Lease, given: Sequence[InboundId], text: str) -> None:
-    assert await store.finish_turn(
-        lease, TurnState.DONE, answer=answer(text), given=given, slots=[said(text)], timers=[]
-    )
 
 
 async def test_failed_sign_ins_are_counted_although_they_come_to_nothing(path: str) -> None:
@@ -416,14 +351,6 @@ async def test_a_turn_that_makes_no_sense_is_handed_out_all_the_same(path: str) 
 # --- closing --------------------------------------------------------------------------------
 
 
-async def test_closing_ends_the_waiting_of_claims(path: str) -> None:
-    async with opened(path) as store:
-        waiting = asyncio.create_task(store.claim_slots(NODE, ["telegram"], 5, wait_s=60))
-        await asyncio.sleep(0.05)
-    async with asyncio.timeout(5):
-        assert await waiting == []
-
-
 async def test_close_finishes_what_is_queued_and_refuses_what_comes_later(path: str) -> None:
     store = open_sqlite(path, FakeClock())
     many = [asyncio.create_task(say(store)) for _ in range(50)]
@@ -475,10 +402,6 @@ def locked(path: str) -> Generator[None]:
 
 def files_beside(path: str) -> set[str]:
     return {one.name for one in Path(path).parent.iterdir()}
-
-
-async def first(events: AsyncIterator[LiveEvent]) -> LiveEvent:
-    return await anext(events)
 
 
 def turns_outside(path: str) -> int:
