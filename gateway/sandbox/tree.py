@@ -277,6 +277,9 @@ async def _readable(fd: int, within: float | None) -> bool:
 
 
 def _threads() -> int:
-    """How many threads the machine has now."""
-    with open("/proc/loadavg", "rb") as load:
-        return int(load.read().split()[3].partition(b"/")[2])
+    """How many threads the machine has now. 0 when no descriptor is left to ask with: then all look like new ones."""
+    try:
+        with open("/proc/loadavg", "rb") as load:
+            return int(load.read().split()[3].partition(b"/")[2])
+    except OSError:
+        return 0
