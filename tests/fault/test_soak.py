@@ -15,7 +15,8 @@ AN_HOUR = Plan(minutes=60, seed=seed())
 HALF_A_MINUTE = Plan(
     minutes=0.4,
     seed=seed(),
-    per_s=3,
+    per_s=2,
+    limited=False,
     sample_s=0.5,
     gust_s=3,
     expiry_s=3,

@@ -94,6 +94,7 @@ class Judge:
             "presses": self.people.presses,
             "sessions": len(self.rows),
             "sub-sessions": sum(session.startswith("child:") for session in self.rows),
+            "seconds until the slowest start was ready": round(max(self.world.births_s)),
             "slots": len(self._of(Slot)),
             "answers refused by the model": self.world.script.refused,
             **{f"turns {state}": count for state, count in sorted(turns.items())},
@@ -175,7 +176,9 @@ class Judge:
             Bar(what="shown again and marked, of what was on its way, a death or a cut", value=marked, bar=len(moments))
         )
         chats = self.world.telegram.chats.all
-        open_cards = [card.id for chat in chats for card in self.world.telegram.shown(chat) if card.buttons]
+        left = {(one.chat, one.id) for one in again}  # nobody knows its id, and what its buttons do was decided
+        cards = [card for chat in chats for card in self.world.telegram.shown(chat) if card.buttons]
+        open_cards = [(one.chat, one.id, one.text) for one in cards if (one.chat, one.id) not in left]
         self._bar("cards on Telegram that can still be pressed", open_cards)
 
     def _slack(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ BACK_WITHIN_S = 45.0
 """Connections are kept open for some seconds after their last use."""
 AFTER_REST = 0.06
 """The share of a life that comes after its last rest: it dies in the middle of its work."""
+WORTH_TELLING_S = 3.0
 Say = Callable[[str], None]
 
 
@@ -41,6 +42,8 @@ class Plan:
     gust_s: float = 20.0
     """Between two things that go wrong besides calls, about."""
     expiry_s: int = 20
+    limited: bool = True
+    """Whether messages go out as slowly as the platforms want it."""
     warm_up_s: float = 300.0
     still_s: float = 20.0
     """How long a rest lasts before anything is counted: connections that are not used any more are closed then."""
@@ -152,12 +155,24 @@ class Soak:
     async def _settled(self) -> None:
         """Wait until everything was heard, done and shown, and no program of a tool is left."""
         world = self.world
-        await world.telegram.until(lambda: not world.telegram.updates.pending(), ENDS_WITHIN_S)
-        await until(lambda: not self.people.insisting, ENDS_WITHIN_S)
-        await until(lambda: not [one for one in world.slack.app.pending if one.retried], ENDS_WITHIN_S)
-        await until_quiet(world.daemon, ENDS_WITHIN_S)
-        await until(lambda: not unsent(world.daemon), ENDS_WITHIN_S)
-        await until(lambda: not tree(world.pid), ENDS_WITHIN_S)
+        for what, done in (
+            ("Telegram", lambda: not world.telegram.updates.pending()),
+            ("the page", lambda: not self.people.insisting),
+            ("Slack", lambda: not [one for one in world.slack.app.pending if one.retried]),
+        ):
+            await self._in_time(what, until(done, ENDS_WITHIN_S))
+        await self._in_time("turns", until_quiet(world.daemon, ENDS_WITHIN_S))
+        await self._in_time("messages", until(lambda: not unsent(world.daemon), ENDS_WITHIN_S))
+        await self._in_time("tools", until(lambda: not tree(world.pid), ENDS_WITHIN_S))
+
+    async def _in_time(self, what: str, ended: Awaitable[None]) -> None:
+        began = time.monotonic()
+        try:
+            await ended
+        except TimeoutError:
+            raise AssertionError(f"{what}: not done after {ENDS_WITHIN_S} s\n{self.world.daemon.log[-4000:]}") from None
+        if time.monotonic() - began > WORTH_TELLING_S:
+            self.say(f"waited {time.monotonic() - began:.0f} s for the end of what is under way: {what}")
 
     async def _forget(self) -> None:
         """Look at the questions to the model as they come, and keep none: an hour of them is a gigabyte."""
@@ -199,7 +214,7 @@ async def soaked(plan: Plan, folder: Path, say: Say) -> AsyncGenerator[Outcome]:
     def chance(what: str) -> random.Random:
         return random.Random(f"{plan.seed}/{what}")
 
-    async with soaking(folder, Script(chance("model"), plan.expiry_s), plan.expiry_s) as world:
+    async with soaking(folder, Script(chance("model"), plan.expiry_s), plan.expiry_s, limited=plan.limited) as world:
         soak = Soak(
             plan=plan,
             world=world,

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fault.rig import Visitor, visiting
+from tests.fault.rig import Visitor, health, visiting
 from tests.fault.slack_rig import AGAIN_S
+from tests.fault.slack_rig import NO_LIMITS as SLACK_UNLIMITED
 from tests.soak.samples import longest_callback
 from tests.soak.script import Script
 from tests.support.daemon import Daemon
@@ -25,6 +26,7 @@ STRANGERS = tuple(range(6001, 6013))
 GROUP, BREAD, WINE = -1_003_000_000_001, 11, 12
 ANN_ON_SLACK, BOB, CAT, EVE = "U0ANN", "U0BOB", "U0CAT", "U0EVE"
 KITCHEN = "C0CC"
+READY_WITHIN_S = 120.0
 CONFIG = """
 [owners]
 ann = ["telegram:1001", "slack:T0AA/U0ANN"]
@@ -54,7 +56,10 @@ longest = "{longest}"
 [channels.telegram]
 token = "env:TELEGRAM_BOT_TOKEN"
 api_root = "{api_root}"
+[channels.telegram.limits]
+{limits}
 """
+NO_LIMITS = "per_chat_per_s = 0\nper_group_per_min = 0\noverall_per_s = 0"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,6 +74,8 @@ class World:
     """Where a life writes down its longest callback."""
     deaths: list[float] = field(default_factory=list[float])
     """When it was killed, in seconds of `time.monotonic()`."""
+    births_s: list[float] = field(default_factory=list[float])
+    """How long each life took to become ready, in a world in which much goes wrong."""
     callbacks: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     """The longest callback of each life, in milliseconds of CPU, and what it was."""
     _page: Visitor | None = None
@@ -102,9 +109,15 @@ class World:
             yield
 
     async def live(self) -> None:
-        """Begin a life."""
+        """Begin a life. Raises `AssertionError` with the reason when it does not become ready."""
         self.longest.unlink(missing_ok=True)
-        await self.rig.start()
+        began = time.monotonic()
+        await self.rig.start(ready=False)
+        try:
+            await self.daemon.until_ready(READY_WITHIN_S)
+        except AssertionError as error:
+            raise AssertionError(f"{await health(self.daemon)} {error}") from None
+        self.births_s.append(time.monotonic() - began)
 
     async def kill(self) -> None:
         """End it as by `kill -9`."""
@@ -119,8 +132,9 @@ class World:
 
 
 @asynccontextmanager
-async def soaking(folder: Path, script: Script, expiry_s: int) -> AsyncGenerator[World]:
-    """Everything is there but the daemon's first life. `expiry_s`: so long a button can be pressed."""
+async def soaking(folder: Path, script: Script, expiry_s: int, *, limited: bool) -> AsyncGenerator[World]:
+    """Everything is there but the daemon's first life. `expiry_s`: so long a button can be pressed; `limited`: see
+    `Plan`."""
     longest = folder / "longest.json"
     async with (
         ScriptedModel(answering=script) as model,
@@ -135,9 +149,10 @@ async def soaking(folder: Path, script: Script, expiry_s: int) -> AsyncGenerator
             port=platform.port,
             longest=longest,
             api_root=telegram.api_root,
+            limits="" if limited else NO_LIMITS,
         )
         telegram.supergroup("Kitchen", chat=GROUP, topics={BREAD: "Bread", WINE: "Wine"})
-        async with slack_rig(folder, config=config) as rig:
+        async with slack_rig(folder, config=config, limits="" if limited else SLACK_UNLIMITED) as rig:
             rig.env = {"TELEGRAM_BOT_TOKEN": TOKEN, "DRAGOMAN_LOG__LEVEL": "info"}
             rig.slack.app.pauses_s = AGAIN_S
             for who, name in ((ANN_ON_SLACK, "ann"), (BOB, "bob"), (CAT, "cat"), (EVE, "eve")):
