@@ -15,6 +15,7 @@ OF_THE_SCRIPT = {
     "test": ROOT / "tests" / "checks.py",
     "bench": ROOT / "tests" / "bench",
     "twins": ROOT / "tests" / "twins.py",
+    "soak": ROOT / "tests" / "soak",
     "proof": ROOT / "tests" / "prove.py",
     "add": ROOT / "pyproject.toml",
 }

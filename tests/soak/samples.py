@@ -64,17 +64,18 @@ class Slope:
     error: float
     """What chance alone may have added or taken: one standard error of the slope."""
     over_s: float
-    """How long a time the line is through."""
+    """How long a time the line is through; 0: there is none."""
 
 
 def slope(points: Sequence[tuple[float, float]]) -> Slope:
-    """The line of least squares through points of seconds and values. Fewer than three points, or a moment: 0."""
+    """The line of least squares through points of seconds and values. There is none through fewer than three
+    points, or through a single moment."""
     count = len(points)
     times, values = [at for at, _ in points], [value for _, value in points]
     middle = sum(times) / count if count else 0.0
     spread = sum((at - middle) ** 2 for at in times)
     if count < 3 or spread == 0:
-        return Slope(0.0, math.inf, 0.0)
+        return Slope(0.0, 0.0, 0.0)
     mean = sum(values) / count
     rise = sum((at - middle) * (value - mean) for at, value in points) / spread
     rest = sum((value - mean - rise * (at - middle)) ** 2 for at, value in points)
