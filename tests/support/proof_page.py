@@ -237,8 +237,8 @@ def _soak(proof: Proof) -> list[str]:
         "",
         f"{short(soak['minutes'])} minutes, {messages:,} messages, {soak['kills']:,} kills, seed {soak['seed']}; made "
         f"on {soak['date']}, commit {soak['commit']}, {soak['machine']}. Its figures stand above, at F31. These are "
-        "the lives of the daemon: how its memory grew once it was warm (the slope and its standard error; none for a life "
-        "that was too short to have one), and the most that it ever held.",
+        "the lives of the daemon: how its memory grew once it was warm (the slope and its standard error; none for a "
+        "life that was too short to have one), and the most that it ever held.",
         "",
         *table(head, lines),
     ]
