@@ -48,6 +48,16 @@ async def test_rows_on_slacks_wire() -> None:
     assert calls.value > 0
 
 
+async def test_rows_of_what_grows() -> None:
+    """Turns in full stores beside turns in almost empty ones, each with what it costs and how much memory it takes."""
+    names = ["growth-sessions", "growth-history", "growth-queue"]
+    figures = [figure async for _, found in run_rows(names, TINY, None) for figure in found]
+    assert len(figures) == 18
+    assert all(figure.value > 0 for figure in figures)
+    assert [bool(figure.ratio) for figure in figures] == [False, True] * 9
+    assert [figure.budget is not None for figure in figures] == [False, True] * 9
+
+
 async def test_the_row_of_the_browser() -> None:
     """A page is opened, read and shown by the tool, and by playwright alone."""
     ((_, figures),) = [row async for row in run_rows(["browser"], TINY, None)]

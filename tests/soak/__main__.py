@@ -14,11 +14,12 @@ import argparse
 import asyncio
 import json
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 from gateway.clock import SystemClock
 from tests.prove import commit, machine
@@ -56,13 +57,17 @@ async def soak(options: argparse.Namespace, seed: int) -> Outcome:
         sys.stderr.flush()
 
     plan = Plan(minutes=options.minutes, seed=seed)
-    with TemporaryDirectory(prefix="dragoman-soak-", dir=options.folder) as made:
-        say(f"seed {seed}, {plan.minutes:g} minutes, in {made}")
-        async with soaked(plan, Path(made), say) as outcome:
-            tell(outcome)
-            if options.json:
-                found = outcome.as_json({"date": date(), "commit": commit(), "machine": machine()})
-                options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    made = Path(mkdtemp(prefix="dragoman-soak-", dir=options.folder))
+    say(f"seed {seed}, {plan.minutes:g} minutes, in {made}")
+    async with soaked(plan, made, say) as outcome:
+        tell(outcome)
+        if options.json:
+            found = outcome.as_json({"date": date(), "commit": commit(), "machine": machine()})
+            options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if outcome.misses():
+        say(f"what it left stays in {made}: its store, its workspaces, and a log of each life")
+    else:
+        shutil.rmtree(made)
     return outcome
 
 

@@ -37,8 +37,8 @@ from tests.support.proof import LOST, RAN_TWICE, TWICE
 PAGE = 1_000
 """Rows that are read at once."""
 OPEN = frozenset({WaitState.OPEN, WaitState.APPROVED})
-SEEN = 3
-"""So many of what misses are shown."""
+SEEN, SEEN_CHARS = 3, 1_500
+"""So many of what misses are shown, and so much of each."""
 T = TypeVar("T")
 
 
@@ -196,7 +196,7 @@ class Judge:
         try:
             again = judged()
         except (AssertionError, LookupError) as error:
-            self._bar(f"what {where} shows otherwise than it is stored", [str(error)[:600]])
+            self._bar(f"what {where} shows otherwise than it is stored", [str(error)])
             return []
         self._bar(f"what {where} shows otherwise than it is stored", [])
         return again
@@ -225,7 +225,7 @@ class Judge:
 
     def _bar(self, what: str, odd: Sequence[object], of: int | None = None) -> None:
         """Nothing may be odd."""
-        see = "; ".join(str(one)[:300] for one in odd[:SEEN])
+        see = "; ".join(str(one)[:SEEN_CHARS] for one in odd[:SEEN])
         self.found.append(Bar(what=what, value=len(odd), bar=0, of=of, see=see))
 
     def _of(self, kind: type[T]) -> list[T]:
