@@ -37,7 +37,7 @@ from tests.support.proof import LOST, RAN_TWICE, TWICE
 PAGE = 1_000
 """Rows that are read at once."""
 OPEN = frozenset({WaitState.OPEN, WaitState.APPROVED})
-SEEN, SEEN_CHARS = 3, 1_500
+SEEN, SEEN_CHARS = 3, 6_000
 """So many of what misses are shown, and so much of each."""
 T = TypeVar("T")
 
@@ -232,7 +232,11 @@ class Judge:
         return [one for items in self.rows.values() for one in _only(kind, items)]
 
     def _shown_on(self, channel: str) -> list[Slot]:
-        return [slot for slot in self._of(Slot) if slot.conversation.channel == channel]
+        """What stands on a platform; not what was withdrawn, such as the beginning of an answer that the model broke
+        off and then gave otherwise.
+        """
+        mine = [slot for slot in self._of(Slot) if slot.conversation.channel == channel]
+        return [slot for slot in mine if slot.text or slot.waits or slot.file]
 
 
 def _only(kind: type[T], items: Sequence[object]) -> list[T]:

@@ -223,4 +223,9 @@ async def soaked(plan: Plan, folder: Path, say: Say) -> AsyncGenerator[Outcome]:
             sampler=Sampler(daemon=world.daemon, every_s=plan.sample_s),
             say=say,
         )
-        yield await soak.run()
+        try:
+            outcome = await soak.run()
+        except BaseException:
+            say(f"it ended early; so far: {lives_of(soak.sampler.samples, plan.warm_s)}, at rest {soak.rests}")
+            raise
+        yield outcome
