@@ -157,7 +157,8 @@ def bars_of_lives(lives: Sequence[Life], rests: Sequence[tuple[Rest, Rest]]) -> 
         )
     ]
     slopes = [Bar(what="slope of its memory", value=worst(judged), bar=RSS_AN_HOUR_MB, unit="MB an hour")]
-    wal = Bar(what="SQLite's write-ahead log", value=max((one.wal_mb for one in lives), default=0.0), bar=WAL_MB)
+    most = max((one.wal_mb for one in lives), default=0.0)
+    wal = Bar(what="SQLite's write-ahead log", value=most, bar=WAL_MB, unit="MB")
     return [*(slopes if judged else []), *beyond, wal]
 
 
