@@ -56,6 +56,7 @@ class Rest:
 
     life: int
     descriptors: int
+    files: int
     threads: int
     tasks: int
 
@@ -152,6 +153,7 @@ def bars_of_lives(lives: Sequence[Life], rests: Sequence[tuple[Rest, Rest]]) -> 
         Bar(what=f"{name} at rest beyond those of an earlier rest", value=max([0, *grown]), bar=0)
         for name, grown in (
             ("descriptors", [late.descriptors - early.descriptors for early, late in rests]),
+            ("files", [late.files - early.files for early, late in rests]),
             ("threads", [late.threads - early.threads for early, late in rests]),
             ("asyncio tasks", [late.tasks - early.tasks for early, late in rests]),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,8 @@ class Sample:
     children: int
     children_pss_mb: float
     descriptors: int
+    files: int
+    """Those of them that are no sockets: connections stay open for some seconds after their last use."""
     threads: int
     tasks: int
     answer_ms: float
@@ -120,6 +123,7 @@ class Sampler:
         store = self.daemon.state / "dragoman.db"
         rows = await asyncio.to_thread(rows_of, store)
         children, children_pss_mb = _children(pid)
+        descriptors = _descriptors(pid)
         return Sample(
             at_s=time.monotonic() - self._began,
             life=life,
@@ -128,8 +132,9 @@ class Sampler:
             pss_mb=pss_mb(pid),
             children=children,
             children_pss_mb=children_pss_mb,
-            descriptors=_count(pid, "fd"),
-            threads=_count(pid, "task"),
+            descriptors=len(descriptors),
+            files=sum(not one.startswith("socket:") for one in descriptors),
+            threads=len(os.listdir(f"/proc/{pid}/task")),
             tasks=counts["tasks"],
             answer_ms=answer_ms,
             wal_mb=_size_mb(store.with_name(f"{store.name}-wal")),
@@ -138,8 +143,13 @@ class Sampler:
         )
 
 
-def _count(pid: int, what: str) -> int:
-    return len(list(Path(f"/proc/{pid}/{what}").iterdir()))
+def _descriptors(pid: int) -> list[str]:
+    """What a process has open."""
+    found: list[str] = []
+    for one in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(f"/proc/{pid}/fd/{one}"))
+    return found
 
 
 def _children(pid: int) -> tuple[int, float]:

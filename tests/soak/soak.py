@@ -140,7 +140,13 @@ class Soak:
     async def _held(self) -> Rest:
         sample = await self.sampler.take()
         assert sample is not None, f"it does not answer at rest: {self.world.daemon.log[-3000:]}"
-        return Rest(life=sample.life, descriptors=sample.descriptors, threads=sample.threads, tasks=sample.tasks)
+        return Rest(
+            life=sample.life,
+            descriptors=sample.descriptors,
+            files=sample.files,
+            threads=sample.threads,
+            tasks=sample.tasks,
+        )
 
     def _go_on(self) -> None:
         self.people.going.set()
@@ -204,7 +210,13 @@ class Soak:
 
 
 def _within(found: Rest, early: Rest) -> bool:
-    return found.descriptors <= early.descriptors and found.threads <= early.threads and found.tasks <= early.tasks
+    pairs = (
+        (found.descriptors, early.descriptors),
+        (found.files, early.files),
+        (found.threads, early.threads),
+        (found.tasks, early.tasks),
+    )
+    return all(now <= before for now, before in pairs)
 
 
 @asynccontextmanager

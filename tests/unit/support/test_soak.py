@@ -26,6 +26,7 @@ def sample(at_s: float, *, life: int = 1, rss_mb: float = 90.0, wal_mb: float = 
         children=0,
         children_pss_mb=0.0,
         descriptors=30,
+        files=9,
         threads=5,
         tasks=27,
         answer_ms=1.0,
@@ -37,7 +38,7 @@ def sample(at_s: float, *, life: int = 1, rss_mb: float = 90.0, wal_mb: float = 
 
 def rest(life: int, descriptors: int = 22) -> Rest:
     """What a life holds at rest."""
-    return Rest(life=life, descriptors=descriptors, threads=5, tasks=27)
+    return Rest(life=life, descriptors=descriptors, files=9, threads=5, tasks=27)
 
 
 def test_a_line_is_found_again_under_noise() -> None:
