@@ -131,7 +131,8 @@ async def _one_more(bench: Bench, sizes: Sequence[int]) -> list[Took]:
             stack.push_async_callback(stores[-1].close)
         for number in range(bench.counts.warm + bench.counts.turns):
             way, message = _said(FIRST_USER + max(sizes) + number)
-            for store, each in zip(stores, found, strict=True):
+            pairs = list(zip(stores, found, strict=True))
+            for store, each in [*pairs[number % len(pairs) :], *pairs[: number % len(pairs)]]:
                 began, cpu_s = time.perf_counter(), time.process_time()
                 await _accept(store, way, message)
                 took = time.perf_counter() - began, time.process_time() - cpu_s
