@@ -1,6 +1,6 @@
 """`./run soak`: one daemon for an hour, with people who never stop writing and trouble that never ends.
 
-    ./run soak                       an hour: six kills, and lives that are long enough to see what grows
+    ./run soak                       an hour: seven kills, and one life that is long enough to see what grows
     ./run soak --minutes 1440        a day
     ./run soak --seed 7              the same people, presses and troubles as when it said seed 7
     ./run soak --json FILE           every figure, life and sample; `./run proof --soak FILE` puts it on its page

@@ -24,6 +24,8 @@ ENDS_WITHIN_S = 180.0
 """Until all is answered after the last word: bans, expiries and the pace of the platforms take their time."""
 BACK_WITHIN_S = 45.0
 """Connections are kept open for some seconds after their last use."""
+EARLY_PART = 3
+"""The first rest of a life is in this part of it, or earlier."""
 AFTER_REST = 0.06
 """The share of a life that comes after its last rest: it dies in the middle of its work."""
 WORTH_TELLING_S = 3.0
@@ -44,11 +46,12 @@ class Plan:
     expiry_s: int = 20
     limited: bool = True
     """Whether messages go out as slowly as the platforms want it."""
-    warm_up_s: float = 300.0
+    warm_up_s: float = 900.0
+    """Until everything was used once, and what is kept on purpose is full: 500 ended turns, SQLite's pages."""
     still_s: float = 20.0
     """How long a rest lasts before anything is counted: connections that are not used any more are closed then."""
-    lives: Sequence[float] = (0.55, 0.35)
-    """Shares of the time. Each ends by `kill -9`; each is long enough to see how it grows."""
+    lives: Sequence[float] = (0.7, 0.2)
+    """Shares of the time. Each ends by `kill -9`; the first is long enough to see how it grows."""
     short_lives: Sequence[float] = (0.02, 0.02, 0.02, 0.02, 0.02)
     """The same; they only die."""
 
@@ -56,11 +59,6 @@ class Plan:
     def seconds(self) -> float:
         """All of it."""
         return self.minutes * 60
-
-    @property
-    def warm_s(self) -> float:
-        """How long a life is left to use everything once."""
-        return min(self.warm_up_s, self.seconds * min(self.lives) / 3)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,7 +112,7 @@ class Soak:
     async def _long_life(self, seconds: float) -> None:
         """Work, rest, work, rest and work again."""
         began = time.monotonic()
-        await asyncio.sleep(self.plan.warm_s)
+        await asyncio.sleep(min(self.plan.warm_up_s, seconds / EARLY_PART))
         early = await self._rest()
         await asyncio.sleep(seconds * (1 - AFTER_REST) - (time.monotonic() - began) - self.plan.still_s)
         late = await self._rest(early)
@@ -197,7 +195,7 @@ class Soak:
         rows = await rows_of_all(self.world.daemon.state)
         judge = Judge(world=self.world, people=self.people, weather=self.weather, rows=rows, asked_badly=self.badly)
         samples = self.sampler.samples
-        lives = lives_of(samples, self.plan.warm_s)
+        lives = lives_of(samples, self.plan.warm_up_s)
         return Outcome(
             minutes=self.plan.minutes,
             seed=self.plan.seed,
@@ -238,6 +236,6 @@ async def soaked(plan: Plan, folder: Path, say: Say) -> AsyncGenerator[Outcome]:
         try:
             outcome = await soak.run()
         except BaseException:
-            say(f"it ended early; so far: {lives_of(soak.sampler.samples, plan.warm_s)}, at rest {soak.rests}")
+            say(f"it ended early; so far: {lives_of(soak.sampler.samples, plan.warm_up_s)}, at rest {soak.rests}")
             raise
         yield outcome
