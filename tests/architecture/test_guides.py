@@ -16,6 +16,7 @@ OF_THE_SCRIPT = {
     "bench": ROOT / "tests" / "bench",
     "mutants": ROOT / "tests" / "mutants.py",
     "twins": ROOT / "tests" / "twins.py",
+    "soak": ROOT / "tests" / "soak",
     "proof": ROOT / "tests" / "prove.py",
     "add": ROOT / "pyproject.toml",
 }

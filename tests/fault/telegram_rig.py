@@ -269,8 +269,8 @@ def _evidence(
 def judge_chats(telegram: FakeTelegram, slots: Sequence[Slot], deaths: Sequence[float] = ()) -> list[Shown]:
     """Each slot is shown whole, in its chat, in order; return what else stands there.
 
-    That is only what was on its way when the daemon died (`Wire.deaths`), at most one in a chat at each death, and it
-    was shown again, marked.
+    That is only what was on its way when the daemon died (`Wire.deaths`), at most one in a conversation at each death,
+    and it was shown again, marked.
     """
     owned: set[tuple[int, int]] = set()
     for slot in slots:
@@ -334,12 +334,13 @@ def _in_order(telegram: FakeTelegram, slots: Sequence[Slot]) -> None:
 
 
 def _on_their_way(telegram: FakeTelegram, chat: int, deaths: Sequence[float]) -> set[int]:
-    """The messages that a chat got last before each death."""
+    """The messages that a chat, or each topic of it, got last before each death."""
     made = [call.at_s for call in telegram.calls(chat=chat) if call.acted and call.method in CREATES]
     messages = telegram.shown(chat, deleted=True)
     assert len(made) == len(messages)
-    before = [[one.id for at_s, one in zip(made, messages, strict=True) if at_s <= death] for death in deaths]
-    return {ids[-1] for ids in before if ids}
+    every = list(zip(made, messages, strict=True))
+    last = [{one.thread: one.id for at_s, one in every if at_s <= death} for death in deaths]
+    return {id for ids in last for id in ids.values()}
 
 
 def _was_marked(telegram: FakeTelegram, orphan: Shown) -> bool:
