@@ -285,8 +285,8 @@ def judge_chats(telegram: FakeTelegram, slots: Sequence[Slot], deaths: Sequence[
     _in_order(telegram, slots)
     surplus = [one for chat in _chats(slots) for one in telegram.shown(chat) if (one.chat, one.id) not in owned]
     for one in surplus:
-        assert one.id in _on_their_way(telegram, one.chat, deaths), telegram.picture(one.chat)
-        assert _was_marked(telegram, one), telegram.picture(one.chat)
+        assert one.id in _on_their_way(telegram, one.chat, deaths), (one.id, one.text, telegram.picture(one.chat))
+        assert _was_marked(telegram, one), (one.id, one.text, telegram.picture(one.chat))
     return surplus
 
 
