@@ -22,10 +22,11 @@ from gateway.model.tools import ResultStatus, Step
 from gateway.model.views import Item
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store import open_store
+from tests.fault.day import one_line
 from tests.fault.oracle import Evidence, the_model_was_asked_properly
 from tests.fault.rig import lines_of
 from tests.fault.slack_rig import judge_places
-from tests.fault.telegram_rig import RESENT, judge_chats
+from tests.fault.telegram_rig import judge_chats
 from tests.soak.bars import CALLBACK_MS, Bar
 from tests.soak.people import CONTROL, People
 from tests.soak.samples import session_ids
@@ -208,7 +209,7 @@ class Judge:
             who: [one.text for one in (slack.shown(who) if who.startswith("D") else telegram.shown(int(who)))]
             for who in self.people.strangers
         }
-        odd = {who: texts for who, texts in lines.items() if len([t for t in texts if RESENT not in t]) != 1}
+        odd = {who: texts for who, texts in lines.items() if not one_line(texts)}
         self._bar("strangers that were told otherwise than once", list(odd.items()), of=len(lines))
 
     # --- the daemon itself ------------------------------------------------------------------------
