@@ -286,6 +286,8 @@ class Account:
         await asyncio.sleep(pause)
 
     async def _end(self, why: str) -> None:
+        if why == "tokens_revoked" and self._unsent.startswith(ENDED["app_uninstalled"]):
+            return  # it goes with the removal, and two connections tell in any order
         self._unsent = f"{ENDED.get(why, 'The app was taken away.')} {REINSTALL}"
         await self._alert("token", self._unsent)
 
