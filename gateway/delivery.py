@@ -137,6 +137,7 @@ class Delivery:
             sending.way = Way.to(slot.conversation, channel.paces(slot.conversation))
             if unsettled_s := await self.streams.finish(slot.id):
                 await self._again(slot, unsettled_s, counted=False)
+                self.streams.gave_back(slot.id)
             else:
                 await sending.turn(PATIENCE_S)
                 await self.points.hit("J16")

@@ -139,8 +139,10 @@ class Streams:
     _lines: dict[SlotId, _Line] = field(default_factory=dict[SlotId, _Line])
     _edits: dict[SlotId, asyncio.Task[None]] = field(default_factory=dict[SlotId, asyncio.Task[None]])
     """Edits under way."""
+    _looked_after: set[SlotId] = field(default_factory=set[SlotId])
+    """Slots of which an edit is under way, or has just ended."""
     _ours: set[SlotId] = field(default_factory=set[SlotId])
-    """Slots that delivery here is about to send: what it sends comes after every edit that was made here."""
+    """Of those, what delivery here sends: it sends after every edit that was made here."""
     _settled_at: dict[SlotId, float] = field(default_factory=dict[SlotId, float])
     """When an edit that was not answered is not to be expected any more."""
     _changed_at: dict[str, float] = field(default_factory=dict[str, float])
@@ -169,7 +171,6 @@ class Streams:
 
         Called before the store knows, so that no newer version can be claimed yet.
         """
-        self._ours.discard(slot.id)
         if slot.kind is SlotKind.STATUS:
             self._line_shown(slot, platform_id)
         turn = self._turns.get(slot.turn) if slot.turn else None
@@ -195,15 +196,20 @@ class Streams:
         a beginning, then them again.
         """
         self._let_stand(slot)
-        self._ours.add(slot)
+        if slot in self._looked_after:
+            self._ours.add(slot)
         edit, ask_again_s = self._edits.get(slot), 0.0
         if edit is not None:
             await asyncio.wait([edit], timeout=self.patience_s)
             ask_again_s = 0.0 if edit.done() else ASK_AGAIN_S
-        ask_again_s = ask_again_s or max(0.0, self._settled_at.get(slot, 0.0) - self.clock.monotonic())
-        if ask_again_s:  # and until then another machine may send it
-            self._ours.discard(slot)
-        return ask_again_s
+        return ask_again_s or max(0.0, self._settled_at.get(slot, 0.0) - self.clock.monotonic())
+
+    def gave_back(self, slot: SlotId) -> None:
+        """Say that the store has the last words again: until they are asked for anew another machine may send them.
+
+        Told before that is stored, an edit that ends just then would find them being sent, and have them sent twice.
+        """
+        self._ours.discard(slot)
 
     # --- what is heard ------------------------------------------------------------------------
 
@@ -357,6 +363,7 @@ class Streams:
         return slot not in self._edits and now - self._changed_at.get(way.chat, -EDIT_EVERY_S) >= EDIT_EVERY_S
 
     def _begin_edit(self, way: Way, slot: Slot, text: str, group: asyncio.TaskGroup) -> None:
+        self._looked_after.add(slot.id)
         edit = self._edit(way, Showing(slot=slot, text=text, partial=True))
         task = self._edits[slot.id] = group.create_task(edit, name=f"streams edit {slot.id}")
         group.create_task(self._give_way(slot, task), name=f"streams after {slot.id}")
@@ -383,7 +390,6 @@ class Streams:
             self._changed_at = {chat: at for chat, at in self._changed_at.items() if now - at < EDIT_EVERY_S}
             self._settled_at = {id_: at for id_, at in self._settled_at.items() if at > now}
         if not self._turns and not self._lines:
-            self._ours.clear()
             self._some.clear()
 
     async def _edit(self, way: Way, showing: Showing) -> None:
@@ -409,6 +415,13 @@ class Streams:
         """See whether another machine sent the last words meanwhile: nobody there could know of this edit, which may
         stand over them.
         """
+        try:
+            await self._look_after(slot, edit)
+        finally:
+            self._looked_after.discard(slot.id)
+            self._ours.discard(slot.id)
+
+    async def _look_after(self, slot: Slot, edit: asyncio.Task[None]) -> None:
         await asyncio.wait([edit])
         if self._settled_at.get(slot.id, 0.0) > self.clock.monotonic():  # not answered: it may still be made
             await _at_most(self._draining, SETTLED_AFTER_S)
