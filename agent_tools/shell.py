@@ -98,9 +98,9 @@ async def run(ctx: ToolContext, args: Args) -> ToolResult:
 
 def _folder(workspace: Path, workdir: str | None) -> Path | ToolResult:
     """Return where to run, links followed, or the result that says why not."""
-    root = workspace.resolve()
     if not workdir:
-        return root
+        return workspace
+    root = workspace.resolve()
     try:
         folder = (root / workdir).resolve()
         if not folder.is_relative_to(root):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from channels.slack.settings import ONE_ACCOUNT, SlackAccount, SlackSettings
-from config.basics import is_loopback
+from channels.slack.settings import SlackAccount, SlackSettings
+from config.accounts import account_tables, is_in_clear, is_safe_to_send_to, read_accounts
 from config.reading import Path, Reader
 from config.settings import HttpSettings
 
 TABLE = ("channels", "slack")
+NEEDS = "a bot_token"
 
 
 def read_slack(raw: object, http: HttpSettings | None, reader: Reader) -> SlackSettings | None:
@@ -20,16 +20,13 @@ def read_slack(raw: object, http: HttpSettings | None, reader: Reader) -> SlackS
 
     `http` is None when that table cannot be used; what needs it is not checked then.
     """
-    read: dict[str, SlackAccount] = {}
-    tables = slack_accounts(raw, reader)
-    for name, (path, table) in tables.items():
-        account = reader.model(SlackAccount, table, path)
-        if account is None:
-            continue
-        read[name] = account
+
+    def check(path: Path, account: SlackAccount) -> None:
         if account.mode == "http" and http is not None:
             _check_public_url(http.public_url or "", (*path, "mode"), reader)
-    if not tables or len(read) < len(tables):
+
+    read = read_accounts(raw, TABLE, SlackAccount, reader, needs=NEEDS, check=check)
+    if read is None:
         return None
     try:
         return SlackSettings(accounts=read)
@@ -42,8 +39,7 @@ def slack_warnings(slack: SlackSettings | None) -> list[str]:
     """Say what is allowed and yet dangerous or without effect."""
     lines: list[str] = []
     for name, account in slack.accounts.items() if slack else ():
-        api = urlsplit(account.api_root)
-        if api.scheme == "http" and not is_loopback(api.hostname or ""):
+        if is_in_clear(account.api_root):
             lines.append(f"channels.slack: the tokens of {name} go to {account.api_root} without TLS.")
         if account.mode == "socket" and account.signing_secret is not None:
             lines.append(f'channels.slack: the signing_secret of {name} has no effect with mode = "socket".')
@@ -54,27 +50,11 @@ def slack_warnings(slack: SlackSettings | None) -> list[str]:
 
 def slack_accounts(raw: object, reader: Reader) -> Mapping[str, tuple[Path, object]]:
     """Return each account's table with its place; none, and a problem, when it is not clear which there are."""
-    before = len(reader.problems)
-    table = reader.table(raw, TABLE)
-    if len(reader.problems) > before:
-        return {}
-    if "accounts" not in table:
-        return {ONE_ACCOUNT: (TABLE, table)}
-    path = (*TABLE, "accounts")
-    beside = sorted(set(table) - {"accounts"})
-    if beside:
-        what = f"[channels.slack] has accounts and is one itself ({', '.join(beside)})"
-        reader.wrong(path, what, f"Move these keys into [channels.slack.accounts.{ONE_ACCOUNT}]")
-        return {}
-    named = reader.table(table["accounts"], path)
-    if not named and len(reader.problems) == before:
-        reader.wrong(path, "there is no account in it", "Write [channels.slack.accounts.NAME] with a bot_token")
-    return {name: ((*path, name), account) for name, account in named.items()}
+    return account_tables(raw, TABLE, reader, needs=NEEDS)
 
 
 def _check_public_url(url: str, path: Path, reader: Reader) -> None:
-    parts = urlsplit(url)
-    if parts.scheme == "https" or (url and is_loopback(parts.hostname or "")):
+    if is_safe_to_send_to(url):
         return
     what = "Slack sends through TLS, and public_url is http://" if url else "nothing says where Slack can send events"
     reader.wrong(path, what, 'Set http.public_url = "https://…" as the world reaches it, or write mode = "socket"')

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from urllib.parse import urlsplit
-
 from pydantic import ValidationError
 
-from channels.telegram.settings import ONE_ACCOUNT, TelegramAccount, TelegramSettings
-from config.basics import is_loopback
+from channels.telegram.settings import TelegramAccount, TelegramSettings
+from config.accounts import is_in_clear, is_safe_to_send_to, read_accounts
 from config.reading import Path, Reader
 from config.settings import HttpSettings
 
 TABLE = ("channels", "telegram")
+NEEDS = "a token"
 
 
 def read_telegram(raw: object, http: HttpSettings | None, reader: Reader) -> TelegramSettings | None:
@@ -20,17 +18,14 @@ def read_telegram(raw: object, http: HttpSettings | None, reader: Reader) -> Tel
 
     `http` is None when that table cannot be used; what needs it is not checked then.
     """
-    read: dict[str, TelegramAccount] = {}
-    tables = _accounts(raw, reader)
-    for name, (path, table) in tables.items():
-        account = reader.model(TelegramAccount, table, path)
-        if account is None:
-            continue
-        read[name] = account
+
+    def check(path: Path, account: TelegramAccount) -> None:
         reader.secrets.append(account.bare_token)
         if account.mode == "webhook" and http is not None:
             _check_public_url(http.public_url or "", (*path, "mode"), reader)
-    if not tables or len(read) < len(tables):
+
+    read = read_accounts(raw, TABLE, TelegramAccount, reader, needs=NEEDS, check=check)
+    if read is None:
         return None
     try:
         return TelegramSettings(accounts=read)
@@ -43,37 +38,15 @@ def telegram_warnings(telegram: TelegramSettings | None) -> list[str]:
     """Say what is allowed and yet dangerous or without effect."""
     lines: list[str] = []
     for name, account in telegram.accounts.items() if telegram else ():
-        api = urlsplit(account.api_root)
-        if api.scheme == "http" and not is_loopback(api.hostname or ""):
+        if is_in_clear(account.api_root):
             lines.append(f"channels.telegram: the token of {name} goes to {account.api_root} without TLS.")
         if account.mode == "polling" and account.webhook_secret is not None:
             lines.append(f'channels.telegram: the webhook_secret of {name} has no effect with mode = "polling".')
     return lines
 
 
-def _accounts(raw: object, reader: Reader) -> Mapping[str, tuple[Path, object]]:
-    """Return each account's table with its place; none, and a problem, when it is not clear which there are."""
-    before = len(reader.problems)
-    table = reader.table(raw, TABLE)
-    if len(reader.problems) > before:
-        return {}
-    if "accounts" not in table:
-        return {ONE_ACCOUNT: (TABLE, table)}
-    path = (*TABLE, "accounts")
-    beside = sorted(set(table) - {"accounts"})
-    if beside:
-        what = f"[channels.telegram] has accounts and is one itself ({', '.join(beside)})"
-        reader.wrong(path, what, f"Move these keys into [channels.telegram.accounts.{ONE_ACCOUNT}]")
-        return {}
-    named = reader.table(table["accounts"], path)
-    if not named and len(reader.problems) == before:
-        reader.wrong(path, "there is no account in it", "Write [channels.telegram.accounts.NAME] with a token")
-    return {name: ((*path, name), account) for name, account in named.items()}
-
-
 def _check_public_url(url: str, path: Path, reader: Reader) -> None:
-    parts = urlsplit(url)
-    if parts.scheme == "https" or (url and is_loopback(parts.hostname or "")):
+    if is_safe_to_send_to(url):
         return
     what = "webhooks come through TLS, and public_url is http://" if url else "nothing says where webhooks can be sent"
     reader.wrong(path, what, 'Set http.public_url = "https://…" as the world reaches it, or write mode = "polling"')

@@ -6,12 +6,14 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
+
+from gateway.model.nesting import levels
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
@@ -131,19 +133,12 @@ def beyond(value: Mapping[str, Any] | list[Any]) -> str:
 
     TOML has whole numbers of 64 bits, and refuses others; Python reads some that it cannot even write.
     """
-    level: list[Any] = [value]
-    for _ in range(_LEVELS_AT_MOST):
-        inner = [part for one in level for part in _inside(one)]
-        if any(isinstance(part, int) and not -(2**63) <= part < 2**63 for part in inner):
+    for n, parts in enumerate(levels(value)):
+        if n == _LEVELS_AT_MOST:
+            return f"more than {_LEVELS_AT_MOST} tables or lists in one another"
+        if any(isinstance(part, int) and not -(2**63) <= part < 2**63 for part in parts):
             return "a whole number of more than 64 bits"
-        level = [part for part in inner if isinstance(part, dict | list)]
-        if not level:
-            return ""
-    return f"more than {_LEVELS_AT_MOST} tables or lists in one another"
-
-
-def _inside(table: dict[str, Any] | list[Any]) -> Collection[Any]:
-    return table.values() if isinstance(table, dict) else table
+    return ""
 
 
 def _shown(value: object) -> str:

@@ -20,7 +20,7 @@ from gateway.model.messages import Conversation, Press
 from gateway.model.sessions import Session, SessionKind, Turn
 from gateway.model.slots import Button, CardRow, NewSlot, Slot, SlotKind
 from gateway.model.tools import Action, Risk
-from gateway.model.views import Reach
+from gateway.model.views import Whereabouts
 from gateway.model.waits import ApprovalRequest, PressResult, Verb, Verdict, Wait, WaitState
 from gateway.ports import Accounts
 from gateway.routing import People
@@ -248,12 +248,12 @@ class Audience:
         return bool(self.conversations) or self.page
 
 
-def audience(session: Session, turn: Turn, reaches: Sequence[Reach], now: datetime) -> Audience:
+def audience(session: Session, turn: Turn, places: Sequence[Whereabouts], now: datetime) -> Audience:
     """Say where to ask: a main session and its children in its chat, others in each approver's last direct one."""
-    page = any(r.page_seen_at is not None and now - r.page_seen_at <= PAGE_REACHES_FOR for r in reaches)
+    page = any(r.page_seen_at is not None and now - r.page_seen_at <= PAGE_REACHES_FOR for r in places)
     if session.root_kind is SessionKind.MAIN:
         return Audience(conversations=(_place(session, turn),), page=page)
-    latest = [max(r.direct.values(), key=lambda one: one[1])[0] for r in reaches if r.direct]
+    latest = [max(r.direct.values(), key=lambda one: one[1])[0] for r in places if r.direct]
     return Audience(conversations=tuple(dict.fromkeys(latest)), page=page)
 
 
@@ -300,8 +300,8 @@ class Approvals:
         """Where to ask about calls of this turn."""
         main = session.root_kind is SessionKind.MAIN
         owners = [name for name in self._people.owners if not main or name == session.owner]
-        reaches = [await self._accounts.reach(name, sorted(self._people.owners.get(name, ()))) for name in owners]
-        return audience(session, turn, reaches, now)
+        places = [await self._accounts.whereabouts(name, sorted(self._people.owners.get(name, ()))) for name in owners]
+        return audience(session, turn, places, now)
 
     def verdict(self, handle: Handle, wait: Wait, cards: Iterable[str], who: Principal, session: Session) -> Verdict:
         """What this press may do to this wait, from the cards of the conversation where it was pressed."""

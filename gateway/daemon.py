@@ -14,7 +14,7 @@ from gateway.control import ControlServer
 from gateway.delivery import Delivery
 from gateway.errors import StoreError
 from gateway.http import HttpServer
-from gateway.intake import Gate
+from gateway.intake import Ingress
 from gateway.observe import log
 from gateway.ports import Channel, Clock, KeptTool, Store
 from gateway.sessions import Sessions
@@ -37,7 +37,7 @@ class Daemon:
     machine: str
     store: Store
     clock: Clock
-    gate: Gate
+    ingress: Ingress
     channels: Mapping[str, Channel]
     kept: Mapping[str, KeptTool]
     """The tools that keep something between calls, by name."""
@@ -80,7 +80,7 @@ class Daemon:
         async with asyncio.TaskGroup() as group:
             inward = [
                 group.create_task(
-                    self._keep_running(f"channel {name}", partial(channel.run, self.gate)), name=f"channel {name}"
+                    self._keep_running(f"channel {name}", partial(channel.run, self.ingress)), name=f"channel {name}"
                 )
                 for name, channel in self.channels.items()
             ]

@@ -76,18 +76,11 @@ class Delivery:
     async def run(self) -> None:
         """Send until drained; returns when nothing is being sent."""
         names = sorted(self.channels)
-        async with self.live.subscribe(SLOTS) as wakes, asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as group:
             while not self._draining:
-                slots = await self._claim([name for name in names if not self._full(name)])
-                for slot in slots:
+                for slot in await self._claim([name for name in names if not self._full(name)]):
                     self._busy[slot.id] = slot.conversation.channel
                     group.create_task(self._show(slot), name=f"slot {slot.id}")
-                if len(slots) < AT_ONCE:  # what comes next is announced
-                    try:
-                        async with asyncio.timeout(LOOK_EVERY_S):
-                            await anext(wakes)
-                    except TimeoutError:
-                        pass
 
     def drain(self) -> None:
         """Claim nothing more; what waits for its turn goes back into the store. Twice is safe."""
@@ -110,16 +103,16 @@ class Delivery:
         """Whether a channel sends as much as it may: one that hangs leaves the others their room."""
         return len(self._busy) >= AT_ONCE and sum(name == channel for name in self._busy.values()) >= AT_ONCE
 
-    async def _claim(self, channels: list[str]) -> list[Slot]:
-        if not channels:
-            return []
+    async def _claim(self, channels: list[str]) -> Sequence[Slot]:
+        """Claim what is due on channels that have room, or wait for it, or for room."""
         try:
             if not self._knows_bans:
                 await read_bans(self.notes, self.pacer)
                 self._knows_bans = True
-            return list(await self.outbox.claim_slots(self.node, channels, AT_ONCE))
+            return await self.outbox.claim_slots(self.node, channels, AT_ONCE, wait_s=LOOK_EVERY_S)
         except StoreError as error:
             self._log.error("slots not claimed", error=str(error))
+            await asyncio.sleep(LOOK_EVERY_S)
             return []
 
     async def _show(self, slot: Slot) -> None:
@@ -144,6 +137,7 @@ class Delivery:
             sending.way = Way.to(slot.conversation, channel.paces(slot.conversation))
             if unsettled_s := await self.streams.finish(slot.id):
                 await self._again(slot, unsettled_s, counted=False)
+                self.streams.gave_back(slot.id)
             else:
                 await sending.turn(PATIENCE_S)
                 await self.points.hit("J16")

@@ -52,6 +52,15 @@ class StoreTooNew(StoreError):
     cure = "Upgrade Dragoman, or restore the backup made before the upgrade."
 
 
+class StoreDamaged(StoreError):
+    """The files of the store are damaged."""
+
+    cure = (
+        "Stop the daemon, copy the state folder away, and put the last backup in its place; "
+        "deploy/RUNBOOK.md (A damaged store) says how to go on with what is left."
+    )
+
+
 class StoreFull(StoreError):
     """The disk of the store is full; nothing was written and nothing was lost."""
 

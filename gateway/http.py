@@ -317,6 +317,7 @@ class HttpServer:
                 "open_waits": counts.open_waits,
                 "due_slots": counts.due_slots,
                 "dead_slots": counts.dead_slots,
+                "tasks": len(asyncio.all_tasks()),
             }.items()
         ]
         body = generate_latest(self.meters.registry) + "".join(lines).encode()

@@ -6,7 +6,6 @@ Control commands and presses are handled at once; everything else becomes a turn
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from gateway import commands
 from gateway.approvals import Approvals, asks_reason, cards_at, is_shown_by, wait_of
@@ -43,17 +42,15 @@ REASON_WITHIN = timedelta(hours=1)
 """How long a person who pressed "Deny with reason" may take to reply to the card."""
 
 
-class GateStore(Intake, Children, Books, Protocol):
-    """What the way in asks of the store: to take what comes, and what commands tell of sub-sessions and costs."""
-
-
-class Gate:
+class Ingress:
     """`ports.Sink`: the one ingress for every channel and every kind of event."""
 
     def __init__(
         self,
         *,
-        store: GateStore,
+        intake: Intake,
+        children: Children,
+        books: Books,
         views: Views,
         people: People,
         registry: Registry,
@@ -70,7 +67,9 @@ class Gate:
 
         `running`: what a message does while a turn runs; `currency`: of the prices that are configured.
         """
-        self._store = store
+        self._intake = intake
+        self._children = children
+        self._books = books
         self._views = views
         self._people = people
         self._registry = registry
@@ -102,7 +101,7 @@ class Gate:
 
     async def refuse(self, refused: Refused) -> None:
         """Store an event that is no message; return after the commit."""
-        new = await self._store.refuse(refused)
+        new = await self._intake.refuse(refused)
         outcome = refused.reason.value if new else "duplicate"
         self._meters.messages.labels(outcome).inc()
         self._log.info(
@@ -119,12 +118,12 @@ class Gate:
         if drop.reason is DropReason.UNREADABLE:
             # A place that is shared live comes as an edit every few seconds, and was answered when it began.
             text = "" if message.edits else UNREADABLE.format(unread=message.unread)
-        new = await self._store.drop(message, drop, text)
+        new = await self._intake.drop(message, drop, text)
         self._count(drop.reason.value if new else "duplicate", message)
 
     async def _amend(self, message: Inbound) -> None:
         """Take a new text while the old one is unread. Nobody is answered: the message stands there corrected."""
-        amended = await self._store.amend(message)
+        amended = await self._intake.amend(message)
         self._count("amended" if amended else DropReason.EDITED_LATE.value, message)
 
     async def _take(self, message: Inbound, found: Route) -> Accepted | None:
@@ -132,7 +131,7 @@ class Gate:
         match asked:
             case commands.ControlCommand(name) | commands.UnknownCommand(name):
                 control = await self._control(name, message, found)
-                stopped = await self._store.control(found, message, control)
+                stopped = await self._intake.control(found, message, control)
                 self._count("duplicate" if stopped is None else "control", message)
                 return None
             case commands.ToolCommand():
@@ -145,7 +144,7 @@ class Gate:
                     await self._deny(message, wait)
                     return None
                 kind = TurnKind.MODEL
-        accepted = await self._store.accept(found, message, kind, running=self._running, say_if_waiting=WAITING)
+        accepted = await self._intake.accept(found, message, kind, running=self._running, say_if_waiting=WAITING)
         self._count("duplicate" if accepted.duplicate else "steered" if accepted.steered else "queued", message)
         return accepted
 
@@ -205,14 +204,14 @@ class Gate:
                 known = {one.id: one for one in found if one is not None}
                 return commands.approvals_text(waits, known, owner, session)
             case _:
-                return commands.tree_text(await self._store.family(session.id))
+                return commands.tree_text(await self._children.family(session.id))
 
     async def _usage(self, who: Principal, session: Session, owner: OwnerName | None) -> str:
         """An owner in main is told of all that owner's persons, and of everybody; anywhere else of the own tokens."""
         main = owner is not None and session.kind is SessionKind.MAIN
         own = self._people.owners[owner] if owner is not None and main else frozenset([who])
         today = self._clock.now().astimezone(UTC).date()
-        spent = await self._store.spent(today - timedelta(days=commands.USAGE_DAYS - 1))
+        spent = await self._books.spent(today - timedelta(days=commands.USAGE_DAYS - 1))
         return commands.usage_text(spent, commands.Whose(persons=own, all=main), today, self._currency)
 
     # --- presses ------------------------------------------------------------------------------
@@ -228,7 +227,7 @@ class Gate:
         return await self._decide(press, wait, verdict)
 
     async def _decide(self, press: Press, wait: Wait | None, verdict: Verdict) -> Pressed:
-        pressed = await self._store.press(press, wait.id if wait else None, verdict)
+        pressed = await self._intake.press(press, wait.id if wait else None, verdict)
         await self._points.hit("J10")
         self._meters.presses.labels(pressed.result.value).inc()
         self._log.info(

@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.errors import BadRequest
 from gateway.http import HttpServer
-from gateway.intake import Gate
+from gateway.intake import Ingress
 from gateway.model.ids import OwnerName, TurnId, main_session, web_principal
 from gateway.model.live import session_topic
 from gateway.model.messages import Conversation, Inbound
@@ -28,7 +28,7 @@ class LocalCommands:
 
     pages: Pages
     http: HttpServer
-    gate: Gate
+    ingress: Ingress
     views: Views
     live: Live
     clock: Clock
@@ -84,7 +84,7 @@ class LocalCommands:
         session = main_session(owner)
         before = (await self.views.older(session, None, 1)).rev
         async with self.live.subscribe(session_topic(session)) as events:
-            accepted = await self.gate.message(self._message(owner, text))
+            accepted = await self.ingress.message(self._message(owner, text))
             if accepted is None:
                 return {"answer": await self._reply(owner, before)}
             if not args.get("wait"):

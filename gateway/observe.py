@@ -20,7 +20,8 @@ _TOKENS = re.compile(
     r"|(?i:bearer\s+)[A-Za-z0-9._~+/-]{16,}=*"
     r"|#code=[A-Za-z0-9_-]+"
 )
-_LAST_WORDS = re.compile(r"(?:[!-~]+\s+)?[!-~]*\Z")
+_LAST_WORDS_BACKWARDS = re.compile(r"[!-~]*(?:\s+[!-~]+)?")
+"""In a text that is turned round: looked for from the front, every word would be tried as the last but one."""
 HELD_BACK_AT_MOST = 4_096
 """Characters without a break that are held back for what looks like a secret; none is longer."""
 
@@ -46,8 +47,8 @@ class Redactor:
         stays, exactly; so do the last two words (a token, and what announces it), since of those only the form is
         known; and what is hidden as a whole is not cut in two.
         """
-        words = _LAST_WORDS.search(text)
-        cut = words.start() if words and len(text) <= HELD_BACK_AT_MOST else len(text)
+        words = _LAST_WORDS_BACKWARDS.match(text[::-1])
+        cut = len(text) - words.end() if words and len(text) <= HELD_BACK_AT_MOST else len(text)
         cut = min([cut, *(len(text) - _begun(text, secret) for secret in self._secrets)])
         hidden = [*(self._known.finditer(text) if self._known else ()), *_TOKENS.finditer(text)]
         for found in sorted(hidden, key=lambda one: one.start(), reverse=True):

@@ -151,8 +151,12 @@ class Pacer:
         a ban longer than `PATIENCE_S`. That is said at once where it is known at once, and never later than twice the
         patience.
         """
+        now = self._clock.monotonic()
+        if not self._waiting and self._ledger.room(way, now) <= 0:
+            self._ledger.take(way, now)
+            return 0.0
         told = asyncio.get_running_loop().create_future()
-        waiter = _Waiter(way=way, rank=rank, since=self._clock.monotonic(), patience_s=patience_s, told=told)
+        waiter = _Waiter(way=way, rank=rank, since=now, patience_s=patience_s, told=told)
         bisect.insort(self._waiting, waiter, key=lambda one: one.rank)
         self._let_through()
         return await told

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from gateway.errors import ConfigError
+from gateway.model.nesting import is_deeper
 from gateway.model.prompts import ToolOffer
 from gateway.model.sessions import Session, SessionKind
 from gateway.model.tools import Deny, DenyReason, Park, Reach, ToolPolicy, ToolResult, ToolSpec
@@ -57,7 +58,7 @@ class Registry:
                 raise ConfigError(f"Two tools are called {name}.", cure="Remove one of them.")
             self._tools[name] = tool
         self._commands = _commands(self.specs)
-        self._schemas = {name: _schema(tool.arguments) for name, tool in self._tools.items()}
+        self._offers = {name: _offer(tool) for name, tool in self._tools.items()}
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
@@ -78,11 +79,8 @@ class Registry:
         return [tool for _, tool in sorted(self._tools.items()) if self._missing(tool, session) is None]
 
     def offers(self, session: Session) -> tuple[ToolOffer, ...]:
-        """What a model in this session is shown."""
-        return tuple(
-            ToolOffer(name=tool.spec.name, description=tool.spec.description, schema=self._schemas[tool.spec.name])
-            for tool in self.seen_by(session)
-        )
+        """What a model in this session is shown; of one tool always the same object."""
+        return tuple(self._offers[tool.spec.name] for tool in self.seen_by(session))
 
     def resolve(self, name: str, session: Session) -> Tool | Deny:
         """Return the tool when it exists here, else why not. Never raises."""
@@ -120,15 +118,8 @@ def _too_deep(text: str) -> Deny | None:
     """Refuse JSON, which the text is, that is nested too deep."""
     if text.count("{") + text.count("[") <= LEVELS_AT_MOST:
         return None
-    level: list[Any] = [json.loads(text)]
-    for _ in range(LEVELS_AT_MOST):
-        level = [part for one in level for part in _inside(one) if isinstance(part, dict | list)]
     hint = f"The arguments are nested more than {LEVELS_AT_MOST} deep."
-    return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint) if level else None
-
-
-def _inside(value: dict[str, Any] | list[Any]) -> Collection[Any]:
-    return value.values() if isinstance(value, dict) else value
+    return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint) if is_deeper(json.loads(text), LEVELS_AT_MOST) else None
 
 
 def by_hand(spec: ToolSpec) -> str:
@@ -158,6 +149,10 @@ def _problem(error: Any) -> str:
     where = ".".join(str(part) for part in error["loc"])[:NAMED_AT_MOST] or "arguments"
     said = str(error["msg"]).removeprefix("Value error, ")  # pydantic's own words before a tool's
     return f"{where}: {said}"
+
+
+def _offer(tool: Tool) -> ToolOffer:
+    return ToolOffer(name=tool.spec.name, description=tool.spec.description, schema=_schema(tool.arguments))
 
 
 def _schema(arguments: type[BaseModel]) -> Mapping[str, Any]:

@@ -67,15 +67,12 @@ class Sessions:
 
     async def run(self) -> None:
         """Claim and run turns until drained; returns when the last one was given up."""
-        async with self.live.subscribe(TURNS) as wakes, asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as group:
             while not self._draining:
-                claimed = await self._claim()
-                for one in claimed:
+                for one in await self._claim():
                     held = _Held(cut=Cut())
                     self._held.add(held)
                     group.create_task(self._hold(one, held), name=f"turn {one.lease.turn}")
-                if len(claimed) < CLAIMED_AT_ONCE:  # what comes next is announced
-                    await _look_again(wakes)
 
     def drain(self) -> None:
         """Claim nothing more; cut what runs, so that it is given back. Twice is safe."""
@@ -87,11 +84,13 @@ class Sessions:
             task.cancel()
 
     async def _claim(self) -> Sequence[Claimed]:
+        """Claim what may run, or wait for it; with no room for any, wait until there is some."""
         most = min(CLAIMED_AT_ONCE, AT_ONCE - len(self._held))
         try:
-            return await self.lanes.claim(self.node, most) if most else ()
+            return await self.lanes.claim(self.node, most, wait_s=LOOK_EVERY_S, history=self.turns.history_turns)
         except StoreError as error:
             self._log.error("claim failed", error=str(error))
+            await asyncio.sleep(RETRY_AFTER_S)
             return ()
 
     async def _hold(self, claimed: Claimed, held: _Held) -> None:
@@ -252,7 +251,7 @@ def _first(failed: BaseExceptionGroup[Any]) -> BaseException:
     return _first(cast("BaseExceptionGroup[Any]", found)) if isinstance(found, BaseExceptionGroup) else found
 
 
-async def _look_again(wakes: AsyncIterator[LiveEvent], seconds: float = LOOK_EVERY_S) -> None:
+async def _look_again(wakes: AsyncIterator[LiveEvent], seconds: float) -> None:
     """Wait for a wake-up; and look by the clock too, because wake-ups may be lost."""
     try:
         async with asyncio.timeout(seconds):

@@ -16,12 +16,12 @@ from typing import Any
 from gateway.errors import SendFailed, SendOutcome, StoreError
 from gateway.lines import AT_WORK, Doings
 from gateway.model.ids import SlotId, TurnId, status_slot
-from gateway.model.live import ANSWERS, Doing, TextDelta, Working
+from gateway.model.live import ANSWERS, Doing, Rested, TextDelta, Working
 from gateway.model.messages import Conversation
 from gateway.model.slots import Showing, Slot, SlotKind, shown_when_stored
 from gateway.observe import Redactor, log
 from gateway.pace import Pacer, Way, write_bans
-from gateway.ports import Channel, Clock, Live, Notes
+from gateway.ports import Channel, Clock, Live, Notes, Outbox
 
 LOOK_EVERY_S = 0.1
 TYPING_AFTER_S = 0.2
@@ -34,11 +34,14 @@ EDIT_WITHIN_S = 45.0
 PATIENCE_S = 5.0
 """Delivery waits so long for an edit that is under way; a place to send from is worth more than that."""
 ASK_AGAIN_S = 1.0
+STORE_AGAIN_TIMES = 30
 SETTLED_AFTER_S = 5.0
 """So long after its end an edit that was not answered may still be made."""
 TYPING_WITHIN_S = 5.0
 FORGET_AFTER_S = 7.0
 """`Working` comes every 5 s."""
+FORGET_RESTED_AFTER_S = 1.0
+"""Its last words are out by then: what is looked at ten times a second for longer costs more than the turn did."""
 FORGET_LINE_AFTER_S = 60.0
 """A status line that has a message; one that has none yet goes like a turn."""
 FORGET_WAITING_AFTER_S = 3_600.0
@@ -124,6 +127,7 @@ class Streams:
     channels: Mapping[str, Channel]
     live: Live
     notes: Notes
+    outbox: Outbox
     pacer: Pacer
     redactor: Redactor
     clock: Clock
@@ -135,6 +139,10 @@ class Streams:
     _lines: dict[SlotId, _Line] = field(default_factory=dict[SlotId, _Line])
     _edits: dict[SlotId, asyncio.Task[None]] = field(default_factory=dict[SlotId, asyncio.Task[None]])
     """Edits under way."""
+    _looked_after: set[SlotId] = field(default_factory=set[SlotId])
+    """Slots of which an edit is under way, or has just ended."""
+    _ours: set[SlotId] = field(default_factory=set[SlotId])
+    """Of those, what delivery here sends: it sends after every edit that was made here."""
     _settled_at: dict[SlotId, float] = field(default_factory=dict[SlotId, float])
     """When an edit that was not answered is not to be expected any more."""
     _changed_at: dict[str, float] = field(default_factory=dict[str, float])
@@ -188,12 +196,20 @@ class Streams:
         a beginning, then them again.
         """
         self._let_stand(slot)
-        edit = self._edits.get(slot)
+        if slot in self._looked_after:
+            self._ours.add(slot)
+        edit, ask_again_s = self._edits.get(slot), 0.0
         if edit is not None:
             await asyncio.wait([edit], timeout=self.patience_s)
-            if not edit.done():
-                return ASK_AGAIN_S
-        return max(0.0, self._settled_at.get(slot, 0.0) - self.clock.monotonic())
+            ask_again_s = 0.0 if edit.done() else ASK_AGAIN_S
+        return ask_again_s or max(0.0, self._settled_at.get(slot, 0.0) - self.clock.monotonic())
+
+    def gave_back(self, slot: SlotId) -> None:
+        """Say that the store has the last words again: until they are asked for anew another machine may send them.
+
+        Told before that is stored, an edit that ends just then would find them being sent, and have them sent twice.
+        """
+        self._ours.discard(slot)
 
     # --- what is heard ------------------------------------------------------------------------
 
@@ -207,6 +223,8 @@ class Streams:
                         self._more(event)
                     case Doing():
                         self._doing(event)
+                    case Rested():
+                        self._rest(event)
                     case _:
                         pass
 
@@ -231,6 +249,13 @@ class Streams:
         seen = turn.shown is not None and turn.shown.n == turn.n
         if turn.type_at is None and not (seen and now - turn.text_at < QUIET_S):
             turn.type_at = now + TYPING_AFTER_S
+
+    def _rest(self, event: Rested) -> None:
+        """Show no typing any more, and forget the turn soon."""
+        turn = self._turns.get(event.turn)
+        if turn is not None:
+            turn.type_at = None
+            turn.seen_at = self.clock.monotonic() - FORGET_AFTER_S + FORGET_RESTED_AFTER_S
 
     def _more(self, delta: TextDelta) -> None:
         turn = self._turns.get(delta.turn)
@@ -338,8 +363,10 @@ class Streams:
         return slot not in self._edits and now - self._changed_at.get(way.chat, -EDIT_EVERY_S) >= EDIT_EVERY_S
 
     def _begin_edit(self, way: Way, slot: Slot, text: str, group: asyncio.TaskGroup) -> None:
+        self._looked_after.add(slot.id)
         edit = self._edit(way, Showing(slot=slot, text=text, partial=True))
-        self._edits[slot.id] = group.create_task(edit, name=f"streams edit {slot.id}")
+        task = self._edits[slot.id] = group.create_task(edit, name=f"streams edit {slot.id}")
+        group.create_task(self._give_way(slot, task), name=f"streams after {slot.id}")
 
     def _let_stand(self, slot: SlotId) -> None:
         """Begin no edit of a message any more."""
@@ -384,6 +411,32 @@ class Streams:
             if not answered:
                 self._settled_at[slot.id] = self.clock.monotonic() + SETTLED_AFTER_S
 
+    async def _give_way(self, slot: Slot, edit: asyncio.Task[None]) -> None:
+        """See whether another machine sent the last words meanwhile: nobody there could know of this edit, which may
+        stand over them.
+        """
+        try:
+            await self._look_after(slot, edit)
+        finally:
+            self._looked_after.discard(slot.id)
+            self._ours.discard(slot.id)
+
+    async def _look_after(self, slot: Slot, edit: asyncio.Task[None]) -> None:
+        await asyncio.wait([edit])
+        if self._settled_at.get(slot.id, 0.0) > self.clock.monotonic():  # not answered: it may still be made
+            await _at_most(self._draining, SETTLED_AFTER_S)
+        for _ in range(STORE_AGAIN_TIMES):
+            if slot.id in self._ours:
+                return
+            try:
+                if await self.outbox.slot_overwritten(slot.id, slot.version):
+                    self._let_stand(slot.id)
+            except StoreError as error:
+                self._log.error("an edit may stand over a newer one", slot=slot.id, error=str(error))
+                await asyncio.sleep(ASK_AGAIN_S)
+            else:
+                return
+
     async def _failed(self, way: Way, slot: Slot, failed: SendFailed) -> None:
         """Nothing is repeated; a ban is obeyed, and what was refused for good is left to the last words."""
         if failed.outcome is SendOutcome.DEAD:
@@ -404,6 +457,15 @@ class Streams:
             pass
         except Exception:  # noqa: BLE001 - the loop of streams: typing is not needed (house rule 9)
             self._log.exception("a channel broke while typing", channel=turn.conversation.channel)
+
+
+async def _at_most(end: asyncio.Event, seconds: float) -> None:
+    """Wait so long, or until it is over."""
+    try:
+        async with asyncio.timeout(seconds):
+            await end.wait()
+    except TimeoutError:
+        pass
 
 
 async def _keep_nothing(platform_id: str) -> None:

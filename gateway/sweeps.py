@@ -15,7 +15,11 @@ from gateway.ports import Node, Sweeps
 
 EVERY_S = 1.0
 ALIVE_EVERY_S = 10.0
+RECLAIM = "reclaim"
 DOWNTIME = timedelta(seconds=120)
+HOLDERS_FIRST = 7
+"""Sweeps after one that failed in which nothing is taken back: while the store was away nobody could renew a lease, and
+holders try every 5 s. What their calls came to would be lost."""
 
 
 def was_down(last_alive: datetime | None, now: datetime) -> bool:
@@ -31,6 +35,8 @@ class Sweeper:
     sweeps: Sweeps
     node: Node
     meters: Meters
+    _holders_first: int = 0
+    """Sweeps that are still left to holders."""
     _log: Any = field(default_factory=lambda: log("sweeps"))
 
     async def start(self, machine: str, now: datetime) -> None:
@@ -46,7 +52,10 @@ class Sweeper:
         """Sweep every second until cancelled."""
         since_alive = 0.0
         while True:
+            self._holders_first = max(0, self._holders_first - 1)
             for name, sweep in self._all():
+                if name == RECLAIM and self._holders_first:
+                    continue
                 await self._until_done(name, sweep)
             await asyncio.sleep(EVERY_S)
             since_alive += EVERY_S
@@ -57,7 +66,7 @@ class Sweeper:
     def _all(self) -> list[tuple[str, Callable[[], Awaitable[int]]]]:
         return [
             ("expire_waits", self.sweeps.expire_waits),
-            ("reclaim", self.sweeps.reclaim),
+            (RECLAIM, self.sweeps.reclaim),
             ("fire_timers", self.sweeps.fire_timers),
         ]
 
@@ -67,6 +76,7 @@ class Sweeper:
                 self._count(name, count)
         except StoreError as error:
             self._log.error("sweep failed", sweep=name, error=str(error))
+            self._holders_first = HOLDERS_FIRST
         except Exception:  # noqa: BLE001 - the loop of sweeps: the others go on (house rule 9)
             self._log.exception("sweep failed", sweep=name)
 

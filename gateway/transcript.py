@@ -11,7 +11,9 @@ import secrets
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import count
+from typing import TypeAlias
 
+from gateway.ended import OfEnded
 from gateway.model.ids import InboundId, SessionId, principal
 from gateway.model.messages import Attachment, Brought, Inbound, Received
 from gateway.model.prompts import IMAGES, CallResult, Message, ModelRequest, ToolOffer, UserText, block, speaker
@@ -55,17 +57,20 @@ class Marks:
     def __init__(self) -> None:
         """Draw this life's key."""
         self._key = secrets.token_bytes(32)
+        self._texts = OfEnded(_texts_of)
 
     def of(self, session: SessionId, epoch: int, views: Iterable[TurnView], summary: str = "") -> str:
         """Return the first mark of the session's epoch that is in nothing of these turns: what people said, what was
         called, what came of it.
         """
-        said = [summary]
-        for view in views:
-            said += [text for one in view.inputs for text in _texts(one.message)]
-            said += [text for step in view.steps for text in _written(step)]
+        said = [summary, *map(self._texts.of, views)]
         made = (hmac.digest(self._key, f"{session}\n{epoch}\n{n}".encode(), "sha256").hex()[:16] for n in count())
         return next(mark for mark in made if not any(mark in text for text in said))
+
+
+def _texts_of(view: TurnView) -> str:
+    said = [text for one in view.inputs for text in _texts(one.message)]
+    return "\n".join([*said, *(text for step in view.steps for text in _written(step))])
 
 
 def _texts(message: Inbound) -> tuple[str, ...]:
@@ -88,13 +93,15 @@ def request(
     tools: tuple[ToolOffer, ...],
     marks: Marks,
     summary: str = "",
+    told: Told | None = None,
 ) -> ModelRequest:
     """Return what a model is asked; with a mark only where somebody is named or data is given.
 
-    `summary`: what stands for the turns before `history`; data, given before everything else.
+    `summary`: what stands for the turns before `history`; data, given before everything else. `told`: the caller's, for
+    all its requests.
     """
     mark = marks.of(turn.session.id, turn.turn.epoch, [*history, turn], summary)
-    given = messages(history, turn, mark)
+    given = messages(history, turn, mark, told)
     if summary:
         given = (UserText(text="", data=block(SUMMARY, [summary], mark)), *given)
     return ModelRequest(system=system, messages=given, tools=tools, mark=mark if any(map(_has_mark, given)) else "")
@@ -111,14 +118,35 @@ def _has_mark(message: Message) -> bool:
             return False
 
 
-def messages(history: Sequence[TurnView], turn: TurnView, mark: str) -> tuple[Message, ...]:
+def messages(history: Sequence[TurnView], turn: TurnView, mark: str, told: Told | None = None) -> tuple[Message, ...]:
     """Return the whole conversation: the ended turns, oldest first, then this one with every message it has so far."""
     views = [*history, turn]
     heard = frozenset([one.id for view in views for one in view.inputs if one.context][-HEARD_AT_MOST:])
     out: list[Message] = []
-    for view in views:
-        out += _of_turn(view, heard, mark)
+    for view in history:
+        plain = told.of(view) if told is not None else None
+        out += _of_turn(view, heard, mark) if plain is None else plain
+    out += _of_turn(turn, heard, mark)
     return tuple(out)
+
+
+Told: TypeAlias = OfEnded[tuple[Message, ...] | None]
+
+
+def told_before() -> Told:
+    """What ended turns became in earlier questions, as far as it is the same in each; None for the others."""
+    return OfEnded(_plain)
+
+
+def _plain(view: TurnView) -> tuple[Message, ...] | None:
+    """A turn whose messages have no mark around anything, and nothing that was said beside the bot."""
+    if any(one.context or not _is_plain(one.message) for one in view.inputs):
+        return None
+    return tuple(_of_turn(view, frozenset(), ""))
+
+
+def _is_plain(message: Inbound) -> bool:
+    return not (message.quoted or message.unread or message.attachments)
 
 
 def ungiven(turn: TurnView) -> tuple[InboundId, ...]:
@@ -136,7 +164,8 @@ def _of_turn(view: TurnView, heard: Collection[InboundId], mark: str) -> Iterabl
         # What the person was told besides is for nobody else.
         yield replace(step.answer, note="") if step.answer.note else step.answer
         yield from _results(view.steps, step.n)
-    yield from _said(view, waiting, heard, mark)
+    if waiting:
+        yield from _said(view, waiting, heard, mark)
 
 
 def _results(steps: Sequence[Step], answer_n: int) -> Iterable[CallResult]:
@@ -166,6 +195,9 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
         if one[0].principal == CHILD:
             yield UserText(text="", data="\n\n".join(filter(None, [data, _ended(one[0], mark)])))
             data = ""
+            continue
+        if not data and all(map(_is_plain, one)):  # as most are
+            yield UserText(text=text, name=name, who=who)
             continue
         quoted = _quoted(one, mark)
         text = _readable(text, [message.unread for message in one if message.unread])

@@ -5,6 +5,7 @@
     ./run proof --only F14 F17       these faults alone; the page says that it is a part
     ./run proof --all                everything larger and more often: hours
     ./run proof --bench FILE         with the budgets that `./run bench --json FILE` wrote
+    ./run proof --soak FILE          with the hour that `./run soak --json FILE` wrote
 
 What misses its bar stands at the top of the page, and the exit code is 1.
 """
@@ -55,14 +56,16 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="FAULT", default=[], help="only these faults")
     parser.add_argument("--all", action="store_true", help="everything larger and more often")
     parser.add_argument("--bench", type=Path, help="a file that ./run bench --json wrote")
+    parser.add_argument("--soak", type=Path, help="a file that ./run soak --json wrote")
     options = parser.parse_args(arguments)
     known = [fault.id for fault in faults()]
     if unknown := [one for one in options.only if one not in known]:
         parser.error(f"there is no fault {', '.join(unknown)}; there are: {', '.join(known)}")
     if options.seed is not None and options.seed < 0:
         parser.error("--seed: write a whole number that is not negative")
-    if options.bench is not None and not options.bench.is_file():
-        parser.error(f"--bench: there is no file {options.bench}; ./run bench --json {options.bench} writes it")
+    for name, file in (("bench", options.bench), ("soak", options.soak)):
+        if file is not None and not file.is_file():
+            parser.error(f"--{name}: there is no file {file}; ./run {name} --json {file} writes it")
     return options
 
 
@@ -96,6 +99,7 @@ def prove(chosen: Sequence[Fault], seed: int, options: argparse.Namespace) -> Pr
         failed=failed,
         twins=tried(every),
         budgets=json.loads(options.bench.read_text(encoding="utf-8")) if options.bench else [],
+        soak=json.loads(options.soak.read_text(encoding="utf-8")) if options.soak else None,
         partial=partial,
         trouble=[] if passed or failed else ["no test ran"],
     )

@@ -27,6 +27,8 @@ SETTLE_S = 15.0
 """Seconds that a page waits for a host that it goes to next; what is there already settles in two."""
 _STOP_S = 0.5
 _ALIVE_S = 2.0
+_EMPTY_S = 3.0
+_PAUSE_S = 0.05
 
 
 async def go(seat: Seat, page: Page, url: str, limit_s: float) -> int:
@@ -125,17 +127,27 @@ def outside(url: str) -> Trouble:
 
 async def empty(page: Page) -> None:
     """Show nothing in a tab; close it when it does not obey."""
-    for _ in range(3):  # the browser's own error page may come in between, and then the first try itself
-        try:
-            await page.goto("about:blank", wait_until="commit", timeout=3000)
-        except Error as error:
-            if "interrupted by another navigation" not in error.message:
-                break
-        else:
+    with suppress(Error, TimeoutError):
+        async with asyncio.timeout(_EMPTY_S):
+            while not await _emptied(page):
+                pass
             return
     with suppress(Error, TimeoutError):
         async with asyncio.timeout(_ALIVE_S):
             await page.close()
+
+
+async def _emptied(page: Page) -> bool:
+    """Say whether nothing is shown now; False when something else came in between. Raises `Error`."""
+    try:
+        await page.goto("about:blank", wait_until="commit", timeout=_EMPTY_S * 1000)
+    except Error as error:
+        if "interrupted by another navigation" not in error.message:
+            raise
+        # The browser's own error page, or an earlier try. Until that is done each would end the other.
+        await asyncio.sleep(_PAUSE_S)
+        return False
+    return True
 
 
 async def stop(page: Page) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from channels.slack.bans import Bans
 from channels.slack.courtesies import Courtesies
 from channels.slack.door import Door
 from channels.slack.download import Download
@@ -82,11 +83,12 @@ class Account:
         """Take the workspace's settings. Nothing is asked of Slack before `run`."""
         self.name = name
         self.settings = settings
-        self.client = self._client_of(settings.bot_token.get_secret_value(), settings, context)
+        self._context = context
+        self._bans = Bans(name, context.memory, context.clock)
+        self.client = self._client_of(settings.bot_token.get_secret_value())
         self.download = Download(self.client, settings.api_root)
         self.panels = Threads(f"{name}/panels", context.memory)
         self.courtesies = Courtesies(name, self.client, context.clock)
-        self._context = context
         self._pauses = pauses
         self._timing = timing
         self._log = logging.getLogger(__name__)
@@ -106,9 +108,9 @@ class Account:
             else None
         )
 
-    @staticmethod
-    def _client_of(token: str, settings: SlackAccount, context: ChannelContext) -> SlackClient:
-        return SlackClient(token, settings.api_root, context.client, context.fail_point, context.clock)
+    def _client_of(self, token: str) -> SlackClient:
+        context = self._context
+        return SlackClient(token, self.settings.api_root, context.client, context.fail_point, self._bans)
 
     @property
     def path(self) -> str:
@@ -195,7 +197,7 @@ class Account:
     def _connections(self) -> Sockets:
         token = self.settings.app_token
         assert token is not None, "the settings ask for it"
-        client = self._client_of(token.get_secret_value(), self.settings, self._context)
+        client = self._client_of(token.get_secret_value())
         tls = self.settings.api_root.startswith("https:")
 
         async def where() -> str:
@@ -284,6 +286,8 @@ class Account:
         await asyncio.sleep(pause)
 
     async def _end(self, why: str) -> None:
+        if why == "tokens_revoked" and self._unsent.startswith(ENDED["app_uninstalled"]):
+            return  # it goes with the removal, and two connections tell in any order
         self._unsent = f"{ENDED.get(why, 'The app was taken away.')} {REINSTALL}"
         await self._alert("token", self._unsent)
 

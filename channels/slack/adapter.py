@@ -7,12 +7,12 @@ only, and its messages cannot carry what a doubtful send is looked up by until t
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from channels._shared.accounts import serve, troubles
+from channels._shared.showing import Digests, account_scope, chat_scope
 from channels.slack import ids
 from channels.slack.account import Account, Pauses
 from channels.slack.download import refused
@@ -20,7 +20,7 @@ from channels.slack.files import FILE
 from channels.slack.outbound import Renderer
 from channels.slack.request import Declined
 from channels.slack.settings import SlackSettings
-from channels.slack.showing import Digests, Screen, account_scope, chat_scope
+from channels.slack.showing import Screen
 from channels.slack.socket import Timing
 from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
 from gateway.model.messages import Attachment, Conversation
@@ -68,19 +68,7 @@ class SlackChannel:
 
     async def run(self, sink: Sink) -> None:
         """Serve every account until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for account in self._accounts.values():
-                group.create_task(self._keep_running(account, sink), name=f"slack {account.name}")
-
-    async def _keep_running(self, account: Account, sink: Sink) -> None:
-        """Run an account; when it breaks, the others go on, and it begins again."""
-        while True:
-            try:
-                await account.run(sink)
-            except Exception:  # the loop of an account (house rule 9)
-                logging.getLogger(__name__).exception("the Slack account %s broke", account.name)
-                account.broke()
-            await asyncio.sleep(self._pauses.broken)
+        await serve("Slack", self._accounts.values(), sink, self._pauses.broken)
 
     # --- out ----------------------------------------------------------------------------------------
 
@@ -108,7 +96,8 @@ class SlackChannel:
         )
         # The mark of a repetition is the screen's: it finds out first whether there is one.
         parts = self._renderer.parts(replace(showing, slot=replace(slot, uncertain=False)))
-        shown = await (screen.grow(parts) if showing.partial else screen.show(parts, progress))
+        before = slot.platform_id
+        shown = await (screen.grow(parts, before) if showing.partial else screen.show(parts, before, progress))
         account.sent(slot.conversation)
         return shown
 
@@ -162,7 +151,7 @@ class SlackChannel:
 
     def trouble(self) -> str:
         """What is wrong with any account."""
-        return " ".join(filter(None, (account.trouble() for account in self._accounts.values())))
+        return troubles(self._accounts.values())
 
 
 class _Room:

@@ -7,41 +7,15 @@ is decided: the room for its outcome is always kept free. Each row has its own b
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
 
+from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, Row, rows_of
 from channels.slack.blocks import Json, buttons, code, header, line, shorten, size, small
-from channels.slack.limits import ACTION_CHARS, BLOCKS, CARD_BYTES
+from channels.slack.limits import ACTION_CHARS, BLOCKS
 from channels.slack.mrkdwn import clean
-from channels.slack.parts import ROOM, FilePart, Part, TextPart
+from channels.slack.parts import ROOM, Part, TextPart
 from gateway.model.slots import CardRow
-from gateway.model.tools import Risk
-from gateway.model.waits import Verb, WaitState
 
-RISKS = MappingProxyType(
-    {
-        Risk.NONE: "○ no risk",
-        Risk.READ: "👁 reads",
-        Risk.WRITE: "✏️ writes",
-        Risk.EXECUTE: "▶️ executes",
-        Risk.NETWORK: "🌐 network",
-    }
-)
-OUTCOMES = MappingProxyType(
-    {
-        WaitState.APPROVED: "✅",
-        WaitState.CONSUMED: "✅",
-        WaitState.DENIED: "⛔",
-        WaitState.EXPIRED: "⌛",
-        WaitState.CANCELLED: "⏹",
-        WaitState.SUPERSEDED: "⏬",
-    }
-)
-ESCAPED = "⚠️ Unusual characters are shown as \\u{…}. Read them before you allow this."
-TOO_LONG = "⚠️ This cannot be shown whole, so it cannot be allowed."
-NOTHING = "(no arguments)"
 OUTCOME_CHARS = 300
 """Room for the outcome of a row, kept free while it is open."""
 HEAD_CHARS = 300
@@ -50,42 +24,6 @@ FACT_CHARS = 300
 MESSAGES = 3
 """That one card should fill at most."""
 ROW_BLOCKS = 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """A row and how it is shown."""
-
-    row: CardRow
-    index: int
-    """Counted from 1."""
-    several: bool
-    file: FilePart | None = None
-    """With everything, when the card shows only the beginning."""
-
-    @property
-    def rendered(self) -> str:
-        """The action as it is shown."""
-        approval = self.row.wait.approval
-        return approval.rendered if approval else ""
-
-    @property
-    def whole(self) -> bool:
-        """Whether exactly this can be shown, so that somebody may allow it."""
-        text = self.rendered
-        return self.row.wait.approval is not None and clean(text) == text and len(text.encode()) <= CARD_BYTES
-
-    @property
-    def title(self) -> str:
-        """Which row it is, how risky, and what will be done."""
-        approval = self.row.wait.approval
-        risk = f"{RISKS[approval.risk]} · " if approval else ""
-        number = f"{self.index}. " if self.several else ""
-        return f"{number}{risk}{' '.join(clean(self.row.title).split())}".strip() or NOTHING
-
-    def size(self) -> int:
-        """Characters at most, decided or not."""
-        return sum(map(size, _said(self))) + OUTCOME_CHARS
 
 
 def card(rows: Sequence[CardRow]) -> list[Part]:
@@ -97,26 +35,26 @@ def card(rows: Sequence[CardRow]) -> list[Part]:
     parts: list[Part] = [row.file for row in plan if row.file is not None]
     for message in _packed(plan):
         blocks = [block for row in message for block in [*_said(row), *_state(row)]]
-        said = "\n".join(" ".join(filter(None, (row.title, _outcome(row.row)))) for row in message)
+        said = "\n".join(" ".join(filter(None, (_title(row), _outcome(row)))) for row in message)
         parts.append(TextPart(blocks=tuple(blocks), said=said))
     return parts
 
 
-def _plan(rows: Sequence[CardRow]) -> list[_Row]:
+def _plan(rows: Sequence[CardRow]) -> list[Row]:
     """Say which rows need a file: the long ones, then the longest until few messages are enough."""
-    plan = [_Row(row=row, index=n, several=len(rows) > 1) for n, row in enumerate(rows, 1)]
+    plan = rows_of(rows)
     for n in sorted(range(len(plan)), key=lambda n: -len(plan[n].rendered)):
         if len(plan[n].rendered) > ACTION_CHARS or len(_packed(plan)) > MESSAGES:
-            plan[n] = _filed(plan[n])
+            plan[n] = plan[n].filed()
     return plan
 
 
-def _packed(plan: Sequence[_Row]) -> list[list[_Row]]:
+def _packed(plan: Sequence[Row]) -> list[list[Row]]:
     """Spread rows over messages, in order."""
-    messages: list[list[_Row]] = []
+    messages: list[list[Row]] = []
     left = 0
     for row in plan:
-        needed = row.size()
+        needed = _size(row)
         if needed > left or len(messages[-1]) * ROW_BLOCKS + ROW_BLOCKS >= BLOCKS:
             messages.append([])
             left = ROOM
@@ -125,54 +63,45 @@ def _packed(plan: Sequence[_Row]) -> list[list[_Row]]:
     return messages
 
 
-def _filed(row: _Row) -> _Row:
-    """The row with all of it in a file."""
-    facts = [f"{label}: {value}" for label, value in row.row.facts]
-    approval = row.row.wait.approval
-    note = [approval.note] if approval and approval.note else []
-    text = "\n".join([row.row.title, *facts, *note, "", row.rendered, ""])
-    name = f"command-{row.index}.txt" if row.several else "command.txt"
-    number = f"{row.index}. " if row.several else ""
-    file = FilePart(name=name, data=text.encode(errors="replace"), caption=f"{number}What is asked, whole")
-    return _Row(row=row.row, index=row.index, several=row.several, file=file)
+def _size(row: Row) -> int:
+    """Characters at most, decided or not."""
+    return sum(map(size, _said(row))) + OUTCOME_CHARS
 
 
-def _said(row: _Row) -> list[Json]:
+def _title(row: Row) -> str:
+    """Which row it is, how risky, and what will be done."""
+    risk = f"{row.risk} · " if row.risk else ""
+    return f"{row.number}{risk}{_one_line(row.row.title)}".strip() or NOTHING
+
+
+def _said(row: Row) -> list[Json]:
     """What stays the same: what, the action itself, what to know about it."""
     approval = row.row.wait.approval
     text = clean(row.rendered) if row.file is None else shorten(clean(row.rendered), HEAD_CHARS)
-    notes = [_where(row, row.file)] if row.file is not None else []
-    notes += [] if row.whole else [TOO_LONG]
+    notes = [row.beginning] if row.beginning else []
+    notes += [] if row.whole(clean) else [TOO_LONG]
     notes += [ESCAPED] if approval and approval.escaped else []
     notes += [f"⚠️ {shorten(_one_line(approval.note), NOTE_CHARS)}"] if approval and approval.note else []
-    facts = [f"{label}: {shorten(_one_line(value), FACT_CHARS)}" for label, value in row.row.facts if label != "Risk"]
+    facts = [f"{label}: {shorten(_one_line(value), FACT_CHARS)}" for label, value in row.facts]
     return [
-        header(row.title),
+        header(_title(row)),
         code(text or NOTHING),
         *([small(notes)] if notes else []),
         *([small([" · ".join(facts)])] if facts else []),
     ]
 
 
-def _state(row: _Row) -> list[Json]:
+def _state(row: Row) -> list[Json]:
     """What can be done about it while it is open, or what became of it. Once only for what is shown whole."""
-    outcome = _outcome(row.row)
-    order = list(Verb)
-    shown = [button for button in row.row.buttons if row.whole or button.verb is not Verb.ONCE]
-    if row.row.wait.state is WaitState.OPEN and shown:
-        return [buttons(row.index, sorted(shown, key=lambda button: order.index(button.verb)))]
+    outcome, pressable = _outcome(row), row.buttons(clean)
+    if pressable:
+        return [buttons(row.index, pressable)]
     return [line(outcome)] if outcome else []
 
 
-def _where(row: _Row, file: FilePart) -> str:
-    sha = hashlib.sha256(file.data).hexdigest()[:16]
-    return f"⚠️ Only its beginning. All {len(row.rendered):,} characters are in {file.name} above (SHA-256 {sha}…)."
-
-
-def _outcome(row: CardRow) -> str:
+def _outcome(row: Row) -> str:
     """What became of it, on one line."""
-    icon = OUTCOMES.get(row.wait.state, "")
-    return shorten(_one_line(f"{icon} {row.outcome}"), OUTCOME_CHARS) if row.outcome else ""
+    return shorten(_one_line(row.outcome), OUTCOME_CHARS)
 
 
 def _one_line(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import cast
 import aiohttp
 from yarl import URL
 
+from channels._shared.download import check, pour
 from channels.slack.failures import REINSTALL, scope_trouble, token_trouble
 from channels.slack.request import Declined, Json, SlackClient, SlackFailure
 from gateway.errors import FetchFailed
@@ -45,15 +46,10 @@ class Download:
         answer = await self._open(self._place(told))
         try:
             _check(answer, told)
-            read = 0
-            while piece := await self._piece(answer):
-                read += len(piece)
-                write(piece)
+            size = told.get("size")
+            await pour("Slack", answer, size if isinstance(size, int) else 0, write)
         finally:
             answer.close()
-        size = told.get("size")
-        if not _ends(answer) and isinstance(size, int) and read < size:
-            raise FetchFailed(f"The file broke off after {read:,} of {size:,} bytes.", retryable=True)
 
     async def _info(self, file: str) -> Json:
         try:
@@ -119,13 +115,6 @@ class Download:
             raise FetchFailed("The file moved to an address that is not Slack's. Nothing was asked there.")
         return found
 
-    async def _piece(self, answer: aiohttp.ClientResponse) -> bytes:
-        try:
-            return await self._client.piece(answer)
-        except SlackFailure as error:
-            why = str(error)
-        raise FetchFailed(why, retryable=True)
-
 
 def refused(declined: Declined) -> FetchFailed:
     """Say what it means that Slack did not tell where a file is."""
@@ -141,21 +130,11 @@ def refused(declined: Declined) -> FetchFailed:
 
 def _check(answer: aiohttp.ClientResponse, told: Json) -> None:
     """Raises `FetchFailed` for an answer that is not the file."""
-    status = answer.status
-    if status == 404:
+    if answer.status == 404:
         raise FetchFailed(GONE, cure=SEND_AGAIN)
-    if status != 200:
-        later = status == 429 or status >= 500
-        raise FetchFailed(f"Slack did not give the file (status {status}).", retryable=later)
-    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise FetchFailed("Slack gave the file packed, though it was asked for it as it is.")
+    check("Slack", answer)
     if answer.content_type == "text/html" and not (told.get("mimetype") == "text/html" and _is_attachment(answer)):
         raise FetchFailed(A_PAGE, cure=f"Check that the app has the scope files:read. {REINSTALL}")
-
-
-def _ends(answer: aiohttp.ClientResponse) -> bool:
-    """Whether the end of the body is told apart from a connection that broke."""
-    return answer.content_length is not None or "Transfer-Encoding" in answer.headers
 
 
 def _is_attachment(answer: aiohttp.ClientResponse) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from channels.slack.parts import AnyFile, FilePart, StoredPart
+from channels.slack.mrkdwn import escaped
+from channels.slack.parts import FilePart, StoredPart
 from channels.slack.request import Json, NotSent, SlackClient, Unanswered
 
 FILE = "F"
@@ -43,10 +44,11 @@ async def _stream(client: SlackClient, url: str, path: Path) -> None:
     raise NotSent(f"A file could not be read to be sent: {why}.")
 
 
-async def show(client: SlackClient, file: str, part: AnyFile, place: Json) -> None:
+async def show(client: SlackClient, file: str, part: FilePart | StoredPart, place: Json) -> None:
     """Show an uploaded file in `place` (`channel_id`, `thread_ts`), once. Raises `SlackFailure`."""
     content: Json = {"files": [{"id": file, "title": part.name}]}
-    comment: Json = {"initial_comment": part.comment} if part.comment else {}
+    said = escaped(part.said)  # a field that Slack reads as its own notation
+    comment: Json = {"initial_comment": said} if said else {}
     await client.call("files.completeUploadExternal", content | comment | place)
 
 

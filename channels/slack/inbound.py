@@ -7,13 +7,14 @@ What a payload cannot say by itself, the account finds out first: `about` names 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
+from channels._shared.fields import as_ascii
+from channels._shared.text import seen
 from channels.slack import ids, words
 from channels.slack.attached import attached
 from channels.slack.blocks import DENY_WITH_REASON, REASON, FormPlace, verb_of
@@ -165,10 +166,8 @@ def _refused_key(payload: object) -> str:
 
 def written(payload: object, most: int | None = RAW_AT_MOST) -> str:
     """Write it as ASCII, so that whatever stands in it can be stored. The old verification token is left out."""
-    try:
-        return json.dumps({**payload, "token": ""} if isinstance(payload, dict) else payload)[:most]
-    except (ValueError, TypeError, RecursionError):
-        return ""  # nested deeper, or a number longer, than can be written: no JSON that Slack sent
+    told = {**cast("dict[str, object]", payload), "token": ""} if isinstance(payload, dict) else payload
+    return as_ascii(told, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +292,7 @@ class _Reading:
 
     def _name(self, profile: Fields | None, user: str) -> str:
         told = "" if profile is None else profile.text("display_name") or profile.text("real_name")
-        return _shown_name(self.known.name or told) or user
+        return seen(self.known.name or told, NAME_AT_MOST) or user
 
     def _when(self, ts: str) -> datetime:
         seconds, _, fraction = ts.partition(".")
@@ -319,7 +318,7 @@ class _Reading:
             event_key=ids.command_key(self.me.team, place, command.word("trigger_id", most=200)),
             conversation=ids.conversation(self.me.account, place),
             principal=ids.principal(self.me.team, user),
-            name=_shown_name(self.known.name or command.text("user_name")) or user,
+            name=seen(self.known.name or command.text("user_name"), NAME_AT_MOST) or user,
             direct=direct,
             addressed=True,
             text=text,
@@ -410,12 +409,6 @@ def _quoted(said: Fields) -> str:
         if one.flag("is_share") or one.flag("is_msg_unfurl"):
             return words.plain(one.text("text") or one.text("fallback"))[:QUOTED_AT_MOST]
     return ""
-
-
-def _shown_name(name: str) -> str:
-    """Return a name in characters that can be seen: names reorder and hide text around them."""
-    seen = " ".join(filter(None, ("".join(c for c in word if c.isprintable()) for word in name.split())))
-    return seen[:NAME_AT_MOST].rstrip()
 
 
 def _safe(key: str) -> str:

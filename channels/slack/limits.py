@@ -33,5 +33,3 @@ TEXT_PARTS = 2
 """Ours: messages that one text may fill; a longer one goes as a file."""
 ACTION_CHARS = 6000
 """Ours: characters of an action that a card shows itself; a longer one goes as a file."""
-CARD_BYTES = 65_536
-"""Ours: UTF-8 bytes of an action that a person can be asked to allow; the gateway refuses longer ones."""

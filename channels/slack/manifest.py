@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any
 
-from channels.slack.settings import ONE_ACCOUNT, Mode, endpoint_path
+from channels._shared.settings import ONE_ACCOUNT
+from channels.slack.settings import Mode, endpoint_path
 
 Json = dict[str, Any]
 COMMAND = "/dragoman"

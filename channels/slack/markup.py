@@ -7,7 +7,6 @@ no block can be, in notifications and when blocks were refused, it is turned int
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from channels._shared.text import visible
 from channels.slack.mrkdwn import Walk, clean, escaped
 
 WORD_JOINER = "\u2060"
@@ -43,8 +43,6 @@ _SCHEME = re.compile(
 _SCHEMES = frozenset({"http", "https", "mailto"})
 _FENCE = re.compile(r"(?P<fence>`{3,}(?=[^`]*\Z)|~{3,})")  # not indented: in a list it would end where that ends
 _INLINE = re.compile(r"[\\`*_~\[\]<&]|  \n")
-_BLANKS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufffc")
-"""Characters that nobody sees, besides white space and those of the categories that `visible` knows."""
 _BLOCK_RULES = ("table", "code", "fence", "blockquote", "hr", "list", "reference", "heading", "paragraph")
 _TEXT_RULES = ("newline", "escape", "backticks", "strikethrough", "emphasis", "link", "image", "autolink", "entity")
 _CODE = re.compile(r"(?P<ticks>`+)(?P<code>[^`]+)(?P=ticks)(?!`)")
@@ -85,14 +83,6 @@ def _apart(text: str) -> Iterator[tuple[bool, str]]:
             yield True, "".join(lines)
             fence, lines = "", []
     yield bool(fence), "".join(lines)
-
-
-def visible(text: str) -> bool:
-    """Whether somebody would see anything; Slack refuses a message of blanks."""
-    return any(
-        not char.isspace() and char not in _BLANKS and unicodedata.category(char) not in {"Cc", "Cf", "Mn", "Me"}
-        for char in text
-    )
 
 
 # --- cutting ------------------------------------------------------------------------------------

@@ -6,14 +6,16 @@ Pure, but for one look at how large a file is that came of a call.
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 
+from channels._shared.files import EMPTY, GONE, IN_FILE, FilePart, size_of, text_file, too_large
+from channels._shared.showing import shown_by
+from channels._shared.text import visible
 from channels.slack.blocks import markdown, shorten, small
 from channels.slack.cards import card
 from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, TEXT_PARTS, UPLOAD_BYTES
-from channels.slack.markup import Markup, safe, visible
+from channels.slack.markup import Markup, safe
 from channels.slack.mrkdwn import clean
-from channels.slack.parts import ROOM, FilePart, Part, StoredPart, TextPart
+from channels.slack.parts import ROOM, Part, StoredPart, TextPart
 from gateway.model.slots import Showing, SlotKind
 
 LINES = 2000
@@ -24,12 +26,7 @@ HEAD_LINES = 60
 STATUS_CHARS = 300
 SAID_CHARS = 3000
 """What is read of a message for its notification."""
-IN_FILE = "… the whole text is in the file below"
 GOES_ON = "…"
-GONE = "(the file is gone)"
-EMPTY = "(the file is empty)"
-TOO_LARGE = "(the file is too large for Slack)"
-CUT = "\n\n… cut here: the file would be too large for Slack\n"
 
 
 class Renderer:
@@ -60,7 +57,7 @@ class Renderer:
             return self._beginning(showing.text)
         else:
             parts = self._final(showing.text)
-        there = len([one for one in showing.slot.platform_id.split(",") if one])
+        there = len(shown_by(showing.slot.platform_id))
         if showing.slot.uncertain and there < len(parts):
             # What is stored is certain: the one behind it was on its way.
             parts[there] = parts[there].sent_again()
@@ -91,17 +88,17 @@ class Renderer:
         caption = f"The whole text: {len(whole):,} characters"
         return [
             TextPart(blocks=blocks, said=self._said(f"{head}\n{end}")),
-            FilePart(name=name, data=_data(whole), caption=caption),
+            FilePart(name=name, data=text_file(whole, UPLOAD_BYTES, "Slack"), caption=caption),
         ]
 
     def _stored(self, showing: Showing) -> list[Part]:
         """A file that came of a call; its caption, and why that is all, where it cannot be shown."""
         caption = self._said(showing.text) if visible(clean(showing.text)) else ""
-        file, size = showing.slot.file, _size(showing.path)
+        file, size = showing.slot.file, size_of(showing.path)
         if file is not None and showing.path is not None and 0 < size <= UPLOAD_BYTES:
             name = " ".join(clean(file.name).split())[:NAME_CHARS] or file.file
             return [StoredPart(name=name, path=showing.path, size=size, caption=shorten(caption, CAPTION_CHARS))]
-        why = TOO_LARGE if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
+        why = too_large("Slack") if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
         text = f"{shorten(showing.text, CAPTION_CHARS)}\n\n{why}".strip()
         return self._final(text)[:1]
 
@@ -123,20 +120,3 @@ def _status(text: str) -> list[Part]:
 def _lines(text: str, chars: int, lines: int = LINES) -> str:
     """The beginning of a text, as far as it is read."""
     return "\n".join(text[:chars].split("\n", lines)[:lines])
-
-
-def _size(path: Path | None) -> int:
-    """How many bytes a file has; -1 when it is not there."""
-    try:
-        return path.stat().st_size if path is not None and path.is_file() else -1
-    except OSError:
-        return -1
-
-
-def _data(text: str) -> bytes:
-    """The bytes of a file, as many as may be sent."""
-    data = text.encode(errors="replace")
-    if len(data) <= UPLOAD_BYTES:
-        return data
-    room = UPLOAD_BYTES - len(CUT.encode())
-    return data[:room].decode(errors="ignore").encode() + CUT.encode()

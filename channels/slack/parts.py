@@ -6,14 +6,13 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
+from channels._shared.files import RESENT, FilePart
 from channels.slack.blocks import Json, shorten, size, small, texts
 from channels.slack.limits import FALLBACK_CHARS, MESSAGE_CHARS, TEXT_CHARS
 from channels.slack.mrkdwn import escaped
 
-RESENT = "(re-sent)"
-"""Stands before content that may be there already."""
 NO_BUTTONS = "(The buttons cannot be shown here. Decide on the web page.)"
 ROOM = MESSAGE_CHARS - len(RESENT)
 """Characters that content may fill, so that a message is cut where it was when it turns out to need the mark."""
@@ -56,49 +55,24 @@ class TextPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnyFile:
-    """A message with a file. Its content follows from what never changes, so it is never edited."""
+class StoredPart:
+    """A message with a file that came of a call. It is sent from where it is kept, and never edited."""
 
     name: str
+    path: Path
+    size: int
+    """Bytes."""
     caption: str
     mark: str = ""
-    """Before the caption. It makes no other content of it: the file is not sent anew when the mark is not needed."""
 
-    def sent_again(self) -> Self:
+    def sent_again(self) -> StoredPart:
         """Return it with the mark."""
         return replace(self, mark=RESENT)
 
     @property
-    def comment(self) -> str:
-        """What stands beside the file, for a field that Slack reads as its own notation."""
-        return escaped(f"{self.mark} {self.caption}".strip())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePart(AnyFile):
-    """One that is made of a text."""
-
-    data: bytes
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return len(self.data)
-
-    @property
-    def digest(self) -> str:
-        """The same for the same content, in every process."""
-        head = json.dumps([self.name, self.caption, len(self.data)]).encode()
-        return hashlib.sha256(head + self.data).hexdigest()[:16]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredPart(AnyFile):
-    """One that came of a call, and is sent from where it is kept."""
-
-    path: Path
-    size: int
-    """Bytes."""
+    def said(self) -> str:
+        """What stands beside the file."""
+        return f"{self.mark} {self.caption}".strip()
 
     @property
     def digest(self) -> str:

@@ -8,7 +8,6 @@ environment for a proxy; so the transport is ours, and the SDK says how requests
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, BinaryIO, cast
@@ -18,35 +17,22 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
-from gateway.ports import Clock
+from channels._shared.http import Answer, NoAnswer, Wire, within
+from channels.slack.bans import Bans
 
-CONNECT_WITHIN_S = 10.0
-"""Shorter than any whole request may take: so what takes too long in all was on its way already."""
 ANSWER_WITHIN_S = 20.0
 UPLOAD_WITHIN_S = 30.0
-FETCH_WITHIN_S = 300.0
-"""A whole file that somebody sent."""
-SILENT_AT_MOST_S = 20.0
-"""… of which something must come so often."""
-PIECE_BYTES = 65_536
 WAIT_UNTOLD_S = 30.0
 """When Slack says "wait" and not for how long; the SDK's own choice."""
 CREATES = frozenset({"chat.postMessage", "files.completeUploadExternal"})
 READS = frozenset({"users.info", "conversations.history", "conversations.replies", "files.info"})
 """Methods that take a form and no JSON, as does `files.getUploadURLExternal`."""
 FORMS = READS | {"files.getUploadURLExternal", "auth.test", "apps.connections.open"}
-BY_CHANNEL = "chat."
-"""What the methods begin with that Slack counts by channel; the others it counts for the workspace."""
+BY_CHANNEL = frozenset({"chat.postMessage", "chat.update", "chat.delete"})
+"""Methods whose limits hold for a channel, and are delivery's to keep; the others are counted for the workspace."""
 LIMITED = "ratelimited"
 UNCLEAR = frozenset({"fatal_error", "internal_error"})
 """Refusals after which, as Slack's documentation says, some of it may have been done."""
-
-_NOT_SENT = (
-    aiohttp.ClientConnectorError,  # no address, nobody there, no TLS, no proxy
-    aiohttp.ConnectionTimeoutError,
-    aiohttp.InvalidURL,
-)
-_UNANSWERED = (aiohttp.ClientError, OSError, TimeoutError)
 
 Json = dict[str, Any]
 
@@ -95,7 +81,7 @@ class SlackClient(AsyncWebClient):
         root: str,
         client: aiohttp.ClientSession,
         fail_point: Callable[[str], Awaitable[None]],
-        clock: Clock,
+        bans: Bans,
         *,
         answer_within_s: float = ANSWER_WITHIN_S,
     ) -> None:
@@ -103,12 +89,10 @@ class SlackClient(AsyncWebClient):
         # "Any", for the SDK's own types have holes.
         cast("Any", super()).__init__(token=token, base_url=root, session=client, retry_handlers=[])
         self.proxy = None  # what the environment says is the daemon's to obey, for all of its requests
-        self._http = client
+        self._wire = Wire("Slack", client)
         self._fail_point = fail_point
-        self._clock = clock
-        self._limits = _within(answer_within_s)
-        self._not_before: dict[str, float] = {}
-        """By method, when it may be called again. Those that show messages are counted by channel, by delivery."""
+        self._bans = bans
+        self._limits = within(answer_within_s)
 
     def __repr__(self) -> str:
         return "SlackClient"
@@ -132,83 +116,51 @@ class SlackClient(AsyncWebClient):
         An open file is sent piece by piece.
         """
         arguments: Json = {"data": data, "headers": {"Content-Type": "application/octet-stream"}}
-        status, _, _ = await self._ask("POST", url, "a file's upload", arguments, _within(UPLOAD_WITHIN_S))
-        if status != 200:
-            raise Unanswered(f"Slack did not take a file (status {status}).")
+        answer = await self._ask("POST", url, "a file's upload", arguments, within(UPLOAD_WITHIN_S))
+        if answer.status != 200:
+            raise Unanswered(f"Slack did not take a file (status {answer.status}).")
 
     async def get(self, url: URL, *, with_token: bool) -> aiohttp.ClientResponse:
         """Ask for a file and return the answer, whatever it is, before its body. Redirects are answers too.
 
         The caller closes it. Raises `NotSent` or `Unanswered`.
         """
-        if self._http.closed:
-            raise NotSent("Dragoman is stopping; a file was not asked for.")
-        headers = {"Accept-Encoding": "identity"}  # what is packed may be of any size
-        if with_token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        limits = aiohttp.ClientTimeout(total=FETCH_WITHIN_S, connect=CONNECT_WITHIN_S, sock_read=SILENT_AT_MOST_S)
-        failure: SlackFailure
-        try:
-            return await self._http.request(
-                "GET", url, timeout=limits, allow_redirects=False, headers=headers, auto_decompress=False
-            )
-        except _NOT_SENT as error:
-            failure = NotSent(f"Slack cannot be reached for a file: {_what(error)}.")
-        except _UNANSWERED as error:
-            failure = Unanswered(f"No answer from Slack to a file: {_what(error)}.")
-        # Here, not above: what is raised in an `except` block keeps the other error, and its address, with it.
-        raise failure
-
-    @staticmethod
-    async def piece(answer: aiohttp.ClientResponse) -> bytes:
-        """Return the next bytes of a file, at most 64 KiB; none at its end. Raises `Unanswered`."""
-        try:
-            return await answer.content.read(PIECE_BYTES)
-        except _UNANSWERED as error:
-            failure = Unanswered(f"A file from Slack broke off: {_what(error)}.")
-        raise failure
+        found = await self._wire.get(url, {"Authorization": f"Bearer {self.token}"} if with_token else {})
+        if isinstance(found, NoAnswer):
+            raise _failure(found)
+        return found
 
     async def _request(self, *, http_verb: str, api_url: str, req_args: Json) -> Json:
         """Send one request: the transport of slack_sdk, which all methods of the client go through."""
         called = api_url.rpartition("/")[2]
-        self._obey(called)
+        await self._obey(called)
         arguments = {key: value for key, value in req_args.items() if value is not None}
-        status, headers, payload = await self._ask(http_verb, api_url, called, arguments, self._limits)
+        answer = await self._ask(http_verb, api_url, called, arguments, self._limits)
         if called in CREATES:
             await self._fail_point("J17")
         try:
-            answer = _good(called, status, headers, payload)
+            told = _good(called, answer)
         except Declined as declined:
-            if declined.error == LIMITED and not called.startswith(BY_CHANNEL):
-                self._not_before[called] = self._clock.monotonic() + declined.retry_after_s
+            if declined.error == LIMITED and called not in BY_CHANNEL:
+                await self._bans.learn(called, declined.retry_after_s)
             raise
-        return {"data": answer, "headers": headers, "status_code": status}
+        return {"data": told, "headers": answer.headers, "status_code": answer.status}
 
-    def _obey(self, called: str) -> None:
+    async def _obey(self, called: str) -> None:
         """Refuse in Slack's name what it would refuse for some time yet, in this workspace. Raises `Declined`."""
-        left_s = self._not_before.get(called, 0.0) - self._clock.monotonic()
+        left_s = 0.0 if called in BY_CHANNEL else await self._bans.left_s(called)
         if left_s > 0:
             raise Declined(LIMITED, method=called, status=429, retry_after_s=left_s)
 
-    async def _ask(
-        self, verb: str, url: str, called: str, arguments: Json, limits: aiohttp.ClientTimeout
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        if self._http.closed:
-            raise NotSent(f"Dragoman is stopping; {called} was not sent.")
-        failure: SlackFailure
-        try:
-            async with self._http.request(verb, url, timeout=limits, allow_redirects=False, **arguments) as response:
-                return response.status, response.headers, await response.read()
-        except _NOT_SENT as error:
-            failure = NotSent(f"Slack cannot be reached for {called}: {_what(error)}.")
-        except _UNANSWERED as error:
-            failure = Unanswered(f"No answer from Slack to {called}: {_what(error)}.")
-        # Here, not above: what is raised in an `except` block keeps the other error, and its address, with it.
-        raise failure
+    async def _ask(self, verb: str, url: str, called: str, arguments: Json, limits: aiohttp.ClientTimeout) -> Answer:
+        found = await self._wire.ask(verb, url, called, limits, **arguments)
+        if isinstance(found, NoAnswer):
+            raise _failure(found)
+        return found
 
 
-def _within(seconds: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=seconds, connect=min(CONNECT_WITHIN_S, seconds / 2))
+def _failure(failed: NoAnswer) -> SlackFailure:
+    return Unanswered(failed.why) if failed.sent else NotSent(failed.why)
 
 
 def _form(parameters: Mapping[str, object]) -> dict[str, str]:
@@ -221,22 +173,22 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _good(called: str, status: int, headers: Mapping[str, str], payload: bytes) -> Json:
+def _good(called: str, came: Answer) -> Json:
     """Return a good answer. Raises `Declined` where Slack itself said no, else `Unanswered`."""
-    answer = _json(payload)
+    status, answer = came.status, _json(came.body)
     if status == 200 and answer.get("ok") is True:
         return answer
     error = answer.get("error")
     told = error if isinstance(error, str) else ""
     if status == 429:
-        raise Declined(LIMITED, method=called, status=status, retry_after_s=_retry_after(headers))
+        raise Declined(LIMITED, method=called, status=status, retry_after_s=_retry_after(came.headers))
     if not told or status >= 500 or told in UNCLEAR:
         raise Unanswered(f"Slack did not say what became of {called} (status {status}{', ' + told if told else ''}).")
     raise Declined(
         told[:100],
         method=called,
         status=status,
-        retry_after_s=_retry_after(headers) if told == LIMITED else 0,
+        retry_after_s=_retry_after(came.headers) if told == LIMITED else 0,
         needed=_words(answer.get("needed"), 200),
         details=_details(answer),
     )
@@ -265,8 +217,3 @@ def _json(payload: bytes) -> Json:
     except (ValueError, RecursionError):
         return {}
     return cast("Json", answer) if isinstance(answer, dict) else {}
-
-
-def _what(error: BaseException) -> str:
-    """Name an error without its text, which may hold the address."""
-    return "too late" if isinstance(error, asyncio.TimeoutError) else type(error).__name__

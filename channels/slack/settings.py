@@ -9,18 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
-from pydantic_core import PydanticCustomError
+
+from channels._shared.settings import check_account_name, flaw, server
 
 Mode: TypeAlias = Literal["socket", "http"]
-ONE_ACCOUNT = "main"
-"""What the account of a plain `[channels.slack]` is called."""
 OFFICIAL_API = "https://slack.com/api/"
 _TOKEN_REST = re.compile(r"[A-Za-z0-9-]{1,500}")
 _SIGNING_SECRET = re.compile(r"[!-~]{8,256}")  # Slack's are 32 hex digits; the tests' own servers have others
-_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _KINDS: tuple[tuple[str, str], ...] = (
     ("xoxb-", "a bot's token"),
     ("xapp-", "an app-level token"),
@@ -38,18 +35,13 @@ def endpoint_path(account: str) -> str:
     return f"/slack/{account}"
 
 
-def _flaw(what: str, cure: str, key: str = "") -> PydanticCustomError:
-    """Make the error that the configuration tells with its cure. Nothing in it may repeat a secret."""
-    return PydanticCustomError("flaw", "{what}", {"what": what, "cure": cure, "key": key})
-
-
 def _token(prefix: str, what: str, cure: str) -> Callable[[SecretStr], SecretStr]:
     def check(token: SecretStr) -> SecretStr:
         text = token.get_secret_value()
         if text.startswith(prefix) and _TOKEN_REST.fullmatch(text.removeprefix(prefix)):
             return token
         kind = next((kind for start, kind in _KINDS if text.startswith(start) and start != prefix), "")
-        raise _flaw(f"it is {kind}, not {what}" if kind else f"it is not {what}", cure)
+        raise flaw(f"it is {kind}, not {what}" if kind else f"it is not {what}", cure)
 
     return check
 
@@ -58,23 +50,14 @@ def _signing_secret(secret: SecretStr) -> SecretStr:
     text = secret.get_secret_value()
     kind = next((kind for start, kind in _KINDS if text.startswith(start)), "")
     if kind:
-        raise _flaw(f"it is {kind}, not a signing secret", _TAKE_SIGNING)
+        raise flaw(f"it is {kind}, not a signing secret", _TAKE_SIGNING)
     if not _SIGNING_SECRET.fullmatch(text):
-        raise _flaw("it is not a signing secret", _TAKE_SIGNING)
+        raise flaw("it is not a signing secret", _TAKE_SIGNING)
     return secret
 
 
 def _api_root(text: str) -> str:
-    cure = f'Write, for instance, "{OFFICIAL_API}"'
-    try:
-        parts = urlsplit(text)
-        _ = parts.port
-    except ValueError:
-        raise _flaw("it is not an address", cure) from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
-        raise _flaw("it is not an http:// or https:// address", cure)
-    if parts.username is not None or parts.query or parts.fragment:
-        raise _flaw("there is more in it than a server and a path", cure)
+    server(text, OFFICIAL_API)
     return text.rstrip("/") + "/"
 
 
@@ -117,11 +100,11 @@ class SlackAccount(BaseModel):
     def _has_what_its_mode_needs(self) -> SlackAccount:
         if self.mode == "socket" and self.app_token is None:
             cure = f'Write app_token = "env:NAME" ({_MAKE_APP[0].lower()}{_MAKE_APP[1:]}), or mode = "http"'
-            raise _flaw("without it no events can be fetched", cure, "app_token")
+            raise flaw("without it no events can be fetched", cure, "app_token")
         if self.mode == "http" and self.signing_secret is None:
             take = f"{_TAKE_SIGNING[0].lower()}{_TAKE_SIGNING[1:]}"
             cure = f'Write signing_secret = "env:NAME" ({take}), or mode = "socket"'
-            raise _flaw("without it anybody could send messages in anybody's name", cure, "signing_secret")
+            raise flaw("without it anybody could send messages in anybody's name", cure, "signing_secret")
         return self
 
 
@@ -137,12 +120,11 @@ class SlackSettings(BaseModel):
         bots: dict[str, str] = {}
         apps: dict[str, str] = {}
         for name, account in self.accounts.items():
-            if not _ACCOUNT.fullmatch(name):
-                raise _flaw(f"{name!r} cannot be an account's name", "Use 1 to 32 letters, digits, - and _", "accounts")
+            check_account_name(name)
             other = bots.setdefault(account.bot_token.get_secret_value(), name)
             if other != name:
                 what = f"{other} and {name} have the same bot_token"
-                raise _flaw(what, "Give each the token of its own workspace, or remove one", "accounts")
+                raise flaw(what, "Give each the token of its own workspace, or remove one", "accounts")
             if account.mode != "socket" or account.app_token is None:
                 continue
             other = apps.setdefault(account.app_token.get_secret_value(), name)
@@ -150,5 +132,5 @@ class SlackSettings(BaseModel):
                 # Slack gives each event to any one of an app's sockets, whichever workspace it is of.
                 what = f"{other} and {name} have the same app_token, so each would be given the other's events"
                 cure = "Make an app of its own for each workspace; `dragoman slack-manifest` prints what it needs"
-                raise _flaw(what, cure, "accounts")
+                raise flaw(what, cure, "accounts")
         return self

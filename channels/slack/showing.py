@@ -6,10 +6,11 @@ A slot's `platform_id` is the timestamps of its messages, in order, with commas;
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from channels._shared import showing
+from channels._shared.showing import account_scope, chat_scope
 from channels.slack import files, sending
 from channels.slack.failures import Act, Remedy, judge
 from channels.slack.parts import NO_PREVIEWS, FilePart, Part, StoredPart, TextPart
@@ -18,60 +19,23 @@ from channels.slack.sending import Doubt
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.messages import Conversation
 from gateway.model.slots import Slot
-from gateway.ports import Clock, Progress
+from gateway.ports import Clock
 
-DIGESTS_KEPT = 2000
 PLAIN_TRIES = 2
 """As it is, and once without blocks."""
 CANNOT_LOOK = frozenset({"missing_scope", "channel_not_found", "not_in_channel", "thread_not_found", "no_permission"})
 """Refusals after which it will never be known what stands there: what may stand there already is marked then."""
 
 
-class Digests:
-    """What was last shown in which message, as far as it is remembered: an edit that changes nothing is not sent."""
-
-    def __init__(self) -> None:
-        """Remember nothing."""
-        self._kept: OrderedDict[str, str] = OrderedDict()
-
-    def get(self, key: str) -> str:
-        """Return a message's digest; empty when it is not known."""
-        return self._kept.get(key, "")
-
-    def put(self, key: str, digest: str) -> None:
-        """Remember one; the oldest are forgotten."""
-        self._kept[key] = digest
-        self._kept.move_to_end(key)
-        while len(self._kept) > DIGESTS_KEPT:
-            self._kept.popitem(last=False)
-
-    def drop(self, key: str) -> None:
-        """Forget one."""
-        self._kept.pop(key, None)
-
-
-def account_scope(conversation: Conversation) -> str:
-    """What an account's limits are counted by."""
-    return f"{conversation.channel}/{conversation.account}"
-
-
-def chat_scope(conversation: Conversation) -> str:
-    """What a channel's limits are counted by; its threads share them."""
-    return f"{account_scope(conversation)}/{conversation.chat}"
-
-
 @dataclass(slots=True, kw_only=True)
-class Screen:
+class Screen(showing.Screen[Part]):
     """One channel, or thread, to show one slot in. Every method raises `SendFailed`."""
 
     client: SlackClient
     slot: Slot
-    digests: Digests
     clock: Clock
     refused: Callable[[Declined], Awaitable[None]]
     """Told what Slack refused, for some of it concerns the whole account."""
-    _stale: list[str] = field(default_factory=list[str])
-    """Messages whose content was shown anew in another one."""
     _doubt: bool = field(init=False)
     """The next message that is made may stand there already."""
 
@@ -83,49 +47,7 @@ class Screen:
     def _place(self) -> Conversation:
         return self.slot.conversation
 
-    async def show(self, parts: Sequence[Part], progress: Progress) -> str:
-        """Change what is shown, add what is missing, take away what is too much; return what shows the slot now.
-
-        Goes on where an earlier, interrupted showing ended, because `progress` was told of every message but the last.
-        """
-        messages = [one for one in self.slot.platform_id.split(",") if one]
-        for at, part in enumerate(parts):
-            before = messages[at] if at < len(messages) else ""
-            now = await self._refresh(before, at, part) if before else await self._create(at, part)
-            messages[at : at + 1] = [now]
-            if now != before and (at + 1 < len(parts) or len(messages) > len(parts) or self._stale):
-                await progress(",".join(messages))
-        for surplus in messages[len(parts) :]:
-            await self._delete(surplus)
-        await self._tidy()
-        return ",".join(messages[: len(parts)])
-
-    async def grow(self, parts: Sequence[Part]) -> str:
-        """Change what is shown to a beginning that grew; a beginning makes no message and takes none away.
-
-        What it made would be kept nowhere, and made again with the next word. Fails for good where it would have to;
-        the last words do that.
-        """
-        messages = [one for one in self.slot.platform_id.split(",") if one]
-        can = len(messages) == len(parts)
-        for message, part in zip(messages, parts, strict=False):
-            can = can and await self._shows(message, part)
-        if not can:
-            raise SendFailed("A beginning cannot grow here.", outcome=SendOutcome.DEAD, creating=False)
-        return self.slot.platform_id
-
-    async def _refresh(self, message: str, at: int, part: Part) -> str:
-        """Make a message show a part, in a new message when it must be; return the one that shows it."""
-        if await self._shows(message, part):
-            return message
-        self._stale.append(message)
-        return await self._create(at, part)
-
-    async def _shows(self, message: str, part: Part) -> bool:
-        """Make a message show a part; False when that is not possible."""
-        known = self.digests.get(self._key(message))
-        if known == part.digest:
-            return True
+    async def _change(self, message: str, part: Part, *, known: bool) -> bool:
         if isinstance(part, FilePart | StoredPart):
             return message.startswith(files.FILE) and not known  # after a restart: a file's content never changes
         return not message.startswith(files.FILE) and await self._edit(message, part)
@@ -220,14 +142,6 @@ class Screen:
 
         await self._call(Act.DELETE, ask)
         self.digests.drop(self._key(message))
-
-    async def _tidy(self) -> None:
-        """Take away what was shown anew, if it can be: most of it is gone, which is why it was shown anew."""
-        for message in self._stale:
-            try:
-                await self._delete(message)
-            except SendFailed:
-                continue
 
     # --- asking -------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
+from channels._shared.poison import POISON_KEPT, Poison
 from channels.slack import inbound
 from channels.slack.blocks import reason_form
 from channels.slack.courtesies import Courtesies
@@ -25,16 +26,11 @@ from channels.slack.people import People
 from channels.slack.threads import Threads
 from channels.slack.web import Answer
 from gateway.errors import StoreError
-from gateway.model.messages import Inbound, Refused, RefusedReason
+from gateway.model.messages import Inbound, Refused
 from gateway.model.sessions import Accepted
 from gateway.model.waits import PRESSED_TEXT, PressResult
 from gateway.ports import Clock, Sink
 
-TRIES = 3
-"""How often a payload may break the gateway before it is put aside: Slack says it so often, and it must not be lost."""
-TRIES_KEPT = 1000
-POISON_KEPT = 2_048
-"""Characters of a payload that cannot be used: anybody in the workspace can cause such, and each is kept for long."""
 UNTITLED_KEPT = 200
 TOLD = frozenset({PressResult.NOT_ALLOWED, PressResult.NOT_VALID, PressResult.EXPIRED, PressResult.ALREADY})
 """What is said to whoever pressed; what was decided is on the card."""
@@ -67,9 +63,13 @@ class Updates:
     broken: Callable[[], None]
     """Told of a payload that was put aside."""
     _lanes: Lanes = field(default_factory=Lanes)
-    _tries: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
+    _poison: Poison = field(init=False)
     _untitled: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict[tuple[str, str], None])
     """Threads of the panel in which nothing was said yet."""
+
+    def __post_init__(self) -> None:
+        """Begin with nothing broken."""
+        self._poison = Poison(channel="slack", account=self.me.account, sink=self.sink, broken=self.broken)
 
     async def take(self, payload: object) -> Answer:
         """Store one payload; return after the commit. Never raises for a store."""
@@ -174,26 +174,7 @@ class Updates:
         """Count a payload that breaks us. False: it shall come again. True: it is kept as poison, with what it was."""
         raw = inbound.written(payload, most=None)
         key = f"b{hashlib.sha256(raw.encode()).hexdigest()[:32]}"
-        tries = self._tries.pop(key, 0) + 1
-        if tries < TRIES:
-            self._tries[key] = tries
-            while len(self._tries) > TRIES_KEPT:
-                self._tries.popitem(last=False)
-            return False
-        refused = Refused(
-            channel="slack",
-            account=self.me.account,
-            event_key=key,
-            reason=RefusedReason.POISON,
-            detail=f"the gateway failed {TRIES} times: {type(error).__name__}",
-            raw=raw[:POISON_KEPT],
-        )
-        try:
-            await self.sink.refuse(refused)
-        except StoreError:
-            return False
-        self.broken()
-        return True
+        return await self._poison.put_aside(key, raw, error)
 
 
 class Errands:

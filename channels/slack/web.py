@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
+from channels._shared.hooks import acknowledge, body_of, not_stored, too_large
 from gateway.ports import Clock
 
 SIGNATURE = "X-Slack-Signature"
@@ -22,7 +23,6 @@ TIMESTAMP = "X-Slack-Request-Timestamp"
 VERSION = "v0"
 AGE_S = 300
 """How old, or how far ahead, a signature may be."""
-BODY_AT_MOST = 1_048_576
 RETRY = ("X-Slack-Retry-Num", "X-Slack-Retry-Reason")
 
 
@@ -60,11 +60,9 @@ class Web:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one call. Slack repeats what is not answered with 200 in 3 s, three times."""
-        if (request.content_length or 0) > BODY_AT_MOST:
-            return web.Response(status=413)
-        body = await request.read()
-        if len(body) > BODY_AT_MOST:
-            return web.Response(status=413)
+        body = await body_of(request)
+        if body is None:
+            return too_large()
         if not self._signed(request, body):
             return web.Response(status=401, text="The signature is not that of this app.")
         if again := " ".join(request.headers.get(name, "")[:64] for name in RETRY).strip():
@@ -72,12 +70,9 @@ class Web:
             self._log.info("Slack sends something again: %r", again)
         answer = await self._take(payload(body, request.content_type))
         if not answer.stored:
-            return web.Response(status=503, headers={"Retry-After": "1"})
+            return not_stored()
         response = web.json_response(answer.body) if answer.body else web.Response()
-        await response.prepare(request)
-        await response.write_eof()
-        await self._fail_point("J3")
-        return response
+        return await acknowledge(request, response, self._fail_point)
 
     def _signed(self, request: web.Request, body: bytes) -> bool:
         """Whether Slack wrote this, lately. Whatever else the headers are is a no."""

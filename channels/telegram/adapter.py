@@ -5,21 +5,21 @@ What comes in is `account` and `updates`, what goes out `outbound` and `showing`
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from telegram.error import TelegramError
 
+from channels._shared.accounts import serve, troubles
+from channels._shared.showing import Digests, account_scope, chat_scope
 from channels.telegram import ids
 from channels.telegram.account import Account, Pauses
 from channels.telegram.moves import Moves
 from channels.telegram.outbound import Renderer
 from channels.telegram.request import Declined
 from channels.telegram.settings import TelegramSettings
-from channels.telegram.showing import Digests, Screen, account_scope, chat_scope
+from channels.telegram.showing import Screen
 from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
 from gateway.model.messages import Attachment, Conversation
 from gateway.model.slots import Pace, Showing
@@ -59,19 +59,7 @@ class TelegramChannel:
 
     async def run(self, sink: Sink) -> None:
         """Serve every account until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for account in self._accounts.values():
-                group.create_task(self._keep_running(account, sink), name=f"telegram {account.name}")
-
-    async def _keep_running(self, account: Account, sink: Sink) -> None:
-        """Run an account; when it breaks, the others go on, and it begins again."""
-        while True:
-            try:
-                await account.run(sink)
-            except Exception:  # the loop of an account (house rule 9)
-                logging.getLogger(__name__).exception("the Telegram account %s broke", account.name)
-                account.broke()
-            await asyncio.sleep(self._pauses.broken)
+        await serve("Telegram", self._accounts.values(), sink, self._pauses.broken)
 
     # --- out ----------------------------------------------------------------------------------------
 
@@ -143,7 +131,7 @@ class TelegramChannel:
 
     def trouble(self) -> str:
         """What is wrong with any account."""
-        return " ".join(filter(None, (account.trouble() for account in self._accounts.values())))
+        return troubles(self._accounts.values())
 
 
 @dataclass(frozen=True, slots=True)

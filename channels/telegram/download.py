@@ -15,6 +15,7 @@ import aiohttp
 from telegram.error import TelegramError
 from yarl import URL
 
+from channels._shared.download import check, pour
 from channels.telegram.failures import ASK_BOTFATHER, bad_token, token_trouble
 from channels.telegram.request import Declined, TelegramBot
 from gateway.errors import FetchFailed
@@ -43,14 +44,9 @@ class Download:
         answer = await self._open(path)
         try:
             _check(answer, path)
-            read = 0
-            while piece := await self._piece(answer):
-                read += len(piece)
-                write(piece)
+            await pour("Telegram", answer, size, write)
         finally:
             answer.close()
-        if not _ends(answer) and read < size:
-            raise FetchFailed(f"The file broke off after {read:,} of {size:,} bytes.", retryable=True)
 
     async def _told(self, file: str) -> tuple[str, int]:
         """Where the file is, for an hour, and how large; 0 when that is not told."""
@@ -68,13 +64,6 @@ class Download:
         where = URL(f"{self._bot.base_file_url}/{quote(path)}", encoded=True)
         try:
             return await self._bot.get(where)
-        except TelegramError as error:
-            why = str(error)
-        raise FetchFailed(why, retryable=True)
-
-    async def _piece(self, answer: aiohttp.ClientResponse) -> bytes:
-        try:
-            return await self._bot.piece(answer)
         except TelegramError as error:
             why = str(error)
         raise FetchFailed(why, retryable=True)
@@ -105,18 +94,8 @@ def _refused(error: TelegramError) -> FetchFailed:
 
 def _check(answer: aiohttp.ClientResponse, path: str) -> None:
     """Raises `FetchFailed` for an answer that is not the file."""
-    status = answer.status
-    if status == 404:  # the place is good for an hour; asked again, it is another one
+    if answer.status == 404:  # the place is good for an hour; asked again, it is another one
         raise FetchFailed("Telegram does not have the file there any more.", retryable=True)
-    if status != 200:
-        later = status == 429 or status >= 500
-        raise FetchFailed(f"Telegram did not give the file (status {status}).", retryable=later)
-    if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise FetchFailed("Telegram gave the file packed, though it was asked for it as it is.")
+    check("Telegram", answer)
     if answer.content_type == "text/html" and not path.lower().endswith(_PAGES):
         raise FetchFailed("A web page came in place of the file: something between here and Telegram answered.")
-
-
-def _ends(answer: aiohttp.ClientResponse) -> bool:
-    """Whether the end of the body is told apart from a connection that broke."""
-    return answer.content_length is not None or "Transfer-Encoding" in answer.headers

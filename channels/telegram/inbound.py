@@ -9,13 +9,14 @@ refusal that names the field, and an update costs 0.03 ms; theirs, before anythi
 from __future__ import annotations
 
 import hashlib
-import json
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
+from channels._shared.fields import as_ascii
+from channels._shared.text import seen
 from channels.telegram import ids
 from channels.telegram.attached import attached
 from channels.telegram.fields import Fields, Malformed
@@ -128,10 +129,7 @@ def _refused_key(update: object) -> str:
 
 def written(update: object) -> str:
     """Write it as ASCII, so that whatever stands in it can be stored."""
-    try:
-        return json.dumps(update)[:RAW_AT_MOST]
-    except (ValueError, TypeError, RecursionError):
-        return ""  # nested deeper, or a number longer, than can be written: no JSON that Telegram sent
+    return as_ascii(update, RAW_AT_MOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +258,9 @@ def _somebody(event: Fields) -> Fields:
 
 
 def _name(sender: Fields) -> str:
-    """Return how a person is called, in characters that can be seen: names reorder and hide text around them."""
-    words = f"{sender.text('first_name')} {sender.text('last_name')}".split()
-    seen = " ".join(filter(None, ("".join(c for c in word if c.isprintable()) for word in words)))
-    return seen[:NAME_AT_MOST].rstrip() or str(sender.number("id"))
+    """Return how a person is called."""
+    name = f"{sender.text('first_name')} {sender.text('last_name')}"
+    return seen(name, NAME_AT_MOST) or str(sender.number("id"))
 
 
 # --- what it answers, what it brings ------------------------------------------------------------

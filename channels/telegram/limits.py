@@ -25,5 +25,3 @@ UPLOAD_BYTES = 45_000_000
 
 TEXT_PARTS = 3
 """Ours: messages that one text may fill; a longer one goes as a file."""
-CARD_BYTES = 65_536
-"""Ours: UTF-8 bytes of an action that a person can be asked to allow; the gateway refuses longer ones."""

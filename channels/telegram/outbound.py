@@ -6,14 +6,16 @@ Pure, but for one look at a file that came of a call: how large it is, and wheth
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 
+from channels._shared.files import EMPTY, GONE, IN_FILE, FilePart, size_of, text_file, too_large
+from channels._shared.showing import shown_by
+from channels._shared.text import visible
 from channels.telegram.cards import card
 from channels.telegram.limits import NAME_CHARS, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
 from channels.telegram.markup import Markup
-from channels.telegram.parts import CAPTION_ROOM, ROOM, FilePart, Part, StoredPart, TextPart
+from channels.telegram.parts import CAPTION_ROOM, ROOM, Part, StoredPart, TextPart
 from channels.telegram.pictures import is_photo
-from channels.telegram.rich import Rich, clean, finish, joined, split, units, visible
+from channels.telegram.rich import Rich, clean, finish, joined, split, units
 from channels.telegram.source import closed, output
 from gateway.model.slots import Showing, SlotKind
 
@@ -23,12 +25,7 @@ SOURCE_LINES = 800
 HEAD_CHARS = 8_192
 HEAD_LINES = 400
 """Markdown that is read to show the beginning of a text: one message and what its formatting takes."""
-IN_FILE = "… the whole text is in the file below"
 GOES_ON = "…"
-GONE = "(the file is gone)"
-EMPTY = "(the file is empty)"
-TOO_LARGE = "(the file is too large for Telegram)"
-CUT = "\n\n… cut here: the file would be too large for Telegram\n"
 
 
 class Renderer:
@@ -60,7 +57,7 @@ class Renderer:
             return self._beginning(showing)
         else:
             parts = self._final(showing)
-        there = len([one for one in showing.slot.platform_id.split(",") if one])
+        there = len(shown_by(showing.slot.platform_id))
         if showing.slot.uncertain and there < len(parts):
             # What is stored is certain: the one behind it was on its way.
             parts[there] = parts[there].sent_again()
@@ -91,19 +88,19 @@ class Renderer:
         caption = f"The whole text: {len(whole):,} characters"
         return [
             TextPart.of(joined([head, end], "\n\n")),
-            FilePart(name=name, data=_data(whole), caption=caption),
+            FilePart(name=name, data=text_file(whole, UPLOAD_BYTES, "Telegram"), caption=caption),
         ]
 
     def _stored(self, showing: Showing) -> list[Part]:
         """A file that came of a call; its caption, and why that is all, where it cannot be shown."""
         caption = self._caption(showing)
-        file, path, size = showing.slot.file, showing.path, _size(showing.path)
+        file, path, size = showing.slot.file, showing.path, size_of(showing.path)
         can = 0 < size <= UPLOAD_BYTES
         if file is not None and (can or showing.slot.platform_id):
             name = " ".join(clean(file.name).replace('"', "'").split())[:NAME_CHARS] or file.file
             photo = can and path is not None and is_photo(path, size)
             return [StoredPart(name=name, path=path if can else None, photo=photo, caption=caption)]
-        why = TOO_LARGE if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
+        why = too_large("Telegram") if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
         return [TextPart.of(joined([caption, Rich(text=why)], "\n\n"))]
 
     def _caption(self, showing: Showing) -> Rich:
@@ -140,20 +137,3 @@ def _in_group(showing: Showing) -> bool:
 def _gap(head: Rich) -> str:
     """What belongs between a text and what is added to it."""
     return "\n" if any(span.kind == "pre" and span.end == len(head.text) for span in head.spans) else " "
-
-
-def _size(path: Path | None) -> int:
-    """How many bytes a file has; -1 when it is not there."""
-    try:
-        return path.stat().st_size if path is not None and path.is_file() else -1
-    except OSError:
-        return -1
-
-
-def _data(text: str) -> bytes:
-    """The bytes of a file, as many as may be sent."""
-    data = text.encode(errors="replace")
-    if len(data) <= UPLOAD_BYTES:
-        return data
-    room = UPLOAD_BYTES - len(CUT.encode())
-    return data[:room].decode(errors="ignore").encode() + CUT.encode()

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from channels._shared.files import RESENT, FilePart
 from channels.telegram.limits import CAPTION_UNITS, TEXT_UNITS
 from channels.telegram.rich import Json, Rich, entities, joined, units
 
-RESENT = "(re-sent)"
-"""Stands before content that may be there already."""
 ROOM = TEXT_UNITS - units(f"{RESENT}\n")
 """UTF-16 units that content may fill, so that a message is cut where it was when it turns out to need the mark."""
 
@@ -60,27 +59,6 @@ class TextPart:
     def digest(self) -> str:
         """The same for the same content, in every process: an edit to what is shown already is not needed."""
         return hashlib.sha256(json.dumps(self.payload(), sort_keys=True).encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePart:
-    """A message with a file. Its content follows from what never changes, so it is never edited."""
-
-    name: str
-    data: bytes
-    caption: str
-    mark: str = ""
-    """Before the caption. It makes no other content of it: the file is not sent anew when the mark is not needed."""
-
-    def sent_again(self) -> FilePart:
-        """Return it with the mark."""
-        return replace(self, mark=RESENT)
-
-    @property
-    def digest(self) -> str:
-        """The same for the same content, in every process."""
-        head = json.dumps([self.name, self.caption, len(self.data)]).encode()
-        return hashlib.sha256(head + self.data).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

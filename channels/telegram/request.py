@@ -7,7 +7,6 @@ HTTP client contain the address, so none of them goes on from here: ours name th
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, cast
@@ -18,32 +17,18 @@ from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 from yarl import URL
 
-CONNECT_WITHIN_S = 10.0
-"""Shorter than any whole request may take: so what takes too long in all was on its way already."""
+from channels._shared.http import NoAnswer, Wire, within
+
 ANSWER_WITHIN_S = 20.0
 LONG_POLL_S = 50
 """What the Bot API allows at most."""
 UPLOADS_TAKE = 2
 """So many times as long: a file is 45 MB at most. The gateway gives up a little later."""
-FETCH_WITHIN_S = 300.0
-"""A whole file that somebody sent."""
-SILENT_AT_MOST_S = 20.0
-"""… of which something must come so often."""
-PIECE_BYTES = 65_536
 POLL_WITHIN_S = LONG_POLL_S + 10.0
 DESCRIPTION_AT_MOST = 300
 WAIT_AT_MOST_S = 1_000_000.0
 """Eleven days: no pause that Telegram ever asked for is near it, and a clock can still be moved by it."""
 CREATES = frozenset({"sendMessage", "sendDocument", "sendPhoto"})
-
-_NOT_SENT = (
-    aiohttp.ClientConnectorError,  # no address, nobody there, no TLS, no proxy
-    aiohttp.ConnectionTimeoutError,
-    aiohttp.ClientHttpProxyError,
-    aiohttp.InvalidURL,
-)
-_UNANSWERED = (aiohttp.ClientError, OSError, TimeoutError)
-
 
 _JSON = {"Content-Type": "application/json"}
 _Body: TypeAlias = aiohttp.FormData | bytes | None
@@ -82,12 +67,11 @@ class AiohttpRequest(BaseRequest):
         answer_within_s: float = ANSWER_WITHIN_S,
     ) -> None:
         """Take the client to send over, and for how long an answer is waited for, in seconds."""
-        self._client = client
+        self._wire = Wire("Telegram", client)
         self._fail_point = fail_point
         self._answer_within_s = answer_within_s
-        connect_s = min(CONNECT_WITHIN_S, answer_within_s / 2)
-        self._timeout = aiohttp.ClientTimeout(total=answer_within_s, connect=connect_s)
-        self._uploads = aiohttp.ClientTimeout(total=answer_within_s * UPLOADS_TAKE, connect=connect_s)
+        self._timeout = within(answer_within_s)
+        self._uploads = within(answer_within_s * UPLOADS_TAKE)
 
     async def initialize(self) -> None:
         """Nothing: the client is open."""
@@ -126,61 +110,26 @@ class AiohttpRequest(BaseRequest):
 
     async def _answered(self, url: str, method: str, body: _Body) -> tuple[int, bytes]:
         called = url.rpartition("/")[2] if method == "POST" else "a file"
-        found = await self._ask(url, method, called, body)
-        if isinstance(found, TelegramError):
-            raise found
-        status, payload = found
+        headers = _JSON if isinstance(body, bytes) else None
+        limits = self._uploads if isinstance(body, aiohttp.FormData) else self._timeout
+        found = await self._wire.ask(method, url, called, limits, data=body, headers=headers)
+        if isinstance(found, NoAnswer):
+            raise _failure(found)
         if called in CREATES:
             await self._fail_point("J17")
-        if 200 <= status <= 299:
-            return status, payload
-        raise _declined(called, status, payload)
-
-    async def _ask(self, url: str, method: str, called: str, body: _Body) -> tuple[int, bytes] | TelegramError:
-        """Return an error instead of raising it: one raised in an `except` block keeps the other as its context."""
-        if self._client.closed:
-            return NotSent(f"Dragoman is stopping; {called} was not sent.")
-        headers = _JSON if isinstance(body, bytes) else None
-        timeout = self._uploads if isinstance(body, aiohttp.FormData) else self._timeout
-        try:
-            async with self._client.request(
-                method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
-            ) as response:
-                return response.status, await response.read()
-        except _NOT_SENT as error:
-            return NotSent(f"Telegram cannot be reached for {called}: {_what(error)}.")
-        except _UNANSWERED as error:
-            return Unanswered(f"No answer from Telegram to {called}: {_what(error)}.")
+        if 200 <= found.status <= 299:
+            return found.status, found.body
+        raise _declined(called, found.status, found.body)
 
     async def get(self, url: URL) -> aiohttp.ClientResponse:
         """Ask for a file and return the answer, whatever it is, before its body. Redirects are answers too.
 
         The caller closes it. Raises `NotSent` or `Unanswered`.
         """
-        if self._client.closed:
-            raise NotSent("Dragoman is stopping; a file was not asked for.")
-        limits = aiohttp.ClientTimeout(total=FETCH_WITHIN_S, connect=CONNECT_WITHIN_S, sock_read=SILENT_AT_MOST_S)
-        headers = {"Accept-Encoding": "identity"}  # what is packed may be of any size
-        failure: TelegramError
-        try:
-            return await self._client.request(
-                "GET", url, timeout=limits, allow_redirects=False, headers=headers, auto_decompress=False
-            )
-        except _NOT_SENT as error:
-            failure = NotSent(f"Telegram cannot be reached for a file: {_what(error)}.")
-        except _UNANSWERED as error:
-            failure = Unanswered(f"No answer from Telegram to a file: {_what(error)}.")
-        # Here, not above: what is raised in an `except` block keeps the other error, and its address, with it.
-        raise failure
-
-    @staticmethod
-    async def piece(answer: aiohttp.ClientResponse) -> bytes:
-        """Return the next bytes of a file, at most 64 KiB; none at its end. Raises `Unanswered`."""
-        try:
-            return await answer.content.read(PIECE_BYTES)
-        except _UNANSWERED as error:
-            failure = Unanswered(f"A file from Telegram broke off: {_what(error)}.")
-        raise failure
+        found = await self._wire.get(url, {})
+        if isinstance(found, NoAnswer):
+            raise _failure(found)
+        return found
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
@@ -223,12 +172,12 @@ class TelegramBot(Bot):
         """Ask for a file; see `AiohttpRequest.get`."""
         return await self._calls.get(url)
 
-    async def piece(self, answer: aiohttp.ClientResponse) -> bytes:
-        """Return the next bytes of a file; see `AiohttpRequest.piece`."""
-        return await self._calls.piece(answer)
-
     def __repr__(self) -> str:
         return "Bot"
+
+
+def _failure(failed: NoAnswer) -> TelegramError:
+    return Unanswered(failed.why) if failed.sent else NotSent(failed.why)
 
 
 def _body(request_data: RequestData | None) -> _Body:
@@ -271,8 +220,3 @@ def _json(payload: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
-
-
-def _what(error: BaseException) -> str:
-    """Name an error without its text, which may hold the address."""
-    return "too late" if isinstance(error, asyncio.TimeoutError) else type(error).__name__

@@ -14,6 +14,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+from channels._shared.text import visible
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
 
 Json = dict[str, Any]
@@ -21,8 +22,6 @@ CODE = frozenset({"code", "pre"})
 """What may not lie in, or hold, anything else."""
 WORD_JOINER = "\u2060"
 """Has no width; between `@` and a name it leaves text that names somebody without ringing their phone."""
-UNSEEN = frozenset("\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u2800\u3164\uffa0\ufffc")
-"""Blank characters that are neither white space nor of the categories that `visible` knows."""
 FAR_ENOUGH = 0.5
 """Share of a message that must be full before a better place to cut is preferred to a fuller message."""
 CLUSTER_CHARS = 64
@@ -68,14 +67,6 @@ def clean(text: str) -> str:
     """Take out what is no text: lone surrogates, control characters but tab and line break, turned-around text."""
     text = text.replace("\r\n", "\n")
     return text.translate(_CLEANED) if _UNCLEAN.search(text) else text
-
-
-def visible(text: str) -> bool:
-    """Whether somebody would see anything; Telegram refuses a message of blanks."""
-    return any(
-        not char.isspace() and char not in UNSEEN and unicodedata.category(char) not in {"Cc", "Cf", "Mn", "Me"}
-        for char in text
-    )
 
 
 def entities(rich: Rich) -> list[Json]:

@@ -9,28 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
-from pydantic_core import PydanticCustomError
 
-ONE_ACCOUNT = "main"
-"""What the account of a plain `[channels.telegram]` is called."""
+from channels._shared.settings import check_account_name, flaw, server
+
 OFFICIAL_API = "https://api.telegram.org"
 # Lenient about the length: the tests' own servers, and others', hand out short ones.
 _TOKEN = re.compile(r"([1-9]\d{0,18}):([A-Za-z0-9_-]{1,256})")
 _WEBHOOK_SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
-_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,32}")
-
-
-def _flaw(what: str, cure: str, key: str = "") -> PydanticCustomError:
-    """Make the error that the configuration tells with its cure. Nothing in it may repeat a secret."""
-    return PydanticCustomError("flaw", "{what}", {"what": what, "cure": cure, "key": key})
 
 
 def _token(token: SecretStr) -> SecretStr:
     if not _TOKEN.fullmatch(token.get_secret_value()):
-        raise _flaw(
+        raise flaw(
             "it is not a bot's token",
             "Take it from @BotFather as a whole: a number, a colon, then letters, digits, - and _, without spaces",
         )
@@ -39,23 +31,14 @@ def _token(token: SecretStr) -> SecretStr:
 
 def _webhook_secret(secret: SecretStr) -> SecretStr:
     if not _WEBHOOK_SECRET.fullmatch(secret.get_secret_value()):
-        raise _flaw("Telegram takes no such secret", "Use 1 to 256 letters, digits, - and _")
+        raise flaw("Telegram takes no such secret", "Use 1 to 256 letters, digits, - and _")
     return secret
 
 
 def _api_root(text: str) -> str:
-    cure = f'Write, for instance, "{OFFICIAL_API}"'
-    try:
-        parts = urlsplit(text)
-        _ = parts.port
-    except ValueError:
-        raise _flaw("it is not an address", cure) from None
-    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
-        raise _flaw("it is not an http:// or https:// address", cure)
-    if parts.username is not None or parts.query or parts.fragment:
-        raise _flaw("there is more in it than a server and a path", cure)
+    parts = server(text, OFFICIAL_API)
     if parts.path.rstrip("/").endswith("/bot"):
-        raise _flaw("the /bot at its end is added anyway", "Leave /bot out")
+        raise flaw("the /bot at its end is added anyway", "Leave /bot out")
     return text.rstrip("/")
 
 
@@ -97,7 +80,7 @@ class TelegramAccount(BaseModel):
     @model_validator(mode="after")
     def _webhooks_are_signed(self) -> TelegramAccount:
         if self.mode == "webhook" and self.webhook_secret is None:
-            raise _flaw(
+            raise flaw(
                 "without it anybody could send messages in anybody's name",
                 'Write webhook_secret = "env:NAME" with 1 to 256 letters, digits, - and _, or mode = "polling"',
                 "webhook_secret",
@@ -126,11 +109,10 @@ class TelegramSettings(BaseModel):
     def _accounts_are_apart(self) -> TelegramSettings:
         bots: dict[int, str] = {}
         for name, account in self.accounts.items():
-            if not _ACCOUNT.fullmatch(name):
-                raise _flaw(f"{name!r} cannot be an account's name", "Use 1 to 32 letters, digits, - and _", "accounts")
+            check_account_name(name)
             other = bots.setdefault(account.bot_id, name)
             if other != name:
-                raise _flaw(
+                raise flaw(
                     f"{other} and {name} are the same bot ({account.bot_id})",
                     "Give each its own token from @BotFather, or remove one",
                     "accounts",

@@ -5,64 +5,31 @@ A slot's `platform_id` is the ids of its messages, in order, with commas: `101,1
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from telegram import InputFile, MessageEntity
 from telegram.error import TelegramError
 
+from channels._shared import showing
+from channels._shared.showing import account_scope, chat_scope
 from channels.telegram.failures import Act, Moved, Remedy, judge
 from channels.telegram.moves import Moves
 from channels.telegram.parts import FilePart, Part, StoredPart, TextPart
 from channels.telegram.request import NotSent, TelegramBot, Unanswered
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.messages import Conversation
-from gateway.ports import Clock, Progress
+from gateway.ports import Clock
 
 Json = dict[str, Any]
-DIGESTS_KEPT = 2000
 MARKS = frozenset({"entities", "caption_entities"})
 TRIES = 4
 """A chat that moved and entities that are not accepted take one more each; anything beyond is a circle."""
 
 
-class Digests:
-    """What was last shown in which message, as far as it is remembered: an edit that changes nothing is not sent."""
-
-    def __init__(self) -> None:
-        """Remember nothing."""
-        self._kept: OrderedDict[str, str] = OrderedDict()
-
-    def get(self, key: str) -> str:
-        """Return a message's digest; empty when it is not known."""
-        return self._kept.get(key, "")
-
-    def put(self, key: str, digest: str) -> None:
-        """Remember one; the oldest are forgotten."""
-        self._kept[key] = digest
-        self._kept.move_to_end(key)
-        while len(self._kept) > DIGESTS_KEPT:
-            self._kept.popitem(last=False)
-
-    def drop(self, key: str) -> None:
-        """Forget one."""
-        self._kept.pop(key, None)
-
-
-def account_scope(conversation: Conversation) -> str:
-    """What an account's limits are counted by."""
-    return f"{conversation.channel}/{conversation.account}"
-
-
-def chat_scope(conversation: Conversation) -> str:
-    """What a chat's limits are counted by; its topics share them."""
-    return f"{account_scope(conversation)}/{conversation.chat}"
-
-
 @dataclass(slots=True, kw_only=True)
-class Screen:
+class Screen(showing.Screen[Part]):
     """One chat, or topic, to show one slot in. Every method raises `SendFailed`."""
 
     bot: TelegramBot
@@ -70,60 +37,15 @@ class Screen:
     chat: str
     """Under which id the chat is reached now."""
     moves: Moves
-    digests: Digests
     clock: Clock
-    _stale: list[str] = field(default_factory=list[str])
-    """Messages whose content was shown anew in another one."""
 
-    async def show(self, parts: Sequence[Part], shown: str, progress: Progress) -> str:
-        """Change what is shown, add what is missing, take away what is too much; return what shows the slot now.
-
-        Goes on where an earlier, interrupted showing ended, because `progress` was told of every message but the last.
-        """
-        messages = [one for one in shown.split(",") if one]
-        for at, part in enumerate(parts):
-            before = messages[at] if at < len(messages) else ""
-            now = await self._refresh(before, part) if before else await self._create(part)
-            messages[at : at + 1] = [now]
-            if now != before and (at + 1 < len(parts) or len(messages) > len(parts) or self._stale):
-                await progress(",".join(messages))
-        for surplus in messages[len(parts) :]:
-            await self._delete(surplus)
-        await self._tidy()
-        return ",".join(messages[: len(parts)])
-
-    async def grow(self, parts: Sequence[Part], shown: str) -> str:
-        """Change what is shown to a beginning that grew; a beginning makes no message and takes none away.
-
-        What it made would be kept nowhere, and made again with the next word. Fails for good where it would have to;
-        the last words do that.
-        """
-        messages = [one for one in shown.split(",") if one]
-        can = len(messages) == len(parts)
-        for message, part in zip(messages, parts, strict=False):
-            can = can and await self._shows(message, part)
-        if not can:
-            raise SendFailed("A beginning cannot grow here.", outcome=SendOutcome.DEAD, creating=False)
-        return shown
-
-    async def _refresh(self, message: str, part: Part) -> str:
-        """Make a message show a part, in a new message when it must be; return the one that shows it."""
-        if await self._shows(message, part):
-            return message
-        self._stale.append(message)
-        return await self._create(part)
-
-    async def _shows(self, message: str, part: Part) -> bool:
-        """Make a message show a part; False when that is not possible."""
-        known = self.digests.get(self._key(message))
-        if known == part.digest:
-            return True
+    async def _change(self, message: str, part: Part, *, known: bool) -> bool:
         if isinstance(part, FilePart):
             return not known  # after a restart: a file's content never changes
         edited = await self._edit(message, part)
         return edited or (isinstance(part, StoredPart) and part.path is None)  # there is nothing to show it anew with
 
-    async def _create(self, part: Part) -> str:
+    async def _create(self, at: int, part: Part) -> str:
         found = await self._made(part)
         if found is Remedy.AS_FILE and isinstance(part, StoredPart):
             found = await self._made(replace(part, photo=False))
@@ -144,7 +66,7 @@ class Screen:
             return _message(await self.bot.call("sendMessage", place | quiet | payload))
 
         if isinstance(part, FilePart):
-            return await self._call(Act.CREATE, ask, {"caption": f"{part.mark} {part.caption}".strip()})
+            return await self._call(Act.CREATE, ask, {"caption": part.said})
         return await self._call(Act.CREATE, ask, part.payload())
 
     @property
@@ -196,14 +118,6 @@ class Screen:
 
         await self._call(Act.DELETE, ask, {})
         self.digests.drop(self._key(message))
-
-    async def _tidy(self) -> None:
-        """Take away what was shown anew, if it can be: most of it is gone, which is why it was shown anew."""
-        for message in self._stale:
-            try:
-                await self._delete(message)
-            except SendFailed:
-                continue
 
     async def _call(self, act: Act, ask: Callable[[Json], Awaitable[str]], payload: Json) -> str | Remedy:
         """Ask, and once more where there is a remedy for the refusal."""

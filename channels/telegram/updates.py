@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast
 
+from channels._shared.poison import POISON_KEPT, Poison
 from channels.telegram import inbound
 from channels.telegram.inbound import BotIdentity, Meaning, Migration, Pressing
 from channels.telegram.moves import Moves
 from gateway.errors import StoreError
-from gateway.model.messages import Inbound, Refused, RefusedReason
+from gateway.model.messages import Inbound, Refused
 from gateway.model.waits import PressResult
 from gateway.ports import Clock, Sink
 
 SIDE_BY_SIDE = 16
 """Chats taken at once: enough for the store to commit them together."""
-TRIES = 3
-"""How often an event may break the gateway before it is put aside: it must not block the chat for ever."""
-TRIES_KEPT = 1000
-POISON_KEPT = 2_048
-"""Characters, all of them ASCII, of an update that cannot be used: enough to see what was wrong with it. Anybody who
-finds the bot can send such updates, and each is kept for as long as events are."""
 
 
 class Answer(Protocol):
@@ -56,6 +50,17 @@ class _Event:
                 return 1
             case _:
                 return 2
+
+    @property
+    def key(self) -> str:
+        """What it is known by when it comes again."""
+        match self.meaning:
+            case Inbound(event_key=key) | Refused(event_key=key):
+                return key
+            case Pressing(press=press):
+                return press.event_key
+            case Migration(old=old, new=new):
+                return f"moved{old}.{new}"
 
     @property
     def lane(self) -> str:
@@ -90,8 +95,7 @@ class Updates:
         self._moves = moves
         self._clock = clock
         self._answer = answer
-        self._broken = broken
-        self._tries: OrderedDict[str, int] = OrderedDict()
+        self._poison = Poison(channel="telegram", account=bot.account, sink=sink, broken=broken)
 
     async def take(self, updates: Sequence[object]) -> bool:
         """Store a batch; return after the commits, and False when any of it is not stored. Never raises for a store."""
@@ -101,7 +105,8 @@ class Updates:
         events = [_Event(raw=raw, meaning=inbound.read(cast("Any", raw), self._bot, now)) for raw in in_order]
         stored = True
         for rank in range(3):
-            stored &= await self._side_by_side([event for event in events if event.rank == rank])
+            if of_rank := [event for event in events if event.rank == rank]:
+                stored &= await self._side_by_side(of_rank)
         return stored
 
     async def _side_by_side(self, events: Sequence[_Event]) -> bool:
@@ -133,7 +138,7 @@ class Updates:
             return False
         except Exception as error:  # the failure becomes a row, so that it blocks nobody (house rule 9)
             log.exception("an update of %s could not be taken", self._bot.account)
-            return await self._put_aside(event, error)
+            return await self._poison.put_aside(event.key, inbound.written(event.raw), error)
         return True
 
     async def _hand_over(self, event: _Event) -> None:
@@ -153,22 +158,6 @@ class Updates:
             case Migration(old=old, new=new):
                 await self._moves.learn(old, new)
 
-    async def _put_aside(self, event: _Event, error: Exception) -> bool:
-        """Count an event that breaks us. False: it shall come again. True: it is kept as poison, with what it was."""
-        refused = _poison(event, self._bot.account, error)
-        tries = self._tries.pop(refused.event_key, 0) + 1
-        if tries < TRIES:
-            self._tries[refused.event_key] = tries
-            while len(self._tries) > TRIES_KEPT:
-                self._tries.popitem(last=False)
-            return False
-        try:
-            await self._sink.refuse(refused)
-        except StoreError:
-            return False
-        self._broken()
-        return True
-
 
 _Object: TypeAlias = Mapping[str, Any]
 
@@ -184,21 +173,3 @@ def _query(raw: object) -> str:
     query = cast("_Object", raw).get("callback_query") if isinstance(raw, dict) else None
     number = cast("_Object", query).get("id") if isinstance(query, dict) else None
     return number if isinstance(number, str) and len(number) <= 128 else ""
-
-
-def _poison(event: _Event, account: str, error: Exception) -> Refused:
-    match event.meaning:
-        case Inbound(event_key=key) | Refused(event_key=key):
-            pass
-        case Pressing(press=press):
-            key = press.event_key
-        case Migration(old=old, new=new):
-            key = f"moved{old}.{new}"
-    return Refused(
-        channel="telegram",
-        account=account,
-        event_key=key,
-        reason=RefusedReason.POISON,
-        detail=f"the gateway failed {TRIES} times: {type(error).__name__}",
-        raw=inbound.written(event.raw)[:POISON_KEPT],
-    )

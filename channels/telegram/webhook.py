@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from channels._shared.hooks import acknowledge, body_of, not_stored, too_large
+
 HEADER = "X-Telegram-Bot-Api-Secret-Token"
-BODY_AT_MOST = 1_048_576
 
 
 class Webhook:
@@ -29,18 +30,12 @@ class Webhook:
         """Answer one call. Telegram repeats what is not answered with 200, and holds the chat's next updates back."""
         if not self._signed(request):
             return web.Response(status=401, text="The secret is not the one of this webhook.")
-        if (request.content_length or 0) > BODY_AT_MOST:
-            return web.Response(status=413)
-        body = await request.read()
-        if len(body) > BODY_AT_MOST:
-            return web.Response(status=413)
+        body = await body_of(request)
+        if body is None:
+            return too_large()
         if not await self._take(_update(body)):
-            return web.Response(status=503, headers={"Retry-After": "1"})
-        response = web.Response()
-        await response.prepare(request)
-        await response.write_eof()
-        await self._fail_point("J3")
-        return response
+            return not_stored()
+        return await acknowledge(request, web.Response(), self._fail_point)
 
     def _signed(self, request: web.Request) -> bool:
         shown = request.headers.getall(HEADER, [])

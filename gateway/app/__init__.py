@@ -20,7 +20,7 @@ from gateway.daemon import Daemon
 from gateway.delivery import Delivery
 from gateway.helm import Helmsman, Room
 from gateway.http import Address, HttpServer
-from gateway.intake import Gate
+from gateway.intake import Ingress
 from gateway.local import LocalCommands
 from gateway.pace import Pacer
 from gateway.pages import Pages
@@ -59,18 +59,19 @@ def build(
         channels=channels,
         live=core.store.live,
         notes=core.store,
+        outbox=core.store,
         pacer=pacer,
         redactor=core.redactor,
         clock=core.clock,
     )
-    gate = _gate(core)
+    ingress = _ingress(core)
     http = _http(core, pages, endpoints, channels)
-    local = _local(core, pages, http, gate)
+    local = _local(core, pages, http, ingress)
     daemon = Daemon(
         machine=core.machine,
         store=core.store,
         clock=core.clock,
-        gate=gate,
+        ingress=ingress,
         channels=channels,
         kept=core.kept,
         http=http,
@@ -107,11 +108,11 @@ def _context(core: Core, pages: Pages, name: str, settings: Any) -> ChannelConte
     )
 
 
-def _local(core: Core, pages: Pages, http: HttpServer, gate: Gate) -> LocalCommands:
+def _local(core: Core, pages: Pages, http: HttpServer, ingress: Ingress) -> LocalCommands:
     return LocalCommands(
         pages=pages,
         http=http,
-        gate=gate,
+        ingress=ingress,
         views=core.store,
         live=core.store.live,
         clock=core.clock,
@@ -135,9 +136,11 @@ def _pages(core: Core) -> Pages:
     )
 
 
-def _gate(core: Core) -> Gate:
-    return Gate(
-        store=core.store,
+def _ingress(core: Core) -> Ingress:
+    return Ingress(
+        intake=core.store,
+        children=core.store,
+        books=core.store,
         views=core.store,
         people=core.people,
         registry=core.registry,

@@ -11,6 +11,7 @@ from gateway.errors import ModelError
 from gateway.llm.openai_payload import CALL_EXTRAS, OPAQUE
 from gateway.llm.sse import EventSplitter, EventTooLong
 from gateway.model.ids import CallId
+from gateway.model.nesting import is_deeper
 from gateway.model.tools import Answer, ToolCall, Usage
 
 CUT_NOTE = "\n\n[cut here: the model reached its output limit]"
@@ -327,16 +328,7 @@ def _parsed(data: bytes) -> dict[str, Any]:
 
 def _is_too_deep(data: bytes, value: object) -> bool:
     """Whether more is nested in it than can be written again, told or stored."""
-    if data.count(b"{") + data.count(b"[") <= _LEVELS_AT_MOST:
-        return False
-    level: list[Any] = [value]
-    for _ in range(_LEVELS_AT_MOST):
-        level = [part for one in level for part in _inside(one) if isinstance(part, dict | list)]
-    return bool(level)
-
-
-def _inside(value: dict[str, Any] | list[Any]) -> Collection[Any]:
-    return value.values() if isinstance(value, dict) else value
+    return data.count(b"{") + data.count(b"[") > _LEVELS_AT_MOST and is_deeper(value, _LEVELS_AT_MOST)
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -65,6 +65,13 @@ class Working:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rested:
+    """A turn is not worked on here any more: it ended, was parked or given back."""
+
+    turn: TurnId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Doing:
     """What is done now for a turn of a root, by itself or by a child, for its status line."""
 
@@ -80,14 +87,14 @@ class Doing:
     """One line of plain text: `shell: df -h`, `thinking`, `waits for a decision`; empty when it has ended."""
 
 
-LiveEvent: TypeAlias = Changed | TurnsDue | SlotsDue | TurnWoken | TextDelta | OutputDelta | Working | Doing
+LiveEvent: TypeAlias = Changed | TurnsDue | SlotsDue | TurnWoken | TextDelta | OutputDelta | Working | Rested | Doing
 
 TURNS = "turns"
 SLOTS = "slots"
 SESSIONS = "sessions"
 """Every `Changed`, for whoever lists sessions."""
 ANSWERS = "answers"
-"""Every `TextDelta`, `Working` and `Doing`, for whoever shows answers while they are written."""
+"""Every `TextDelta`, `Working`, `Rested` and `Doing`, for whoever shows answers while they are written."""
 
 
 def session_topic(session: SessionId) -> str:

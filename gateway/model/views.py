@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TypeAlias
@@ -35,6 +36,8 @@ class Claimed:
     lease: Lease
     view: TurnView | None
     """None when it cannot be read: the turn is held all the same, so that it can be ended."""
+    history: Sequence[TurnView] | None = None
+    """The ended turns before it, as `Views.history` gives them; None when nobody asked for them."""
 
 
 Item: TypeAlias = Received | Turn | Step | Wait | Slot
@@ -104,7 +107,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Whereabouts:
     """Where some people can be reached."""
 
     direct: dict[Principal, tuple[Conversation, datetime]]

@@ -22,15 +22,11 @@ from gateway.ports.ingress import Control, ControlEffect, Waiting
 from gateway.ports.models import Model, Models
 from gateway.ports.store import (
     Accounts,
-    Books,
-    Children,
     Intake,
-    Lanes,
     Live,
     Node,
     Notes,
     Outbox,
-    Steps,
     Store,
     Sweeps,
     Views,
@@ -47,6 +43,7 @@ from gateway.ports.tools import (
     ToolPlace,
     Turned,
 )
+from gateway.ports.turns import Books, Children, Lanes, Steps
 
 __all__ = [
     "Accounts",

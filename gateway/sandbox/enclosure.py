@@ -26,6 +26,7 @@ from typing import TypeAlias
 from gateway.errors import BadRequest, DragomanError, SandboxMissing
 from gateway.ports import Enclosure, Gate
 from gateway.sandbox import inside, launch
+from gateway.sandbox.copies import Copies
 from gateway.sandbox.grounds import folder_of_its_own, program_file, short_tmp, visible
 from gateway.sandbox.held import HeldTree
 from gateway.sandbox.plan import (
@@ -45,7 +46,6 @@ Serve: TypeAlias = Callable[[socket.socket, str], AbstractAsyncContextManager[Ga
 
 START_S = 20.0
 LAUNCHER_S = 2.0
-KILL_AGAIN_S = 0.05
 MAX_GATES = 200
 """The kernel passes 253 descriptors in one message."""
 MAX_ASKED = 2**18
@@ -121,16 +121,16 @@ class _Start:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             handed = _above(theirs.fileno())
-        tree = HeldTree(self._launcher, words, LIMITS, [handed, *(source for _, source in asked.lent)])
+        tree = HeldTree(self._launcher, words, LIMITS, self._containment)
         lent = ",".join(f"{target}={source}" for target, source in asked.lent)
         first = [str(Path(sys.executable).resolve()), "-I", "-S", inside.__file__, str(handed), str(gates), lent]
         argv = [*first, str(self._program), *asked.arguments]
         try:
-            tree.start(
-                lambda fd: command(self._launcher, self._mode, argv, place, limits=LIMITS,
-                                   containment=self._containment, fd=fd),
-                place, self._environment(place),
-            )  # fmt: skip
+            with Copies() as copies:
+                what = command(self._launcher, self._mode, argv, place, limits=LIMITS,
+                               containment=self._containment, copies=copies)  # fmt: skip
+                given = [handed, *(source for _, source in asked.lent), *copies.descriptors]
+                tree.start(what, place, self._environment(place), given)
         except BaseException:
             ours.close()
             raise
@@ -184,7 +184,6 @@ class _Enclosure:
         """Why there is no program any more."""
         self._words = _Words()
         self._tree: HeldTree | None = None
-        self._again: asyncio.TimerHandle | None = None
         self._sockets: dict[str, socket.socket] = {}
         self._launcher_held = -1
 
@@ -281,7 +280,6 @@ class _Enclosure:
         for one in listening:
             one.setblocking(False)
         if self._tree and message and len(listening) == self._gates:
-            self._tree.hold()
             self._changed.set()
 
     # --- its end ----------------------------------------------------------------------------------
@@ -289,13 +287,8 @@ class _Enclosure:
     def _left(self) -> None:
         """The launcher was killed, and with it the program is meant."""
         asyncio.get_running_loop().remove_reader(self._sockets["launcher"])
-        self._kill()
-
-    def _kill(self) -> None:
-        # In the first milliseconds there may be nothing yet that can be held and killed.
-        if self._tree and not self._over:
+        if self._tree:
             self._tree.kill()
-            self._again = asyncio.get_running_loop().call_later(KILL_AGAIN_S, self._kill)
 
     def _ended(self, code: int) -> None:
         if "gates" in self._sockets:  # of two things that happened, the loop may tell the later one first
@@ -319,8 +312,6 @@ class _Enclosure:
         self._over = self._over or "The enclosure was closed."
         self._changed.set()
         self._close("listener")
-        if self._again:
-            self._again.cancel()
         try:
             if self._tree:
                 await self._tree.close()

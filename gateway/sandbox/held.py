@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gateway.ports import Output
-from gateway.sandbox.plan import Launcher, Limits
+from gateway.sandbox.plan import Containment, Launcher, Limits
 from gateway.sandbox.tree import Tree
 
 
 class HeldTree(Tree):
-    """A `Tree` whose programs are given descriptors, and whose end is told when it comes.
+    """A `Tree` whose end is told when it comes.
 
     How many processes it has is not watched: that would wake the daemon ten times a second for days.
     """
 
-    def __init__(self, launcher: Launcher, output: Output, limits: Limits, given: Sequence[int]) -> None:
-        super().__init__(launcher, output, limits, watched=False, given=given)
+    def __init__(self, launcher: Launcher, output: Output, limits: Limits, containment: Containment) -> None:
+        super().__init__(launcher, output, limits, containment, watched=False)
 
     def when_ended(self, tell: Callable[[int], None]) -> None:
         """When the program ended kill the rest, and call `tell` with its exit code (128 + signal for a signal)."""
@@ -35,12 +35,8 @@ class HeldTree(Tree):
 
         loop.add_reader(leader, ended)
 
-    def hold(self) -> None:
-        """Take hold of the tree's process 1 while it surely runs: later its number may be somebody else's."""
-        self._find_init()
-
     def kill(self) -> None:
-        """Kill all of it; without effect while there is nothing yet that can be held, so repeat it. Does not wait."""
+        """Kill all of it, or keep it from beginning. Does not wait; twice is safe."""
         self._kill()
 
     async def close(self) -> None:

@@ -4,7 +4,7 @@ It makes itself a child subreaper: whatever the program starts stays below the k
 however often it forks, because orphans come back to the nearest subreaper. A daemon that did this itself could not
 tell whose orphan it got; a keeper has one call only, so all of its descendants are that call's.
 
-Orders come on a pipe: a byte means TERM to all, its end means KILL to all and leave. The end also comes when the
+Orders come on its input: a byte means TERM to all, its end means KILL to all and leave. The end also comes when the
 daemon is killed. Not a boundary: a program of the same user can kill its keeper first.
 
 Only light imports: this file's start is paid with each call.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import select
 import signal
 import sys
@@ -21,6 +22,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 PR_SET_CHILD_SUBREAPER = 36
+ORDERS = 0
 MAX_DEPTH = 64
 
 
@@ -110,8 +112,11 @@ def _signal(child: int, seen: Stat, root: int, number: signal.Signals, *, alone:
     return True
 
 
-def main(control: int, argv: list[str]) -> int:
-    """Run `argv` to its end and return its exit code, 128 + signal for a signal; everything below is gone then."""
+def main(bounds: list[tuple[int, int]], argv: list[str]) -> int:
+    """Run `argv` to its end under resource limits (number, value), and leave nothing of it.
+
+    Return its exit code, 128 + signal for a signal.
+    """
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         os.write(2, b"dragoman: this kernel has no child subreaper\n")
         return 126
@@ -120,8 +125,8 @@ def main(control: int, argv: list[str]) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     program = os.fork()
     if program == 0:
-        _become(control, argv)
-    code = _wait(control, woken, program)
+        _become(bounds, argv)
+    code = _wait(woken, program)
     _sweep()
     return code
 
@@ -130,14 +135,16 @@ def _noted(number: int, frame: object) -> None:
     """The wake-up descriptor tells; without a handler it would not."""
 
 
-def _become(control: int, argv: list[str]) -> None:
+def _become(bounds: list[tuple[int, int]], argv: list[str]) -> None:
     try:
-        os.close(control)
+        os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), ORDERS)
         os.setsid()  # so that `kill 0` does not reach the keeper
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(ignored_by_python, signal.SIG_DFL)
+        for number, value in bounds:
+            resource.setrlimit(number, (value, value))
         os.execvp(argv[0], argv)  # noqa: S606 - becoming the program is what it is for
     except OSError as error:
         os.write(2, f"dragoman: {argv[0]}: {error.strerror}\n".encode())
@@ -145,14 +152,14 @@ def _become(control: int, argv: list[str]) -> None:
         os._exit(127)
 
 
-def _wait(control: int, woken: int, program: int) -> int:
+def _wait(woken: int, program: int) -> int:
     poll = select.poll()
-    poll.register(control, select.POLLIN)
+    poll.register(ORDERS, select.POLLIN)
     poll.register(woken, select.POLLIN)
     while True:
         for fd, _ in poll.poll():
-            if fd == control:
-                if not os.read(control, 64):
+            if fd == ORDERS:
+                if not os.read(ORDERS, 64):
                     return 128 + signal.SIGKILL
                 signal_below(os.getpid(), signal.SIGTERM)
                 continue
@@ -190,4 +197,5 @@ def _sweep() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    pairs = [pair.split("=") for pair in sys.argv[1].split(",")]
+    sys.exit(main([(int(number), int(value)) for number, value in pairs], sys.argv[2:]))

@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 from gateway.errors import BadRequest, NotFound, SandboxMissing
 from gateway.model.tools import Sandbox
 from gateway.sandbox import keeper
+from gateway.sandbox.copies import Copies
 
 Mode: TypeAlias = Literal["off", "basic"]
 
@@ -27,7 +28,7 @@ TMP = "/tmp"  # noqa: S108 - the sandbox's own, not the host's
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC = (
     "alternatives",
-    "ca-certificates",
+    "ca-certificates/extracted",
     "crypto-policies",
     "group",
     "hosts",
@@ -50,7 +51,10 @@ INSIDE = "1000"
 
 # As process 1 a program would have no default signal handling, so a shell takes that place. Its own words ("Killed")
 # are not the program's output; a session of its own keeps `kill 0` from reaching the launcher outside.
-INIT = 'exec 3>&2 2>/dev/null; (exec "$@" 2>&3 3>&-); exit $?'
+# It begins nothing before the daemon answered on its input. What ties a tree to the daemon's life (PDEATHSIG) is set by
+# each process for itself and says nothing when the parent was dead already; but when this shell runs all of it is set,
+# and a daemon that has died since does not answer.
+INIT = 'exec 3>&2 2>/dev/null; echo >&0 && read -r go || exit 1; exec </dev/null; (exec "$@" 2>&3 3>&-); exit $?'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,48 +188,49 @@ def helper(name: str) -> str:
     return found
 
 
-def limited(argv: Sequence[str], limits: Limits, *, processes: int | None) -> list[str]:
-    """Return `argv` under resource limits, set by prlimit of util-linux inside whatever contains it."""
+def bounds(launcher: Launcher, limits: Limits, containment: Containment) -> dict[int, int]:
+    """Return the resource limits of each process of a call, by their numbers."""
+    counted = containment.counts_processes and launcher is not Launcher.KEEPER
     wanted = {
-        "core": (resource.RLIMIT_CORE, 0),
-        "nofile": (resource.RLIMIT_NOFILE, limits.open_files),
-        "fsize": (resource.RLIMIT_FSIZE, limits.file_bytes),
-        "as": (resource.RLIMIT_AS, limits.address_space_bytes),
-        "nproc": (resource.RLIMIT_NPROC, processes),
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: limits.open_files,
+        resource.RLIMIT_FSIZE: limits.file_bytes,
+        resource.RLIMIT_AS: limits.address_space_bytes,
+        resource.RLIMIT_NPROC: limits.processes if counted else None,
     }
-    options: list[str] = []
-    for name, (number, value) in wanted.items():
-        if value is None:
-            continue
-        hard = resource.getrlimit(number)[1]  # only root may raise it, and asking fails the whole call
-        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        options.append(f"--{name}={allowed}:{allowed}")
-    return [helper("prlimit"), *options, "--", *argv]
+    found: dict[int, int] = {}
+    for number, value in wanted.items():
+        if value is not None:
+            hard = resource.getrlimit(number)[1]  # only root may raise it, and asking fails the whole call
+            found[number] = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    return found
 
 
 def command(launcher: Launcher, mode: Mode, argv: Sequence[str], place: Place, *, limits: Limits,
-            containment: Containment, fd: int) -> list[str]:  # fmt: skip
-    """Return what is really run. `fd` is where bubblewrap reports, or where the keeper takes orders; else unused."""
-    counted = containment.counts_processes and launcher is not Launcher.KEEPER
-    inner = limited(argv, limits, processes=limits.processes if counted else None)
+            containment: Containment, copies: Copies) -> list[str]:  # fmt: skip
+    """Return what is really run. Its input is the daemon's hold on it, see `gateway.sandbox.tree`.
+
+    It must be given the descriptors that are in `copies` then.
+    """
     if launcher is Launcher.KEEPER:
-        return [sys.executable, "-I", "-S", keeper.__file__, str(fd), *inner]
+        bound = ",".join(f"{number}={value}" for number, value in bounds(launcher, limits, containment).items())
+        return [sys.executable, "-I", "-S", keeper.__file__, bound, *argv]
     if launcher is Launcher.UNSHARE:
         as_user = [] if os.geteuid() == 0 else ["--user", "--map-current-user"]
         # --kill-child ties process 1 to unshare, and setpriv ties unshare to the daemon.
         outside = [helper("setpriv"), "--pdeathsig", "KILL", helper("unshare"), *as_user]
         namespace = ["--pid", "--fork", "--kill-child", "--mount-proc"]
-        return [*outside, *namespace, "/bin/sh", "-c", INIT, "sh", helper("setsid"), *inner]
-    view = _basic(place, limits, containment) if mode == "basic" else _host()
-    tail = ["--chdir", str(place.cwd), "--json-status-fd", str(fd), "--", *inner]
-    return [helper("bwrap"), "--die-with-parent", "--new-session", *view, *tail]
+        return [*outside, *namespace, "/bin/sh", "-c", INIT, "sh", helper("setsid"), *argv]
+    view = _basic(place, limits, containment, copies) if mode == "basic" else _host()
+    tail = ["--chdir", str(place.cwd), "--", "/bin/sh", "-c", INIT, "sh", *argv]
+    return [helper("bwrap"), "--die-with-parent", "--new-session", "--as-pid-1", *view, *tail]
 
 
 def _host() -> Iterator[str]:
     yield from ("--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--unshare-pid", "--proc", "/proc")
 
 
-def _basic(place: Place, limits: Limits, containment: Containment) -> Iterator[str]:
+def _basic(place: Place, limits: Limits, containment: Containment, copies: Copies) -> Iterator[str]:
     # Later mounts cover earlier ones: the workspace may lie in the home or in /tmp, hidden folders in the workspace.
     yield from ("--unshare-user", "--unshare-all", "--cap-drop", "ALL")
     if place.enclosed:
@@ -235,7 +240,7 @@ def _basic(place: Place, limits: Limits, containment: Containment) -> Iterator[s
         yield "--share-net"
         if containment.hardened:
             yield "--disable-userns"
-    yield from _system()
+    yield from _system(copies, containment)
     yield from ("--proc", "/proc", "--dev", "/dev")
     for folder in ("/dev/shm", TMP, str(place.home)):  # noqa: S108 - as TMP
         if containment.hardened:
@@ -250,17 +255,21 @@ def _basic(place: Place, limits: Limits, containment: Containment) -> Iterator[s
     yield from ("--remount-ro", "/", "--remount-ro", "/dev")
 
 
-def _system() -> Iterator[str]:
+def _system(copies: Copies, containment: Containment) -> Iterator[str]:
+    # Plain strings, no `Path`s: those would cost a millisecond of the loop with each call.
     for name in SYSTEM:
-        path = Path(name)
-        if path.is_symlink():
-            yield from ("--symlink", str(path.readlink()), name)
-        elif path.is_dir():
+        if os.path.islink(name):
+            yield from ("--symlink", os.readlink(name), name)
+        elif os.path.isdir(name):
             yield from ("--ro-bind", name, name)
     for name in ETC:
-        path = Path("/etc", name)
-        target = path.resolve()
-        if target.is_relative_to("/usr"):
-            yield from ("--symlink", str(target), str(path))  # a mount costs 0.3 ms, a link nothing
-        elif target.exists():
-            yield from ("--ro-bind-try", str(target), str(path))
+        path = f"/etc/{name}"
+        target = os.path.realpath(path) if os.path.islink(path) else path
+        if target.startswith("/usr/"):
+            yield from ("--symlink", target, path)
+        elif (fd := copies.open(target)) is not None:
+            if containment.hardened:  # older ones do not know it and make 0666, in a root that nobody can write to
+                yield from ("--perms", "0644")
+            yield from ("--file", str(fd), path)
+        elif os.path.exists(target):
+            yield from ("--ro-bind-try", target, path)

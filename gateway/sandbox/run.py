@@ -12,10 +12,10 @@ from pathlib import Path
 
 from gateway.errors import SandboxMissing
 from gateway.ports import Ended, Output
+from gateway.sandbox.copies import Copies
 from gateway.sandbox.plan import (
     SYSTEM,
     Containment,
-    Launcher,
     Limits,
     Mode,
     Place,
@@ -53,22 +53,23 @@ async def run_contained(
     launcher = launcher_for(mode, containment)
     check_place(place, mode)
     check_program(argv[0], mode, place, variables)
-    watched = launcher is Launcher.KEEPER or not containment.counts_processes
-    tree = Tree(launcher, output, limits, watched=watched)
-    tree.start(lambda fd: command(launcher, mode, argv, place, limits=limits, containment=containment, fd=fd),
-               place, variables)  # fmt: skip
+    tree = Tree(launcher, output, limits, containment, watched=True)
+    with Copies() as copies:
+        contained = command(launcher, mode, argv, place, limits=limits, containment=containment, copies=copies)
+        tree.start(contained, place, variables, copies.descriptors)
     try:
         code = await tree.ended()
     finally:
         await tree.close()
-    if launcher is Launcher.BWRAP and code == 1 and not tree.program_ran:
-        raise SandboxMissing("Bubblewrap could not make the sandbox; its message is in the output.")
+    if not tree.program_ran:
+        raise SandboxMissing(f"{launcher} could not contain the program; its message is in the output.")
     return Ended(exit_code=code)
 
 
 def _place(mode: Mode, workspace: Path, cwd: Path, hide: Sequence[Path]) -> Place:
-    hidden = [path.resolve() for path in hide]
-    return Place(workspace=workspace.resolve(), cwd=cwd.resolve(), home=_home(mode), hide=hidden)
+    root = workspace.resolve()
+    folder = root if cwd == workspace else cwd.resolve()
+    return Place(workspace=root, cwd=folder, home=_home(mode), hide=[path.resolve() for path in hide])
 
 
 def _home(mode: Mode) -> Path:
@@ -77,7 +78,7 @@ def _home(mode: Mode) -> Path:
         home = pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
         home = "/"
-    unfit = home in {"", "/", "/nonexistent"} or any(Path(home).is_relative_to(root) for root in SYSTEM)
+    unfit = home in {"", "/", "/nonexistent", *SYSTEM} or home.startswith(tuple(f"{root}/" for root in SYSTEM))
     if mode == "basic" and unfit:
         return Path("/home/dragoman")
     return Path(home)

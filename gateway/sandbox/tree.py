@@ -1,8 +1,12 @@
 """One running tree of processes: started, watched, read and really stopped, for `gateway.sandbox.run`.
 
-A tree has a *leader*, our own child (bubblewrap, unshare or the keeper), whose end is watched through a pidfd. With
-unshare and the keeper nothing is left once the leader ended. Bubblewrap's leader may end before its namespace is
-empty, so the namespace's process 1 is held too: when that is gone the kernel has already taken all others with it.
+A tree has a *leader*, our own child (bubblewrap, unshare or the keeper), whose end is watched through a pidfd. With the
+keeper nothing is left once the leader ended. The leader of a namespace may be killed alone, so the namespace's process
+1 is held too: when that is gone the kernel has already taken all others with it.
+
+A tree's input is the *control*, a socket to the daemon. The keeper takes orders there. In a namespace process 1 says
+there that it is ready, that is contained and tied to its parent's life, and begins the program only when it is
+answered: so a daemon that dies at any moment of a start leaves nothing.
 
 The program is started synchronously: PDEATHSIG, which ties a tree to the daemon, fires when the *thread* that made the
 child ends, and a start that cannot be interrupted cannot leave half a tree behind.
@@ -12,81 +16,88 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
+import resource
+import select
 import signal
+import socket
+import struct
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
 
 from gateway.errors import BadRequest
 from gateway.ports import Output
-from gateway.sandbox.keeper import is_below, processes, signal_below
-from gateway.sandbox.plan import Launcher, Limits, Place
-
-Build: TypeAlias = Callable[[int], list[str]]
-"""Makes the argument list, given the descriptor of the launcher's end of the control pipe."""
+from gateway.sandbox.keeper import is_below, signal_below, stat_of
+from gateway.sandbox.plan import Containment, Launcher, Limits, Place, bounds
 
 CHUNK = 65_536
 WATCH_S = 0.1
 KILL_AGAIN_S = 0.05
 GIVE_UP_S = 5.0
 SAMPLE = 200
+CREDENTIALS = struct.Struct("3i")
+"""Process, user and group id of who sent something, as the kernel vouches for them."""
 
 
 class Tree:
     """One program and all it starts."""
 
     def __init__(
-        self, launcher: Launcher, output: Output, limits: Limits, *, watched: bool, given: Sequence[int] = ()
+        self, launcher: Launcher, output: Output, limits: Limits, containment: Containment, *, watched: bool
     ) -> None:
-        """`watched`: count its processes; `given`: descriptors that it is started with, besides the usual ones."""
+        """`watched`: count its processes where the kernel does not."""
         self._launcher = launcher
-        self._given = given
         self._output = output
         self._limits = limits
-        self._watched = watched
+        self._bounds = bounds(launcher, limits, containment)
+        self._watched = watched and resource.RLIMIT_NPROC not in self._bounds
         self._fds: dict[str, int] = {}
-        self._report = b""
+        self._control: socket.socket | None = None
+        """Our end of it, until the tree is to end."""
         self._init: int | None = None
 
     @property
     def program_ran(self) -> bool:
-        """Bubblewrap reports an exit code only when it got as far as the program."""
-        return b'"exit-code"' in self._report
+        """Whether it was contained and the program was begun."""
+        return self._init is not None or self._launcher is Launcher.KEEPER
 
-    def start(self, build: Build, place: Place, env: Mapping[str, str]) -> None:
-        """Start it. Raises `BadRequest` when the system refuses, and what `build` raises; nothing runs then."""
+    def start(self, argv: Sequence[str], place: Place, env: Mapping[str, str], given: Sequence[int] = ()) -> None:
+        """Start `argv`, which is what contains the program, with the descriptors `given` besides the usual ones.
+
+        Raises `BadRequest` when the system refuses.
+        """
         out, out_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(out_end, True)
-        ours, theirs = os.pipe2(os.O_CLOEXEC)
-        if self._launcher is Launcher.KEEPER:
-            ours, theirs = theirs, ours
-        os.set_blocking(ours, False)
-        self._fds = {"output": out, "control": ours}
+        self._fds = {"output": out}
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._leader = self._spawn(build(theirs), place, env, out_end, theirs)
+            self._control.setblocking(False)
+            self._control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            self._leader = self._spawn(argv, place, env, (theirs.fileno(), out_end), given)
             self._fds["leader"] = self._hold()
         except BaseException:
             self._close_fds()
             raise
         finally:
             os.close(out_end)
-            os.close(theirs)
-        asyncio.get_running_loop().add_reader(out, self._read)
+            theirs.close()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(out, self._read)
+        if self._launcher is not Launcher.KEEPER:
+            loop.add_reader(self._control, self._is_ready)
 
     def _spawn(
-        self, argv: list[str], place: Place, env: Mapping[str, str], out: int, control: int
+        self, argv: Sequence[str], place: Place, env: Mapping[str, str], ends: tuple[int, int], given: Sequence[int]
     ) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 argv,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
+                stdin=ends[0],
+                stdout=ends[1],
                 stderr=subprocess.STDOUT,
                 cwd="/" if self._launcher is Launcher.BWRAP else place.cwd,
                 env=dict(env),
-                pass_fds=self._given if self._launcher is Launcher.UNSHARE else (control, *self._given),
+                pass_fds=given,
                 start_new_session=True,
                 umask=self._limits.umask,
             )
@@ -102,6 +113,29 @@ class Tree:
             self._leader.kill()
             self._leader.wait()
             raise
+
+    def _is_ready(self) -> None:
+        """Process 1 is ready: hold it, limit it, and let it begin."""
+        if self._control is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._control)
+        try:
+            said, credentials, _, _ = self._control.recvmsg(16, socket.CMSG_SPACE(CREDENTIALS.size))
+            if not said:  # nothing came that far; the leader's end tells the rest
+                return
+            pid, _, _ = CREDENTIALS.unpack(credentials[0][2])
+            self._fds["init"] = os.pidfd_open(pid)
+            stat = stat_of(pid)
+            if stat is None or stat.parent != self._leader.pid:  # it was killed, and its number is somebody else's
+                os.close(self._fds.pop("init"))
+                raise ProcessLookupError(f"process {pid} is not the leader's child")
+            for number, value in self._bounds.items():
+                resource.prlimit(pid, number, (value, value))
+            self._control.send(b"\n")
+            self._init = pid
+        except OSError as error:  # what cannot be held or limited must not run: without an answer it ends
+            self._output.write(f"dragoman: {error}\n".encode())
+            self._let_go()
 
     async def ended(self) -> int:
         """Wait for the leader's end and return its exit code; kill the tree when it grows too large."""
@@ -138,7 +172,7 @@ class Tree:
             raise asyncio.CancelledError
 
     async def _until_gone(self) -> bool:
-        """Kill until the leader and process 1 have ended. Return True when a cancellation came meanwhile."""
+        """Kill, and wait until leader and process 1 have ended. Return True when a cancellation came meanwhile."""
         cancelled = False
         loop = asyncio.get_running_loop()
         until = loop.time() + GIVE_UP_S
@@ -155,58 +189,35 @@ class Tree:
         return cancelled
 
     async def _gone(self, within: float) -> bool:
-        if not await _readable(self._fds["leader"], within):
-            return False
-        self._find_init()
-        return "init" not in self._fds or await _readable(self._fds["init"], within)
+        for who in ("leader", "init"):
+            if who in self._fds and not await _readable(self._fds[who], within):
+                return False
+        return True
 
     def _terminate(self) -> bool:
-        """Ask all programs to end. Return False when there is none yet that could need time."""
-        if self._launcher is Launcher.KEEPER:
-            if "control" in self._fds:
-                with contextlib.suppress(OSError):
-                    os.write(self._fds["control"], b"T")
-            return "control" in self._fds
-        self._find_init()
-        return self._init is not None and signal_below(self._init, signal.SIGTERM) > 0
+        """Ask all programs to end. Return False when there is none that could need time."""
+        if self._launcher is not Launcher.KEEPER:
+            return self._init is not None and signal_below(self._init, signal.SIGTERM) > 0
+        if self._control is not None:
+            with contextlib.suppress(OSError):
+                self._control.send(b"T")
+        return self._control is not None
 
     def _kill(self) -> None:
-        """Safe to repeat. The leader of a namespace lives until its process 1 was found, which takes it along."""
-        if self._launcher is Launcher.KEEPER:
-            if "control" in self._fds:
-                os.close(self._fds.pop("control"))
-            return
-        self._find_init()
+        """Safe to repeat. What has not begun ends by itself, and the leader lives until that was its end."""
+        self._let_go()
         if "init" in self._fds:
             if self._launcher is Launcher.UNSHARE:
                 self._leader.kill()  # first, because unshare 2.38 complains into the output when its child is killed
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._fds["init"], signal.SIGKILL)
 
-    def _find_init(self) -> None:
-        """Hold the namespace's process 1. It is not there yet in the first milliseconds."""
-        if self._launcher is Launcher.KEEPER or self._init is not None:
-            return
-        if self._launcher is Launcher.UNSHARE:
-            children = [child for child, stat in processes().items() if stat.parent == self._leader.pid]
-            self._init = children[0] if children else None
-        else:
-            self._init = self._reported_pid()
-        if self._init is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._fds["init"] = os.pidfd_open(self._init)
-
-    def _reported_pid(self) -> int | None:
-        self._read_report()
-        for line in self._report.splitlines():
-            if b'"child-pid"' in line and line.endswith(b"}"):
-                return int(json.loads(line)["child-pid"])
-        return None
-
-    def _read_report(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._fds["control"], 4096):
-                self._report += data
+    def _let_go(self) -> None:
+        """Close the control: a keeper kills its tree then, and what waits to begin ends."""
+        if self._control is not None:
+            asyncio.get_running_loop().remove_reader(self._control)
+            self._control.close()
+            self._control = None
 
     def _size(self) -> int:
         """About how many processes the tree has: from a sample, because under a fork bomb looking at all takes seconds
@@ -234,14 +245,13 @@ class Tree:
         for _ in range(64):
             if not self._read():
                 break
-        if self._launcher is Launcher.BWRAP:
-            self._read_report()
         if self._init is not None:
             # As process 1 of a container the daemon inherits a dead launcher's child, and nobody else would take it.
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._init, os.WNOHANG)
 
     def _close_fds(self) -> None:
+        self._let_go()
         for fd in self._fds.values():
             os.close(fd)
         self._fds = {}
@@ -249,6 +259,10 @@ class Tree:
 
 async def _readable(fd: int, within: float | None) -> bool:
     """Wait until `fd` can be read (a pidfd: until the process ended). Return False after `within` seconds."""
+    now = select.poll()
+    now.register(fd, select.POLLIN)
+    if now.poll(0):
+        return True
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
     loop.add_reader(fd, lambda: future.done() or future.set_result(None))
@@ -263,6 +277,9 @@ async def _readable(fd: int, within: float | None) -> bool:
 
 
 def _threads() -> int:
-    """How many threads the machine has now."""
-    with open("/proc/loadavg", "rb") as load:
-        return int(load.read().split()[3].partition(b"/")[2])
+    """How many threads the machine has now. 0 when no descriptor is left to ask with: then all look like new ones."""
+    try:
+        with open("/proc/loadavg", "rb") as load:
+            return int(load.read().split()[3].partition(b"/")[2])
+    except OSError:
+        return 0

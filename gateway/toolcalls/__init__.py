@@ -34,9 +34,9 @@ from gateway.toolcalls.deciding import (
     Asked,
     Deciding,
     Found,
-    Permits,
     Runnable,
     SameCalls,
+    Scopes,
     after_a_wait,
     not_approved,
 )
@@ -145,17 +145,17 @@ class ToolCalls:
     async def _look_at(self, look: _Look, step: Step, kept: str) -> Found | None:
         """Decide one call; None: it still waits."""
         view, wait = look.view, look.waits.get(step.n)
-        if kept and look.permits is None and (wait is None or wait.state is not WaitState.OPEN):
-            look.permits = await self.steps.permits(view.session.id)
-        permits = look.permits or ()
+        if kept and look.allowed is None and (wait is None or wait.state is not WaitState.OPEN):
+            look.allowed = await self.steps.allowed_scopes(view.session.id)
+        allowed = look.allowed or ()
         if step.state is StepState.PLANNED:
-            found = self._deciding.first(view, step, look.same, permits, askable=True)
+            found = self._deciding.first(view, step, look.same, allowed, askable=True)
             if isinstance(found, Asked):
                 look.place = look.place or await self.approvals.audience(view.session, view.turn, self.clock.now())
                 if not look.place.anybody:
-                    found = self._deciding.first(view, step, look.same, permits, askable=False)
+                    found = self._deciding.first(view, step, look.same, allowed, askable=False)
         else:
-            found = self._deciding.later(view, step, wait, permits)
+            found = self._deciding.later(view, step, wait, allowed)
         if isinstance(found, Asked):
             look.asked.append(found)
         elif isinstance(found, Runnable):
@@ -246,7 +246,7 @@ class _Look:
     runnable: list[Runnable] = field(default_factory=list[Runnable])
     asked: list[Asked] = field(default_factory=list[Asked])
     place: Audience | None = None
-    permits: Permits | None = None
+    allowed: Scopes | None = None
     same: SameCalls = field(default_factory=SameCalls)
     waits: Mapping[int, Wait] = field(init=False)
     """The last one of a step: what was asked anew, or the sub-session that an approval let begin."""

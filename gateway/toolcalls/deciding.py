@@ -87,7 +87,7 @@ class Runnable:
 
 
 Found: TypeAlias = Runnable | Asked | ToolResult
-Permits: TypeAlias = Collection[tuple[str, str]]
+Scopes: TypeAlias = Collection[tuple[str, str]]
 """Tool and scope: what people allowed for longer than one call."""
 
 
@@ -127,14 +127,14 @@ class Deciding:
         tool = None if step.call is None else self.registry.get(step.call.tool)
         return "" if tool is None or tool.reach is None else tool.spec.name
 
-    def first(self, view: TurnView, step: Step, same: SameCalls, permits: Permits = (), *, askable: bool) -> Found:
+    def first(self, view: TurnView, step: Step, same: SameCalls, allowed: Scopes = (), *, askable: bool) -> Found:
         """Decide a call for which nothing was done yet; `askable`: whether somebody can be asked. Never raises."""
         try:
-            call = self._prepare(view, step, permits)
+            call = self._prepare(view, step, allowed)
             if isinstance(call, Deny):
                 return self.refuse(call)
             repeated = repeats(view, step.n, same)
-            match checked(_decided(call, permits, askable=askable), repeated):
+            match checked(_decided(call, allowed, askable=askable), repeated):
                 case Allow():
                     self.meters.decisions.labels("allow", "").inc()
                     return Runnable(call=call, wait=None)
@@ -152,7 +152,7 @@ class Deciding:
             return self.refuse(Deny(reason=DenyReason.POLICY_ERROR, hint="The decision failed, so the answer is no."))
 
     def later(
-        self, view: TurnView, step: Step, wait: Wait | None, permits: Permits = ()
+        self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes = ()
     ) -> Runnable | ToolResult | None:
         """Decide a call that was asked about or started before; None: it still waits. `wait` is its last one."""
         if wait is not None and wait.state is WaitState.OPEN:
@@ -166,10 +166,10 @@ class Deciding:
             reason = f"The person who denied it says: {wait.reason} " if wait.reason else ""
             return ToolResult(status=status, text="", code=code, hint=f"{reason}{hint}")
         if step.state is StepState.STARTED:
-            return self._cut_in_half(view, step, wait, permits)
+            return self._cut_in_half(view, step, wait, allowed)
         if wait is None or wait.approval is None:
             return None
-        return self._approved(view, step, wait, wait.approval, permits)
+        return self._approved(view, step, wait, wait.approval, allowed)
 
     def refuse(self, deny: Deny) -> ToolResult:
         """The result of a call that will not run."""
@@ -181,7 +181,7 @@ class Deciding:
     # --- what was allowed ---------------------------------------------------------------------
 
     def _approved(
-        self, view: TurnView, step: Step, wait: Wait, request: ApprovalRequest, permits: Permits
+        self, view: TurnView, step: Step, wait: Wait, request: ApprovalRequest, allowed: Scopes
     ) -> Runnable | ToolResult:
         """Take the action from the approval, not from the transcript; re-check that the tool still exists here."""
         key = asking.action_key(request.action)
@@ -209,13 +209,13 @@ class Deciding:
             action=request.action,
             action_sha=request.action_sha,
             reach=reach,
-            scopes=_scopes(tool, view.session, reach, permits),
+            scopes=_scopes(tool, view.session, reach, allowed),
         )
         return Runnable(call=call, wait=wait.id)
 
-    def _cut_in_half(self, view: TurnView, step: Step, wait: Wait | None, permits: Permits) -> Runnable | ToolResult:
+    def _cut_in_half(self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes) -> Runnable | ToolResult:
         """A call that an earlier holder started and never finished."""
-        call = self._as_allowed(view, step, wait, permits)
+        call = self._as_allowed(view, step, wait, allowed)
         if call is not None and call.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
             return Runnable(call=call, wait=None)
         began = f"{step.started_at:%H:%M:%S} UTC" if step.started_at else "an unknown time"
@@ -227,19 +227,19 @@ class Deciding:
             "it is not run again unless it is asked for and allowed anew.",
         )
 
-    def _as_allowed(self, view: TurnView, step: Step, wait: Wait | None, permits: Permits) -> Prepared | None:
+    def _as_allowed(self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes) -> Prepared | None:
         """The action that was allowed before; None when it would not be allowed now: settings change over a restart."""
         if wait is not None and wait.approval is not None:
-            found = self._approved(view, step, wait, wait.approval, permits)
+            found = self._approved(view, step, wait, wait.approval, allowed)
             return found.call if isinstance(found, Runnable) else None
-        call = self._prepare(view, step, permits)
+        call = self._prepare(view, step, allowed)
         if isinstance(call, Deny):
             return None
-        return call if isinstance(_decided(call, permits, askable=True), Allow) else None
+        return call if isinstance(_decided(call, allowed, askable=True), Allow) else None
 
     # --- what exactly would run ---------------------------------------------------------------
 
-    def _prepare(self, view: TurnView, step: Step, permits: Permits) -> Prepared | Deny:
+    def _prepare(self, view: TurnView, step: Step, allowed: Scopes) -> Prepared | Deny:
         """Resolve the tool, check the arguments and fix what exactly would run."""
         if step.call is None:
             raise DragomanError(f"Step {step.turn}/{step.n} is not a call.")
@@ -272,7 +272,7 @@ class Deciding:
             action=action,
             action_sha=sha,
             reach=reach,
-            scopes=_scopes(tool, view.session, reach, permits),
+            scopes=_scopes(tool, view.session, reach, allowed),
         )
 
     def _reach(self, tool: Tool, arguments: BaseModel) -> Reach | Deny | None:
@@ -322,17 +322,17 @@ class Deciding:
         return Asked(step=call.step, request=request)
 
 
-def _decided(call: Prepared, permits: Permits, *, askable: bool) -> Decision:
+def _decided(call: Prepared, allowed: Scopes, *, askable: bool) -> Decision:
     """What the policy says of a call, with what people allowed before."""
     name = call.tool.spec.name
-    permitted = frozenset(scope for tool, scope in permits if tool == name)
+    permitted = frozenset(scope for tool, scope in allowed if tool == name)
     spec, policy, session = call.tool.spec, call.tool.policy, call.view.session
     return decide(spec, policy, session, askable=askable, reach=call.reach, permitted=permitted)
 
 
-def _scopes(tool: Tool, session: Session, reach: Reach | None, permits: Permits) -> frozenset[str]:
+def _scopes(tool: Tool, session: Session, reach: Reach | None, allowed: Scopes) -> frozenset[str]:
     """What the tool may use of what was allowed before, and this call's own; everything where nobody is asked."""
-    found = {scope for name, scope in permits if name == tool.spec.name}
+    found = {scope for name, scope in allowed if name == tool.spec.name}
     if reach is not None and reach.scope:
         found.add(reach.scope)
     if default_approval(tool.spec, tool.policy, session) is Approval.ALLOW:

@@ -5,7 +5,7 @@ Everything is read from and written to rows, so a turn goes on wherever and when
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -16,7 +16,7 @@ from gateway.errors import LeaseLost, ModelError
 from gateway.execution import Cut
 from gateway.failpoints import FailPoints
 from gateway.model.ids import OwnerName, Principal, WaitId, mint
-from gateway.model.live import ANSWERS, Working
+from gateway.model.live import ANSWERS, Rested, Working
 from gateway.model.prompts import Anew, Complete, ModelRequest, TextPart
 from gateway.model.sessions import Lease, TurnKind, TurnLimits, TurnState
 from gateway.model.slots import NewSlot, shown_when_stored
@@ -30,7 +30,7 @@ from gateway.transcript import ungiven
 from gateway.turn.limits import active_limit, beyond, out_of_time
 from gateway.turn.question import UNBOUND, Bounds, Question, Questions
 from gateway.turn.status import Status
-from gateway.turn.window import Long
+from gateway.turn.window import HISTORY_TURNS, Long
 from gateway.turn.writing import Writing, last_words, said, unmarked, why_no_answer
 
 PAGE_CLOSED_AFTER = timedelta(seconds=30)
@@ -51,6 +51,8 @@ class _Holding:
     """Time of work in earlier holdings."""
     limit: timedelta
     status: Status
+    history: Sequence[TurnView] | None
+    """The session's, as it was when the turn was claimed, until its model is first asked."""
     working: Working | None
     """What is said of it, where its conversation shows that."""
     long: Long | None = None
@@ -88,6 +90,11 @@ class Turns:
     _held: dict[Lease, _Holding] = field(default_factory=dict[Lease, _Holding])
     _log: Any = field(default_factory=lambda: log("turn"))
 
+    @property
+    def history_turns(self) -> int:
+        """How many ended turns are read with a claim: none where nobody reads them but who answers commands."""
+        return HISTORY_TURNS if any(name != self.operator.name for name in self.models.names) else 0
+
     async def run(self, claimed: Claimed, cut: Cut) -> Long | None:
         """Run until the turn ended or parked. Cancelled by the holder when it is cut (`cut` says why).
 
@@ -97,7 +104,7 @@ class Turns:
         """
         lease = claimed.lease
         view = claimed.view or await self.views.turn(lease.turn)
-        holding = self._held[lease] = self._hold(view, lease)
+        holding = self._held[lease] = self._hold(view, claimed)
         self.say_working(lease)
         try:
             await holding.status.resume()
@@ -107,7 +114,7 @@ class Turns:
             return None
         finally:
             if cut.why is None:
-                self._held.pop(lease, None)
+                self._forget(lease)
 
     def say_working(self, lease: Lease) -> None:
         """Say that the turn is worked on here, if its conversation shows that. Cheap; never fails."""
@@ -136,18 +143,25 @@ class Turns:
 
     def let_go(self, lease: Lease, *, ended: bool) -> None:
         """Forget a turn that was cut; `ended`: it will not go on. Twice is safe."""
-        holding = self._held.pop(lease, None)
+        holding = self._forget(lease)
         if holding is not None and ended:
             holding.status.ended()
 
-    def _hold(self, view: TurnView, lease: Lease) -> _Holding:
-        where = view.turn.conversation
+    def _forget(self, lease: Lease) -> _Holding | None:
+        holding = self._held.pop(lease, None)
+        if holding is not None and holding.working is not None:
+            self.live.publish(ANSWERS, Rested(turn=lease.turn))
+        return holding
+
+    def _hold(self, view: TurnView, claimed: Claimed) -> _Holding:
+        where, lease = view.turn.conversation, claimed.lease
         shows = where.channel in self.streams
         return _Holding(
             lease=lease,
             began=self.clock.monotonic(),
             before=timedelta(milliseconds=view.turn.active_ms),
             limit=active_limit(view, self.limits),
+            history=claimed.history,
             working=Working(session=lease.session, turn=lease.turn, conversation=where) if shows else None,
             status=Status(
                 view=view,
@@ -284,7 +298,8 @@ class Turns:
     async def _question(self, model: Model, view: TurnView, holding: _Holding) -> Question:
         if model.name == self.operator.name:  # who answers commands reads nothing but them
             return await self.questions.make_alone(view)
-        question = await self.questions.make(view, holding.bounds)
+        history, holding.history = holding.history, None
+        question = await self.questions.make(view, holding.bounds, history)
         if question.long and holding.long is None:
             holding.long = _long(view, hard=False)
         return question

@@ -22,7 +22,13 @@ PICTURE_AT_MOST = 10_000_000
 
 def any_in(messages: Sequence[Message]) -> bool:
     """Whether there is anything to be read."""
-    return any(_of_call(one) or _of_person(one) for one in messages)
+    for one in messages:
+        if isinstance(one, UserText):
+            if one.pictures:
+                return True
+        elif isinstance(one, CallResult) and one.result.pictures:
+            return True
+    return False
 
 
 def with_pictures(messages: Sequence[Message], folder: Path, home: Path | None, mark: str) -> tuple[Message, ...]:
@@ -48,10 +54,6 @@ def with_pictures(messages: Sequence[Message], folder: Path, home: Path | None, 
 
 def _of_call(message: Message) -> bool:
     return isinstance(message, CallResult) and bool(message.result.pictures)
-
-
-def _of_person(message: Message) -> bool:
-    return isinstance(message, UserText) and bool(message.pictures)
 
 
 def _with_shots(message: CallResult, folder: Path) -> CallResult:

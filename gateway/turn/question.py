@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gateway.ended import OfEnded
 from gateway.errors import DragomanError
 from gateway.model.ids import SessionId
 from gateway.model.prompts import ModelRequest, ToolOffer
@@ -14,7 +15,7 @@ from gateway.model.sessions import Agent, Session, home_of
 from gateway.model.views import TurnView
 from gateway.ports import Views
 from gateway.registry import Registry
-from gateway.transcript import Marks, request
+from gateway.transcript import Marks, Told, request, told_before
 from gateway.turn.pictures import any_in, with_pictures
 from gateway.turn.window import (
     CONTEXT_TOKENS,
@@ -50,11 +51,16 @@ class Question:
     request: ModelRequest
     history: tuple[TurnView, ...]
     """The ended turns that are in it."""
-    chars: int
-    """About how many characters the turn and this history have in it."""
+    own_chars: int
+    """About how many characters the turn has in it."""
     bounds: Bounds
     long: bool
     """True when the history is so long that older turns should be put into a summary."""
+
+    @property
+    def chars(self) -> int:
+        """About how many the turn and this history have in it."""
+        return self.own_chars + sum(chars_of(one) for one in self.history)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,16 +81,26 @@ class Questions:
     agents: Mapping[str, Agent] = field(default_factory=dict[str, Agent])
     context_tokens: int = CONTEXT_TOKENS
     marks: Marks = field(default_factory=Marks)
+    _sizes: OfEnded[int] = field(default_factory=lambda: OfEnded(chars_of))
+    _told: Told = field(default_factory=told_before)
+    _measured: tuple[Sequence[ToolOffer], int] = ((), 0)
+    """The tools that were offered last, and about how many characters they take."""
 
-    async def make(self, view: TurnView, bounds: Bounds = UNBOUND) -> Question:
-        """Return what the session's model is asked now. The turn comes first; its history is given the room left."""
-        history = await self.views.history(view.session.id, view.turn.epoch, HISTORY_TURNS)
+    async def make(
+        self, view: TurnView, bounds: Bounds = UNBOUND, history: Sequence[TurnView] | None = None
+    ) -> Question:
+        """Return what the session's model is asked now. The turn comes first; its history is given the room left.
+
+        `history`: the last `HISTORY_TURNS` ended turns, where they were read just now.
+        """
+        if history is None:
+            history = await self.views.history(view.session.id, view.turn.epoch, HISTORY_TURNS)
         # The views of this read know the summary that goes with it; the turn's own may be older than that.
         session = history[-1].session if history else view.session
         tools = self.registry.offers(view.session)
         system = self._system(view.session, tools)
-        fixed, whole = len(system) + chars_of_tools(tools) + len(session.summary), chars_of(view)
-        sizes = [chars_of(one) for one in history]
+        fixed, whole = len(system) + self._chars_of_tools(tools) + len(session.summary), chars_of(view)
+        sizes = [self._sizes.of(one) for one in history]
         budget = self.context_tokens * chars_per_token(history, fixed, self.context_tokens, sizes)
         long = fixed + whole + sum(sizes) > LONG_FROM * budget or len(history) >= HISTORY_TURNS
         room = round(budget - fixed)
@@ -93,14 +109,13 @@ class Questions:
         now = fitted(view, room)
         own = chars_of(now)
         given = window(history, room - own, sizes) if bounds.turns else ()
-        asked = await self._pictured(view, request(system, given, now, tools, self.marks, session.summary))
-        chars = own + sum(chars_of(one) for one in given)
-        return Question(request=asked, history=given, chars=chars, bounds=bounds, long=long)
+        asked = await self._pictured(view, request(system, given, now, tools, self.marks, session.summary, self._told))
+        return Question(request=asked, history=given, own_chars=own, bounds=bounds, long=long)
 
     async def make_alone(self, view: TurnView) -> Question:
         """Return the same for who reads nothing but the turn: the one who answers commands."""
         asked = request(self.system, (), view, self.registry.offers(view.session), self.marks)
-        return Question(request=asked, history=(), chars=0, bounds=Bounds(turns=0), long=False)
+        return Question(request=asked, history=(), own_chars=0, bounds=Bounds(turns=0), long=False)
 
     async def make_shorter(self, view: TurnView, question: Question) -> Question | None:
         """Return it in half of its characters: its model said that it is too long. The second time without a history.
@@ -112,6 +127,11 @@ class Questions:
             if made.chars < question.chars:
                 return made
         return None
+
+    def _chars_of_tools(self, tools: Sequence[ToolOffer]) -> int:
+        if tools != self._measured[0]:  # quick: a registry's offers stay the same objects
+            self._measured = tools, chars_of_tools(tools)
+        return self._measured[1]
 
     def _system(self, session: Session, tools: Sequence[ToolOffer]) -> str:
         parts = [self.system, self.instructions, self._agents(tools)]

@@ -72,17 +72,25 @@ def chars_per_token(
     found, so_far = CHARS_PER_TOKEN, fixed
     for view, size in zip(history, sizes or [chars_of(one) for one in history], strict=True):
         so_far += size
-        last = next((step for step in reversed(view.steps) if step.kind is StepKind.MODEL), None)
-        if last is None or last.answer is None or last.answer.usage.input_tokens <= 0:
+        last = _last_answer(view.steps)
+        tokens = last.answer.usage.input_tokens if last is not None and last.answer is not None else 0
+        if last is None or tokens <= 0:
             continue
         read = so_far - _done(last)
-        counted = min(max(read / last.answer.usage.input_tokens, FEWEST_CHARS), MOST_CHARS)
+        counted = min(max(read / tokens, FEWEST_CHARS), MOST_CHARS)
         found = counted if read <= context_tokens * found else min(found, counted)
     return found
 
 
+def _last_answer(steps: Sequence[Step]) -> Step | None:
+    for step in reversed(steps):
+        if step.kind is StepKind.MODEL:
+            return step
+    return None
+
+
 def _said(message: Inbound) -> int:
-    files = sum(AROUND_A_FILE + len(one.name) for one in message.attachments)
+    files = sum(AROUND_A_FILE + len(one.name) for one in message.attachments) if message.attachments else 0
     return AROUND + len(message.text) + len(message.quoted) + len(message.unread) + files
 
 

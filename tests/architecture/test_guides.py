@@ -14,7 +14,9 @@ GUIDES = (ROOT / "README.md", ROOT / "deploy" / "RUNBOOK.md")
 OF_THE_SCRIPT = {
     "test": ROOT / "tests" / "checks.py",
     "bench": ROOT / "tests" / "bench",
+    "mutants": ROOT / "tests" / "mutants.py",
     "twins": ROOT / "tests" / "twins.py",
+    "soak": ROOT / "tests" / "soak",
     "proof": ROOT / "tests" / "prove.py",
     "add": ROOT / "pyproject.toml",
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.bench.__main__ import run_rows
 from tests.bench.figures import HEAD, Figure, table
 from tests.bench.world import TINY
@@ -46,6 +48,15 @@ async def test_rows_on_slacks_wire() -> None:
     assert all(figure.ratio for figure in figures if figure.floor is not None)
     (calls,) = [figure for figure in figures if figure.budget is not None]
     assert calls.value > 0
+
+
+@pytest.mark.parametrize(("row", "count"), [("growth-sessions", 6), ("growth-history", 7), ("growth-queue", 8)])
+async def test_rows_of_what_grows(row: str, count: int) -> None:
+    """Full stores beside almost empty ones: turns, what they cost, and memory; the largest alone has a budget."""
+    figures = [figure async for _, found in run_rows([row], TINY, None) for figure in found]
+    assert len(figures) == count
+    assert all(figure.value > 0 for figure in figures)
+    assert sum(figure.floor is None for figure in figures) == sum(figure.budget is not None for figure in figures)
 
 
 async def test_the_row_of_the_browser() -> None:

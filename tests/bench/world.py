@@ -105,6 +105,10 @@ class Counts:
     """Turns with calls, children or a streamed answer."""
     pages: int = 20
     """How often the browser opens a page, reads and shows it."""
+    grown: tuple[int, ...] = (10, 1_000, 10_000)
+    """Sessions that there are, and turns that are queued."""
+    long: tuple[int, ...] = (10, 100, 1_000, 10_000)
+    """Messages that a session has."""
 
 
 TINY = Counts(
@@ -122,6 +126,8 @@ TINY = Counts(
     stream_s=1.5,
     agent_turns=2,
     pages=2,
+    grown=(2, 20),
+    long=(2, 60),
 )  # enough to see that a row still runs
 
 

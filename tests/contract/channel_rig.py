@@ -214,7 +214,7 @@ class Rig(ABC):
             delivery = rig.engine.delivery(cast("FakeChannel", rig.channel))
             await stack.enter_async_context(in_background(rig.engine.sessions().run()))
             await stack.enter_async_context(in_background(delivery.run()))
-            rig.task = await stack.enter_async_context(in_background(rig.channel.run(rig.engine.gate)))
+            rig.task = await stack.enter_async_context(in_background(rig.channel.run(rig.engine.ingress)))
             await rig.ready()
             yield rig
 

@@ -97,6 +97,17 @@ async def test_lists_leave_the_summary_out(scene: Scene) -> None:
     assert line.session.summary == ""
 
 
+async def test_lists_of_a_family_leave_the_summary_out(store: Store, clock: FakeClock) -> None:
+    """A sub-session that was made long is listed like any other."""
+    scene = FamilyScene(store, clock)
+    child = await scene.child()
+    await scene.end(child)
+    assert await store.compact(child.session, 0, child.turn, "In short.", None)
+    assert (await scene.session(child.session)).summary == "In short."
+    (line,) = await store.family(MAIN)
+    assert line.session.summary == ""
+
+
 async def test_a_summary_grows(scene: Scene) -> None:
     """A later one stands for the earlier one as well."""
     turns = [await scene.ended() for _ in range(3)]

@@ -53,6 +53,19 @@ async def test_what_came_with_a_message_is_stored(store: Store, scene: Scene) ->
 # --- drop: unreadable -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [(DropReason.UNREADABLE, SlotKind.REPLY), (DropReason.STRANGER, SlotKind.REFUSAL)],
+)
+async def test_what_cannot_be_read_is_a_reply_and_a_stranger_is_refused(
+    store: Store, reason: DropReason, kind: SlotKind
+) -> None:
+    """A refusal may be held back when too many are due; a reply to somebody known may not."""
+    assert await store.drop(inbound(), Drop(reason=reason, refuse=True), "No.")
+    (slot,) = await store.claim_slots(NODE, CHANNELS, 10)
+    assert (slot.kind, slot.text) == (kind, "No.")
+
+
 async def test_what_cannot_be_read_is_told_each_time(store: Store) -> None:
     """A person who sends two pictures hears twice, also right after a refusal."""
     stranger = Drop(reason=DropReason.STRANGER, refuse=True)
@@ -203,6 +216,16 @@ async def test_an_event_that_is_no_message_is_taken_once(store: Store, reason: R
     other = replace(refused, account="other")
     assert await store.refuse(other)
     assert await store.sessions() == []
+
+
+async def test_an_event_whose_key_no_file_can_hold_is_known_again(store: Store) -> None:
+    """Half a surrogate pair: a platform's payload is whatever a client sends."""
+    refused = Refused(
+        channel="telegram", account="default", event_key="e\ud800", reason=RefusedReason.POISON, detail=""
+    )
+    assert [await store.refuse(refused) for _ in range(2)] == [True, False]
+    message = replace(inbound(key="m\udfff"), text="half \ud83d")
+    assert [await store.drop(message, UNREADABLE, "") for _ in range(2)] == [True, False]
 
 
 async def test_a_known_message_is_not_refused(store: Store) -> None:

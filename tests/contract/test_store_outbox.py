@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.model.ids import Principal
+from gateway.errors import NotFound
+from gateway.model.ids import Principal, SlotId
 from gateway.model.messages import Conversation
 from gateway.model.slots import REFUSALS_AT_ONCE, Slot, SlotKind, SlotState
 from gateway.ports import Store
-from tests.contract.scene import NODE, OTHER_NODE, Asked, Scene
+from tests.contract.scene import MAIN, NODE, OTHER_NODE, Asked, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import CHAT, OTHER_CHAT, PAGE, answer, chat, deny, drop, inbound, said, seconds
 
@@ -285,3 +286,47 @@ async def test_a_version_that_comes_before_the_first_send_goes_out_with_it(scene
     assert (slot.version, slot.sent_version, slot.platform_id) == (2, 0, "")
     await scene.store.slot_sent(slot.id, 2, "m")
     assert await _claim(scene) == []
+
+
+async def test_what_is_newer_than_an_edit_is_shown_once_more(scene: Scene) -> None:
+    """Another machine's edit, which no row tells of, may stand over it; there may be many."""
+    asked, shown = await _sent_card(scene)
+    await scene.press(asked.wait)
+    edit = await _one(scene)
+    assert await scene.store.slot_overwritten(shown.id, 1)  # while the newer one is on its way
+    await scene.store.slot_sent(edit.id, 2, edit.platform_id)
+    again = await _one(scene)
+    assert (again.id, again.version, again.attempts, again.sent_version) == (shown.id, 3, 1, 2)
+    await scene.store.slot_sent(again.id, 3, again.platform_id)
+    assert await scene.store.slot_overwritten(shown.id, 2)  # after it was sent
+    assert (await _one(scene)).version == 4
+
+
+async def test_what_is_to_be_sent_anyway_is_not_sent_twice(scene: Scene) -> None:
+    asked, shown = await _sent_card(scene)
+    await scene.press(asked.wait)
+    assert await scene.store.slot_overwritten(shown.id, 1)
+    assert (await _one(scene)).version == 2
+
+
+async def test_an_edit_of_the_newest_version_stands(scene: Scene, store: Store) -> None:
+    _, shown = await _sent_card(scene)
+    rev = (await store.changes(MAIN, 0, 1_000)).rev
+    assert not await store.slot_overwritten(shown.id, 1)
+    assert not await store.slot_overwritten(SlotId("gone"), 1)
+    assert (await store.changes(MAIN, 0, 1_000)).rev == rev
+    assert await _claim(scene) == []
+
+
+@pytest.mark.parametrize("what", ["sent", "part", "retry", "dead"])
+async def test_a_slot_that_there_is_not_is_an_error(store: Store, what: str) -> None:
+    """Each store says so in the same words."""
+    nowhere = SlotId("o0")
+    saying = {
+        "sent": lambda: store.slot_sent(nowhere, 1, "m"),
+        "part": lambda: store.slot_part(nowhere, "m"),
+        "retry": lambda: store.slot_retry(nowhere, 1, seconds(1), uncertain=False),
+        "dead": lambda: store.slot_dead(nowhere, 1, "no"),
+    }
+    with pytest.raises(NotFound, match=r"^There is no slot o0\.$"):
+        await saying[what]()

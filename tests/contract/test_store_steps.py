@@ -97,6 +97,16 @@ async def test_waits_open_with_their_cards(scene: Scene, clock: FakeClock) -> No
     assert (slot.waits, slot.version, slot.text) == ((waits[1].id, waits[0].id), 1, "")
 
 
+async def test_a_card_that_was_there_before_its_wait_shows_it_when_it_opens(scene: Scene) -> None:
+    """A new version, since the row is new."""
+    lease = await scene.planned(2)
+    first, second = (new_wait(n, expires_at=scene.clock.now() + seconds(60)) for n in (1, 2))
+    assert await scene.store.open_waits(lease, [first], [card(first.id, second.id)])
+    before = await scene.slot_of(lease.turn, SlotKind.CARD)
+    assert await scene.store.open_waits(lease, [second], [])
+    assert (await scene.slot_of(lease.turn, SlotKind.CARD)).version == before.version + 1
+
+
 async def test_a_card_on_the_page_counts_as_sent(scene: Scene) -> None:
     """The page reads the rows themselves."""
     asked = await scene.asked(where=PAGE)

@@ -247,6 +247,14 @@ async def test_open_approvals_are_listed_oldest_first(scene: Scene, clock: FakeC
     assert [wait.id for wait in await scene.store.open_approvals(1)] == [first.waits[1]]
 
 
+async def test_two_hundred_open_approvals_are_listed_when_nobody_says_how_many(scene: Scene) -> None:
+    """A list that somebody reads; the oldest are those that expire first."""
+    lease = await scene.planned(201)
+    waits = [new_wait(n, expires_at=scene.clock.now() + seconds(60)) for n in range(1, 202)]
+    assert await scene.store.open_waits(lease, waits, [])
+    assert [wait.n for wait in await scene.store.open_approvals()] == list(range(1, 201))
+
+
 async def test_a_wait_knows_the_cards_that_show_it(scene: Scene) -> None:
     """Its cards only, wherever they are."""
     first = await scene.parked(where=PAGE)

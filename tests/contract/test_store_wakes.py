@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 
-from gateway.model.ids import SessionId
+import pytest
+
+from gateway.model.ids import SessionId, SlotId
 from gateway.model.live import (
     SESSIONS,
     SLOTS,
@@ -18,9 +21,11 @@ from gateway.model.live import (
     session_topic,
     turn_topic,
 )
+from gateway.model.messages import Conversation
 from gateway.model.sessions import TurnKind, TurnState, WhileRunning
+from gateway.model.slots import NewSlot, SlotKind
 from tests.contract.scene import MAIN, NODE, Scene
-from tests.support.makers import PAGE, answer, chat, deny, drop, inbound, new_wait, result, route, said, seconds
+from tests.support.makers import CHAT, PAGE, answer, chat, deny, drop, inbound, new_wait, result, route, said, seconds
 
 GROUP = route(SessionId("chat:g"))
 CHANGED = Changed(session=MAIN)
@@ -85,6 +90,12 @@ async def test_a_fifth_command_can_be_claimed_when_one_parks(scene: Scene) -> No
     await scene.claim()
 
 
+async def test_a_command_that_ends_with_none_behind_it_wakes_nobody(scene: Scene) -> None:
+    """There is nothing to be claimed."""
+    lease = await scene.running(kind=TurnKind.COMMAND)
+    assert TurnsDue() not in await _heard(scene, TURNS, scene.finish(lease))
+
+
 async def test_a_turn_given_back_can_be_claimed(scene: Scene) -> None:
     """Released, reclaimed or voided."""
     lease = await scene.running()
@@ -137,6 +148,24 @@ async def test_a_lost_press_wakes_nobody(scene: Scene) -> None:
 
 
 # --- slots ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "being_sent", "wakes"), [(CHAT, False, True), (CHAT, True, False), (PAGE, False, False)]
+)
+async def test_what_says_something_else_is_to_be_sent_again(
+    scene: Scene, where: Conversation, being_sent: bool, wakes: bool
+) -> None:
+    """While it is being sent the sender sees it afterwards; the page reads rows."""
+    lease = await scene.running()
+    early = NewSlot(conversation=where, kind=SlotKind.ANSWER, text="On", n=0, id=SlotId("early"))
+    await scene.store.open_slot(lease, early)
+    if being_sent:
+        assert len(await scene.store.claim_slots(NODE, ["telegram"], 5)) == 1
+    else:
+        await scene.send_all()
+    more = scene.store.open_slot(lease, replace(early, text="Once"))
+    assert (SlotsDue() in await _heard(scene, SLOTS, more)) is wakes
 
 
 async def test_a_new_slot_can_be_sent(scene: Scene) -> None:
@@ -196,6 +225,13 @@ async def test_every_change_of_a_session_is_announced(scene: Scene) -> None:
         topic = SESSIONS if n % 2 else session_topic(MAIN)
         assert CHANGED in await _heard(scene, topic, doing())
     assert await _heard(scene, session_topic(GROUP.session), scene.say("x")) == []
+
+
+async def test_an_answer_alone_is_announced(scene: Scene) -> None:
+    """Nothing else of its session changes: no call, no slot, no message given."""
+    lease = await scene.running()
+    plan = scene.store.plan(lease, answer(), given=[], slots=[])
+    assert await _heard(scene, session_topic(MAIN), plan) == [CHANGED]
 
 
 async def test_what_is_announced_can_be_read(scene: Scene) -> None:

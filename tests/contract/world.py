@@ -75,7 +75,7 @@ class World:
             self.said(await store.counts()),
             self.said([wait.id for wait in await store.open_approvals()]),
             self.said(await store.spent(date.min)),
-            self.said(await store.reach(OwnerName("ann"), [ANN_TELEGRAM, BOB])),
+            self.said(await store.whereabouts(OwnerName("ann"), [ANN_TELEGRAM, BOB])),
         ]
 
     # --- what to do next: what is useful now first, then a little of what is not --------------

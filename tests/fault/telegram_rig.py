@@ -44,6 +44,8 @@ ANN, JOE, BOB, EVE = 1001, 1002, 2002, 6666
 """Two owners, a friend who may write, and a stranger."""
 SECRET = "webhook-secret_of-a-test"
 RESENT = "(re-sent)"
+DOES = "▸"
+"""What the line begins with that says what a turn does now."""
 CREATES = ("sendMessage", "sendDocument")
 ON_ITS_WAY_S = 0.3
 """So long after a refusal a call may still arrive that was written before it was known."""
@@ -269,8 +271,8 @@ def _evidence(
 def judge_chats(telegram: FakeTelegram, slots: Sequence[Slot], deaths: Sequence[float] = ()) -> list[Shown]:
     """Each slot is shown whole, in its chat, in order; return what else stands there.
 
-    That is only what was on its way when the daemon died (`Wire.deaths`), at most one in a chat at each death, and it
-    was shown again, marked.
+    That is only what was on its way when the daemon died (`Wire.deaths`), at most one in a conversation at each death,
+    and it was shown again, marked.
     """
     owned: set[tuple[int, int]] = set()
     for slot in slots:
@@ -285,8 +287,8 @@ def judge_chats(telegram: FakeTelegram, slots: Sequence[Slot], deaths: Sequence[
     _in_order(telegram, slots)
     surplus = [one for chat in _chats(slots) for one in telegram.shown(chat) if (one.chat, one.id) not in owned]
     for one in surplus:
-        assert one.id in _on_their_way(telegram, one.chat, deaths), telegram.picture(one.chat)
-        assert _was_marked(telegram, one), telegram.picture(one.chat)
+        assert one.id in _on_their_way(telegram, one.chat, deaths), (one.id, one.text, telegram.picture(one.chat))
+        assert _was_marked(telegram, one), (one.id, one.text, telegram.picture(one.chat))
     return surplus
 
 
@@ -334,16 +336,20 @@ def _in_order(telegram: FakeTelegram, slots: Sequence[Slot]) -> None:
 
 
 def _on_their_way(telegram: FakeTelegram, chat: int, deaths: Sequence[float]) -> set[int]:
-    """The messages that a chat got last before each death."""
+    """The messages that a chat, or each topic of it, got last before each death."""
     made = [call.at_s for call in telegram.calls(chat=chat) if call.acted and call.method in CREATES]
     messages = telegram.shown(chat, deleted=True)
     assert len(made) == len(messages)
-    before = [[one.id for at_s, one in zip(made, messages, strict=True) if at_s <= death] for death in deaths]
-    return {ids[-1] for ids in before if ids}
+    every = list(zip(made, messages, strict=True))
+    last = [{one.thread: one.id for at_s, one in every if at_s <= death} for death in deaths]
+    return {id for ids in last for id in ids.values()}
 
 
 def _was_marked(telegram: FakeTelegram, orphan: Shown) -> bool:
-    """Whether the same stands below, or stood when it was made, with the mark."""
+    """Whether the same stands below, or stood when it was made, with the mark. What a turn does may be another thing by
+    then.
+    """
     after = [one for one in telegram.shown(orphan.chat) if one.id > orphan.id]
     first = [one.history[0] if one.history else one.text for one in after]
-    return any(RESENT in text and words(orphan.text)[:40] in words(text) for text in first)
+    begins = "" if orphan.text.startswith(DOES) else words(orphan.text)[:40]
+    return any(RESENT in text and begins in words(text) for text in first)

@@ -33,6 +33,9 @@ from tests.support.slack import Call, FakeSlack, Fault, Shown, faults
 OTHERS_WITHIN_S = 2.0
 BAN_S = 6
 LOOKUP_BAN_S = 4
+METHODS_BAN_S = 10
+LOOKUP, UPLOAD = "users.info", "files.getUploadURLExternal"
+CAT = "U0CAT"
 CROWD = [f"U0C{n:02}" for n in range(32)]
 IN_THREADS = 4
 REFUSED_SHARE = 0.2
@@ -40,6 +43,8 @@ EDIT_EVERY_S = 1.0
 JITTER_S = 0.1
 """By so much two calls may come nearer to each other on their way."""
 STORY = " ".join(f"On day {n} the dragoman walked on." for n in range(1, 61))
+LONG = " ".join(f"Word number {n} of all that there is to say." for n in range(1, 801))
+"""Too long for messages: it goes as a file."""
 TOLD_SLOWLY = [Rule(text="story", reply=Reply(text=STORY, chunks=48, delay_s=0.1))]
 UNKNOWN = [f"There is no command `/{name}`. `/help` lists them." for name in ("second", "third")]
 
@@ -100,7 +105,7 @@ async def test_a_banned_lookup_holds_up_what_is_in_doubt_and_nothing_else(tmp_pa
         await one.start("J17:kill")
         slack.say(ANN, "hello")
         await one.killed()
-        slack.script(banning(slack, "conversations.history", LOOKUP_BAN_S))
+        slack.script(banning(slack, LOOKUP_BAN_S, "conversations.history"))
         await one.start()
         ban = await refused(slack, "conversations.history")
         delays = [await answered_in(one, JOE, "one"), await answered_in(one, BOB, "two")]
@@ -112,16 +117,48 @@ async def test_a_banned_lookup_holds_up_what_is_in_doubt_and_nothing_else(tmp_pa
         assert [message.text for message in slack.shown(TO_ANN)] == ["You said: hello"]
 
 
-def banning(slack: FakeSlack, method: str, seconds: int) -> Callable[[Call], Fault | None]:
-    """Ban a method everywhere from its first call on, however late that comes."""
-    first = True
+async def test_banned_methods_are_not_forgotten(tmp_path: Path) -> None:
+    """Slack wants neither to be asked who somebody is nor to be given files for a time, and the daemon dies in it.
+    No conversation makes it call either before the time is up; then all that waited is done.
+    """
+    async with wire(tmp_path, friends=(BOB, CAT), rules=[Rule(text="everything", reply=Reply(text=LONG))]) as one:
+        slack = one.slack
+        slack.script(banning(slack, METHODS_BAN_S, LOOKUP, UPLOAD))
+        await one.start()
+        slack.say(ANN, "tell me everything")
+        bans = [await refused(slack, method) for method in (LOOKUP, UPLOAD)]
+        await answered_in(one, JOE, "hello")  # it was told by then
+        await one.kill()
+        await one.start()
+        slack.say(JOE, "everything for me, too")  # no ban of this conversation keeps it from the file
+        slack.mention(BOB, "who am I?", channel=KITCHEN)
+        await slack.see(TO_JOE, "in the file below")
+        await slack.heard()
+        left_s = min(ban.answered_s for ban in bans) + METHODS_BAN_S - time.monotonic()
+        await slack.until(lambda: len([call for call in slack.calls(UPLOAD) if call.ok]) == 2, 20)
+        slack.mention(CAT, "and who am I?", channel=KITCHEN)
+        await slack.see(KITCHEN, 'from "cat"')  # what only `users.info` tells
+        again_s = [next(call for call in slack.calls(ban.method) if call.ok).at_s - ban.answered_s for ban in bans]
+        early = [call for call in slack.during_ban if call not in bans]
+        counted(KILLS, 1, "F14")
+        figure("F14", "left of the bans of methods when a second life needed both", left_s, 1.0, "s", least=True)
+        figure("F14", "calls of banned methods, besides those that met a ban, in two lives", len(early), 0)
+        what = f"first calls of methods after their bans of {METHODS_BAN_S} s and a restart in them"
+        figure("F14", what, min(again_s), METHODS_BAN_S - 0.3, "s", least=True)
+        await judged(one)
+        assert {file.name for file in slack.world.files.values()} == {"answer.md"}
+        assert len(slack.world.files) == 2
+
+
+def banning(slack: FakeSlack, seconds: int, *methods: str) -> Callable[[Call], Fault | None]:
+    """Ban methods everywhere, each from its first call on, however late that comes."""
+    left = set(methods)
 
     def script(call: Call) -> Fault | None:
-        nonlocal first
-        if call.method != method or not first:
+        if call.method not in left:
             return None
-        first = False
-        slack.ban(seconds, method=method)
+        left.remove(call.method)
+        slack.ban(seconds, method=call.method)
         return faults.too_many(seconds)
 
     return script

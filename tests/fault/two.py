@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import aiohttp
@@ -19,12 +20,16 @@ from gateway.app import App, build
 from gateway.app.state import open_state, state_key
 from gateway.approvals import Handles, page_card
 from gateway.model.ids import OwnerName, SessionId, WaitId, main_session, mint, web_principal
+from gateway.model.live import SLOTS, TURNS
 from gateway.model.messages import Conversation, Inbound, Press
 from gateway.model.views import Item
 from gateway.model.waits import PressResult, Verb
 from gateway.ports import Clock, Store
 from gateway.sandbox import Containment, probe
 from gateway.store.memory import MemoryStore
+
+WAKES = MappingProxyType({"claim": TURNS, "claim_slots": SLOTS})
+"""Which topic wakes a claim that waits."""
 
 
 @dataclass(slots=True)
@@ -42,9 +47,13 @@ class Suspended:
         if not inspect.iscoroutinefunction(found):
             return found
 
-        async def asked(*args: Any, **kwargs: Any) -> Any:
+        async def asked(*args: Any, wait_s: float = 0, **kwargs: Any) -> Any:
             await self.awake.wait()
             answer = await cast(Callable[..., Awaitable[Any]], found)(*args, **kwargs)
+            if wait_s and not answer:  # waiting is the machine's own: one that was suspended meanwhile takes nothing
+                await self.store.live_bus.heard(WAKES[name], wait_s)
+                await self.awake.wait()
+                answer = await cast(Callable[..., Awaitable[Any]], found)(*args, **kwargs)
             self.answered[name] += bool(answer)
             return answer
 
@@ -96,7 +105,7 @@ class Pair:
             text=text,
             sent_at=self.store.clock.now(),
         )
-        assert await self.machines[at].app.local.gate.message(message) is not None
+        assert await self.machines[at].app.local.ingress.message(message) is not None
 
     async def press(self, at: int, wait: WaitId, verb: Verb = Verb.ONCE, owner: str = "owner") -> PressResult:
         """Press a button on the page of one machine."""
@@ -107,7 +116,7 @@ class Pair:
             principal=web_principal(name),
             handle=self.handles.make(wait, page_card(name), verb),
         )
-        return (await self.machines[at].app.local.gate.press(press)).result
+        return (await self.machines[at].app.local.ingress.press(press)).result
 
     async def asked(self) -> WaitId:
         """Wait for an open approval."""

@@ -312,12 +312,17 @@ async def test_an_allowed_host_does_not_lead_to_another_and_new_asks_again(by_ha
 
 def tree(pid: int) -> set[int]:
     """All that a process started, and what that started."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:  # it ended meanwhile
+        return set()
     found: set[int] = set()
-    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+    for thread in threads:
         try:
-            below = {int(child) for child in listing.read_text().split()}
+            listing = Path(f"/proc/{pid}/task/{thread}/children").read_text()
         except OSError:  # the thread ended meanwhile
             continue
+        below = {int(child) for child in listing.split()}
         found |= below.union(*map(tree, below))
     return found
 

@@ -22,7 +22,7 @@ from gateway.failpoints import FailPoints
 from gateway.family import Families
 from gateway.helm import Helmsman, Room
 from gateway.http import COOKIE, KEY_HEADER, Address, HttpServer
-from gateway.intake import Gate
+from gateway.intake import Ingress
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.model.messages import Conversation, Press
 from gateway.model.sessions import Agent, Lease, SessionKind, TurnLimits, WhileRunning
@@ -121,8 +121,10 @@ class Engine:
         self.calls = self._calls()
         self.turns = self._turns()
         self.compaction = self._compaction()
-        self.gate = Gate(
-            store=self.store,
+        self.ingress = Ingress(
+            intake=self.store,
+            children=self.store,
+            books=self.store,
             views=self.store,
             people=people,
             registry=self.registry,
@@ -250,6 +252,7 @@ class Engine:
                 channels=by_name,
                 live=self.store.live,
                 notes=self.store,
+                outbox=self.store,
                 pacer=pacer,
                 redactor=self.redactor,
                 clock=self.clock,
@@ -302,7 +305,7 @@ class Engine:
 
     async def say(self, text: str = "hello", *, who: Principal = ANN_TELEGRAM, where: Conversation = CHAT) -> TurnId:
         """A message arrives that must start or join a turn."""
-        accepted = await self.gate.message(inbound(text, who=who, where=where, direct=where != GROUP))
+        accepted = await self.ingress.message(inbound(text, who=who, where=where, direct=where != GROUP))
         assert accepted is not None
         return accepted.turn
 
@@ -345,7 +348,7 @@ class Engine:
         card = shown[-1].id if shown else f"page:{where.chat}"
         handle = self.handles.make(wait, card, verb)
         key = f"press-{next(self._keys)}"
-        return await self.gate.press(
+        return await self.ingress.press(
             Press(event_key=key, conversation=where, principal=who, handle=handle, reason=reason)
         )
 
@@ -424,7 +427,7 @@ async def served(engine: Engine) -> AsyncGenerator[Served]:
     )
     await http.start()
     try:
-        async with in_background(web.run(engine.gate)):
+        async with in_background(web.run(engine.ingress)):
             yield Served(engine=engine, pages=pages, web=web, http=http)
     finally:
         await http.stop()

@@ -230,20 +230,22 @@ class FailingStore(MemoryStore):
             self.failing[name] -= 1
             raise StoreError(f"The store failed: {name}.")
 
-    async def claim(self, node: NodeId, limit: int = 1) -> Sequence[Claimed]:
+    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
         """Fail, or claim."""
         self._maybe("claim")
-        return await super().claim(node, limit)
+        return await super().claim(node, limit, wait_s=wait_s, history=history)
 
     async def turn(self, turn: TurnId) -> TurnView:
         """Fail, or read."""
         self._maybe("turn")
         return await super().turn(turn)
 
-    async def claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[Slot]:
+    async def claim_slots(
+        self, node: NodeId, channels: Sequence[str], limit: int, *, wait_s: float = 0
+    ) -> Sequence[Slot]:
         """Fail, or claim."""
         self._maybe("claim_slots")
-        return await super().claim_slots(node, channels, limit)
+        return await super().claim_slots(node, channels, limit, wait_s=wait_s)
 
     async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
         """Fail, or record."""

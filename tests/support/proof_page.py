@@ -70,6 +70,8 @@ class Proof:
     """Invariant, what a twin breaks, and whether a test noticed."""
     budgets: Sequence[Json] = ()
     """What `./run bench --json` wrote."""
+    soak: Json | None = None
+    """What `./run soak --json` wrote."""
     partial: bool = False
     """Only some faults were wanted."""
     trouble: list[str] = field(default_factory=list[str])
@@ -77,7 +79,11 @@ class Proof:
 
     def rows(self) -> list[Row]:
         """The figures, merged, in the order of the faults and by name."""
-        return merged(self.lines, [fault.id for fault in self.faults])
+        return merged(self.stated(), [fault.id for fault in self.faults])
+
+    def stated(self) -> list[Json]:
+        """What tests stated, and what the soak did, in any order."""
+        return [*self.lines, *(self.soak["lines"] if self.soak else ())]
 
     def misses(self) -> list[str]:
         """What does not hold: nothing when all does."""
@@ -136,7 +142,7 @@ def read_lines(text: str) -> list[Json]:
 
 def page(proof: Proof) -> str:
     """The whole page, as Markdown."""
-    return "\n".join([*_head(proof), *_faults(proof), *_twins(proof), *_budgets(proof), ""])
+    return "\n".join([*_head(proof), *_faults(proof), *_twins(proof), *_soak(proof), *_budgets(proof), ""])
 
 
 def _head(proof: Proof) -> list[str]:
@@ -156,8 +162,8 @@ def _head(proof: Proof) -> list[str]:
 
 
 def _words(proof: Proof) -> str:
-    lost, twice, again = (_sum(proof.lines, what) for what in (LOST, TWICE, RAN_TWICE))
-    kills = sum(line["count"] for line in proof.lines if line["what"] == KILLS and "count" in line)
+    lost, twice, again = (_sum(proof.stated(), what) for what in (LOST, TWICE, RAN_TWICE))
+    kills = sum(line["count"] for line in proof.stated() if line["what"] == KILLS and "count" in line)
     return (
         "This page is made by a command that tries to break the daemon, and writes down what was seen from outside: "
         "what people wrote, what their chats showed, which commands left a trace. "
@@ -177,7 +183,7 @@ def _faults(proof: Proof) -> list[str]:
     rows, text = proof.rows(), list[str]()
     for fault in proof.faults:
         mine = [row.cells() for row in rows if row.fault == fault.id]
-        kills = sum(line["count"] for line in proof.lines if line["what"] == KILLS and line["fault"] == fault.id)
+        kills = sum(line["count"] for line in proof.stated() if line["what"] == KILLS and line["fault"] == fault.id)
         killed = f" {kills:,} kills." if kills else ""
         if fault.tests:
             text += ["", f"## {fault.id}: {fault.trouble}", "", *_said(fault, killed)]
@@ -204,6 +210,42 @@ def _twins(proof: Proof) -> list[str]:
         "",
         *table(("invariant", "what was broken", "noticed"), lines),
     ]
+
+
+def _soak(proof: Proof) -> list[str]:
+    if proof.soak is None:
+        return []
+    soak = proof.soak
+    messages = soak["counts"]["messages"]
+    lines = [
+        (
+            str(life["life"]),
+            short(life["over_s"] / 60),
+            _slope(life["rss"]),
+            short(life["rss_mb"]),
+            short(life["most_descriptors"]),
+            short(life["most_tasks"]),
+            short(life["wal_mb"]),
+            short(life["database_mb"]),
+        )
+        for life in soak["lives"]
+    ]
+    head = ("life", "minutes", "memory, MB an hour", "most MB", "descriptors", "tasks", "log MB", "store MB")
+    return [
+        "",
+        "## The soak",
+        "",
+        f"{short(soak['minutes'])} minutes, {messages:,} messages, {soak['kills']:,} kills, seed {soak['seed']}; made "
+        f"on {soak['date']}, commit {soak['commit']}, {soak['machine']}. Its figures stand above, at F31. These are "
+        "the lives of the daemon: how its memory grew once it was warm (the slope and its standard error; none for a "
+        "life that was too short to have one), and the most that it ever held.",
+        "",
+        *table(head, lines),
+    ]
+
+
+def _slope(slope: Json) -> str:
+    return f"{slope['an_hour']:+.2f} ± {slope['error']:.2f}" if slope["over_s"] else ""
 
 
 def _budgets(proof: Proof) -> list[str]:

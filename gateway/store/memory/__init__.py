@@ -11,7 +11,7 @@ from gateway.store.memory.engine import MemoryEngine
 from gateway.store.memory.ingress import MemoryIntake
 from gateway.store.memory.outbox import MemoryOutbox
 from gateway.store.memory.people import MemoryNotes, MemoryPeople, MemoryViews
-from gateway.store.memory.permits import MemoryPermits
+from gateway.store.memory.scopes import MemoryScopes
 from gateway.store.memory.sweeps import MemorySweeps
 
 
@@ -19,7 +19,7 @@ class MemoryStore(
     MemoryIntake,
     MemoryDrops,
     MemoryEngine,
-    MemoryPermits,
+    MemoryScopes,
     MemoryChildren,
     MemoryBooks,
     MemorySweeps,

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 
 from gateway.errors import LeaseLost, NotFound
 from gateway.model.ids import InboundId, NodeId, WaitId
+from gateway.model.live import TURNS
 from gateway.model.messages import Brought
-from gateway.model.sessions import Lease, TurnState
+from gateway.model.sessions import Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.tools import Answer, Step, StepKind, StepState, ToolResult
 from gateway.model.views import Claimed, TurnView
@@ -24,12 +25,21 @@ from gateway.store.spending import cost_of
 class MemoryEngine(Turns):
     """`ports.Lanes` and `ports.Steps`."""
 
-    async def claim(self, node: NodeId, limit: int = 1) -> Sequence[Claimed]:
+    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
         """Hand out turns that may run, who waits longest first."""
+        claimed = self._claim(node, limit, history)
+        if not claimed and wait_s > 0 and await self.live_bus.heard(TURNS, wait_s):
+            claimed = self._claim(node, limit, history)
+        return claimed
+
+    def _claim(self, node: NodeId, limit: int, history: int) -> list[Claimed]:
         with self.transition() as now:
             claimed: list[Claimed] = []
             while len(claimed) < limit and (row := self.next_ready()) is not None:
-                claimed.append(Claimed(lease=self._lease(row, node, now), view=self.view_of(row)))
+                lease, turn = self._lease(row, node, now), row.turn
+                asked = history and turn.kind is TurnKind.MODEL
+                before = self.history_of(turn.session, turn.epoch, history) if asked else None
+                claimed.append(Claimed(lease=lease, view=self.view_of(row), history=before))
             return claimed
 
     def _lease(self, row: TurnRow, node: NodeId, now: datetime) -> Lease:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from gateway.errors import NotFound
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
+from gateway.model.live import SLOTS
 from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.store.memory.rows import SlotRow
 from gateway.store.memory.turns import Turns
@@ -16,8 +18,16 @@ from gateway.store.owners import TOLD_EVERY, latest_chat, main_route, owner_page
 class MemoryOutbox(Turns):
     """`ports.Outbox`."""
 
-    async def claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[Slot]:
+    async def claim_slots(
+        self, node: NodeId, channels: Sequence[str], limit: int, *, wait_s: float = 0
+    ) -> Sequence[Slot]:
         """Take the oldest due slot of each conversation; none overtakes an older one that is to be tried again."""
+        taken = self._claim_slots(node, channels, limit)
+        if not taken and wait_s > 0 and await self.live_bus.heard(SLOTS, wait_s):
+            taken = self._claim_slots(node, channels, limit)
+        return taken
+
+    def _claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> list[Slot]:
         with self.transition() as now:
             idle = [here for here in self.unsent.values() if all(row.sending_since is None for row in here.values())]
             heads = [min(here.values(), key=lambda row: row.seq) for here in idle]
@@ -56,7 +66,7 @@ class MemoryOutbox(Turns):
     async def slot_part(self, slot: SlotId, platform_id: str) -> None:
         """Record what is shown of it so far."""
         with self.transition():
-            row = self.slots[slot]
+            row = self._find(slot)
             self.put_slot(row, replace(row.slot, platform_id=platform_id, uncertain=False))
 
     async def slot_retry(
@@ -83,6 +93,16 @@ class MemoryOutbox(Turns):
             state = SlotState.DUE if newer else SlotState.DEAD
             self.put_slot(row, replace(row.slot, state=state, attempts=0, due_at=now))
 
+    async def slot_overwritten(self, slot: SlotId, version: int) -> bool:
+        """Show what is newer once more."""
+        with self.transition():
+            row = self.slots.get(slot)
+            if row is None or row.slot.version <= version:
+                return False
+            if row.slot.state in (SlotState.SENDING, SlotState.SENT):
+                self.show_anew(row)
+            return True
+
     async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
         """Say something to every owner, once an hour."""
         with self.transition() as now:
@@ -102,8 +122,14 @@ class MemoryOutbox(Turns):
             return True
 
     def _release(self, slot: SlotId) -> SlotRow:
-        row = self.slots[slot]
+        row = self._find(slot)
         row.node, row.sending_since = None, None
+        return row
+
+    def _find(self, slot: SlotId) -> SlotRow:
+        row = self.slots.get(slot)
+        if row is None:
+            raise NotFound(f"There is no slot {slot}.")
         return row
 
 

@@ -12,7 +12,7 @@ from gateway.errors import Forbidden
 from gateway.model.ids import NodeId, OwnerName, Principal, SessionId, TurnId, WaitId
 from gateway.model.sessions import Session, TurnKind, TurnState
 from gateway.model.slots import Slot, SlotState
-from gateway.model.views import Counts, Reach, Rows, SessionLine, TurnView
+from gateway.model.views import Counts, Rows, SessionLine, TurnView, Whereabouts
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store.memory.turns import Turns
 
@@ -56,10 +56,10 @@ class MemoryPeople(Turns):
         with self.transition() as now:
             self.page_seen[owner] = now
 
-    async def reach(self, owner: OwnerName, principals: Sequence[Principal]) -> Reach:
+    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> Whereabouts:
         """Where these people can be reached."""
         direct = {p: self.people[p] for p in principals if p in self.people}
-        return Reach(direct=direct, page_seen_at=self.page_seen.get(owner))
+        return Whereabouts(direct=direct, page_seen_at=self.page_seen.get(owner))
 
     async def alive(self, node: NodeId) -> None:
         """Remember that this node lives."""
@@ -135,10 +135,7 @@ class MemoryViews(Turns):
 
     async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
         """The last ended turns, in the order they ended."""
-        known = self.all_sessions.get(session)
-        begin = known.summed_up if known is not None and known.session.epoch == epoch else 0
-        ended = [row for row in self.ended.get(session, [])[begin:] if row.turn.epoch == epoch]
-        return [self.view_of(row) for row in _last(ended, limit)]
+        return self.history_of(session, epoch, limit)
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
         """What changed since a revision."""

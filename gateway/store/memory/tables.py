@@ -171,7 +171,7 @@ class Tables:
             self.undecided.pop(wait.id, None)
         self.stamp(wait.session, ("wait", wait.id), wait)
         for card in self.cards.get(wait.id, ()):
-            self._show_anew(self.slots[card])
+            self.show_anew(self.slots[card])
 
     def put_slot(self, row: SlotRow, slot: Slot) -> None:
         """Store a new version of a slot."""
@@ -220,9 +220,10 @@ class Tables:
         """Let a slot say something else. One that was given up is tried again: what it says is new."""
         state = SlotState.SENT if row.slot.state is SlotState.DEAD else row.slot.state
         row.slot = replace(row.slot, text=text, n=n, state=state)
-        self._show_anew(row)
+        self.show_anew(row)
 
-    def _show_anew(self, row: SlotRow) -> None:
+    def show_anew(self, row: SlotRow) -> None:
+        """Give a slot one more version, due if the last one was sent."""
         slot = replace(row.slot, version=row.slot.version + 1, attempts=0)
         if shown_when_stored(slot.conversation):
             slot = replace(slot, sent_version=slot.version)

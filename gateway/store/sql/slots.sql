@@ -31,7 +31,7 @@ SELECT s.seq, s.session, s.state, s.kept FROM cards AS c JOIN slots AS s ON s.se
 WHERE c.wait = ? ORDER BY c.slot;
 
 -- name: show_anew
--- A card changed: one more version, to be sent if the last one was. ?1 card, ?2 revision or NULL, ?3 now.
+-- A card changed, or a slot is to be shown once more: one more version, to be sent if the last one was. ?1 slot, ?2 revision or NULL, ?3 now.
 UPDATE slots
 SET version = version + 1, attempts = 0, rev = ?2,
     sent_version = CASE WHEN kept THEN version + 1 ELSE sent_version END,
@@ -71,6 +71,10 @@ LIMIT max(0, min(?3, ?4 - (
 UPDATE slots SET state = 'sending', attempts = attempts + 1, node = ?, sending_since = ?, rev = ? WHERE seq = ?
 RETURNING id, conversation, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, attempts,
     uncertain, due_at, created_at, file;
+
+-- name: slot_newer
+-- A slot that has a newer version than this one.
+SELECT seq, session, state, kept FROM slots WHERE id = ? AND version > ?;
 
 -- name: slot_brief
 SELECT seq, session FROM slots WHERE id = ?;

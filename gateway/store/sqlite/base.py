@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from gateway.store.sqlite.ended import EndedTurns
 from gateway.store.sqlite.tx import Reader, Tx
 from gateway.store.sqlite.writer import ReaderPool, Writer
 
@@ -18,6 +19,7 @@ class SqliteBase:
         """Take the threads, which run already."""
         self.writer = writer
         self.readers = readers
+        self.ended = EndedTurns()
 
     async def write(self, transition: Callable[[Tx], T]) -> T:
         """Run a transition and return when it is committed. Raises what it raises, or `StoreError`."""

@@ -14,10 +14,13 @@ from gateway.store.codec import ANSWER, CALL, RESULT
 TURNS_KEPT = 500
 """About 4 KB each, besides their texts."""
 CHARS_KEPT = 2_000_000
+AROUND = 150
+"""Characters of a stored answer that says nothing."""
 
 
 class EndedTurns:
-    """The ended turns that were asked for last, by their place in the store. Used by several threads.
+    """The ended turns that were asked for last, by their place in the store. Threads look into it; the event loop fills
+    it, with what is committed.
 
     They never change again, but for their session, which whoever takes them from here reads anew. Reading and decoding
     40 turns takes 2 ms of CPU.
@@ -63,6 +66,8 @@ def _chars(view: TurnView) -> int:
 
 
 def _chars_of_step(step: Step) -> int:
-    answer = 0 if step.answer is None else len(ANSWER.dump(step.answer))
+    answer = 0 if step.answer is None else AROUND + len(step.answer.text)
+    if step.answer is not None and (step.answer.calls or step.answer.opaque):
+        answer = len(ANSWER.dump(step.answer))
     call = 0 if step.call is None else len(CALL.dump(step.call))
     return answer + call + (0 if step.result is None else len(RESULT.dump(step.result)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 
-from gateway.errors import StoreError, StoreFull
+from gateway.errors import StoreDamaged, StoreError, StoreFull
 
 ROOM = 1 << 20
 """Bytes. With less than this left on the disk an I/O error is taken for a full disk: SQLite reports it as either."""
@@ -48,10 +48,7 @@ def store_error(error: sqlite3.Error, path: str) -> StoreError:
             cure="End the program that has the file open (`fuser` names it); work goes on by itself.",
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreError(
-            f"The store {path} is damaged or is no SQLite database: {error}.",
-            cure="Keep the file, stop the daemon and put the last backup in its place.",
-        )
+        return StoreDamaged(f"The store {path} is damaged or is no SQLite database: {error}.")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
         return StoreError(
             f"The store {path} cannot be opened for writing: {error}.",

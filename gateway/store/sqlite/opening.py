@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
-from gateway.errors import StartError, StoreError, StoreInUse, StoreTooNew
+from gateway.errors import StartError, StoreDamaged, StoreError, StoreInUse, StoreTooNew
 from gateway.store.sqlite.failures import store_error
 from gateway.store.sqlite.statements import Migration
 
@@ -170,10 +170,7 @@ def _check_after_crash(db: sqlite3.Connection, path: str, sql: Mapping[str, str]
         return
     (found,) = db.execute(sql["quick_check"]).fetchone()
     if found != "ok":
-        raise StoreError(
-            f"The store {path} is damaged: {found}.",
-            cure="Keep the file and put the last backup in its place.",
-        )
+        raise StoreDamaged(f"The store {path} is damaged: {found}.")
 
 
 def _number(db: sqlite3.Connection, statement: str) -> int:

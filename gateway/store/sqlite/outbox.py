@@ -11,7 +11,7 @@ from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotS
 from gateway.store.codec import MICROSECOND, dump_json, from_us, load_conversation
 from gateway.store.owners import TOLD_EVERY, latest_chat, main_route, owner_page
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.outgoing import add_slot, rev_of_slot
+from gateway.store.sqlite.outgoing import add_slot, rev_of_slot, show_slot_anew
 from gateway.store.sqlite.rows import slot_of
 from gateway.store.sqlite.tx import Tx
 
@@ -19,9 +19,11 @@ from gateway.store.sqlite.tx import Tx
 class SqliteOutbox(SqliteBase):
     """`ports.Outbox`."""
 
-    async def claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> Sequence[Slot]:
+    async def claim_slots(
+        self, node: NodeId, channels: Sequence[str], limit: int, *, wait_s: float = 0
+    ) -> Sequence[Slot]:
         """Take due slots, the oldest of each conversation: a newer one never overtakes one to be tried again."""
-        return await self.write(lambda tx: _claim_slots(tx, node, channels, limit))
+        return await self.writer.claim_slots(lambda tx: _claim_slots(tx, node, channels, limit), limit, wait_s)
 
     async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
         """Record what is shown."""
@@ -40,6 +42,11 @@ class SqliteOutbox(SqliteBase):
     async def slot_dead(self, slot: SlotId, version: int, why: str) -> None:
         """Give it up, unless it changed meanwhile."""
         await self.write(lambda tx: _slot_dead(tx, slot, version, why))
+
+    async def slot_overwritten(self, slot: SlotId, version: int) -> bool:
+        """Show what is newer once more. What is stored after the look is sent after the edit that this is about."""
+        newer = await self.read(lambda reader: reader.one("slot_newer", slot, version))
+        return newer is not None and await self.write(lambda tx: _slot_overwritten(tx, slot, version))
 
     async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:
         """Say something to every owner, once an hour."""
@@ -73,6 +80,13 @@ def _slot_dead(tx: Tx, slot: SlotId, version: int, why: str) -> None:
     seq, rev = _find(tx, slot)
     ((state, place),) = tx.run("slot_dead", seq, rev, version, why, tx.now)
     _make_room(tx, state, place)
+
+
+def _slot_overwritten(tx: Tx, slot: SlotId, version: int) -> bool:
+    found = tx.one("slot_newer", slot, version)
+    if found is not None and found[2] in (SlotState.SENDING, SlotState.SENT):
+        show_slot_anew(tx, *found)
+    return found is not None
 
 
 def _tell_owners(tx: Tx, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:

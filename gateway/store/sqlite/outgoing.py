@@ -35,8 +35,13 @@ def add_slot(tx: Tx, new: NewSlot, session: SessionId | None, turn: TurnId | Non
 def show_anew(tx: Tx, wait: WaitId) -> None:
     """Give the cards that show this wait a new version."""
     for seq, session, state, kept in tx.run("cards_of_wait", wait):
-        tx.run("show_anew", seq, rev_of_slot(tx, session), tx.now)
-        tx.touched.slots_due |= not kept and state != SlotState.SENDING
+        show_slot_anew(tx, seq, session, state, kept)
+
+
+def show_slot_anew(tx: Tx, seq: int, session: SessionId | None, state: str, kept: bool) -> None:
+    """Give a slot a new version, due if the last one was sent."""
+    tx.run("show_anew", seq, rev_of_slot(tx, session), tx.now)
+    tx.touched.slots_due |= not kept and state != SlotState.SENDING
 
 
 def rev_of_slot(tx: Tx, session: SessionId | None) -> int | None:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from gateway.errors import Forbidden
 from gateway.model.ids import NodeId, OwnerName, Principal
 from gateway.model.messages import Conversation
-from gateway.model.views import Reach
+from gateway.model.views import Whereabouts
 from gateway.store.codec import MICROSECOND, from_us, load_conversation
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import moment
@@ -42,7 +42,7 @@ class SqlitePeople(SqliteBase):
         """Remember that the page is open."""
         await self.write(lambda tx: tx.run("saw_page", owner, tx.now))
 
-    async def reach(self, owner: OwnerName, principals: Sequence[Principal]) -> Reach:
+    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> Whereabouts:
         """Where these people can be reached."""
         return await self.read(lambda reader: _reach(reader, owner, principals))
 
@@ -91,11 +91,11 @@ def _redeem_code(tx: Tx, code_sha: str, cookie_sha: str, ttl: timedelta, source:
     return owner
 
 
-def _reach(reader: Reader, owner: OwnerName, principals: Sequence[Principal]) -> Reach:
+def _reach(reader: Reader, owner: OwnerName, principals: Sequence[Principal]) -> Whereabouts:
     direct: dict[Principal, tuple[Conversation, datetime]] = {}
     for principal in principals:
         found = reader.one("person", principal)
         if found is not None:
             direct[principal] = (load_conversation(found[0]), from_us(found[1]))
     seen = reader.one("page_seen", owner)
-    return Reach(direct=direct, page_seen_at=None if seen is None else from_us(seen[0]))
+    return Whereabouts(direct=direct, page_seen_at=None if seen is None else from_us(seen[0]))

@@ -10,13 +10,14 @@ from gateway.ports import Clock
 from gateway.store.live import LocalLive
 from gateway.store.sqlite.books import SqliteBooks
 from gateway.store.sqlite.children import SqliteChildren
+from gateway.store.sqlite.damage import refuse_damaged
 from gateway.store.sqlite.drops import SqliteDrops
 from gateway.store.sqlite.engine import SqliteEngine
 from gateway.store.sqlite.ingress import SqliteIntake
 from gateway.store.sqlite.opening import FileLock, check_library, make_file, open_reader, open_writer
 from gateway.store.sqlite.outbox import SqliteOutbox
 from gateway.store.sqlite.people import SqliteNotes, SqlitePeople
-from gateway.store.sqlite.permits import SqlitePermits
+from gateway.store.sqlite.scopes import SqliteScopes
 from gateway.store.sqlite.statements import load_migrations, load_statements
 from gateway.store.sqlite.sweeps import SqliteSweeps
 from gateway.store.sqlite.views import SqliteViews
@@ -29,7 +30,7 @@ class SqliteStore(
     SqliteIntake,
     SqliteDrops,
     SqliteEngine,
-    SqlitePermits,
+    SqliteScopes,
     SqliteChildren,
     SqliteBooks,
     SqliteSweeps,
@@ -67,7 +68,7 @@ def open_sqlite(path: str, clock: Clock) -> SqliteStore:
     """Open the store in the file `path`; make it or bring its schema up to date as needed.
 
     Blocks for milliseconds, after a crash for as long as a check of the file takes. Raises `StoreInUse` while another
-    daemon has it, `StoreTooNew`, `StoreFull` or `StoreError` with what to do, and wrote nothing then.
+    daemon has it, `StoreTooNew`, `StoreDamaged`, `StoreFull` or `StoreError` with what to do, and wrote nothing then.
     """
     check_library()
     if not Path(path).is_absolute():
@@ -78,6 +79,7 @@ def open_sqlite(path: str, clock: Clock) -> SqliteStore:
         make_file(path)
         lock = FileLock(path)
         opened.callback(lock.release)
+        refuse_damaged(path)
         connection = open_writer(path, sql, load_migrations())
         opened.callback(connection.close)
         connections = [open_reader(path, sql) for _ in range(READERS)]

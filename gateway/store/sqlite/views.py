@@ -9,7 +9,7 @@ from typing import Any
 from gateway.errors import NotFound
 from gateway.model.ids import SessionId, TurnId, WaitId
 from gateway.model.messages import Received
-from gateway.model.sessions import Session
+from gateway.model.sessions import Session, Turn
 from gateway.model.slots import Slot
 from gateway.model.tools import Step
 from gateway.model.views import Counts, Item, Row, Rows, SessionLine, TurnView
@@ -19,7 +19,6 @@ from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.ended import EndedTurns
 from gateway.store.sqlite.rows import moment, received_of, session_of, slot_of, step_of, turn_of, wait_of
 from gateway.store.sqlite.tx import Reader
-from gateway.store.sqlite.writer import ReaderPool, Writer
 
 NEWEST = (1 << 63) - 1
 
@@ -35,11 +34,6 @@ _ITEMS: Mapping[str, tuple[str, Callable[[tuple[Any, ...]], Item]]] = {
 class SqliteViews(SqliteBase):
     """`ports.Views`."""
 
-    def __init__(self, writer: Writer, readers: ReaderPool) -> None:
-        """Take the threads, which run already."""
-        super().__init__(writer, readers)
-        self._ended = EndedTurns()
-
     async def session(self, session: SessionId) -> Session | None:
         """One session."""
         return await self.read(lambda reader: _session(reader, session))
@@ -54,7 +48,15 @@ class SqliteViews(SqliteBase):
 
     async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
         """The last ended turns, in the order they ended."""
-        return await self.read(lambda reader: _history(reader, self._ended, session, epoch, limit))
+        read: dict[int, TurnView] = {}
+
+        def view(reader: Reader) -> list[TurnView]:
+            found = _session(reader, session)
+            return [] if found is None else history_of(reader, found, epoch, limit, self.ended, read)
+
+        history = await self.read(view)
+        self.ended.keep(read)
+        return history
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
         """What changed since a revision."""
@@ -118,29 +120,39 @@ def turn_view(reader: Reader, turn: TurnId) -> TurnView:
     return views_of(reader, [columns])[0]
 
 
-def _history(reader: Reader, ended: EndedTurns, id_: SessionId, epoch: int, limit: int) -> list[TurnView]:
-    session = _session(reader, id_)
-    places = [place for (place,) in reader.run("ended_turns", id_, epoch, limit)][::-1]
-    if session is None or not places:
-        return []
+def history_of(
+    reader: Reader, session: Session, epoch: int, limit: int, ended: EndedTurns, read: dict[int, TurnView]
+) -> list[TurnView]:
+    """Return the last ended turns of a session in the order they ended.
+
+    What was not among the `ended` ones is put into `read` too: the caller keeps it, once what it saw is committed.
+    """
+    places = [place for (place,) in reader.run("ended_turns", session.id, epoch, limit)][::-1]
     views = ended.find(places)
     unread = [place for place in places if place not in views]
     if unread:
         columns = {place: tuple(rest) for place, *rest in reader.run("turns_at", dump_json(unread))}
-        read = dict(zip(columns, views_of(reader, list(columns.values())), strict=True))
-        ended.keep(read)
-        views.update(read)
+        fresh = dict(zip(columns, views_of(reader, list(columns.values()), session), strict=True))
+        read.update(fresh)
+        views.update(fresh)
     found = [views[place] for place in places]
     return [
         TurnView(turn=one.turn, session=session, inputs=one.inputs, steps=one.steps, waits=one.waits) for one in found
     ]
 
 
-def views_of(reader: Reader, rows: list[tuple[Any, ...]]) -> list[TurnView]:
-    """Make the views of turns of one session from their columns."""
+def new_view(reader: Reader, columns: tuple[Any, ...]) -> TurnView:
+    """A turn that nobody held before: it has messages, and nothing else."""
+    turn = turn_of(columns)
+    received = reader.run("messages_of_turns", dump_json([turn.id]))
+    inputs = tuple(received_of(one) for one in received)
+    return TurnView(turn=turn, session=_session_of(reader, turn), inputs=inputs, steps=(), waits=())
+
+
+def views_of(reader: Reader, rows: list[tuple[Any, ...]], session: Session | None = None) -> list[TurnView]:
+    """Make the views of turns of one session from their columns; it is read too if it is not given."""
     turns = [turn_of(columns) for columns in rows]
-    session = _session(reader, turns[0].session)
-    assert session is not None, "foreign keys hold"
+    session = session or _session_of(reader, turns[0])
     named = dump_json([turn.id for turn in turns])
     inputs: defaultdict[TurnId | None, list[Received]] = defaultdict(list)
     for received in map(received_of, reader.run("messages_of_turns", named)):
@@ -161,6 +173,12 @@ def views_of(reader: Reader, rows: list[tuple[Any, ...]]) -> list[TurnView]:
         )
         for turn in turns
     ]
+
+
+def _session_of(reader: Reader, turn: Turn) -> Session:
+    session = _session(reader, turn.session)
+    assert session is not None, "foreign keys hold"
+    return session
 
 
 # --- rows of a session ----------------------------------------------------------------------

@@ -8,15 +8,18 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from gateway.errors import StoreError
-from gateway.ports import Clock, Live
+from gateway.errors import StoreDamaged, StoreError
+from gateway.model.live import SLOTS, TURNS
+from gateway.observe import log
+from gateway.ports import Clock
 from gateway.store.codec import to_us
+from gateway.store.live import LocalLive
 from gateway.store.sqlite.failures import concerns_the_file, store_error
-from gateway.store.sqlite.tx import Reader, Touched, Tx
+from gateway.store.sqlite.jobs import Claims, Job, deliver
+from gateway.store.sqlite.tx import Reader, Tx
 
 T = TypeVar("T")
 
@@ -28,27 +31,6 @@ IDLE_S = 1.0
 """Seconds without a transition after which a long WAL is moved into the file."""
 LONG_WAL = 40
 """Commits, about 1 MB."""
-
-
-@dataclass(slots=True)
-class Job:
-    """Something to be run by a thread, and the caller that waits for it."""
-
-    work: Callable[[Any], Any]
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
-    result: Any = None
-    error: BaseException | None = None
-    touched: Touched | None = None
-
-    def settle(self) -> None:
-        """Tell the caller, unless it went away. In its event loop."""
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
 
 
 class Worker(ABC):
@@ -63,6 +45,7 @@ class Worker(ABC):
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._closed = False
+        self._told = False
 
     def start(self, connections: Iterable[sqlite3.Connection]) -> None:
         """Start one thread for each connection; it closes the connection when it ends."""
@@ -78,7 +61,7 @@ class Worker(ABC):
         Cancelling the caller loses the result, never half of the work: it was done as a whole or not begun.
         """
         if self._closed:
-            raise StoreError("The store is closed.", cure="Start the daemon again.")
+            raise _closed()
         loop = asyncio.get_running_loop()
         job = Job(work, loop, loop.create_future())
         self._queue.put(job)
@@ -92,6 +75,14 @@ class Worker(ABC):
                 self._queue.put(None)
         for thread in self._threads:
             await asyncio.get_running_loop().run_in_executor(None, thread.join)
+
+    def _failed(self, error: sqlite3.Error) -> StoreError:
+        """Return what the caller is to be told. Damage is told in the log too, once: not every caller writes there."""
+        told = store_error(error, self.path)
+        if isinstance(told, StoreDamaged) and not self._told:
+            self._told = True
+            log("store").error("the store is damaged", error=str(told))
+        return told
 
     @abstractmethod
     def _serve(self, db: sqlite3.Connection) -> None: ...
@@ -108,28 +99,60 @@ class ReaderPool(Worker):
                 db.execute(self._sql["begin_reading"])
                 job.result = job.work(Reader(db, self._sql, to_us(self._clock.now())))
             except sqlite3.Error as error:
-                job.error = store_error(error, self.path)
+                job.error = self._failed(error)
             except Exception as error:  # noqa: BLE001 - the caller gets it; the thread goes on
                 job.error = error
             finally:
                 if db.in_transaction:
                     db.execute(self._sql["rollback"])
-            deliver([job], lambda job: job.settle())
+            deliver([job], Job.settle)
         db.close()
 
 
 class Writer(Worker):
     """The one thread that writes, commits and checkpoints. All that is queued is committed together, with no timer."""
 
-    def __init__(self, path: str, sql: Mapping[str, str], clock: Clock, live: Live) -> None:
+    def __init__(self, path: str, sql: Mapping[str, str], clock: Clock, live: LocalLive) -> None:
         """Take what it works with; `commits` and `transitions` count what was done."""
         super().__init__("store-writer", path, sql, clock)
         self._live = live
+        self._turns, self._slots = Claims(), Claims()
+        live.call(TURNS, self._turns.look_again)
+        live.call(SLOTS, self._slots.look_again)
         self._rev = 0
         self._reserved = 0
         self._moved = 0
         self.commits = 0
         self.transitions = 0
+
+    async def claim_turns(self, work: Callable[[Tx], list[T]], most: int, wait_s: float) -> list[T]:
+        """Run a claim of turns as `submit` does. One that finds nothing waits, within the commit of what brings some.
+
+        It waits for at most `wait_s`, or until somebody publishes to `TURNS`; then it returns nothing.
+        """
+        return await self._claim(self._turns, work, most, wait_s)
+
+    async def claim_slots(self, work: Callable[[Tx], list[T]], most: int, wait_s: float) -> list[T]:
+        """The same of slots, and `SLOTS`."""
+        return await self._claim(self._slots, work, most, wait_s)
+
+    async def _claim(self, claims: Claims, work: Callable[[Tx], list[T]], most: int, wait_s: float) -> list[T]:
+        if wait_s <= 0:
+            return await self.submit(work)
+        if self._closed:
+            raise _closed()
+        loop = asyncio.get_running_loop()
+        job = Job(work, loop, loop.create_future(), result=[], claims=claims, most=most)
+        if claims.must_look(job):
+            self._queue.put(job)
+        timer = loop.call_later(wait_s, claims.give_up, job)
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            claims.look_again()  # this one may have been the one to look
+            raise
+        finally:
+            timer.cancel()
 
     def _serve(self, db: sqlite3.Connection) -> None:
         (self._rev,) = db.execute(self._sql["read_rev"]).fetchone()
@@ -146,10 +169,12 @@ class Writer(Worker):
                 break
             batch, ended = self._with_the_rest(job)
             self._commit(db, batch)
-            deliver(batch, self._announce)
+            deliver([job for job in batch if not _goes_on_waiting(job)], self._announce)
             wrote = True
             if ended:
                 break
+        self._turns.look_again()
+        self._slots.look_again()
         with suppress(sqlite3.Error):
             db.execute(self._sql["mark_clean"], (self._rev,))
             db.execute(self._sql["checkpoint"]).fetchall()
@@ -173,9 +198,8 @@ class Writer(Worker):
         try:
             db.execute(self._sql["begin"])
             for job in batch:
-                # A caller that was cancelled before its turn came gets nothing written.
-                if not job.future.cancelled():
-                    rev = self._run(db, job, rev, alone=len(batch) == 1)
+                rev = self._run(db, job, rev, first=job is batch[0])
+            rev = self._hand_out(db, batch, rev)
             if rev > reserved:
                 reserved = rev + REVS_AHEAD
                 db.execute(self._sql["save_rev"], (reserved,))
@@ -186,19 +210,44 @@ class Writer(Worker):
                 if db.in_transaction:
                     db.execute(self._sql["rollback"])
             for job in batch:
-                job.error, job.touched = store_error(error, self.path), None
+                job.error, job.touched = self._failed(error), None
             return
         self._rev, self._reserved = rev, reserved
         self.commits += 1
         self.transitions += len(batch)
 
-    def _run(self, db: sqlite3.Connection, job: Job, rev: int, *, alone: bool) -> int:
+    def _hand_out(self, db: sqlite3.Connection, batch: list[Job], rev: int) -> int:
+        """Let claims that wait take what this batch brought, in the same commit; return the revision after that."""
+        touched = [job.touched for job in batch if job.touched is not None]
+        if turns := [one for one in touched if one.turns_due]:
+            rev, all_taken = self._hand_out_to(db, self._turns, batch, rev)
+            for one in turns:
+                one.turns_due = not all_taken
+        if slots := [one for one in touched if one.slots_due]:
+            rev, all_taken = self._hand_out_to(db, self._slots, batch, rev)
+            for one in slots:
+                one.slots_due = not all_taken
+        return rev
+
+    def _hand_out_to(self, db: sqlite3.Connection, claims: Claims, batch: list[Job], rev: int) -> tuple[int, bool]:
+        """Return the revision after it, and whether nothing is left for anybody else."""
+        while (job := claims.next()) is not None:
+            batch.append(job)
+            rev = self._run(db, job, rev, first=False)
+            if job.error is None and job.touched is not None and len(job.result) < job.most:
+                return rev, True
+        return rev, False
+
+    def _run(self, db: sqlite3.Connection, job: Job, rev: int, *, first: bool) -> int:
         """Run one transition and return the revision after it. What fails is undone without the rest of its batch.
 
-        One that is `alone` needs no savepoint, which costs 0.03 ms: SQLite keeps a copy of every page for it.
+        The `first` one needs no savepoint, which costs 0.03 ms: SQLite keeps a copy of every page for it. A caller that
+        was cancelled before its turn came gets nothing written.
         """
+        if job.future.cancelled():
+            return rev
         tx = Tx(db, self._sql, to_us(self._clock.now()), rev)
-        if not alone:
+        if not first:
             db.execute(self._sql["savepoint"])
         try:
             job.result = job.work(tx)
@@ -206,13 +255,13 @@ class Writer(Worker):
             if isinstance(error, sqlite3.Error):
                 if concerns_the_file(error) or not db.in_transaction:
                     raise
-                job.error = store_error(error, self.path)
+                job.error = self._failed(error)
             else:
                 job.error = error
-            for name in ("rollback", "begin") if alone else ("rollback_to", "release"):
+            for name in ("rollback", "begin") if first else ("rollback_to", "release"):
                 db.execute(self._sql[name])
             return rev
-        if not alone:
+        if not first:
             db.execute(self._sql["release"])
         job.touched = tx.touched
         return tx.rev
@@ -230,14 +279,16 @@ class Writer(Worker):
                 self._moved = self.commits
 
 
-def deliver(jobs: list[Job], announce: Callable[[Job], None]) -> None:
-    """Have `announce` called for each job in its own event loop. A loop that is gone waits for nothing any more."""
-    for loop in {job.loop for job in jobs}:
-        mine = [job for job in jobs if job.loop is loop]
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_announce_all, mine, announce)
+def _goes_on_waiting(job: Job) -> bool:
+    """Whether this is a claim that took nothing and is not to be settled yet."""
+    claims = job.claims
+    if claims is None:
+        return False
+    if job.error is not None or len(job.result) == job.most > 0:
+        claims.look_again()  # there may be more
+        return False
+    return not job.result and claims.keep(job)
 
 
-def _announce_all(jobs: list[Job], announce: Callable[[Job], None]) -> None:
-    for job in jobs:
-        announce(job)
+def _closed() -> StoreError:
+    return StoreError("The store is closed.", cure="Start the daemon again.")

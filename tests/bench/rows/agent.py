@@ -187,15 +187,16 @@ async def fallbacks(bench: Bench) -> list[Figure]:
 async def against(bench: Bench) -> list[Figure]:
     """This checkout's daemon, with the other checkout's as its floor: turns without and with a model, and a call."""
     figures: list[Figure] = []
-    for name, model, text in (
-        ("operator turn", False, "hello"),
-        ("shell turn", False, "/shell true"),
-        ("model turn", True, "hello"),
+    for name, model, text, sandbox in (
+        ("operator turn", False, "hello", "off"),
+        ("shell turn, sandbox off", False, "/shell true", "off"),
+        ("shell turn, sandbox basic", False, "/shell true", "basic"),
+        ("model turn", True, "hello", "off"),
     ):
         async with AsyncExitStack() as stack:
             lives = [
                 await stack.enter_async_context(
-                    run_telegram_daemon(bench, allowed_shell("off"), model=model, checkout=checkout)
+                    run_telegram_daemon(bench, allowed_shell(sandbox), model=model, checkout=checkout)
                 )
                 for checkout in (None, bench.against)
             ]

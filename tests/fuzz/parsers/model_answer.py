@@ -8,11 +8,12 @@ from gateway.errors import ModelError
 from gateway.llm import openai_answer, sse
 from gateway.llm.openai_answer import AnswerLimits, Assembly
 from gateway.llm.openai_errors import Peer, from_chunk, to_error
+from gateway.model import nesting
 from gateway.model.ids import CallId
 from gateway.model.tools import Answer
 from gateway.store.codec import ANSWER
 
-READS = (sse, openai_answer)
+READS = (sse, openai_answer, nesting)
 WORDS = (
     *(b"data: ", b"data:", b": comment", b"event: error", b"[DONE]", b"\r\n\r\n", b"choices", b"delta", b"content"),
     *(b"tool_calls", b"function", b"arguments", b"name", b"index", b"finish_reason", b"stop", b"length", b"usage"),

@@ -6,15 +6,16 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from channels._shared import http
 from channels.slack import failures, people, request
+from channels.slack.bans import Bans
 from channels.slack.failures import Act, judge
 from channels.slack.people import People
 from channels.slack.request import Declined, SlackClient, SlackFailure, Unanswered
-from gateway.clock import SystemClock
 from gateway.errors import SendFailed
 from tests.fuzz import givens
 
-READS = (failures, people, request)
+READS = (failures, http, people, request)
 WORDS = (
     *(b"ok", b"error", b"needed", b"response_metadata", b"messages", b"ratelimited", b"missing_scope", b"429"),
     *(b"user", b"team_id", b"is_bot", b"deleted", b"profile", b"display_name", b"channel", b"id", b"invalid_blocks"),
@@ -32,7 +33,7 @@ def target(data: bytes) -> None:
         "https://a.example/api/",
         cast("Any", givens.Answering(code, headers, body)),
         givens.passed,
-        SystemClock(),
+        Bans("main", givens.NoMemory(), givens.CLOCK),
     )
     asyncio.run(_asked(client))
 

@@ -8,16 +8,17 @@ import logging
 from functools import cache
 from typing import Any, cast
 
+from channels._shared import fields as all_fields
 from channels.slack import blocks, door, fields, ids, inbound, web, words
+from channels.slack.bans import Bans
 from channels.slack.door import Door
 from channels.slack.inbound import Asking, Ended, Identity, Known, Panel, Pressing
 from channels.slack.request import SlackClient
 from channels.slack.web import Answer
-from gateway.clock import SystemClock
 from gateway.model.messages import Inbound, Refused
 from tests.fuzz import givens
 
-READS = (blocks, door, fields, ids, inbound, web, words)
+READS = (all_fields, blocks, door, fields, ids, inbound, web, words)
 WORDS = (
     *(b"event_callback", b"block_actions", b"view_submission", b"message_changed", b"message_deleted", b"app_mention"),
     *(b"authorizations", b"team_id", b"api_app_id", b"event", b"message", b"previous_message", b"user", b"channel"),
@@ -96,5 +97,6 @@ def _door() -> tuple[Door, list[list[object]]]:
         listeners[-1].append(payload)
         return Answer(stored=True)
 
-    client = SlackClient("xoxb-1", "http://127.0.0.1:9/api/", cast("Any", None), givens.passed, SystemClock())
+    bans = Bans("main", givens.NoMemory(), givens.CLOCK)
+    client = SlackClient("xoxb-1", "http://127.0.0.1:9/api/", cast("Any", None), givens.passed, bans)
     return Door("main", client, take), listeners

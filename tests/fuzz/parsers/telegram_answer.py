@@ -7,13 +7,14 @@ from typing import Any, cast
 
 from telegram.error import TelegramError
 
+from channels._shared import http
 from channels.telegram import failures, request
 from channels.telegram.failures import Act, judge
 from channels.telegram.request import AiohttpRequest, Declined, Unanswered
 from gateway.errors import SendFailed
 from tests.fuzz import givens
 
-READS = (failures, request)
+READS = (failures, http, request)
 WORDS = (
     *(b"ok", b"result", b"error_code", b"description", b"parameters", b"retry_after", b"migrate_to_chat_id"),
     *(b"429", b"400", b"401", b"403", b"500", b"200", b"Too Many Requests", b"message is not modified", b"1e308"),

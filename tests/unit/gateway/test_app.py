@@ -121,7 +121,7 @@ def test_without_a_configuration_there_is_one_owner_on_the_page_and_the_operator
 def test_every_owner_has_a_principal_on_the_page(made: Build) -> None:
     app = made('[owners]\nann = ["telegram:1001"]\ncleo = []\n')
 
-    people = app.daemon.gate._people  # pyright: ignore[reportPrivateUsage] - what was wired
+    people = app.daemon.ingress._people  # pyright: ignore[reportPrivateUsage] - what was wired
     assert people.owners == {"ann": {"web:ann", "telegram:1001"}, "cleo": {"web:cleo"}}
 
 

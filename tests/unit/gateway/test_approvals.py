@@ -19,11 +19,9 @@ from gateway.approvals import (
     is_shown_by,
     may_resolve,
     name_of,
-    outcome_line,
     page_card,
     page_principals,
     payload,
-    title,
 )
 from gateway.model.ids import OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, main_session
 from gateway.model.messages import Conversation
@@ -36,18 +34,30 @@ from gateway.model.sessions import (
     Turn,
     TurnKind,
     TurnState,
+    WhileRunning,
     child_place,
 )
 from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.tools import Risk
-from gateway.model.views import Reach
-from gateway.model.waits import PRESSED_TEXT, PressResult, Verb, Verdict, Wait, WaitKind, WaitState
+from gateway.model.views import Whereabouts
+from gateway.model.waits import PRESSED_TEXT, PressResult, Verb, Verdict, WaitKind, WaitState
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, CLEO, CLEO_CHAT, CLEO_TELEGRAM, GROUP, KEY, PEOPLE
-from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, EPOCH, OTHER_CHAT, approval, press
+from tests.support.makers import (
+    ANN,
+    ANN_SLACK,
+    ANN_TELEGRAM,
+    BOB,
+    CHAT,
+    EPOCH,
+    OTHER_CHAT,
+    approval,
+    inbound,
+    press,
+    route,
+)
+from tests.unit.gateway.approvals_rig import WAIT, wait
 
-WAIT = WaitId("w0123456789abcdef")
 ANN_WEB, CLEO_WEB = Principal("web:ann"), Principal("web:cleo")
 MEMBER = Principal("telegram:9009")
 DAY = timedelta(days=1)
@@ -81,24 +91,6 @@ def turn(where: Conversation = CHAT, who: Principal = ANN_TELEGRAM) -> Turn:
         started_at=EPOCH,
         ended_at=None,
         active_ms=0,
-    )
-
-
-def wait(state: WaitState = WaitState.OPEN, *, who: Principal | None = None, reason: str = "") -> Wait:
-    return Wait(
-        id=WAIT,
-        kind=WaitKind.APPROVAL,
-        session=main_session(ANN),
-        turn=TurnId("t1"),
-        n=1,
-        state=state,
-        approval=approval(1),
-        payload={},
-        opened_at=EPOCH,
-        expires_at=EPOCH + timedelta(hours=1),
-        decided_by=who,
-        decided_at=EPOCH if who else None,
-        reason=reason,
     )
 
 
@@ -152,8 +144,8 @@ def test_with_nobody_allowed_nobody_approves() -> None:
 # --- where it is asked --------------------------------------------------------------------------
 
 
-def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | None = None) -> Reach:
-    return Reach(direct={who: (where, at) for who, where, at in direct}, page_seen_at=page)
+def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | None = None) -> Whereabouts:
+    return Whereabouts(direct={who: (where, at) for who, where, at in direct}, page_seen_at=page)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +171,7 @@ def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | No
     ],
 )
 def test_where_it_is_asked(
-    kind: SessionKind, where: Conversation, reaches: list[Reach], asked: list[Conversation], page: bool
+    kind: SessionKind, where: Conversation, reaches: list[Whereabouts], asked: list[Conversation], page: bool
 ) -> None:
     found = audience(session(kind), turn(where), reaches, EPOCH)
 
@@ -207,8 +199,15 @@ def test_elsewhere_each_approver_gets_the_cards_and_the_chat_a_note_without_the_
         (CLEO_CHAT, SlotKind.CARD),
         (GROUP, SlotKind.NOTE),
     ]
-    assert "shell wants to run" in slots[-1].text
-    assert "date" not in slots[-1].text
+    assert slots[-1].text == "An owner was asked to allow this: shell wants to run. It goes on when they decide."
+
+
+def test_the_note_names_each_thing_once() -> None:
+    place = Audience(conversations=(CHAT,), page=False)
+    titles = ["shell wants to run", "shell wants to run", "web wants to use the network"]
+    slots = card_slots([WAIT] * 3, titles, place, session(SessionKind.NON_MAIN), turn(GROUP))
+
+    assert "allow this: shell wants to run, web wants to use the network. It" in slots[-1].text
 
 
 def test_an_approver_who_asked_in_a_direct_chat_gets_no_note_beside_the_card() -> None:
@@ -296,6 +295,57 @@ async def test_an_owner_who_never_wrote_cannot_be_asked_elsewhere_and_can_after_
     assert (main.conversations, main.page) == ((CHAT,), False)
 
 
+async def test_elsewhere_every_owner_is_asked_in_the_own_last_direct_chat(clock: FakeClock, handles: Handles) -> None:
+    store = MemoryStore(clock)
+    for who, where, owner in [(ANN_TELEGRAM, CHAT, ANN), (CLEO_TELEGRAM, CLEO_CHAT, CLEO)]:
+        message = inbound(who=who, where=where)
+        await store.accept(route(owner=owner), message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
+    asking = Approvals(PEOPLE, store, handles)
+
+    found = await asking.audience(session(SessionKind.NON_MAIN), turn(GROUP), clock.now())
+    assert set(found.conversations) == {CHAT, CLEO_CHAT}
+
+
+def test_an_owner_is_who_the_configuration_names(asking: Approvals) -> None:
+    assert [asking.is_owner(name) for name in (ANN, CLEO, OwnerName("gone"), OwnerName(""))] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("who", "kind", "verdict"),
+    [
+        (ANN_TELEGRAM, SessionKind.MAIN, WITHDRAWN),
+        (CLEO_TELEGRAM, SessionKind.MAIN, REFUSED),
+        (CLEO_TELEGRAM, SessionKind.DM, WITHDRAWN),
+        (BOB, SessionKind.DM, WITHDRAWN),  # he asked
+        (MEMBER, SessionKind.DM, REFUSED),
+    ],
+)
+def test_a_reason_given_later_denies_when_its_author_may_deny_now(
+    asking: Approvals, who: Principal, kind: SessionKind, verdict: Verdict
+) -> None:
+    asked = replace(wait(), approval=replace(approval(1), requester=BOB))
+
+    assert asking.denial(asked, who, session(kind)) == verdict
+
+
+def test_a_reason_for_what_is_no_approval_denies_nothing(asking: Approvals) -> None:
+    timer = replace(wait(), kind=WaitKind.TIMER, approval=None)
+
+    assert asking.denial(timer, ANN_TELEGRAM, session()) == Verdict(refusal=PressResult.NOT_VALID)
+
+
+@pytest.mark.parametrize(("verb", "verdict"), [(Verb.ONCE, REFUSED), (Verb.DENY, DENIED)])
+def test_who_asked_may_press_no_but_not_yes(asking: Approvals, handles: Handles, verb: Verb, verdict: Verdict) -> None:
+    asked = replace(wait(), approval=replace(approval(1), requester=BOB))
+
+    assert asking.verdict(handles.make(WAIT, "o1", verb), asked, ["o1"], BOB, session(SessionKind.DM)) == verdict
+
+
 @pytest.mark.parametrize(
     ("who", "cards", "verb", "verdict"),
     [
@@ -324,77 +374,6 @@ def test_a_wait_that_is_no_approval_cannot_be_pressed_or_shown(asking: Approvals
     assert verdict.refusal is PressResult.NOT_VALID
     with pytest.raises(ValueError, match="not an approval"):
         asking.row(timer, "o1")
-
-
-def test_a_row_has_buttons_while_it_is_open_and_an_outcome_after(asking: Approvals, handles: Handles) -> None:
-    row = asking.row(wait(), "o1")
-
-    assert [button.verb for button in row.buttons] == [Verb.ONCE, Verb.DENY, Verb.DENY_REASON]
-    assert all(handles.verb(b.handle, WAIT, ["o1"]) is b.verb for b in row.buttons)
-    assert row.outcome == ""
-    for state in WaitState:
-        if state is not WaitState.OPEN:
-            assert asking.row(wait(state), "o1").buttons == ()
-
-
-def test_a_card_names_risk_folder_sandbox_requester_session_time_and_check_in_this_order(asking: Approvals) -> None:
-    row = asking.row(wait(), "o1")
-
-    assert row.title == "shell wants to run"
-    assert row.facts == (
-        ("Risk", "execute"),
-        ("Folder", "/w"),
-        ("Sandbox", "basic"),
-        ("Asked by", "ann"),
-        ("Session", "main:ann"),
-        ("Answer by", "2026-01-01 01:00 UTC"),
-        ("Check", "sha-1"),
-    )
-
-
-def test_facts_are_escaped_like_the_command(asking: Approvals) -> None:
-    request = approval(1)
-    request = replace(request, requester=Principal("x:\u202eevil"), action=replace(request.action, cwd="/w\r/x"))
-    facts = dict(asking.row(replace(wait(), approval=request, session=SessionId("chat:\u200b")), "o1").facts)
-
-    assert facts["Asked by"] == r"x:\u{202E}evil"
-    assert facts["Folder"] == r"/w\u{D}/x"
-    assert facts["Session"] == r"chat:\u{200B}"
-
-
-@pytest.mark.parametrize(
-    ("state", "who", "reason", "line"),
-    [
-        (WaitState.OPEN, None, "", ""),
-        (WaitState.APPROVED, ANN_TELEGRAM, "", "ann allowed once, 00:00 UTC"),
-        (WaitState.CONSUMED, CLEO_WEB, "", "cleo allowed once, 00:00 UTC"),
-        (WaitState.DENIED, BOB, "", "telegram:2002 denied, 00:00 UTC"),
-        (WaitState.DENIED, ANN_SLACK, "not today", "ann denied, 00:00 UTC: not today"),
-        (WaitState.EXPIRED, None, "", "Expired; nothing was run"),
-        (WaitState.CANCELLED, None, "", "Withdrawn; nothing was run"),
-        (WaitState.SUPERSEDED, None, "", "Expired while Dragoman was away; it is asked anew"),
-        (WaitState.ANSWERED, None, "", ""),
-    ],
-)
-def test_the_outcome_is_said_in_one_line(state: WaitState, who: Principal | None, reason: str, line: str) -> None:
-    assert outcome_line(wait(state, who=who, reason=reason), PEOPLE) == line
-
-
-def test_a_card_says_what_an_approval_covers_beyond_this_call(asking: Approvals) -> None:
-    scoped = replace(wait(), approval=replace(approval(1), scope="example.org\u202e:8080"))
-    row = asking.row(scoped, "o1")
-
-    assert row.facts[1] == ("Covers", r"example.org\u{202E}:8080, until /new")
-    assert [button.label for button in row.buttons] == ["Allow", "Deny", "Deny with reason"]
-    assert [button.verb for button in row.buttons] == [button.verb for button in asking.row(wait(), "o1").buttons]
-    assert [button.handle for button in row.buttons] == [button.handle for button in asking.row(wait(), "o1").buttons]
-
-
-@pytest.mark.parametrize("state", [WaitState.APPROVED, WaitState.CONSUMED])
-def test_who_allowed_a_scope_did_so_for_the_session(state: WaitState) -> None:
-    scoped = replace(wait(state, who=ANN_TELEGRAM), approval=replace(approval(1), scope="example.org"))
-
-    assert outcome_line(scoped, PEOPLE) == "ann allowed for this session, 00:00 UTC"
 
 
 @pytest.mark.parametrize(
@@ -461,9 +440,8 @@ def test_a_card_is_shown_by_each_of_its_messages_in_its_own_chat(
     assert is_shown_by(slot, where, message) is shows
 
 
-def test_every_outcome_of_a_press_and_every_risk_has_words() -> None:
+def test_every_outcome_of_a_press_has_words() -> None:
     assert set(PRESSED_TEXT) == set(PressResult)
-    assert len({title(replace(approval(1), risk=risk)) for risk in Risk}) == len(Risk)
     assert name_of(None, PEOPLE) == "Nobody"
 
 

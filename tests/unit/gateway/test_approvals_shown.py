@@ -103,6 +103,13 @@ def test_texts_of_known_attacks(text: str, shown: str) -> None:
     assert unrender(shown) == text
 
 
+def test_every_printable_letter_of_ascii_is_shown_as_it_is_but_the_backslash() -> None:
+    letters = [chr(c) for c in range(0x20, 0x7F)]
+
+    assert [render(letter) for letter in letters if letter != "\\"] == [one for one in letters if one != "\\"]
+    assert render("\\") == "\\\\"
+
+
 def test_every_letter_outside_of_ascii_is_escaped_whatever_python_thinks_of_it() -> None:
     others = [chr(c) for c in range(0x110000) if not 0x20 <= c <= 0x7E and c != 0x0A]
     printable = sum(1 for char in others if char.isprintable() and unicodedata.category(char) != "Zs")
@@ -121,6 +128,19 @@ def test_the_argument_that_runs_is_shown_first_and_all_others_below_by_name() ->
         "timeout = 5",
     ]
     assert render_action(action, None).startswith('command = "ls')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        ({"command": ["ls", "-l"], "b": 1}, ["b = 1", 'command = ["ls", "-l"]']),
+        ({"command": None, "b": 1}, ["b = 1"]),
+        ({"b": "\u00e9"}, [r'b = "\u{E9}"']),
+        ({}, [""]),
+    ],
+)
+def test_what_runs_first_is_listed_by_name_when_it_is_no_text(arguments: dict[str, Any], lines: list[str]) -> None:
+    assert render_action(replace(ACTION, arguments=arguments), "command").split("\n") == lines
 
 
 @given(st.dictionaries(st.text(min_size=1), JSON, max_size=4))
@@ -199,6 +219,15 @@ def test_what_cannot_be_written_exactly_is_not_hashed() -> None:
         action_key(replace(ACTION, arguments={"x": float("nan")}))
 
 
+def test_the_text_that_is_hashed_is_the_same_in_every_version() -> None:
+    """Approvals outlive an upgrade: a form that changes would make every open one worthless."""
+    action = replace(ACTION, arguments={"command": "caf\u00e9", "all": [1, None]})
+
+    assert canonical(action) == (
+        r'{"arguments":{"all":[1,null],"command":"caf\u00e9"},"cwd":"/w","sandbox":"basic","tool":"shell"}'
+    )
+
+
 def test_order_of_arguments_does_not_matter() -> None:
     one = replace(ACTION, arguments={"a": 1, "b": 2})
     assert action_key(one) == action_key(replace(ACTION, arguments={"b": 2, "a": 1}))
@@ -269,6 +298,26 @@ def test_a_handle_is_worthless_elsewhere(one: WaitId, other: WaitId, card: str, 
     assert HANDLES.verb(handle, one, []) is None
     assert Handles(b"j" * 32).verb(handle, one, [card]) is None
     assert len({HANDLES.make(one, card, each) for each in Verb}) == len(Verb)
+
+
+@pytest.mark.parametrize(
+    ("handle", "named"),
+    [
+        ("w0123456789abcdef." + "a" * 22, "w0123456789abcdef"),
+        ("w0123456789abcdef." + "a" * 21, None),
+        ("w0123456789abcdef." + "a" * 23, None),
+        ("w0123456789abcdef" + "a" * 22, None),
+        ("w0123456789abcdef", None),
+        ("w0123456789ABCDEF." + "a" * 22, None),
+        ("W0123456789abcdef." + "a" * 22, None),
+        ("w0123456789abcde." + "a" * 22, None),
+        ("o0123456789abcdef." + "a" * 22, None),
+        ("." + "a" * 22, None),
+        ("", None),
+    ],
+)
+def test_a_handle_names_a_wait_or_is_none(handle: str, named: str | None) -> None:
+    assert wait_of(Handle(handle)) == named
 
 
 @example("w" + "0" * 16 + "." + "\ud800" * 22)

@@ -37,7 +37,7 @@ def daemon(
         machine="here",
         store=engine.store,
         clock=engine.clock,
-        gate=engine.gate,
+        ingress=engine.ingress,
         channels=channels,
         kept=kept or {},
         http=HttpServer(

@@ -79,10 +79,9 @@ class Unreadable(FailingStore):
 
     bad: TurnId | None = None
 
-    async def claim(self, node: NodeId, limit: int = 1) -> Sequence[Claimed]:
-        return [
-            replace(one, view=None) if one.lease.turn == self.bad else one for one in await super().claim(node, limit)
-        ]
+    async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
+        claimed = await super().claim(node, limit, wait_s=wait_s, history=history)
+        return [replace(one, view=None) if one.lease.turn == self.bad else one for one in claimed]
 
     async def turn(self, turn: TurnId) -> TurnView:
         if turn == self.bad:
@@ -164,7 +163,7 @@ async def test_fifteen_minutes_count_in_one_holding_too(engine: Engine) -> None:
 
 
 async def test_a_failure_is_shown_in_the_chat_too_when_nobody_has_the_page_open(engine: Engine) -> None:
-    await engine.gate.message(inbound("/status", where=CHAT))
+    await engine.ingress.message(inbound("/status", where=CHAT))
     engine.model.script = [ModelError("It is away.")]
     await engine.say(where=ANN_PAGE)
     await engine.run(await engine.claim())
@@ -222,9 +221,9 @@ async def test_stop_at_any_moment_ends_the_turn_and_runs_nothing_afterwards(tmp_
                 if waits := await engine.waits(turn):
                     await engine.press(waits[0].id)
                 if i == awaits - 1:
-                    await engine.gate.message(inbound("/stop"))
+                    await engine.ingress.message(inbound("/stop"))
             if awaits == 0:
-                await engine.gate.message(inbound("/stop"))
+                await engine.ingress.message(inbound("/stop"))
                 continue
             await asyncio.sleep(0.05)
             begun = len(shell.calls), len(engine.model.requests)
@@ -254,7 +253,7 @@ async def test_new_while_a_turn_is_held_gives_the_next_one_an_empty_history(engi
     old = await engine.say("the old matter")
     async with in_background(engine.sessions().run()):
         await engine.model.until_asked()
-        await engine.gate.message(inbound("/new"))
+        await engine.ingress.message(inbound("/new"))
         new = await engine.say("the new matter")
         engine.model.go.set()
         await until(lambda: _is(state(engine, new) is TurnState.DONE))

@@ -108,7 +108,7 @@ class Life:
         sessions, delivery = engine.sessions(), engine.delivery(self.channel)
         async with in_background(sessions.run()), in_background(delivery.run()), in_background(sweeper.run()):
             message = inbound("please", key="e1")
-            accepted = await self.insist(lambda: engine.gate.message(message))
+            accepted = await self.insist(lambda: engine.ingress.message(message))
             await self.wait_for(self.asked)
             wait = self.cards()[0].rows[0].wait
             pressed = await self.insist(lambda: engine.press(wait.id, Verb.ONCE))
@@ -185,7 +185,7 @@ async def test_a_send_that_failed_and_cannot_be_recorded_does_not_end_the_sender
     store = Brittle(1, only="slot_retry")
     engine = Engine(tmp_path, store=store)
     channel = FakeChannel(outcomes=[SendFailed("no network", outcome=SendOutcome.RETRY)])
-    await engine.gate.message(inbound("/help"))
+    await engine.ingress.message(inbound("/help"))
     async with in_background(engine.delivery(channel).run()) as running:
         (row,) = store.slots.values()
         await until(lambda: _is(store.count == 2 and row.slot.state is SlotState.DUE))
@@ -199,7 +199,7 @@ async def test_a_send_that_failed_and_cannot_be_recorded_does_not_end_the_sender
 async def test_a_message_that_was_shown_is_not_shown_twice_because_the_store_had_a_bad_moment(tmp_path: Path) -> None:
     engine = Engine(tmp_path, store=Brittle(1, 2, only="slot_sent"))
     channel = FakeChannel()
-    await engine.gate.message(inbound("/help"))
+    await engine.ingress.message(inbound("/help"))
     async with in_background(engine.delivery(channel).run()):
         await until(lambda: _is(all(row.slot.state is SlotState.SENT for row in engine.store.slots.values())))
         engine.clock.advance(100)
@@ -291,7 +291,7 @@ async def test_a_full_disk_does_not_close_the_page(tmp_path: Path) -> None:
         await socket.send_json({"op": "open", "session": "main:ann"})
         assert (await socket.receive_json())["op"] == "rows"
         await until(lambda: _is("saw_page" in store.failed))
-        await found.engine.gate.message(inbound("/help", where=ANN_PAGE))
+        await found.engine.ingress.message(inbound("/help", where=ANN_PAGE))
         assert (await socket.receive_json())["op"] in ("rows", "sessions")
 
 
@@ -303,7 +303,7 @@ async def test_a_page_that_could_not_be_kept_right_is_closed_and_comes_back(tmp_
         async with client.ws_connect(f"{found.url}/ws") as socket, asyncio.timeout(5):
             await socket.send_json({"op": "open", "session": "main:ann"})
             await asyncio.sleep(0.1)
-            await found.engine.gate.message(inbound("/help", where=ANN_PAGE))
+            await found.engine.ingress.message(inbound("/help", where=ANN_PAGE))
             while (await socket.receive()).type is WSMsgType.TEXT:
                 pass
         async with client.ws_connect(f"{found.url}/ws") as socket, asyncio.timeout(5):

@@ -177,7 +177,7 @@ async def test_a_sixth_child_waits_for_nobody_and_is_refused(engine: Engine) -> 
 
 async def test_nothing_is_spawned_in_a_turn_that_was_stopped(engine: Engine) -> None:
     parent = await planned(engine, call("sessions_spawn", task="x"))
-    await engine.gate.message(inbound("/stop"))
+    await engine.ingress.message(inbound("/stop"))
     await engine.settle(parent)
 
     assert await engine.store.family(parent.session) == []
@@ -309,7 +309,7 @@ async def test_a_child_that_a_sibling_call_stopped_is_a_cancelled_call(engine: E
 
 async def test_stop_in_the_parent_stops_its_children(engine: Engine) -> None:
     parent, child = await a_child(engine)
-    await engine.gate.message(inbound("/stop"))
+    await engine.ingress.message(inbound("/stop"))
 
     assert await engine.store.renew(child) is TurnState.STOPPING
     assert await engine.results(parent.turn) == [CANCELLED]

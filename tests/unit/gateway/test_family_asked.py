@@ -133,11 +133,11 @@ async def test_spawn_by_hand_answers_with_what_the_sub_session_said(engine: Engi
 
 async def test_the_tree_is_shown_at_once(engine: Engine) -> None:
     parent, _ = await a_child(engine)
-    await engine.gate.message(inbound("/tree"))
+    await engine.ingress.message(inbound("/tree"))
 
     text = (await engine.texts())[-1]
     assert f"- `count`: running, 0 tokens, `{child_session(parent.turn, 1)}`" in text
-    await engine.gate.message(inbound("/tree", who=CLEO_TELEGRAM, where=CLEO_CHAT))
+    await engine.ingress.message(inbound("/tree", who=CLEO_TELEGRAM, where=CLEO_CHAT))
     assert "There are no sub-sessions" in (await engine.texts(session="main:cleo"))[-1]
 
 

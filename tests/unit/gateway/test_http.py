@@ -310,6 +310,7 @@ async def test_metrics_count_what_happens_and_name_nobody(page: Served) -> None:
     assert status == 200
     assert 'dragoman_messages_total{outcome="queued"} 1.0' in text
     assert "dragoman_queued_turns 1" in text
+    assert re.search(r"^dragoman_tasks [1-9]", text, re.MULTILINE)
     assert not re.search(r"[:/]1001\b", text)
     assert "private" not in text
 

@@ -58,7 +58,7 @@ async def test_a_message_becomes_a_turn_of_its_kind(engine: Engine, text: str, k
 
 async def test_the_same_event_twice_is_one_message(engine: Engine) -> None:
     message = inbound("hello", key="e1")
-    first, again = await engine.gate.message(message), await engine.gate.message(message)
+    first, again = await engine.ingress.message(message), await engine.ingress.message(message)
 
     assert first is not None
     assert again is not None
@@ -69,7 +69,7 @@ async def test_the_same_event_twice_is_one_message(engine: Engine) -> None:
 
 async def test_a_stranger_is_refused_once_a_day_and_never_makes_a_session(engine: Engine) -> None:
     for _ in range(3):
-        assert await engine.gate.message(inbound("hi", who=STRANGER, where=NOWHERE)) is None
+        assert await engine.ingress.message(inbound("hi", who=STRANGER, where=NOWHERE)) is None
 
     assert await due(engine) == [("9009", REFUSAL)]
     assert await engine.store.sessions() == []
@@ -81,7 +81,7 @@ async def test_a_strangers_command_is_a_strangers_message(engine: Engine, text: 
     """c6: no side door, whatever the event."""
     await engine.say("mine")
     before = await engine.store.sessions()
-    assert await engine.gate.message(inbound(text, who=STRANGER, where=NOWHERE)) is None
+    assert await engine.ingress.message(inbound(text, who=STRANGER, where=NOWHERE)) is None
 
     assert await engine.store.sessions() == before
     assert await due(engine) == [("9009", REFUSAL)]
@@ -91,8 +91,8 @@ async def test_a_strangers_command_is_a_strangers_message(engine: Engine, text: 
 async def test_a_control_command_is_answered_at_once_and_starts_nothing(engine: Engine, name: str) -> None:
     message = inbound(f"/{name}", key="e1")
 
-    assert await engine.gate.message(message) is None
-    assert await engine.gate.message(message) is None  # sent again: answered once
+    assert await engine.ingress.message(message) is None
+    assert await engine.ingress.message(message) is None  # sent again: answered once
     ((chat, text),) = await due(engine)
     assert chat == "1001"
     assert text
@@ -100,12 +100,12 @@ async def test_a_control_command_is_answered_at_once_and_starts_nothing(engine: 
 
 
 async def test_stop_says_what_it_did(engine: Engine) -> None:
-    await engine.gate.message(inbound("/stop"))
+    await engine.ingress.message(inbound("/stop"))
     assert (await due(engine))[-1] == ("1001", "Nothing is running or waiting here.")
 
     turn = await engine.say()
     lease = await engine.claim()
-    await engine.gate.message(inbound("/stop"))
+    await engine.ingress.message(inbound("/stop"))
     assert (await engine.store.turn(turn)).turn.state is TurnState.STOPPING
     assert await engine.store.renew(lease) is TurnState.STOPPING
     assert (await engine.texts())[-1] == "Stopped."
@@ -116,9 +116,9 @@ async def test_in_a_group_a_member_stops_only_what_the_member_began_and_an_owner
     await engine.claim()
     stop = replace(inbound("/stop", who=BOB, where=GROUP), direct=False)
 
-    await engine.gate.message(stop)
+    await engine.ingress.message(stop)
     assert (await engine.store.turn(turn)).turn.state is TurnState.RUNNING
-    await engine.gate.message(replace(stop, principal=CLEO_TELEGRAM, event_key="e2"))
+    await engine.ingress.message(replace(stop, principal=CLEO_TELEGRAM, event_key="e2"))
     assert (await engine.store.turn(turn)).turn.state is TurnState.STOPPING
 
 
@@ -126,12 +126,12 @@ async def test_only_an_owner_begins_a_new_history_in_a_group_and_anybody_in_thei
     group = "chat:telegram/default/-1003"
     await engine.say(who=BOB, where=GROUP)
     new = replace(inbound("/new", who=BOB, where=GROUP), direct=False)
-    await engine.gate.message(new)
+    await engine.ingress.message(new)
 
     assert (await engine.texts(session=group))[-1] == "Only an owner begins a new history here."
-    await engine.gate.message(replace(new, principal=ANN_TELEGRAM, event_key="e2"))
+    await engine.ingress.message(replace(new, principal=ANN_TELEGRAM, event_key="e2"))
     assert (await engine.texts(session=group))[-1] == "A new history begins here."
-    await engine.gate.message(inbound("/new", who=BOB, where=BOB_CHAT))
+    await engine.ingress.message(inbound("/new", who=BOB, where=BOB_CHAT))
     assert (await engine.texts(session="dm:telegram/default/2002"))[-1] == "A new history begins here."
 
 
@@ -195,7 +195,7 @@ async def test_spawn_by_hand_goes_beside_the_model_turn(tmp_path: Path) -> None:
 
     assert by_hand != running
     assert (await engine.store.turn(by_hand)).turn.kind is TurnKind.COMMAND
-    await engine.gate.message(inbound("/spwan x"))
+    await engine.ingress.message(inbound("/spwan x"))
     assert "Did you mean `/spawn`?" in (await engine.texts())[-1]
 
 
@@ -224,8 +224,8 @@ async def test_lists_show_roots_live_children_and_every_approval_however_many_ch
                 await ended(engine, claimed.lease, "done")
         await ended(engine, parent, "all of them")
     _, live = await a_child(engine)
-    await engine.gate.message(inbound("/sessions"))
-    await engine.gate.message(inbound("/approvals"))
+    await engine.ingress.message(inbound("/sessions"))
+    await engine.ingress.message(inbound("/approvals"))
 
     sessions, approvals = (await engine.texts())[-2:]
     assert [line.split("`")[1] for line in sessions.splitlines() if line.startswith("- ")] == [
@@ -255,7 +255,7 @@ async def test_usage_tells_people_of_themselves_and_owners_in_main_of_all(
         answer = Answer(text="Yes.", model="big", usage=Usage(input_tokens=111, output_tokens=1))
         given = [one.id for one in (await engine.store.turn(lease.turn)).inputs]
         await engine.store.finish_turn(lease, TurnState.DONE, answer=answer, given=given, slots=[], timers=[])
-    await engine.gate.message(inbound("/usage", who=who, where=where, direct=where != GROUP))
+    await engine.ingress.message(inbound("/usage", who=who, where=where, direct=where != GROUP))
 
     text = (await engine.texts(session=session))[-1]
     for words in told:
@@ -315,7 +315,7 @@ async def test_a_handle_pressed_in_another_chat_than_its_card_stands_in_is_worth
 
     for place in (CLEO_CHAT, GROUP, ANN_PAGE):
         press = Press(event_key=f"p{place.chat}", conversation=place, principal=ANN_TELEGRAM, handle=handle)
-        assert (await engine.gate.press(press)).result is PressResult.NOT_VALID
+        assert (await engine.ingress.press(press)).result is PressResult.NOT_VALID
 
 
 async def test_the_page_is_a_card_of_every_approval_its_owner_may_decide(engine: Engine) -> None:
@@ -329,8 +329,8 @@ async def test_the_page_is_a_card_of_every_approval_its_owner_may_decide(engine:
 async def test_a_forged_handle_changes_nothing(engine: Engine, handle: str) -> None:
     press = Press(event_key="p1", conversation=CHAT, principal=ANN_TELEGRAM, handle=Handle(handle))
 
-    assert (await engine.gate.press(press)).result is PressResult.NOT_VALID
-    assert (await engine.gate.press(press)).result is PressResult.DUPLICATE
+    assert (await engine.ingress.press(press)).result is PressResult.NOT_VALID
+    assert (await engine.ingress.press(press)).result is PressResult.DUPLICATE
 
 
 async def test_the_second_press_and_a_late_one_change_nothing(engine: Engine) -> None:
@@ -360,8 +360,8 @@ async def test_an_approver_who_was_removed_from_the_configuration_may_not_press(
 
 async def test_presses_are_counted_and_text_is_never_consent(engine: Engine) -> None:
     wait = await waiting_in_group(engine)
-    await engine.gate.message(inbound("yes, approve it"))
-    await engine.gate.message(inbound(f"/approve {wait}"))
+    await engine.ingress.message(inbound("yes, approve it"))
+    await engine.ingress.message(inbound(f"/approve {wait}"))
 
     found = await engine.store.wait(wait)
     assert found is not None

@@ -48,7 +48,7 @@ def edit(of: str, text: str, *, who: Principal = ANN_TELEGRAM, where: Conversati
 
 
 async def said(engine: Engine, text: str = "helo", key: str = "m1") -> TurnId:
-    accepted = await engine.gate.message(inbound(text, key=key))
+    accepted = await engine.ingress.message(inbound(text, key=key))
     assert accepted is not None
     return accepted.turn
 
@@ -58,7 +58,7 @@ async def said(engine: Engine, text: str = "helo", key: str = "m1") -> TurnId:
 
 async def test_a_message_that_was_not_read_yet_is_corrected(engine: Engine) -> None:
     turn = await said(engine)
-    assert await engine.gate.message(edit("m1", "hello")) is None
+    assert await engine.ingress.message(edit("m1", "hello")) is None
 
     assert await texts(engine, turn) == ["hello"]
     assert counted(engine, "amended") == 1
@@ -70,7 +70,7 @@ async def test_an_edit_that_comes_too_late_starts_nothing_and_is_not_answered(en
     await engine.run(await engine.claim())
     await due(engine)
     for text in ("hello", "/stop", "/shell ls"):
-        assert await engine.gate.message(edit("m1", text)) is None
+        assert await engine.ingress.message(edit("m1", text)) is None
 
     assert await texts(engine, turn) == ["helo"]
     assert (counted(engine, "edited_late"), counted(engine, "control")) == (3, 0)
@@ -80,7 +80,7 @@ async def test_an_edit_that_comes_too_late_starts_nothing_and_is_not_answered(en
 
 async def test_a_new_text_is_never_a_command(engine: Engine) -> None:
     turn = await said(engine)
-    await engine.gate.message(edit("m1", "/stop"))
+    await engine.ingress.message(edit("m1", "/stop"))
 
     assert await texts(engine, turn) == ["/stop"]
     assert counted(engine, "control") == 0
@@ -91,7 +91,7 @@ async def test_nobody_edits_what_is_not_theirs_or_not_there(
     engine: Engine, who: Principal, where: Conversation
 ) -> None:
     turn = await said(engine)
-    await engine.gate.message(edit("m1", "something else", who=who, where=where))
+    await engine.ingress.message(edit("m1", "something else", who=who, where=where))
 
     assert await texts(engine, turn) == ["helo"]
     assert (await engine.store.counts()).queued_turns == 1
@@ -99,7 +99,7 @@ async def test_nobody_edits_what_is_not_theirs_or_not_there(
 
 async def test_a_strangers_edits_are_a_strangers_messages(engine: Engine) -> None:
     for i in range(3):
-        await engine.gate.message(edit(f"m{i}", "let me in", who=STRANGER, where=NOWHERE))
+        await engine.ingress.message(edit(f"m{i}", "let me in", who=STRANGER, where=NOWHERE))
 
     assert await due(engine) == [REFUSAL]
     assert counted(engine, "stranger") == 3
@@ -107,17 +107,17 @@ async def test_a_strangers_edits_are_a_strangers_messages(engine: Engine) -> Non
 
 
 async def test_an_edit_in_a_group_that_no_longer_names_the_bot_still_counts(engine: Engine) -> None:
-    accepted = await engine.gate.message(inbound("@bot helo", where=GROUP, direct=False, key="m1"))
+    accepted = await engine.ingress.message(inbound("@bot helo", where=GROUP, direct=False, key="m1"))
     assert accepted is not None
-    await engine.gate.message(replace(edit("m1", "hello", where=GROUP), addressed=False))
+    await engine.ingress.message(replace(edit("m1", "hello", where=GROUP), addressed=False))
 
     assert await texts(engine, accepted.turn) == ["hello"]
 
 
 async def test_a_place_that_is_shared_live_is_answered_once(engine: Engine) -> None:
-    await engine.gate.message(replace(inbound("", key="m1"), unread="a place"))
+    await engine.ingress.message(replace(inbound("", key="m1"), unread="a place"))
     for _ in range(5):
-        await engine.gate.message(replace(edit("m1", ""), unread="a place"))
+        await engine.ingress.message(replace(edit("m1", ""), unread="a place"))
 
     assert await due(engine) == ["I cannot read a place yet. Write it as text, please."]
     assert counted(engine, "unreadable") == 6
@@ -128,16 +128,16 @@ async def test_a_place_that_is_shared_live_is_answered_once(engine: Engine) -> N
 
 async def test_what_cannot_be_read_is_said_each_time_and_a_caption_is_read(engine: Engine) -> None:
     photo = replace(inbound(""), unread="a photo")
-    assert await engine.gate.message(photo) is None
-    assert await engine.gate.message(photo) is None  # told again by the platform
+    assert await engine.ingress.message(photo) is None
+    assert await engine.ingress.message(photo) is None  # told again by the platform
     assert await due(engine) == ["I cannot read a photo yet. Write it as text, please."]
 
-    turn = await engine.gate.message(replace(inbound("what is it?"), unread="a photo"))
+    turn = await engine.ingress.message(replace(inbound("what is it?"), unread="a photo"))
     assert turn is not None
 
 
 async def test_a_strangers_photo_is_a_strangers_message(engine: Engine) -> None:
-    await engine.gate.message(replace(inbound("", who=STRANGER, where=NOWHERE), unread="a photo"))
+    await engine.ingress.message(replace(inbound("", who=STRANGER, where=NOWHERE), unread="a photo"))
 
     assert await due(engine) == [REFUSAL]
 
@@ -146,7 +146,7 @@ async def test_what_is_said_beside_the_bot_is_read_with_the_next_turn_and_asks_f
     """c14: what others said is data for the turn; it is not in its text and gives it nobody's rights."""
     for text in ("lunch?", "/shell reboot", "/stop"):
         message = replace(inbound(text, who=STRANGER, where=GROUP, direct=False), addressed=False, name="Eve")
-        assert await engine.gate.message(message) is None
+        assert await engine.ingress.message(message) is None
     assert (await engine.store.counts()).queued_turns == 0
     assert counted(engine, "context") == 3
 
@@ -169,19 +169,19 @@ async def test_an_event_that_is_no_message_is_kept_and_counted_once(engine: Engi
         detail="no chat",
         raw="{}",
     )
-    await engine.gate.refuse(refused)
-    await engine.gate.refuse(refused)
+    await engine.ingress.refuse(refused)
+    await engine.ingress.refuse(refused)
 
     assert (counted(engine, "poison"), counted(engine, "duplicate")) == (1, 1)
     assert await engine.store.sessions() == []
 
 
 async def test_start_greets_an_allowed_person_and_nobody_else(engine: Engine) -> None:
-    await engine.gate.message(inbound("/start"))
+    await engine.ingress.message(inbound("/start"))
     (greeting,) = await due(engine)
     assert greeting.startswith(f"{GREETING}\n\n")
     assert "/help" in greeting
 
-    await engine.gate.message(inbound("/start", who=STRANGER, where=NOWHERE))
+    await engine.ingress.message(inbound("/start", who=STRANGER, where=NOWHERE))
     assert REFUSAL in await due(engine)
     assert (await engine.store.counts()).queued_turns == 0

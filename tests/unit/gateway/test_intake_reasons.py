@@ -53,7 +53,7 @@ async def press(
     (card,) = [slot for slot in await engine.store.card_slots(wait.id) if slot.conversation == CHAT]
     handle = engine.handles.make(wait.id, card.id, verb)
     event = key or f"q-{wait.id}-{verb}-{who}"
-    return await engine.gate.press(
+    return await engine.ingress.press(
         Press(event_key=event, conversation=where, principal=who, handle=handle, can_ask_reason=True)
     )
 
@@ -69,7 +69,7 @@ async def reply(
     cut: bool = False,
 ) -> Accepted | None:
     message = inbound(text, who=who, where=where, direct=where != GROUP, key=key)
-    return await engine.gate.message(replace(message, reply_to=to, cut=cut))
+    return await engine.ingress.message(replace(message, reply_to=to, cut=cut))
 
 
 async def state(engine: Engine, wait: WaitId) -> WaitState:
@@ -262,7 +262,7 @@ async def test_what_is_not_its_rest_is_a_message(engine: Engine, after_s: float,
     if message.principal != ANN_TELEGRAM or message.conversation != CHAT:
         message = replace(message, direct=False, conversation=GROUP)
 
-    assert await engine.gate.message(message) is not None
+    assert await engine.ingress.message(message) is not None
 
 
 async def test_the_reason_is_taken_once_and_what_follows_is_a_message(engine: Engine) -> None:
@@ -320,7 +320,7 @@ async def test_who_may_not_decide_any_more_gives_no_reason(engine: Engine, tmp_p
     (card,) = await engine.store.card_slots(wait.id)
     handle = engine.handles.make(wait.id, card.id, Verb.DENY_REASON)
     event = Press(event_key="q1", conversation=CLEO_CHAT, principal=CLEO_TELEGRAM, handle=handle, can_ask_reason=True)
-    assert (await engine.gate.press(event)).result is PressResult.ASK_REASON
+    assert (await engine.ingress.press(event)).result is PressResult.ASK_REASON
 
     people = replace(
         engine.people,
@@ -347,7 +347,7 @@ async def test_a_command_is_a_command_also_as_a_reply_to_the_card(engine: Engine
 async def test_a_photo_or_an_edit_is_no_reason(engine: Engine) -> None:
     first, _ = await asked(engine)
     await press(engine, first)
-    await engine.gate.message(replace(inbound(""), reply_to="c2", unread="a photo"))
-    await engine.gate.message(replace(inbound("no"), reply_to="c2", edits="m1"))
+    await engine.ingress.message(replace(inbound(""), reply_to="c2", unread="a photo"))
+    await engine.ingress.message(replace(inbound("no"), reply_to="c2", edits="m1"))
 
     assert await state(engine, first.id) is WaitState.OPEN

@@ -28,7 +28,7 @@ def local(page: Served, *owners: str) -> LocalCommands:
     return LocalCommands(
         pages=page.pages,
         http=page.http,
-        gate=page.engine.gate,
+        ingress=page.engine.ingress,
         views=page.engine.store,
         live=page.engine.store.live,
         clock=page.engine.clock,

@@ -12,6 +12,7 @@ from gateway.model.tools import (
     Allow,
     Approval,
     Ask,
+    Decision,
     Deny,
     DenyReason,
     Effect,
@@ -97,11 +98,33 @@ def test_a_child_has_of_what_it_was_given_what_its_root_may_have_now(
     assert (found.reason if found else YES) is reason
 
 
-def test_a_refused_direct_chat_is_told_that_it_is_not_main() -> None:
-    found = available("shell", Permission.MAIN, session(SessionKind.DM))
+@pytest.mark.parametrize(
+    ("permission", "kind", "tools", "hint"),
+    [
+        (
+            Permission.MAIN,
+            SessionKind.DM,
+            None,
+            "shell runs only where an owner speaks directly. Direct chats of others are not main.",
+        ),
+        (
+            Permission.MAIN,
+            SessionKind.NON_MAIN,
+            None,
+            "shell runs only where an owner speaks directly. This conversation is not main.",
+        ),
+        (Permission.NON_MAIN, SessionKind.MAIN, None, "shell is configured for every session but main ones."),
+        (Permission.BLOCKED, SessionKind.MAIN, None, "The owner has blocked shell."),
+        (Permission.ALWAYS, SessionKind.MAIN, ("files",), "This sub-session was not given shell."),
+    ],
+)
+def test_a_session_without_a_tool_is_told_why(
+    permission: Permission, kind: SessionKind, tools: tuple[str, ...] | None, hint: str
+) -> None:
+    found = available("shell", permission, session(kind, tools=tools))
 
     assert found is not None
-    assert "Direct chats of others are not main." in found.hint
+    assert found.hint == hint
 
 
 @pytest.mark.parametrize("permission", ["", "Main", "main-only", "unknown", None, 1])
@@ -109,7 +132,9 @@ def test_a_refused_direct_chat_is_told_that_it_is_not_main() -> None:
 def test_a_permission_that_is_none_never_makes_a_tool_available(permission: object, kind: SessionKind) -> None:
     """c5: closed by default. `main-only` is an alias of the configuration; here it is as foreign as any other."""
     for tools in (None, ("shell",)):
-        assert available("shell", cast(Permission, permission), session(kind, tools=tools)) is not None
+        assert available("shell", cast(Permission, permission), session(kind, tools=tools)) == Deny(
+            reason=DenyReason.POLICY_ERROR, hint="The permission of shell is not one; correct it."
+        )
 
 
 @pytest.mark.parametrize("kind", ["", "owner", None])
@@ -188,8 +213,27 @@ def test_an_approval_that_is_none_never_allows(word: object) -> None:
 
     found = decide(SPEC, policy, session(), askable=True)
 
-    assert isinstance(found, Deny)
-    assert found.reason is DenyReason.POLICY_ERROR
+    assert found == Deny(reason=DenyReason.POLICY_ERROR, hint="The approval of shell is not one; correct it.")
+
+
+@pytest.mark.parametrize(
+    ("approval", "askable", "verdict"),
+    [
+        (Approval.ALLOW, True, Allow(because="execute is allowed here")),
+        (Approval.ASK, True, Ask(because="execute needs an approval")),
+        (Approval.DENY, True, Deny(reason=DenyReason.CONFIGURED, hint="The configuration denies shell here.")),
+        (
+            Approval.ASK,
+            False,
+            Deny(
+                reason=DenyReason.NOBODY_TO_ASK,
+                hint="shell needs an approval and nobody can be asked: let an owner open the page or a direct chat.",
+            ),
+        ),
+    ],
+)
+def test_a_decision_says_why_and_what_would_help(approval: Approval, askable: bool, verdict: Decision) -> None:
+    assert decide(SPEC, replace(POLICY, approval={"main": approval}), session(), askable=askable) == verdict
 
 
 # --- reach --------------------------------------------------------------------------------------
@@ -278,12 +322,46 @@ def test_an_approval_that_is_none_does_not_let_a_reach_pass(reach: Reach) -> Non
     assert found.reason is DenyReason.POLICY_ERROR
 
 
-def test_who_was_allowed_is_told_by_what() -> None:
-    reach = Reach(risk=Risk.NETWORK, scope=HERE)
-    found = decide(SPEC, POLICY, session(), askable=True, reach=reach, permitted=(HERE,))
+@pytest.mark.parametrize(
+    ("reach", "permitted", "verdict"),
+    [
+        (
+            Reach(risk=Risk.NETWORK, scope=HERE),
+            (HERE,),
+            Allow(because="example.org was allowed in this session"),
+        ),
+        (Reach(risk=Risk.READ, scope=HERE), (), Allow(because="read is allowed here")),
+        (Reach(risk=Risk.NETWORK, scope=HERE), (), Ask(because="network needs an approval")),
+    ],
+)
+def test_a_decision_speaks_of_what_the_call_reaches(
+    reach: Reach, permitted: tuple[str, ...], verdict: Decision
+) -> None:
+    assert decide(SPEC, POLICY, session(), askable=True, reach=reach, permitted=permitted) == verdict
 
-    assert found == Allow(because="example.org was allowed in this session")
+
+def test_what_only_reads_is_allowed_by_its_risk_where_the_tool_is_asked_about() -> None:
+    policy = replace(POLICY, approval=ASKED)
+
+    assert decide(SPEC, policy, session(), askable=True, reach=Reach(risk=Risk.READ)) == Allow(
+        because="read is allowed here"
+    )
 
 
-def test_every_permission_can_be_said() -> None:
-    assert len({describe_permission(one) for one in Permission}) == len(Permission)
+def test_what_the_owner_allows_is_said_by_the_risk_of_the_call() -> None:
+    spec, policy = replace(SPEC, risk=Risk.NETWORK), replace(POLICY, approval=ALLOWED)
+
+    assert decide(spec, policy, session(), askable=True) == Allow(because="network is allowed here")
+
+
+@pytest.mark.parametrize(
+    ("permission", "words"),
+    [
+        (Permission.ALWAYS, "everywhere"),
+        (Permission.MAIN, "main sessions only"),
+        (Permission.NON_MAIN, "everywhere but main sessions"),
+        (Permission.BLOCKED, "blocked"),
+    ],
+)
+def test_every_permission_can_be_said(permission: Permission, words: str) -> None:
+    assert describe_permission(permission) == words

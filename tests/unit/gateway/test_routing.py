@@ -41,6 +41,22 @@ def test_everyone_has_a_session(message: Inbound, session: str, kind: SessionKin
     assert (found.owner is not None) == (kind is SessionKind.MAIN)
 
 
+@pytest.mark.parametrize(
+    ("message", "title"),
+    [
+        (inbound(who=ANN_SLACK, where=OTHER_CHAT), "ann"),
+        (replace(inbound(who=BOB, where=BOB_CHAT), name="Bob B."), "Bob B."),
+        (in_group(), "telegram -1003"),
+        (inbound(where=replace(GROUP, thread="7"), direct=False), "telegram -1003"),
+    ],
+)
+def test_a_session_is_called_after_whom_or_where_it_is_with(message: Inbound, title: str) -> None:
+    found = route(message, PEOPLE)
+
+    assert isinstance(found, Route)
+    assert found.title == title
+
+
 def test_a_thread_has_a_session_of_its_own_and_its_chat_is_what_was_allowed() -> None:
     thread = replace(GROUP, thread="7")
     found = route(inbound(where=thread, direct=False), PEOPLE)

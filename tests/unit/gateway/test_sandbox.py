@@ -430,17 +430,48 @@ class Out:
         sys.stdout.flush()
 
 workspace = Path(sys.argv[1])
-asyncio.run(run_contained(["/bin/bash", "-c", sys.argv[4]], mode=sys.argv[2], workspace=workspace, cwd=workspace,
-            env={}, output=Out(), containment=eval(sys.argv[3], {"Containment": Containment}), limits=Limits()))
+
+async def run():
+    await run_contained(["/bin/bash", "-c", sys.argv[4]], mode=sys.argv[2], workspace=workspace, cwd=workspace,
+        env={}, output=Out(), containment=eval(sys.argv[3], {"Containment": Containment}), limits=Limits())
 """
+LIVES = """
+asyncio.run(run())
+"""
+DIES_AT_ONCE = """
+import os, signal, time
+
+async def die(after_s):
+    running = asyncio.create_task(run())
+    until = time.monotonic() + after_s
+    while time.monotonic() < until:
+        await asyncio.sleep(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+for half_ms in range(40):
+    if os.fork() == 0:
+        asyncio.run(die(half_ms / 2000))
+    os.wait()
+"""
+
+
+def daemon(bench: Bench, script: str, life: str) -> list[str]:
+    """The command line of a program that runs a script as the daemon does."""
+    return [sys.executable, "-c", DAEMON + life, str(bench.workspace), bench.mode, repr(bench.containment), script]
 
 
 async def test_a_killed_daemon_leaves_nothing(bench: Bench) -> None:
     script = STUBBORN.format(mark=bench.mark, last="while :; do sleep 0.1; done")
-    argv = [sys.executable, "-c", DAEMON, str(bench.workspace), bench.mode, repr(bench.containment), script]
-    with started(argv):
+    with started(daemon(bench, script, LIVES)):
         await bench.until(lambda: len(living(bench.mark)) >= 3)
     await bench.until(lambda: not living(bench.mark))
+
+
+async def test_a_daemon_killed_in_the_first_moments_leaves_nothing(bench: Bench) -> None:
+    with started(daemon(bench, f"setsid sleep {bench.mark} & sleep {bench.mark}", DIES_AT_ONCE)) as lives:
+        assert await asyncio.to_thread(lives.wait) == 0
+    await asyncio.sleep(2)  # some may still begin; what is there after this stays
+    assert living(bench.mark) == []
 
 
 async def stopped(bench: Bench, work: Awaitable[int], when: Callable[[], bool]) -> float:

@@ -72,7 +72,7 @@ async def test_stop_ends_a_running_call_within_a_second_and_says_so(engine: Engi
         turn = await engine.say()
         await read.until_begun()
         began = time.monotonic()
-        await engine.gate.message(inbound("/stop"))
+        await engine.ingress.message(inbound("/stop"))
         await ends(engine, turn, TurnState.STOPPED)
         took = time.monotonic() - began
 
@@ -88,7 +88,7 @@ async def test_stop_ends_a_turn_that_waits_for_its_model(engine: Engine) -> None
     async with in_background(engine.sessions().run()):
         turn = await engine.say()
         await engine.model.until_asked()
-        await engine.gate.message(inbound("/stop"))
+        await engine.ingress.message(inbound("/stop"))
         await ends(engine, turn, TurnState.STOPPED)
         engine.model.hold = False
         await ends(engine, await engine.say("go on"))
@@ -107,7 +107,7 @@ async def test_who_lost_the_lease_writes_nothing(engine: Engine, read: FakeTool)
         stolen = (await engine.store.claim(OTHER))[0].lease
         assert stolen.turn == turn
         before = await engine.store.turn(turn)
-        await engine.gate.message(inbound("and this", who=ANN_TELEGRAM))  # wakes the old holder, who looks
+        await engine.ingress.message(inbound("and this", who=ANN_TELEGRAM))  # wakes the old holder, who looks
         await until(lambda: _is(read.running == 0))
         await asyncio.sleep(0.05)
 
@@ -255,7 +255,7 @@ async def test_a_stopped_answer_keeps_its_beginning_and_says_that_it_was_stopped
         turn = await engine.say()
         await model.said.wait()
         assert await engine.texts() == ["It began well and"]
-        await engine.gate.message(inbound("/stop"))
+        await engine.ingress.message(inbound("/stop"))
         await ends(engine, turn, TurnState.STOPPED)
 
     slots = [slot for slot in await engine.slots() if slot.turn == turn]

@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.ids import SessionId, TurnId, answer_slot
+from gateway.model.ids import NodeId, SessionId, TurnId, answer_slot
 from gateway.model.live import ANSWERS, TextDelta, Working
 from gateway.model.messages import Conversation
-from gateway.model.slots import Pace, Showing, Slot, SlotKind, SlotState
+from gateway.model.slots import NewSlot, Pace, Showing, Slot, SlotKind, SlotState
 from gateway.observe import Redactor
 from gateway.pace import BANS, Pacer
 from gateway.ports import Progress
@@ -20,7 +20,7 @@ from gateway.store.memory import MemoryStore
 from gateway.streams import KEPT_CHARS, Streams
 from tests.support.clock import FakeClock
 from tests.support.fakes import ANN_PAGE, FakeChannel
-from tests.support.makers import CHAT, EPOCH, chat
+from tests.support.makers import CHAT, EPOCH, chat, route
 
 SESSION, TURN = SessionId("main:ann"), TurnId("t1")
 SECRET = "correct-horse-battery"
@@ -56,6 +56,7 @@ class World:
             channels={channel.name: channel},
             live=self.store.live,
             notes=self.store,
+            outbox=self.store,
             pacer=self.pacer,
             redactor=Redactor([SECRET]),
             clock=self.clock,
@@ -450,3 +451,47 @@ async def test_an_edit_that_failed_is_not_repeated(world: World, failure: Except
     await world.writes("there ")
     await world.passes(1.1)
     assert world.edits == (["Once upon a time there"] if goes_on else [])
+
+
+# --- another machine ------------------------------------------------------------------------------
+
+
+async def sent_elsewhere(world: World, slot: Slot) -> None:
+    """Another machine shows the last words, as version 2, of what was begun here."""
+    with world.store.transition():
+        world.store.use_session(route())
+        early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text=slot.text, n=slot.n, id=slot.id)
+        world.store.add_slot(early, SESSION, TURN)
+        world.store.rewrite(world.store.slots[slot.id], "The end.", slot.n)
+    await world.store.claim_slots(NodeId("there#1"), ["telegram"], 1)
+    await world.store.slot_sent(slot.id, 2, "m1")
+
+
+async def test_an_edit_that_met_the_last_words_of_another_machine_is_taken_back() -> None:
+    channel = SlowChannel()
+    async with running(World(channel)) as world:
+        slot = await world.begins()
+        await world.writes("a time ")
+        await world.passes(1.1)
+        assert channel.begun == 1
+        await sent_elsewhere(world, slot)
+        channel.go.set()
+        await world.writes("and then ")
+        await world.passes(1.1)
+
+        found = world.store.slots[slot.id].slot
+        assert (found.state, found.version) == (SlotState.DUE, 3)
+        assert world.edits == ["Once upon a time"]
+
+
+async def test_an_edit_of_what_nobody_changed_stands(world: World) -> None:
+    slot = await world.begins()
+    with world.store.transition():
+        world.store.use_session(route())
+        early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text=slot.text, n=slot.n, id=slot.id)
+        world.store.add_slot(early, SESSION, TURN)
+    await world.writes("a time ")
+    await world.passes(1.1)
+
+    assert world.edits == ["Once upon a time"]
+    assert world.store.slots[slot.id].slot.version == 1

@@ -9,9 +9,11 @@ import pytest
 
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.ids import SlotId
+from gateway.model.live import ANSWERS, Rested
 from gateway.streams import ASK_AGAIN_S, SETTLED_AFTER_S
 from tests.support.fakes import FakeChannel
-from tests.unit.gateway.test_streams import SlowChannel, World, running
+from tests.support.makers import CHAT
+from tests.unit.gateway.test_streams import TURN, SlowChannel, World, running
 
 
 @pytest.fixture
@@ -92,3 +94,35 @@ async def test_the_last_words_wait_while_an_edit_may_still_come(
     assert await world.streams.finish(slot.id) == pytest.approx(max(expected - 2, 0))
     world.clock.advance(SETTLED_AFTER_S)
     assert await world.streams.finish(slot.id) == 0
+
+
+# --- a turn that is not worked on any more ------------------------------------------------------
+
+
+async def test_a_turn_that_rests_shows_no_typing(world: World) -> None:
+    await world.working()
+    world.store.live.publish(ANSWERS, Rested(turn=TURN))
+    for _ in range(10):
+        await world.passes(1.0)
+    assert world.channel.typed == []
+
+
+async def test_a_turn_that_rests_is_forgotten_after_a_second_and_not_before(world: World) -> None:
+    await world.begins()
+    world.store.live.publish(ANSWERS, Rested(turn=TURN))
+    await world.passes(0.9)
+    await world.writes("a time there ")
+    await world.passes(0.2)
+    assert world.edits == ["Once upon a time there"]
+    await world.passes(1.0)
+    await world.writes("was a king ")
+    await world.passes(1.1)
+    assert world.edits == ["Once upon a time there"]
+
+
+async def test_a_turn_that_is_taken_up_again_goes_on(world: World) -> None:
+    await world.working()
+    world.store.live.publish(ANSWERS, Rested(turn=TURN))
+    await world.working()
+    await world.passes(0.5)
+    assert world.channel.typed == [CHAT]

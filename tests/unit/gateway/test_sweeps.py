@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from gateway.model.sessions import TurnState
 from gateway.model.slots import SlotKind
 from gateway.model.tools import Risk, StepState
 from gateway.model.waits import WaitState
+from gateway.sessions import RENEW_EVERY_S
 from gateway.sweeps import Sweeper, was_down
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, NODE, FakeChannel, FakeTool, in_background, until
 from tests.support.makers import ANN_TELEGRAM, EPOCH
+from tests.support.schedules import ScheduledLoop
 
 
 @pytest.mark.parametrize(
@@ -102,11 +105,7 @@ async def test_time_expires_waits_and_takes_turns_back_and_fires_timers(engine: 
 
 
 async def test_an_answer_that_nobody_saw_on_the_page_is_shown_in_the_chat(engine: Engine) -> None:
-    await engine.say("from the chat")
-    await engine.run(await engine.claim())
-    await engine.say("from the page", where=ANN_PAGE)
-    await engine.run(await engine.claim())
-    engine.clock.advance(31)
+    await answered_on_the_page(engine)
     async with in_background(sweeper(engine).run()):
         await until(lambda: copied(engine))
 
@@ -114,19 +113,46 @@ async def test_an_answer_that_nobody_saw_on_the_page_is_shown_in_the_chat(engine
     assert (copy.conversation.channel, copy.text) == ("telegram", "That is all.")
 
 
+async def answered_on_the_page(engine: Engine) -> None:
+    """Long enough ago for a copy, and nobody had it open."""
+    await engine.say("from the chat")
+    await engine.run(await engine.claim())
+    await engine.say("from the page", where=ANN_PAGE)
+    await engine.run(await engine.claim())
+    engine.clock.advance(31)
+
+
 async def copied(engine: Engine) -> bool:
     return any(slot.kind is SlotKind.COPY for slot in await engine.slots())
 
 
 async def test_a_sweep_that_fails_does_not_stop_the_others(engine: Engine) -> None:
-    turn = await engine.say()
-    await engine.claim()
-    engine.clock.advance(16)
+    await answered_on_the_page(engine)
     engine.store.failing = {"expire_waits": 1}
     async with in_background(sweeper(engine).run()):
-        await until(lambda: queued(engine, turn))
+        await until(lambda: copied(engine))
 
-    assert swept(engine, "reclaim") == 1
+    assert swept(engine, "fire_timers") == 1
+
+
+def test_when_the_store_was_away_holders_may_renew_before_they_are_taken_back(tmp_path: Path) -> None:
+    """They could not for as long as it was away, and what their calls came to would be lost."""
+    loop = ScheduledLoop(1)
+
+    async def story() -> float:
+        engine = Engine(tmp_path)
+        await engine.say()
+        lease = await engine.claim()
+        engine.clock.advance(16)
+        engine.store.failing = {"expire_waits": 1}
+        async with in_background(sweeper(engine).run()):
+            await asyncio.sleep(RENEW_EVERY_S + 0.5)
+            assert await engine.store.renew(lease) is TurnState.RUNNING
+            engine.clock.advance(16)
+            await asyncio.sleep(3)
+        return swept(engine, "reclaim")
+
+    assert loop.run_until_complete(story()) == 1
 
 
 async def queued(engine: Engine, turn: object) -> bool:

@@ -116,7 +116,7 @@ async def test_stop_while_a_call_runs_keeps_what_it_printed(tmp_path: Path) -> N
     cut = Cut()
     work = asyncio.create_task(engine.settle(lease, cut))
     await tool.until_begun(2)
-    await engine.gate.message(inbound("/stop"))
+    await engine.ingress.message(inbound("/stop"))
     cut.why = Interrupt.STOP
     work.cancel()
     await asyncio.wait([work])
@@ -127,7 +127,7 @@ async def test_stop_while_a_call_runs_keeps_what_it_printed(tmp_path: Path) -> N
 
 async def test_nothing_starts_in_a_turn_that_was_stopped(engine: Engine, tools: ToolBox) -> None:
     lease = await engine.planned("trusted:a", "read")
-    await engine.gate.message(inbound("/stop"))
+    await engine.ingress.message(inbound("/stop"))
     assert await engine.store.renew(lease) is TurnState.STOPPING
     await engine.settle(lease)
 

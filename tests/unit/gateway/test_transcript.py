@@ -24,6 +24,7 @@ from gateway.transcript import (
     Marks,
     messages,
     request,
+    told_before,
     ungiven,
 )
 from tests.support.fakes import calls
@@ -206,6 +207,23 @@ def test_what_others_said_is_one_labelled_block_before_the_text_and_never_in_it(
     assert (one.name, one.text) == ("Ann", "when is lunch?")
     assert one.data == block(HEARD, '"Bob" telegram:2002: lunch?', '"E\'ve" telegram:2002: at one')
     assert HEARD.startswith("Messages of other people in the group")
+
+
+@pytest.mark.parametrize("kind", SessionKind)
+def test_what_was_told_before_is_told_in_the_same_words(kind: SessionKind) -> None:
+    """Whatever a turn holds: what depends on more than the turn is never taken from an earlier question."""
+    turns = [
+        [received("plain", 0)],
+        [heard("Bob", "lunch?"), received("with talk", 0)],
+        [of(replace(inbound("quotes"), quoted="what it answers"), given=0)],
+        [of(replace(inbound("brings"), unread="a voice message"), given=0)],
+    ]
+    history = [view(inputs, [said(0, LAST)], kind=kind) for inputs in turns]
+    history = [replace(one, turn=replace(one.turn, id=TurnId(f"t{n}"))) for n, one in enumerate(history)]
+    marks, told = Marks(), told_before()
+    for now in ("first", "second"):
+        last = view([received(now, None)], [], kind=kind)
+        assert request("", history, last, (), marks, "", told) == request("", history, last, (), marks)
 
 
 def test_nobody_ends_a_block_or_speaks_in_it_as_somebody_else() -> None:

@@ -251,7 +251,7 @@ async def test_stop_while_the_model_answers_writes_no_answer_and_asks_no_more(en
     lease = await engine.claim()
     running = asyncio.create_task(engine.run(lease))
     await engine.model.until_asked()
-    await engine.gate.message(inbound("/stop"))
+    await engine.ingress.message(inbound("/stop"))
     engine.model.go.set()
     with pytest.raises(LeaseLost):
         async with asyncio.timeout(5):
@@ -319,7 +319,7 @@ END = TextDelta(session=SessionId("s"), turn=TurnId("t"), n=99, start=0, text=""
 
 async def test_what_was_told_to_the_model_is_the_history_of_this_session_and_epoch(engine: Engine) -> None:
     await ran(engine, "old")
-    await engine.gate.message(inbound("/new"))
+    await engine.ingress.message(inbound("/new"))
     await ran(engine, "new")
     await ran(engine, "newer")
 

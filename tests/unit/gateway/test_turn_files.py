@@ -46,7 +46,7 @@ def attached(engine: Engine, channel: FakeChannel) -> Engine:
 
 async def sends(engine: Engine, text: str, *files: Attachment) -> None:
     """Ann sends files."""
-    assert await engine.gate.message(replace(inbound(text), attachments=files)) is not None
+    assert await engine.ingress.message(replace(inbound(text), attachments=files)) is not None
 
 
 def told(engine: Engine, at: int = -1) -> list[UserText]:

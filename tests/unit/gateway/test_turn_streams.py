@@ -9,7 +9,7 @@ import pytest
 
 from gateway.errors import LeaseLost, ModelError
 from gateway.model.ids import Principal, answer_slot
-from gateway.model.live import ANSWERS, LiveEvent, TextDelta, Working, session_topic
+from gateway.model.live import ANSWERS, LiveEvent, Rested, TextDelta, Working, session_topic
 from gateway.model.messages import Conversation
 from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest, TextPart
 from gateway.model.sessions import Lease
@@ -147,7 +147,7 @@ async def test_pages_platforms_that_do_not_stream_and_commands_have_no_early_slo
 
     assert store.early == []
     assert [event for event in found if isinstance(event, TextDelta)] == []
-    assert [type(event) for event in found] == ([Working] if where == CHAT else [])
+    assert [type(event) for event in found] == ([Working, Rested] if where == CHAT else [])
 
 
 async def test_white_space_is_not_worth_a_message(streaming: Engine, store: Early) -> None:
@@ -261,7 +261,7 @@ class Telltale:
 async def test_the_mark_that_nobody_may_know_is_never_told(streaming: Engine, store: Early) -> None:
     streaming.turns.model = model = Telltale(streaming.clock)
     for _ in range(2):
-        await streaming.gate.message(inbound("@bot tell me", where=GROUP, direct=False))
+        await streaming.ingress.message(inbound("@bot tell me", where=GROUP, direct=False))
         async with heard(streaming, ANSWERS) as found:
             await streaming.run(await streaming.claim())
 
@@ -314,7 +314,7 @@ async def test_after_a_fast_second_the_beginning_of_a_secret_is_still_held_back(
 async def test_a_turn_that_was_stopped_makes_no_early_slot(streaming: Engine, store: Early) -> None:
     await streaming.say()
     lease = await streaming.claim()
-    await streaming.gate.message(inbound("/stop"))
+    await streaming.ingress.message(inbound("/stop"))
     streaming.turns.model = Slow(streaming.clock, *TALK)
     with pytest.raises(LeaseLost):
         await streaming.run(lease)

@@ -113,6 +113,34 @@ def test_the_page_begins_with_what_does_not_hold(stated: Path) -> None:
     assert f"| warm turn | 11 ms | 2 | ≤ 10 | {NO} |" in rest
 
 
+def test_the_page_has_the_soaks_lives_and_its_figures() -> None:
+    rise = {"an_hour": 0.25, "error": 0.1, "over_s": 1500.0}
+    none = {"an_hour": 0.0, "error": 0.0, "over_s": 0.0}
+    most = {"rss_mb": 95.5, "most_descriptors": 41, "most_tasks": 30, "wal_mb": 4.0, "database_mb": 9.0}
+    lost = {"fault": "F31", "what": LOST, "value": 1, "bar": 0, "unit": "", "least": False, "of": 3600, "held": False}
+    kills = {"fault": "F31", "what": KILLS, "count": 6, "test": "soak", "seed": 5}
+    soak = {
+        **{"minutes": 60, "seed": 5, "kills": 6, "counts": {"messages": 3600}},
+        **{"date": "2026-01-01", "commit": "def", "machine": "2 cores"},
+        "lines": [{**lost, "test": "soak", "seed": 5}, kills],
+        "lives": [{"life": 1, "over_s": 1980.0, "rss": rise, **most}, {"life": 2, "over_s": 60.0, "rss": none, **most}],
+    }
+    faults = [Fault(id="F31", trouble="an hour of load", tests=("tests/fault/test_soak.py",))]
+    text = page(proof([], faults=faults, soak=soak))
+    assert "killed 6 times. Of 3,600 messages 1 were lost" in text
+    assert "- F31 messages lost: 1 of 3,600, allowed 0" in text.partition("## F31")[0]
+    assert "60 minutes, 3,600 messages, 6 kills, seed 5; made on 2026-01-01, commit def, 2 cores." in text
+    assert "| 1 | 33 | +0.25 ± 0.10 | 95.5 | 41 | 30 | 4 | 9 |" in text
+    assert "| 2 | 1 |  | 95.5 |" in text
+
+
+@pytest.mark.parametrize("name", ["bench", "soak"])
+def test_a_file_that_is_not_there_is_refused_with_how_to_make_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        prove.parsed([f"--{name}", "nowhere.json"])
+    assert f"./run {name} --json nowhere.json writes it" in capsys.readouterr().err
+
+
 def test_lines_are_in_the_same_order_however_they_came() -> None:
     made = {"unit": "", "bar": 0, "least": False, "of": 1, "held": True, "value": 0, "seed": 7}
     lines = [{**made, "fault": f, "what": w, "test": w} for f in ("F14", "F01") for w in ("b", "a")]

@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from channels.slack.account import Account, Pauses
+from channels.slack.bans import Bans
 from channels.slack.manifest import manifest
 from channels.slack.settings import SlackSettings
 from channels.slack.socket import Timing
@@ -111,6 +112,11 @@ class FakeMemory:
         if self.broken:
             raise StoreError("the disk is full")
         self.kept[key] = value
+
+
+def no_bans(clock: Clock | None = None) -> Bans:
+    """No method is banned yet, and nothing of this outlives the test."""
+    return Bans("main", FakeMemory(), clock or SystemClock())
 
 
 @dataclass(slots=True, kw_only=True)

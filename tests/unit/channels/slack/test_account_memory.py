@@ -17,7 +17,7 @@ from channels.slack.threads import Threads
 from gateway.errors import StoreError
 from tests.support.clock import FakeClock
 from tests.support.slack import FakeSlack, faults
-from tests.unit.channels.slack.scene import FakeMemory, refusing
+from tests.unit.channels.slack.scene import FakeMemory, no_bans, refusing
 
 ANN = "U0ANN"
 
@@ -87,7 +87,7 @@ async def known(slack: FakeSlack, clock: FakeClock) -> AsyncIterator[People]:
         return None
 
     async with aiohttp.ClientSession() as session:
-        client = SlackClient(slack.bot_token, slack.api_root, session, passed, clock)
+        client = SlackClient(slack.bot_token, slack.api_root, session, passed, no_bans(clock))
         yield People(client, clock, known_at_most=A_CROWD)
 
 

@@ -89,6 +89,17 @@ async def test_an_app_that_is_removed_is_said(slack: FakeSlack, scene: Scene, mo
     assert scene.helm.alerts[0][0] == "slack/main/token"
 
 
+async def test_a_removal_is_not_hidden_by_the_end_of_its_token(slack: FakeSlack, scene: Scene, mode: str) -> None:
+    """Two connections may tell of both in any order."""
+    async with running(scene, mode) as account:
+        slack.teller.event({"type": "app_uninstalled"})
+        await until(lambda: "removed from its workspace" in account.trouble())
+        slack.teller.event({"type": "tokens_revoked", "tokens": {"oauth": [], "bot": [slack.bot]}})
+        await until(lambda: not slack.app.pending)
+        await asyncio.sleep(0.05)
+        assert "removed from its workspace" in account.trouble()
+
+
 async def test_a_frozen_connection_is_replaced_and_nothing_is_lost(slack: FakeSlack, scene: Scene) -> None:
     slack.app.ack_within_s = 0.3
     async with running(scene) as account:

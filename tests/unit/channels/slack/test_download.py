@@ -17,12 +17,11 @@ from aiohttp import web
 from channels.slack.adapter import SlackChannel, build
 from channels.slack.download import Download
 from channels.slack.request import SlackClient
-from gateway.clock import SystemClock
 from gateway.errors import FetchFailed
 from gateway.model.messages import Attachment, Conversation
 from tests.support.slack import FakeSlack, Fault, Shown, faults
 from tests.support.slack.hosts import Answer, Hosts, hosts
-from tests.unit.channels.slack.scene import Scene, refusing
+from tests.unit.channels.slack.scene import Scene, no_bans, refusing
 
 ANN = "U0ANN"
 DATA = bytes(range(256)) * 1000
@@ -299,7 +298,7 @@ async def outside(url: str, answers: dict[str, Answer], api: str = "https://slac
     root = api.split("/")[2].partition(":")[0]
     async with hosts({**answers, root: info}) as (found, client):
         try:
-            await Download(SlackClient(TOKEN, api, client, passed, SystemClock()), api).fetch("F0", taken)
+            await Download(SlackClient(TOKEN, api, client, passed, no_bans()), api).fetch("F0", taken)
         except FetchFailed as error:
             return found, error.message
     return found, taken.data.decode()

@@ -20,6 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slack_sdk.models.blocks import Block
 
+from channels._shared.cards import ACTION_BYTES
+from channels._shared.files import IN_FILE
 from channels.slack.blocks import FormPlace, reason_form, verb_of
 from channels.slack.inbound import Identity, Pressing, read
 from channels.slack.limits import (
@@ -27,7 +29,6 @@ from channels.slack.limits import (
     ACTION_ID_CHARS,
     BLOCKS,
     BUTTON_CHARS,
-    CARD_BYTES,
     CONTEXT_ELEMENTS,
     FALLBACK_CHARS,
     HEADER_CHARS,
@@ -40,7 +41,8 @@ from channels.slack.limits import (
     UPLOAD_BYTES,
     VALUE_CHARS,
 )
-from channels.slack.outbound import IN_FILE, LINES, STATUS_CHARS
+from channels.slack.mrkdwn import escaped
+from channels.slack.outbound import LINES, STATUS_CHARS
 from channels.slack.parts import ROOM, FilePart, Part, TextPart
 from gateway.model.ids import Handle
 from gateway.model.messages import Press
@@ -96,7 +98,8 @@ def as_json(part: Part) -> dict[str, Any]:
         return {**part.payload(), "size": part.size, "digest": part.digest}
     assert isinstance(part, FilePart)
     sha = hashlib.sha256(part.data).hexdigest()
-    return {"name": part.name, "comment": part.comment, "bytes": len(part.data), "sha256": sha, "digest": part.digest}
+    comment = escaped(part.said)
+    return {"name": part.name, "comment": comment, "bytes": len(part.data), "sha256": sha, "digest": part.digest}
 
 
 @pytest.mark.parametrize("name", sorted(GOLDENS))
@@ -405,7 +408,7 @@ def test_a_long_action_is_a_file_before_the_card_which_says_so() -> None:
 
 
 def test_what_cannot_be_shown_whole_cannot_be_allowed() -> None:
-    one = row("x" * (CARD_BYTES + 1))
+    one = row("x" * (ACTION_BYTES + 1))
     part = texts(card(one))[-1]
     assert [button["action_id"] for button in buttons(part)] == ["deny:1", "deny_reason:1"]
     assert "cannot be shown whole" in json.dumps(part.blocks)

@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from channels.slack.request import SlackClient, Unanswered
-from gateway.clock import SystemClock
+from tests.unit.channels.slack.scene import no_bans
 
 
 async def passed(_point: str) -> None:
@@ -26,7 +26,7 @@ async def test_a_redirect_is_not_followed(status: int) -> None:
     app = web.Application()
     app.router.add_route("*", "/{rest:.*}", away)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
-        client = SlackClient("xoxb-a-secret-token", str(server.make_url("/api/")), session, passed, SystemClock())
+        client = SlackClient("xoxb-a-secret-token", str(server.make_url("/api/")), session, passed, no_bans())
         with pytest.raises(Unanswered):
             await client.call("chat.postMessage", {"channel": "C0CC", "text": "hello"})
         with pytest.raises(Unanswered):

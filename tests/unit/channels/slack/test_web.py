@@ -15,7 +15,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from multidict import CIMultiDict
 
-from channels.slack.web import AGE_S, BODY_AT_MOST, SIGNATURE, TIMESTAMP, Answer, Web, payload
+from channels._shared.hooks import BODY_AT_MOST
+from channels.slack.web import AGE_S, SIGNATURE, TIMESTAMP, Answer, Web, payload
 from tests.support.clock import FakeClock
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from channels.slack.request import WAIT_UNTOLD_S, Declined, NotSent, SlackClient, Unanswered
-from gateway.clock import SystemClock
+from channels.slack.request import BY_CHANNEL, WAIT_UNTOLD_S, Declined, NotSent, SlackClient, Unanswered
 from tests.support.clock import FakeClock
+from tests.unit.channels.slack.scene import no_bans
 
 TOKEN = "xoxb-a-secret-token"
 
@@ -54,7 +54,7 @@ async def api() -> AsyncIterator[Api]:
 @pytest.fixture
 async def client(api: Api) -> AsyncIterator[SlackClient]:
     async with aiohttp.ClientSession() as session:
-        yield SlackClient(TOKEN, api.root, session, api.passed, SystemClock())
+        yield SlackClient(TOKEN, api.root, session, api.passed, no_bans())
 
 
 async def declined(client: SlackClient, method: str = "chat.postMessage") -> Declined:
@@ -99,20 +99,23 @@ async def test_a_limit_says_for_how_long(api: Api, client: SlackClient, given: s
 async def test_a_method_that_was_limited_is_not_called_before(api: Api) -> None:
     clock = FakeClock()
     async with aiohttp.ClientSession() as session:
-        client = SlackClient(TOKEN, api.root, session, api.passed, clock)
+        client = SlackClient(TOKEN, api.root, session, api.passed, no_bans(clock))
         api.status, api.body, api.headers = 429, '{"ok": false, "error": "ratelimited"}', {"Retry-After": "30"}
-        for method in ("conversations.history", "chat.postMessage"):
+        for method in ("conversations.history", "chat.postEphemeral", *BY_CHANNEL):
             await declined(client, method)
         api.status, api.body = 200, '{"ok": true}'
         clock.advance(12)
         found = await declined(client, "conversations.history")
         assert (found.error, found.status, found.retry_after_s) == ("ratelimited", 429, 18)
         assert await client.call("users.info", {}) == {"ok": True}
-        assert await client.call("chat.postMessage", {}) == {"ok": True}, "that is counted by channel, by delivery"
+        for method in BY_CHANNEL:
+            assert await client.call(method, {}) == {"ok": True}, "that is counted by channel, by delivery"
+        await declined(client, "chat.postEphemeral")
         clock.advance(18)
         assert await client.call("conversations.history", {}) == {"ok": True}
     asked = [method for method, *_ in api.asked]
     assert asked.count("conversations.history") == 2
+    assert asked.count("chat.postEphemeral") == 1
 
 
 async def test_a_refusal_says_what_is_wrong(api: Api, client: SlackClient) -> None:
@@ -155,7 +158,7 @@ async def test_an_answer_that_says_nothing_leaves_a_doubt(
 
 async def test_nobody_there_is_certain_to_have_done_nothing(api: Api) -> None:
     async with aiohttp.ClientSession() as session:
-        client = SlackClient(TOKEN, "http://127.0.0.1:9/api/", session, api.passed, SystemClock())
+        client = SlackClient(TOKEN, "http://127.0.0.1:9/api/", session, api.passed, no_bans())
         with pytest.raises(NotSent) as caught:
             await client.call("chat.postMessage", {})
     assert "127.0.0.1" not in str(caught.value)
@@ -166,7 +169,7 @@ async def test_nobody_there_is_certain_to_have_done_nothing(api: Api) -> None:
 
 async def test_an_answer_that_takes_too_long_is_a_doubt(api: Api) -> None:
     async with aiohttp.ClientSession() as session, Silent() as root:
-        client = SlackClient(TOKEN, root, session, api.passed, SystemClock(), answer_within_s=0.1)
+        client = SlackClient(TOKEN, root, session, api.passed, no_bans(), answer_within_s=0.1)
         with pytest.raises(Unanswered, match="too late"):
             await client.call("chat.postMessage", {})
 
@@ -191,9 +194,7 @@ async def test_the_environments_proxy_is_not_asked(api: Api, monkeypatch: pytest
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9/")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9/")
     async with aiohttp.ClientSession() as session:
-        assert await SlackClient(TOKEN, api.root, session, api.passed, SystemClock()).call("auth.test", {}) == {
-            "ok": True
-        }
+        assert await SlackClient(TOKEN, api.root, session, api.passed, no_bans()).call("auth.test", {}) == {"ok": True}
 
 
 def test_a_client_does_not_show_its_token() -> None:
@@ -204,4 +205,4 @@ def test_a_client_does_not_show_its_token() -> None:
         closed = True
 
     session: Any = Session()
-    assert TOKEN not in repr(SlackClient(TOKEN, "https://slack.com/api/", session, passed, SystemClock()))
+    assert TOKEN not in repr(SlackClient(TOKEN, "https://slack.com/api/", session, passed, no_bans()))

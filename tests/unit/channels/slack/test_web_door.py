@@ -11,7 +11,7 @@ import pytest
 from channels.slack.door import Door
 from channels.slack.request import SlackClient
 from channels.slack.web import Answer
-from gateway.clock import SystemClock
+from tests.unit.channels.slack.scene import no_bans
 
 TEAM, USER = {"id": "T0AA"}, {"id": "U0ANN"}
 BUTTON = {"type": "button", "action_id": "once:1", "block_id": "b", "value": "h"}
@@ -73,7 +73,7 @@ async def door(taker: Taker) -> AsyncIterator[Door]:
 
     async with aiohttp.ClientSession() as session:
         # To nobody: a door asks Slack nothing.
-        yield Door("main", SlackClient("xoxb-1", "http://127.0.0.1:9/api/", session, passed, SystemClock()), taker.take)
+        yield Door("main", SlackClient("xoxb-1", "http://127.0.0.1:9/api/", session, passed, no_bans()), taker.take)
 
 
 @pytest.mark.parametrize("payload", [*KINDS, *ODD], ids=str)
@@ -111,9 +111,7 @@ async def test_the_environments_tokens_change_nothing(taker: Taker, monkeypatch:
         return None
 
     async with aiohttp.ClientSession() as session:
-        door = Door(
-            "main", SlackClient("xoxb-1", "http://127.0.0.1:9/api/", session, passed, SystemClock()), taker.take
-        )
+        door = Door("main", SlackClient("xoxb-1", "http://127.0.0.1:9/api/", session, passed, no_bans()), taker.take)
         for payload in KINDS:
             assert (await door.answer(payload)).stored
     assert taker.taken == KINDS

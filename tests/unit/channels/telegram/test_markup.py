@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-import unicodedata
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from channels._shared.text import visible
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
 from channels.telegram.markup import Markup, linkable
-from channels.telegram.rich import UNSEEN, WORD_JOINER, Json, Rich, Span, entities, finish, split, units, visible
+from channels.telegram.rich import WORD_JOINER, Json, Rich, Span, entities, finish, split, units
 from channels.telegram.source import closed, output
 
 MARKUP = Markup()
@@ -113,11 +113,7 @@ def check_nesting(found: list[Json]) -> None:
 
 def bare(text: str) -> str:
     """A text without what may go at a cut: blanks, and what nobody sees."""
-    return "".join(
-        char
-        for char in text
-        if not char.isspace() and char not in UNSEEN and unicodedata.category(char) not in {"Cc", "Cf", "Mn", "Me"}
-    )
+    return "".join(char for char in text if visible(char))
 
 
 # --- what Markdown says ---------------------------------------------------------------------------

@@ -19,8 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from channels._shared.files import IN_FILE
 from channels.telegram.limits import TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
-from channels.telegram.outbound import IN_FILE, SOURCE_CHARS, SOURCE_LINES, Renderer
+from channels.telegram.outbound import SOURCE_CHARS, SOURCE_LINES, Renderer
 from channels.telegram.parts import FilePart, Part, TextPart
 from channels.telegram.rich import units
 from gateway.approvals import Approvals, Handles, needs_escape, render_action

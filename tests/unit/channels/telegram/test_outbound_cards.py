@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from channels.telegram.limits import CALLBACK_BYTES, CARD_BYTES, TEXT_UNITS
+from channels._shared.cards import ACTION_BYTES
+from channels.telegram.limits import CALLBACK_BYTES, TEXT_UNITS
 from channels.telegram.outbound import Renderer
 from channels.telegram.parts import FilePart, TextPart
 from channels.telegram.rich import units
@@ -70,7 +71,7 @@ def test_a_decided_card_has_no_buttons(state: WaitState) -> None:
 
 
 def test_what_cannot_be_shown_whole_cannot_be_allowed() -> None:
-    (file, part) = card(row("x" * (CARD_BYTES + 1)))
+    (file, part) = card(row("x" * (ACTION_BYTES + 1)))
     assert isinstance(file, FilePart)
     assert isinstance(part, TextPart)
     assert keyboard(part) == [["Deny", "Deny with reason"]]

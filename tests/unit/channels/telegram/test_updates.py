@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from channels._shared.poison import POISON_KEPT, TRIES
 from channels.telegram.inbound import BotIdentity
 from channels.telegram.moves import Moves
-from channels.telegram.updates import POISON_KEPT, SIDE_BY_SIDE, TRIES, Updates
+from channels.telegram.updates import SIDE_BY_SIDE, Updates
 from gateway.errors import StoreError
 from gateway.model.messages import Inbound, Press, Refused, RefusedReason
 from gateway.model.waits import PressResult

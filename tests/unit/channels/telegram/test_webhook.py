@@ -13,7 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from multidict import MultiDict
 
-from channels.telegram.webhook import BODY_AT_MOST, HEADER, Webhook
+from channels._shared.hooks import BODY_AT_MOST
+from channels.telegram.webhook import HEADER, Webhook
 from tests.unit.channels.telegram.scene import SECRET, message
 
 GOOD = {HEADER: SECRET}

@@ -394,7 +394,7 @@ async def test_a_page_goes_on_from_what_it_has(page: Served) -> None:
     async with opened(page) as socket:
         await socket.send({"op": "open", "session": "main:ann", "after": None})
         first = await socket.op("rows")
-    await page.engine.gate.message(inbound("/status", where=ANN_PAGE))
+    await page.engine.ingress.message(inbound("/status", where=ANN_PAGE))
     async with opened(page) as socket:
         await socket.send({"op": "open", "session": "main:ann", "after": first["rev"]})
         second = await socket.op("rows")

@@ -141,7 +141,7 @@ async def test_a_timer_is_not_shown(engine: Engine) -> None:
 
 
 async def test_a_control_command_counts_as_given(engine: Engine) -> None:
-    await engine.gate.message(inbound("/status", where=ANN_PAGE))
+    await engine.ingress.message(inbound("/status", where=ANN_PAGE))
     (message,) = of(await rows(engine), "message")
 
     assert message["given"] is True

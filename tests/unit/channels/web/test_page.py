@@ -233,7 +233,7 @@ async def test_a_file_of_a_call_is_a_link_that_saves_it_and_one_of_a_message_is_
         await expect(person.page.get_by_test_id("composer")).to_be_visible()
         engine.model.script = [calls("read")]
         said = replace(inbound("", where=ANN_PAGE), attachments=(attachment("my <b>photo</b>.png"),))
-        assert await engine.gate.message(said) is not None
+        assert await engine.ingress.message(said) is not None
         await engine.run(await engine.claim())
         await expect(person.page.get_by_test_id("attached")).to_have_text(
             "File: b.png (Files of this channel cannot be read here.)"

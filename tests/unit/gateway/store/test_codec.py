@@ -73,3 +73,5 @@ def test_half_a_surrogate_pair_becomes_a_mark_and_a_whole_one_its_character() ->
     assert storable("a\ud83db") == "a\ufffdb"
     assert storable("\ud83d\ude00 and \udc00") == "😀 and \ufffd"
     assert storable("plain ü") == "plain ü"
+    for text in ("a\ud83db", 'ü "quoted" \udc00'):
+        assert ANSWER.dump(Answer(text=text)) == ANSWER.dump(Answer(text=storable(text)))

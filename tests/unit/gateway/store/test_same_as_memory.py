@@ -129,7 +129,7 @@ async def everything(life: Life) -> list[str]:
     store = life.store
     sessions = await store.sessions()
     said: list[Any] = [sessions, await store.counts(), await store.open_approvals()]
-    said.append(await store.reach(ANN, [ANN_TELEGRAM, BOB]))
+    said.append(await store.whereabouts(ANN, [ANN_TELEGRAM, BOB]))
     said += [await store.notes(room) for room in ROOMS]
     said.append(await store.spent(date.min))
     for line in sessions:

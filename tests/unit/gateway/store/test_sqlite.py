@@ -7,8 +7,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -17,14 +17,16 @@ import pytest
 
 from gateway.errors import Forbidden, LeaseLost, NotFound, StoreError, StoreInUse, StoreTooNew
 from gateway.model.ids import NodeId, SessionId, TurnId
-from gateway.model.live import TURNS, LiveEvent, TurnsDue
+from gateway.model.live import TURNS, TurnsDue
 from gateway.model.sessions import Accepted, Lease, TurnKind, WhileRunning
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.statements import load_migrations
 from gateway.store.sqlite.tx import Tx
+from gateway.store.sqlite.writer import IDLE_S, LONG_WAL
 from tests.support.clock import FakeClock
 from tests.support.makers import EPOCH, answer, inbound, route, said, seconds
 from tests.support.places import with_mounts
+from tests.unit.gateway.store.opened import first, opened, say
 
 ROOT = Path(__file__).parents[4]
 NODE = NodeId("here#1")
@@ -33,20 +35,6 @@ NODE = NodeId("here#1")
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     return str(tmp_path / "state" / "dragoman.db")
-
-
-@asynccontextmanager
-async def opened(path: str) -> AsyncGenerator[SqliteStore]:
-    store = open_sqlite(path, FakeClock())
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-async def say(store: SqliteStore, key: str | None = None, text: str = "hello") -> Accepted:
-    message = inbound(text, key=key)
-    return await store.accept(route(), message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
 
 
 def child(*arguments: str) -> subprocess.Popen[str]:
@@ -59,6 +47,11 @@ def query(path: str, statement: str) -> list[tuple[object, ...]]:
     """Look at the file from outside."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         return db.execute(statement).fetchall()
+
+
+def written_at(path: str) -> int:
+    """When the file itself was written last, in nanoseconds; its log is another file."""
+    return Path(path).stat().st_mtime_ns
 
 
 # --- whose file -----------------------------------------------------------------------------
@@ -225,6 +218,17 @@ async def test_what_is_queued_together_is_committed_together(path: str) -> None:
         assert (await store.counts()).queued_turns == 301
 
 
+@pytest.mark.parametrize(("commits", "moved"), [(LONG_WAL - 1, False), (LONG_WAL, True)])
+async def test_a_long_log_is_moved_into_the_file_when_nothing_is_written(path: str, commits: int, moved: bool) -> None:
+    """Whoever writes next does not wait for that; a short log is not worth it."""
+    async with opened(path) as store:
+        while store.writer.commits < commits:
+            await store.probe()
+        before = written_at(path)
+        await asyncio.sleep(IDLE_S + 0.3)
+        assert (written_at(path) > before) is moved
+
+
 async def test_a_transition_that_is_refused_takes_nothing_else_with_it(path: str) -> None:
     async with opened(path) as store:
         stale = Lease(turn=TurnId("t0"), session=route().session, node=NODE, fence=1, expires_at=EPOCH)
@@ -245,6 +249,25 @@ async def test_a_transition_that_fails_half_way_is_undone_alone(path: str) -> No
         rows = (await store.changes(route().session, 0, 100)).rows
         assert [row.rev for row in rows] == [2, 3, 5, 6], "the revisions are those of the other two"
         assert query(path, "SELECT probes FROM meta") == [(0,)]
+
+
+async def test_the_first_of_several_fails_alone_too(path: str) -> None:
+    async with opened(path) as store:
+
+        def half(tx: Tx) -> None:
+            tx.run("probe")
+            raise ZeroDivisionError
+
+        with locked(path):
+            busy = asyncio.create_task(store.probe())
+            await asyncio.sleep(0.1)
+            both = asyncio.gather(store.write(half), say(store), return_exceptions=True)
+            await asyncio.sleep(0.1)
+        await busy
+        came = await both
+        assert isinstance(came[0], ZeroDivisionError)
+        assert isinstance(came[1], Accepted)
+        assert query(path, "SELECT probes FROM meta") == [(1,)]
 
 
 async def test_failed_sign_ins_are_counted_although_they_come_to_nothing(path: str) -> None:
@@ -379,10 +402,6 @@ def locked(path: str) -> Generator[None]:
 
 def files_beside(path: str) -> set[str]:
     return {one.name for one in Path(path).parent.iterdir()}
-
-
-async def first(events: AsyncIterator[LiveEvent]) -> LiveEvent:
-    return await anext(events)
 
 
 def turns_outside(path: str) -> int:

@@ -27,6 +27,7 @@ from gateway.model.tools import (
 from gateway.model.waits import Verb, WaitState
 from gateway.ports import ToolContext
 from gateway.registry import Tool
+from gateway.toolcalls.deciding import after_a_wait
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, GROUP, FailingStore, FakeTool, Text, calls, done, in_background
 from tests.support.makers import ANN, BOB, inbound
@@ -203,7 +204,7 @@ async def test_a_new_history_and_another_session_begin_with_nothing_allowed(engi
     await engine.store.finish_turn(lease, TurnState.FAILED, answer=None, given=(), slots=(), timers=())
     elsewhere = await engine.planned("browser:open example.org/", who=BOB, where=BOB_CHAT)
     await engine.settle(elsewhere)
-    await engine.gate.message(inbound("/new"))
+    await engine.ingress.message(inbound("/new"))
     anew = await engine.planned("browser:open example.org/")
     assert not await engine.settle(anew)
 
@@ -278,15 +279,22 @@ async def test_calls_run_one_at_a_time_in_their_order_whatever_they_reach(engine
     assert browser.fake.calls[1:] == [one.removeprefix("browser:") for one in made]
 
 
-async def test_other_tools_run_beside_it(engine: Engine, browser: Browser, look: FakeTool) -> None:
-    browser.fake.hold = look.hold = True
+@pytest.mark.parametrize("risk", [Risk.NETWORK, Risk.READ])
+async def test_other_tools_run_beside_it_and_its_own_calls_one_after_the_other(
+    tmp_path: Path, browser: Browser, look: FakeTool, risk: Risk
+) -> None:
+    """Also when it only reads, and four such calls would run side by side."""
+    browser.fake.risk, browser.fake.hold, look.hold = risk, True, True
+    engine = Engine(tmp_path, [browser.tool(), look])
     lease = await engine.planned("browser:click", "browser:type", "look:a", "look:b")
     async with in_background(engine.settle(lease)) as settling:
         await browser.fake.until_begun()
         await look.until_begun(2)
         assert browser.fake.calls == ["click"]
-        browser.fake.release.set()
         look.release.set()
+        await asyncio.sleep(0.02)  # it is looked at again
+        assert browser.fake.calls == ["click"]
+        browser.fake.release.set()
         await settling
 
     assert browser.fake.calls == ["click", "type"]
@@ -302,7 +310,7 @@ async def test_what_comes_behind_a_call_that_waits_is_not_run_and_the_turn_parks
 
     assert not await engine.settle(lease)
     assert await engine.results(lease.turn) == [None, CANCELLED, OK, CANCELLED]
-    assert (await engine.result(lease.turn, 2)).code == "behind_a_wait"
+    assert await engine.result(lease.turn, 2) == after_a_wait("browser")
     assert len(await engine.waits(lease.turn)) == 1
     assert await engine.store.park(lease)
     await allow(engine, lease)
@@ -318,8 +326,9 @@ async def test_what_comes_before_a_call_that_waits_runs_first(engine: Engine, br
         await browser.fake.until_begun()
         assert await engine.waits(lease.turn) == []  # decided when its turn has come
         browser.fake.release.set()
-        assert not await settling
+        await settling
 
+    assert await engine.results(lease.turn) == [OK, None]
     assert len(await engine.waits(lease.turn)) == 1
 
 
@@ -334,14 +343,14 @@ async def test_behind_a_refused_call_the_next_one_is_decided_at_once(engine: Eng
 
 
 class CountingStore(FailingStore):
-    """Counts how often the permits were read."""
+    """Counts how often the allowed scopes were read."""
 
     reads = 0
 
-    async def permits(self, session: SessionId) -> frozenset[tuple[str, str]]:
+    async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
         """Count, and read."""
         self.reads += 1
-        return await super().permits(session)
+        return await super().allowed_scopes(session)
 
 
 async def test_the_store_is_not_asked_about_tools_that_keep_nothing(engine: Engine, tmp_path: Path) -> None:

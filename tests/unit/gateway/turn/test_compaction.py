@@ -234,7 +234,7 @@ async def test_a_new_history_gets_no_summary_of_the_old_one(engine: Engine, mode
     async with in_background(engine.sessions().run()):
         await chat(engine, "one", "two", "three")
         await until(lambda: _is(len(model.written) == 1))
-        await engine.gate.message(inbound("/new"))
+        await engine.ingress.message(inbound("/new"))
         model.go.set()
         await chat(engine, "fresh")
         await asyncio.sleep(0.05)

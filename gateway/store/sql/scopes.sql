@@ -1,6 +1,6 @@
 -- What people allowed for longer than one call.
 
--- name: permits
+-- name: allowed_scopes
 -- Tool and scope of the used approvals that have a scope: of a session and of those above it, each in its present epoch.
 WITH RECURSIVE up (id, parent, epoch) AS (
     SELECT id, parent, epoch FROM sessions WHERE id = ?

@@ -6,10 +6,10 @@ from gateway.model.ids import SessionId
 from gateway.store.sqlite.base import SqliteBase
 
 
-class SqlitePermits(SqliteBase):
-    """`ports.Steps.permits`."""
+class SqliteScopes(SqliteBase):
+    """`ports.Steps.allowed_scopes`."""
 
-    async def permits(self, session: SessionId) -> frozenset[tuple[str, str]]:
+    async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
         """Read which scopes of which tools were allowed in this session's history, or above it."""
-        found = await self.read(lambda reader: reader.run("permits", session))
+        found = await self.read(lambda reader: reader.run("allowed_scopes", session))
         return frozenset((tool, scope) for tool, scope in found)

@@ -10,10 +10,10 @@ from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.store.memory.tables import Tables
 
 
-class MemoryPermits(Tables):
-    """`ports.Steps.permits`."""
+class MemoryScopes(Tables):
+    """`ports.Steps.allowed_scopes`."""
 
-    async def permits(self, session: SessionId) -> frozenset[tuple[str, str]]:
+    async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
         """Read which scopes of which tools were allowed in this session's history, or above it."""
         used = [request for one in self._up(session) for request in self._used(one)]
         return frozenset((request.action.tool, request.scope) for request in used if request.scope)

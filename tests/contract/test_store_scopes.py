@@ -61,29 +61,29 @@ async def allowed(scene: Scene, *scopes: str, to: Route | None = None) -> Lease:
 
 async def test_what_was_allowed_and_begun_is_there_and_stays(scene: FamilyScene) -> None:
     found = await asked(scene, HERE, ELSEWHERE, HERE)
-    assert await scene.store.permits(MAIN) == NONE
+    assert await scene.store.allowed_scopes(MAIN) == NONE
     await scene.press(found.wait)
-    assert await scene.store.permits(MAIN) == NONE  # it is good once its one execution was started
+    assert await scene.store.allowed_scopes(MAIN) == NONE  # it is good once its one execution was started
     assert await scene.start(found.lease, 1, found.wait) is Start.STARTED
-    assert await scene.store.permits(MAIN) == SHELL_HERE
+    assert await scene.store.allowed_scopes(MAIN) == SHELL_HERE
     await allow(scene, found, 2)
     await allow(scene, found, 3)
-    assert await scene.store.permits(MAIN) == {("shell", HERE), ("shell", ELSEWHERE)}
+    assert await scene.store.allowed_scopes(MAIN) == {("shell", HERE), ("shell", ELSEWHERE)}
     assert await scene.finish(found.lease, TurnState.FAILED)
-    assert await scene.store.permits(MAIN) == {("shell", HERE), ("shell", ELSEWHERE)}
+    assert await scene.store.allowed_scopes(MAIN) == {("shell", HERE), ("shell", ELSEWHERE)}
 
 
 async def test_each_tool_has_its_own(scene: FamilyScene) -> None:
     lease = await scene.planned(1)
     await allow(scene, await scene.ask(lease, [wait_for(scene, scoped(1, HERE, "browser"))]))
 
-    assert await scene.store.permits(MAIN) == {("browser", HERE)}
+    assert await scene.store.allowed_scopes(MAIN) == {("browser", HERE)}
 
 
 async def test_an_approval_of_one_call_covers_no_other(scene: FamilyScene) -> None:
     await allowed(scene, "")
 
-    assert await scene.store.permits(MAIN) == NONE
+    assert await scene.store.allowed_scopes(MAIN) == NONE
 
 
 @pytest.mark.parametrize("how", ["denied", "expired", "cancelled", "grown old"])
@@ -101,16 +101,16 @@ async def test_what_was_not_run_covers_nothing(scene: FamilyScene, clock: FakeCl
         clock.advance(301)
         assert await scene.start(found.lease, 1, found.wait) is Start.TOO_OLD
 
-    assert await scene.store.permits(MAIN) == NONE
+    assert await scene.store.allowed_scopes(MAIN) == NONE
 
 
 async def test_a_new_history_begins_with_nothing_allowed(scene: FamilyScene) -> None:
     lease = await allowed(scene, HERE)
     assert await scene.finish(lease, TurnState.FAILED)
     await scene.stop(ControlEffect.RESET)
-    assert await scene.store.permits(MAIN) == NONE
+    assert await scene.store.allowed_scopes(MAIN) == NONE
     await allowed(scene, ELSEWHERE)
-    assert await scene.store.permits(MAIN) == {("shell", ELSEWHERE)}
+    assert await scene.store.allowed_scopes(MAIN) == {("shell", ELSEWHERE)}
 
 
 async def test_a_turn_of_the_history_before_allows_nothing_in_the_new_one(scene: FamilyScene) -> None:
@@ -118,16 +118,16 @@ async def test_a_turn_of_the_history_before_allows_nothing_in_the_new_one(scene:
     await allowed(scene, HERE)
     await scene.stop(ControlEffect.RESET)
 
-    assert await scene.store.permits(MAIN) == NONE
+    assert await scene.store.allowed_scopes(MAIN) == NONE
 
 
 async def test_another_session_has_its_own(scene: FamilyScene) -> None:
     await allowed(scene, HERE)
     await allowed(scene, ELSEWHERE, to=route(OTHER))
 
-    assert await scene.store.permits(MAIN) == SHELL_HERE
-    assert await scene.store.permits(OTHER) == {("shell", ELSEWHERE)}
-    assert await scene.store.permits(SessionId("chat:nobody")) == NONE
+    assert await scene.store.allowed_scopes(MAIN) == SHELL_HERE
+    assert await scene.store.allowed_scopes(OTHER) == {("shell", ELSEWHERE)}
+    assert await scene.store.allowed_scopes(SessionId("chat:nobody")) == NONE
 
 
 async def test_a_child_has_what_was_allowed_above_it_and_nobody_above_what_it_was_allowed(scene: FamilyScene) -> None:
@@ -136,16 +136,16 @@ async def test_a_child_has_what_was_allowed_above_it_and_nobody_above_what_it_wa
     child = await scene.born(lease, len((await scene.view(lease.turn)).steps) - 1)
     at_work = await scene.work(child)
     await scene.plan(at_work, 2)
-    assert await scene.store.permits(child.session) == SHELL_HERE
+    assert await scene.store.allowed_scopes(child.session) == SHELL_HERE
     await allow(scene, await scene.ask(at_work, [wait_for(scene, scoped(1, ELSEWHERE))]))
     assert await scene.store.start_step(at_work, 2, None, "") is Start.STARTED
     grandchild = await scene.born(at_work, 2)
 
-    assert await scene.store.permits(MAIN) == SHELL_HERE
-    assert await scene.store.permits(child.session) == {("shell", HERE), ("shell", ELSEWHERE)}
-    assert await scene.store.permits(grandchild.session) == {("shell", HERE), ("shell", ELSEWHERE)}
+    assert await scene.store.allowed_scopes(MAIN) == SHELL_HERE
+    assert await scene.store.allowed_scopes(child.session) == {("shell", HERE), ("shell", ELSEWHERE)}
+    assert await scene.store.allowed_scopes(grandchild.session) == {("shell", HERE), ("shell", ELSEWHERE)}
     await scene.stop(ControlEffect.RESET)
-    assert await scene.store.permits(child.session) == {("shell", ELSEWHERE)}
+    assert await scene.store.allowed_scopes(child.session) == {("shell", ELSEWHERE)}
 
 
 async def test_brothers_and_sisters_have_their_own(scene: FamilyScene) -> None:
@@ -155,8 +155,8 @@ async def test_brothers_and_sisters_have_their_own(scene: FamilyScene) -> None:
     await scene.plan(at_work)
     await allow(scene, await scene.ask(at_work, [wait_for(scene, scoped(1, HERE))]))
 
-    assert await scene.store.permits(one.session) == SHELL_HERE
-    assert await scene.store.permits(other.session) == NONE
+    assert await scene.store.allowed_scopes(one.session) == SHELL_HERE
+    assert await scene.store.allowed_scopes(other.session) == NONE
 
 
 async def test_it_survives_the_end_of_the_daemon(tmp_path: Path, clock: FakeClock) -> None:
@@ -166,5 +166,5 @@ async def test_it_survives_the_end_of_the_daemon(tmp_path: Path, clock: FakeCloc
     await before.close()
     after = open_store(url, clock)
 
-    assert await after.permits(MAIN) == SHELL_HERE
+    assert await after.allowed_scopes(MAIN) == SHELL_HERE
     await after.close()

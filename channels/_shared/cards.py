@@ -1,0 +1,120 @@
+"""On the way out: what a card says of an action, and which of its buttons it may have. Its form is the platform's.
+
+A row that is too long for a message goes as a file before the card. What a person allows is shown whole, and exactly as
+it was rendered; what cannot be is not to be allowed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from channels._shared.files import FilePart
+from gateway.model.slots import Button, CardRow
+from gateway.model.tools import Risk
+from gateway.model.waits import Verb, WaitState
+
+ACTION_BYTES = 65_536
+"""Ours: UTF-8 bytes of an action that a person can be asked to allow; the gateway refuses longer ones."""
+RISKS = MappingProxyType(
+    {
+        Risk.NONE: "○ no risk",
+        Risk.READ: "👁 reads",
+        Risk.WRITE: "✏️ writes",
+        Risk.EXECUTE: "▶️ executes",
+        Risk.NETWORK: "🌐 network",
+    }
+)
+OUTCOMES = MappingProxyType(
+    {
+        WaitState.APPROVED: "✅",
+        WaitState.CONSUMED: "✅",
+        WaitState.DENIED: "⛔",
+        WaitState.EXPIRED: "⌛",
+        WaitState.CANCELLED: "⏹",
+        WaitState.SUPERSEDED: "⏬",
+    }
+)
+ESCAPED = "⚠️ Unusual characters are shown as \\u{…}. Read them before you allow this."
+TOO_LONG = "⚠️ This cannot be shown whole, so it cannot be allowed."
+NOTHING = "(no arguments)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of a card and how it is shown."""
+
+    row: CardRow
+    index: int
+    """Counted from 1."""
+    several: bool
+    """Whether the card has more rows."""
+    file: FilePart | None = None
+    """With everything, when the card shows only the beginning."""
+
+    @property
+    def number(self) -> str:
+        """`2. ` in a card of several rows, else empty."""
+        return f"{self.index}. " if self.several else ""
+
+    @property
+    def risk(self) -> str:
+        """How risky it is; empty when that is not known."""
+        approval = self.row.wait.approval
+        return RISKS.get(approval.risk, "") if approval else ""
+
+    @property
+    def rendered(self) -> str:
+        """The action as it is shown."""
+        approval = self.row.wait.approval
+        return approval.rendered if approval else ""
+
+    @property
+    def facts(self) -> Sequence[tuple[str, str]]:
+        """What is to be known besides; the risk stands in the title."""
+        return [(label, value) for label, value in self.row.facts if label != "Risk"]
+
+    @property
+    def outcome(self) -> str:
+        """What became of it; empty while it is open."""
+        return f"{OUTCOMES.get(self.row.wait.state, '')} {self.row.outcome}" if self.row.outcome else ""
+
+    @property
+    def beginning(self) -> str:
+        """Say that only the beginning is shown, and where the rest is; empty when all of it is."""
+        if self.file is None:
+            return ""
+        sha = hashlib.sha256(self.file.data).hexdigest()[:16]
+        many = f"{len(self.rendered):,}"
+        return f"⚠️ Only its beginning. All {many} characters are in {self.file.name} above (SHA-256 {sha}…)."
+
+    def whole(self, clean: Callable[[str], str]) -> bool:
+        """Whether exactly this can be shown, so that somebody may allow it. `clean`: what the platform would show."""
+        text = self.rendered
+        return self.row.wait.approval is not None and clean(text) == text and len(text.encode()) <= ACTION_BYTES
+
+    def buttons(self, clean: Callable[[str], str]) -> list[Button]:
+        """Return what can be pressed while it is open, in order. Once only for what is shown whole."""
+        if self.row.wait.state is not WaitState.OPEN:
+            return []
+        order = list(Verb)
+        whole = self.whole(clean)
+        shown = [button for button in self.row.buttons if whole or button.verb is not Verb.ONCE]
+        return sorted(shown, key=lambda button: order.index(button.verb))
+
+    def filed(self) -> Row:
+        """Return it with all of it in a file."""
+        facts = [f"{label}: {value}" for label, value in self.row.facts]
+        approval = self.row.wait.approval
+        note = [approval.note] if approval and approval.note else []
+        text = "\n".join([self.row.title, *facts, *note, "", self.rendered, ""])
+        name = f"command-{self.index}.txt" if self.several else "command.txt"
+        caption = f"{self.number}What is asked, whole"
+        return replace(self, file=FilePart(name=name, data=text.encode(errors="replace"), caption=caption))
+
+
+def rows_of(rows: Sequence[CardRow]) -> list[Row]:
+    """Number the rows of a card."""
+    return [Row(row=row, index=n, several=len(rows) > 1) for n, row in enumerate(rows, 1)]

@@ -1,0 +1,104 @@
+"""On the way in and out: one request to a platform over the daemon's HTTP client, and what is known when it fails.
+
+What matters of a request that failed is whether it may have been carried out. Errors of the HTTP client contain the
+address, and an address may contain a token, so none of them goes on from here: what is known is returned, and the
+channel raises it as an error of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+CONNECT_WITHIN_S = 10.0
+"""Shorter than any whole request may take: so what takes too long in all was on its way already."""
+FETCH_WITHIN_S = 300.0
+"""A whole file that somebody sent."""
+SILENT_AT_MOST_S = 20.0
+"""… of which something must come so often."""
+PIECE_BYTES = 65_536
+
+_NOT_SENT = (
+    aiohttp.ClientConnectorError,  # no address, nobody there, no TLS, no proxy
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.InvalidURL,
+)
+UNANSWERED = (aiohttp.ClientError, OSError, TimeoutError)
+"""All that the HTTP client raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back, whatever it says."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Nothing that can be read came back."""
+
+    sent: bool
+    """Whether it may have been carried out all the same."""
+    why: str
+    """One sentence; nothing of the address stands in it."""
+
+
+class Wire:
+    """The way to one platform. The HTTP client belongs to the daemon and stays open."""
+
+    def __init__(self, platform: str, client: aiohttp.ClientSession) -> None:
+        """Take what people call the platform, and what to ask it over."""
+        self._platform = platform
+        self._client = client
+
+    async def ask(
+        self, verb: str, url: str | URL, called: str, limits: aiohttp.ClientTimeout, **arguments: Any
+    ) -> Answer | NoAnswer:
+        """Send one request and return its answer; a redirect is one too. `called`: what is asked for, to be named.
+
+        `arguments` are those of aiohttp.
+        """
+        if self._client.closed:
+            return NoAnswer(sent=False, why=f"Dragoman is stopping; {called} was not sent.")
+        try:
+            async with self._client.request(verb, url, timeout=limits, allow_redirects=False, **arguments) as response:
+                return Answer(response.status, response.headers, await response.read())
+        except UNANSWERED as error:
+            return self._failed(error, called)
+
+    async def get(self, url: URL, headers: Mapping[str, str]) -> aiohttp.ClientResponse | NoAnswer:
+        """Ask for a file and return the answer before its body; a redirect is one too. The caller closes it."""
+        if self._client.closed:
+            return NoAnswer(sent=False, why="Dragoman is stopping; a file was not asked for.")
+        limits = aiohttp.ClientTimeout(total=FETCH_WITHIN_S, connect=CONNECT_WITHIN_S, sock_read=SILENT_AT_MOST_S)
+        as_it_is = {**headers, "Accept-Encoding": "identity"}  # what is packed may be of any size
+        try:
+            return await self._client.request(
+                "GET", url, timeout=limits, allow_redirects=False, headers=as_it_is, auto_decompress=False
+            )
+        except UNANSWERED as error:
+            return self._failed(error, "a file")
+
+    def _failed(self, error: Exception, called: str) -> NoAnswer:
+        if isinstance(error, _NOT_SENT):
+            return NoAnswer(sent=False, why=f"{self._platform} cannot be reached for {called}: {what(error)}.")
+        return NoAnswer(sent=True, why=f"No answer from {self._platform} to {called}: {what(error)}.")
+
+
+def within(seconds: float) -> aiohttp.ClientTimeout:
+    """The limits of a request that may take so long in all."""
+    return aiohttp.ClientTimeout(total=seconds, connect=min(CONNECT_WITHIN_S, seconds / 2))
+
+
+def what(error: BaseException) -> str:
+    """Name an error without its text, which may hold the address."""
+    return "too late" if isinstance(error, asyncio.TimeoutError) else type(error).__name__

@@ -1,0 +1,41 @@
+"""What the settings of a channel with accounts are made of, read by the configuration before any message can come.
+
+`[channels.NAME]` is one account, called `main`; `[channels.NAME.accounts.NAME]` are several.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic_core import PydanticCustomError
+
+ONE_ACCOUNT = "main"
+"""What the account of a plain `[channels.NAME]` is called."""
+_ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,32}")
+
+
+def flaw(what: str, cure: str, key: str = "") -> PydanticCustomError:
+    """Make the error that the configuration tells with its cure. Nothing in it may repeat a secret."""
+    return PydanticCustomError("flaw", "{what}", {"what": what, "cure": cure, "key": key})
+
+
+def check_account_name(name: str) -> None:
+    """Raise a `flaw` for what cannot be an account's name: it stands in paths and keys."""
+    if not _ACCOUNT.fullmatch(name):
+        raise flaw(f"{name!r} cannot be an account's name", "Use 1 to 32 letters, digits, - and _", "accounts")
+
+
+def server(text: str, official: str) -> SplitResult:
+    """Take the address of a platform's server apart. Raises a `flaw`, which shows the `official` one."""
+    cure = f'Write, for instance, "{official}"'
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise flaw("it is not an address", cure) from None
+    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
+        raise flaw("it is not an http:// or https:// address", cure)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise flaw("there is more in it than a server and a path", cure)
+    return parts

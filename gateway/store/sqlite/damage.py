@@ -1,0 +1,155 @@
+"""Whether committed transactions would be left out of a store when SQLite opens it. Asked at start, before it does.
+
+A bad frame in the write-ahead log makes SQLite leave out that frame and all that come after it, without a word. After a
+power cut that is right: the last transaction was not acknowledged, and only a part of it has reached the disk. But
+after a disk went bad, or a hand did, messages that were acknowledged would be gone.
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from gateway.errors import StoreDamaged, StoreError
+from gateway.observe import log as log_of
+from gateway.store.sqlite.wal import (
+    HEADER,
+    INDEX,
+    OF_A_FRAME,
+    USUAL_PAGE,
+    Bytes,
+    Frame,
+    Header,
+    Index,
+    read_frames,
+    read_header,
+    read_index,
+)
+
+SECTOR = 512
+"""Bytes that a disk writes as a whole, at the least."""
+
+
+class Tail(StrEnum):
+    """What the end of a log is."""
+
+    WHOLE = "whole"
+    """Nothing that was committed is left out: what lies behind, if anything, was never ended."""
+    TORN = "torn"
+    """A transaction's end lies behind a bad frame: the one that was being written when the power went."""
+    DAMAGED = "damaged"
+    """More lies behind a bad frame, or is missing, than a power cut explains: it was acknowledged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What would become of a log."""
+
+    tail: Tail
+    kept: int
+    """Frames that SQLite takes, whole transactions."""
+    lost: int = 0
+    """Frames after them that were committed, as far as anybody can tell."""
+    commits: int = 0
+    """Ends of transactions that can still be read among the lost."""
+
+
+def refuse_damaged(path: str) -> None:
+    """Raise `StoreDamaged` when opening the store would leave out what was committed. Changes nothing.
+
+    The caller holds the store's lock and has nothing of it open: closing a file would give up SQLite's locks on it.
+    """
+    log = Path(f"{path}-wal")
+    try:
+        # The index first: whoever writes meanwhile adds to the log before the index.
+        index = _beginning(Path(f"{path}-shm"), INDEX)
+        if Path(path).stat().st_size == 0 and _beginning(log, HEADER):
+            raise StoreDamaged(f"The store {path} is damaged: it is empty, but its write-ahead log {log.name} is not.")
+        found = _look(log, index)
+    except OSError as error:
+        raise StoreError(
+            f"The store's files beside {path} cannot be read: {error.strerror}.",
+            cure="Give the daemon's user the right to read and write them.",
+        ) from error
+    if found.tail is Tail.DAMAGED:
+        raise StoreDamaged(_in_words(log, found))
+    if found.tail is Tail.TORN:
+        log_of("store").warning(
+            "left out a transaction that was not wholly written when the machine went down", log=log.name
+        )
+
+
+def judge(log: Bytes, index: bytes) -> Finding:
+    """Return what SQLite would take of a log, and whether what it would leave out was acknowledged. Pure."""
+    header, known = read_header(log), read_index(index)
+    if header is None:
+        return _without_header(log, known)
+    frames = read_frames(log, header)
+    sound = next((n for n, frame in enumerate(frames) if not (frame.ours and frame.follows)), len(frames))
+    kept = max((n + 1 for n in range(sound) if frames[n].commits), default=0)
+    if known is not None and known.salts == header.salts:
+        if known.frames > kept:
+            ends = [n for n in _ends(frames, sound, header) if n < known.frames]
+            return Finding(tail=Tail.DAMAGED, kept=kept, lost=known.frames - kept, commits=len(ends))
+        # At most the last commit is not in the index yet. Then the index is the last one, and nothing is missing:
+        # ends of transactions that lie behind are of commits that failed, and were written over by shorter ones.
+        if sum(frame.commits for frame in frames[known.frames : kept]) <= 1:
+            return Finding(tail=Tail.WHOLE, kept=kept)
+    return _behind(frames, sound, kept, header)
+
+
+def _without_header(log: Bytes, known: Index | None) -> Finding:
+    """A log that is empty for SQLite. A header is never torn: it lies in one sector and is synced before any frame."""
+    missing = known.frames - known.moved if known else 0
+    held = (len(log) - HEADER) // (OF_A_FRAME + USUAL_PAGE) if log[:].strip(b"\0") else 0
+    lost = max(missing, held, 0)
+    return Finding(tail=Tail.DAMAGED if lost else Tail.WHOLE, kept=0, lost=lost)
+
+
+def _behind(frames: list[Frame], sound: int, kept: int, header: Header) -> Finding:
+    """Judge by the frames alone: the index is gone, or of an earlier time."""
+    ends = _ends(frames, sound, header)
+    if not ends:
+        return Finding(tail=Tail.WHOLE, kept=kept)
+    # Each commit is synced before the next one begins, so a power cut tears one transaction, which has one end; and
+    # nobody writes on from an end that did not succeed.
+    after = [n for n in ends if n + 1 < len(frames) and frames[n + 1].ours and frames[n + 1].follows]
+    tail = Tail.DAMAGED if len(ends) > 1 or after else Tail.TORN
+    return Finding(tail=tail, kept=kept, lost=ends[-1] + 1 - kept, commits=len(ends))
+
+
+def _ends(frames: list[Frame], sound: int, header: Header) -> list[int]:
+    """The places of frames behind the sound ones that say that they end a transaction of this log."""
+    size = OF_A_FRAME + header.page
+    return [
+        n
+        for n, frame in enumerate(frames[sound:], sound)
+        # A torn write may join our salts to what an older frame said before them, where a sector begins between them.
+        if frame.ours and frame.commits and (HEADER + n * size + 8) % SECTOR
+    ]
+
+
+def _look(log: Path, index: bytes) -> Finding:
+    if not _beginning(log, 1):
+        return judge(b"", index)
+    with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return judge(content, index)
+
+
+def _beginning(file: Path, count: int) -> bytes:
+    """The first bytes of a file; nothing when it is not there."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(count)
+    except FileNotFoundError:
+        return b""
+
+
+def _in_words(log: Path, found: Finding) -> str:
+    taken = f"only its first {found.kept} frames" if found.kept else "nothing of it"
+    return (
+        f"The store's write-ahead log {log} is damaged: {taken} can be read, and {found.lost} more, "
+        f"with at least {max(1, found.commits)} committed transactions, lie behind the damage or are missing."
+    )

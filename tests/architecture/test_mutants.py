@@ -1,0 +1,66 @@
+"""The list of `./run mutants` fits the code: what it names exists, and each exception says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import mutants
+from tests.mutants import Area, Change, Found, count
+
+ROOT = Path(__file__).resolve().parents[2]
+AREAS = mutants.areas()
+
+
+@pytest.mark.parametrize("area", AREAS.values(), ids=lambda area: area.name)
+def test_files_and_tests_are_there(area: Area) -> None:
+    assert [pattern for pattern in area.files if not any(ROOT.glob(pattern))] == []
+    assert [one for one in area.tests if one.startswith("tests/") and not (ROOT / one).exists()] == []
+
+
+@pytest.mark.parametrize("area", AREAS.values(), ids=lambda area: area.name)
+def test_an_exception_fits_the_code_and_has_a_reason(area: Area) -> None:
+    texts = {file: " ".join(file.read_text().split()) for pattern in area.files for file in ROOT.glob(pattern)}
+    for change, because in area.equivalent.items():
+        standing = [file for file, text in texts.items() if " ".join(change.old.split()) in text]
+        assert standing, f"{change.function} does not say {change.old} any more"
+        assert len(because.split()) >= 4
+        assert change.old != change.new
+
+
+SAME = Change(function="gateway.routing.route", old="1", new="2")
+OTHER = Change(function="gateway.routing.route", old="1", new="3")
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "killed", "equivalent", "survived", "stale"),
+    [
+        (OTHER, 1, 1, 0, 0, 0),
+        (OTHER, -24, 1, 0, 0, 0),  # it hung
+        (OTHER, 0, 0, 0, 1, 0),
+        (OTHER, 33, 0, 0, 1, 0),  # no test calls it
+        (OTHER, None, 0, 0, 1, 0),  # closed by default
+        (SAME, 0, 0, 1, 0, 0),
+        (SAME, 1, 1, 0, 0, 1),
+    ],
+)
+def test_what_counts_as_noticed(
+    change: Change, code: int | None, killed: int, equivalent: int, survived: int, stale: int
+) -> None:
+    area, found = Area(name="a", files=(), tests=(), equivalent={SAME: "It is the same."}), Found()
+
+    count(found, area, change, code)
+
+    assert (found.killed, found.equivalent, len(found.survivors), len(found.stale)) == (
+        killed,
+        equivalent,
+        survived,
+        stale,
+    )
+
+
+@pytest.mark.parametrize(("killed", "survived", "good"), [(85, 15, True), (84, 16, False), (0, 0, False), (9, 0, True)])
+def test_the_bar(killed: int, survived: int, good: bool) -> None:
+    area = Area(name="a", files=(), tests=(), equivalent={})
+    assert mutants.say(area, Found(killed=killed, survivors=[(OTHER, "")] * survived)) is good

@@ -1,0 +1,257 @@
+"""Mutants: what `./run mutants` runs. No part of the path of a message.
+
+mutmut changes one thing at a time in a copy of the modules that decide; the tests of that module must notice. Which
+modules and which tests, and which changes nobody could notice, says `tests/mutants.toml`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import chdir
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mutmut.configuration import reset_config
+from mutmut.mutation.diff_apply import get_diff_for_mutant
+from mutmut.mutation.file_mutation import mutate_file_contents
+from mutmut.utils.format_utils import get_mutant_name, orig_function_and_class_names_from_key
+
+from tests.twins import copy_of_the_project
+
+LIST = Path(__file__).with_suffix(".toml")
+BAR = 0.85
+"""The part of the mutants that tests must notice. May only rise."""
+SEED = 1
+"""Of samples: a second run takes the same."""
+FAILED, SURVIVED, NO_TEST, NOT_RUN = 1, 0, 33, None
+"""How mutmut's files say it; anything else is an error of pytest or a test that hung."""
+CONFIGURATION = """
+[tool.mutmut]
+source_paths = ["gateway", "channels", "agent_tools", "config"]
+only_mutate = {files}
+also_copy = ["README.md", "run", "deploy", "conftest.py"]
+pytest_add_cli_args = ["-p", "no:cacheprovider", "--timeout=60"]
+pytest_add_cli_args_test_selection = {tests}
+timeout_multiplier = 3.0
+timeout_constant = 30.0
+use_git_change_detection = false
+"""
+"""Added to the copy's pyproject.toml. What takes three times as long as without the change, and 90 s more, hangs."""
+CONFTEST = """
+import structlog
+from hypothesis import Phase, settings
+
+plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
+settings.register_profile("mutants", derandomize=True, database=None, phases=[Phase.explicit, Phase.generate])
+settings.load_profile("mutants")
+"""
+"""Of the copy. What tests draw by chance is the same each time, and nobody wants the smallest example of a mutant. Nor
+its local variables in a log: they hold all the other mutants, and take 10 s to be written.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One mutant, as the list names it: mutmut's own numbers move with every line of code."""
+
+    function: str
+    """With its module: `gateway.routing.route`, `gateway.approvals.Handles.make`."""
+    old: str
+    """The lines that go, without indentation, joined by spaces."""
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area:
+    """Modules and the tests that decide about them."""
+
+    name: str
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+    """As pytest takes them. Of these, a mutant is given those that call its function."""
+    sample: int = 0
+    """How many mutants are tried when nobody says; 0: all."""
+    equivalent: Mapping[Change, str]
+    """Changes that no test can notice, and why."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What came of an area's mutants."""
+
+    killed: int = 0
+    equivalent: int = 0
+    hung: list[Change] = field(default_factory=list[Change])
+    """Among the killed: not by a test that said no. On a machine that is busy with other things, doubtful."""
+    survivors: list[tuple[Change, str]] = field(default_factory=list[tuple[Change, str]])
+    """With what was noticed about each."""
+    stale: list[str] = field(default_factory=list[str])
+    """What must be taken off the list: it names no mutant any more, or one that is killed."""
+
+    @property
+    def score(self) -> float:
+        """Killed ones among those that can be."""
+        return self.killed / (self.killed + len(self.survivors)) if self.killed + len(self.survivors) else 0.0
+
+
+def areas() -> dict[str, Area]:
+    """Read the list."""
+    table: dict[str, Any] = tomllib.loads(LIST.read_text(encoding="utf-8"))
+    return {name: _area(name, one) for name, one in table.items()}
+
+
+def _area(name: str, table: Mapping[str, Any]) -> Area:
+    return Area(
+        name=name,
+        files=tuple(table["files"]),
+        tests=tuple(table["tests"]),
+        sample=table.get("sample", 0),
+        equivalent={
+            Change(function=one["in"], old=one["old"], new=one["new"]): group["because"]
+            for group in table.get("equivalent", ())
+            for one in group["changes"]
+        },
+    )
+
+
+# --- trying them ----------------------------------------------------------------------------------
+
+
+def try_area(area: Area, *, only: str, sample: int | None, at_once: int) -> Found:
+    """Try an area's mutants on a copy of the project. Raises `RuntimeError` when they could not be tried."""
+    with copy_of_the_project() as folder, chdir(folder):
+        files = [str(one) for pattern in area.files for one in sorted(Path().glob(pattern))]
+        with Path("pyproject.toml").open("a", encoding="utf-8") as project:
+            project.write(CONFIGURATION.format(files=json.dumps(files), tests=json.dumps(area.tests)))
+        Path("conftest.py").write_text(CONFTEST, encoding="utf-8")
+        reset_config()
+        names = [name for name in names_of(files) if only in name]
+        most = area.sample if sample is None else sample
+        chosen = sorted(random.Random(SEED).sample(names, most)) if 0 < most < len(names) else names
+        print(f"{area.name}: {len(chosen)} of {len(names)} mutants of {len(files)} files", flush=True)
+        _run_mutmut(chosen if only or len(chosen) < len(names) else [], at_once)
+        return looked_at(area, files, frozenset(chosen))
+
+
+def names_of(files: Sequence[str]) -> list[str]:
+    """Make the mutants of files, which stand under the current folder, and return mutmut's names of them."""
+    return [
+        get_mutant_name(Path(file), name)
+        for file in files
+        for name in mutate_file_contents(file, Path(file).read_text(encoding="utf-8")).mutant_names
+    ]
+
+
+def _run_mutmut(names: Sequence[str], at_once: int) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    command = [str(Path(sys.executable).with_name("mutmut")), "run", f"--max-children={at_once}", *names]
+    said = Path("mutmut.log")
+    with said.open("wb") as log:
+        ran = subprocess.run(command, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False)
+    if ran.returncode != 0:
+        lines = said.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").splitlines()
+        raise RuntimeError("\n".join(["mutmut could not try them:", *lines[-30:]]))
+
+
+def looked_at(area: Area, files: Sequence[str], chosen: frozenset[str]) -> Found:
+    """Read what mutmut wrote under the current folder, and compare it with the list."""
+    found, exists = Found(), set[Change]()
+    listed = {change.function for change in area.equivalent}
+    for file in files:
+        codes: dict[str, int | None] = json.loads(Path("mutants", f"{file}.meta").read_text())["exit_code_by_key"]
+        for name, code in codes.items():
+            if code == FAILED and _function(name, file) not in listed:  # most of them, and telling takes 10 ms
+                found.killed += name in chosen
+            elif name in chosen or _function(name, file) in listed:
+                change = _change(name, file)
+                exists.add(change)
+                if name in chosen:
+                    count(found, area, change, code)
+    gone = [one for one in area.equivalent if one not in exists]
+    found.stale += [f"{one.function}: there is no such mutant any more: {one.old} -> {one.new}" for one in gone]
+    return found
+
+
+def count(found: Found, area: Area, change: Change, code: int | None) -> None:
+    """Count one mutant by what mutmut says of it; what was not run, or is called by no test, survived."""
+    listed = change in area.equivalent
+    if code is NOT_RUN:
+        found.survivors.append((change, "it was not run"))
+    elif code not in (SURVIVED, NO_TEST):
+        found.killed += 1
+        if code != FAILED:
+            found.hung.append(change)
+        if listed:
+            found.stale.append(f"{change.function}: a test notices this now: {change.old} -> {change.new}")
+    elif listed:
+        found.equivalent += 1
+    else:
+        found.survivors.append((change, "no test calls it" if code == NO_TEST else ""))
+
+
+def _function(name: str, file: str) -> str:
+    function, of = orig_function_and_class_names_from_key(name)
+    module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return ".".join(filter(None, (module, of, function)))
+
+
+def _change(name: str, file: str) -> Change:
+    lines = get_diff_for_mutant(name, path=file).splitlines()[2:]
+    return Change(
+        function=_function(name, file),
+        old=" ".join(line[1:].strip() for line in lines if line.startswith("-")),
+        new=" ".join(line[1:].strip() for line in lines if line.startswith("+")),
+    )
+
+
+# --- saying it ------------------------------------------------------------------------------------
+
+
+def say(area: Area, found: Found) -> bool:
+    """Print what came of an area. Return whether it is good enough."""
+    for change, note in found.survivors:
+        print(f"  survived  {change.function}{f' ({note})' if note else ''}\n    - {change.old}\n    + {change.new}")
+    for change in found.hung:
+        print(f"  hung      {change.function}\n    - {change.old}\n    + {change.new}")
+    for line in found.stale:
+        print(f"  to be taken off {LIST.name}: {line}")
+    survived, good = len(found.survivors), found.score >= BAR and not found.stale
+    total = found.killed + found.equivalent + survived
+    killed = f"{found.killed} killed ({len(found.hung)} hung)"
+    print(
+        f"{'ok    ' if good else 'FAILED'}  {area.name}: {total} mutants, {killed}, {found.equivalent} equivalent, "
+        f"{survived} survived: {found.score:.1%} (at least {BAR:.0%})",
+        flush=True,
+    )
+    return good
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Try the named areas, all without a name. Return the exit code."""
+    every = areas()
+    parser = argparse.ArgumentParser(prog="./run mutants", description="Change the code; a test must notice.")
+    parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(every)}")
+    parser.add_argument("--only", default="", metavar="TEXT", help="mutants whose name contains this")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many of them, the same each time; 0: all")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="processes (1)")
+    asked = parser.parse_args(arguments)
+    if unknown := [name for name in asked.areas if name not in every]:
+        parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(every)}")
+    results = [
+        say(every[name], try_area(every[name], only=asked.only, sample=asked.sample, at_once=asked.at_once))
+        for name in asked.areas or every
+    ]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,186 @@
+"""What a soak is judged by: each figure beside the most that it may be. No part of the path of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from typing import Any
+
+from tests.soak.samples import GROW_WITH_WORK, TABLES, Sample, Slope, slope
+from tests.support.proof import KILLS
+from tests.support.proof_page import short
+
+FAULT = "F31"
+RSS_AN_HOUR_MB = 1.0
+WAL_MB = 64.0
+CALLBACK_MS = 100.0
+ROWS_BY_CHANCE = 10
+"""Somebody may write for the first time late, a chat may be banned late; a leak would be hundreds."""
+JUDGED_FROM_S = 600.0
+"""A line through less than this says nothing about an hour: its slope is told, and not judged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One figure and the most that it may be."""
+
+    what: str
+    value: float
+    bar: float
+    unit: str = ""
+    of: int | None = None
+    see: str = ""
+    """What there is to look at when it misses."""
+
+    @property
+    def held(self) -> bool:
+        """Whether it is within its bar."""
+        return self.value <= self.bar
+
+    def as_line(self, test: str, seed: int) -> dict[str, Any]:
+        """As a test states it, for the page of `./run proof`."""
+        stated = {"what": self.what, "value": self.value, "bar": self.bar, "unit": self.unit, "of": self.of}
+        return {**stated, "fault": FAULT, "least": False, "held": self.held, "test": test, "seed": seed}
+
+    def told(self) -> str:
+        """For people, as a line."""
+        value = short(self.value) + ("" if self.of is None else f" of {self.of:,}")
+        found = f"{'ok    ' if self.held else 'MISSED'}  {self.what}: {value} {self.unit}".rstrip()
+        return f"{found} (≤ {short(self.bar)}){'' if self.held or not self.see else f'  {self.see}'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """What a life holds while nobody writes and nothing is to be done."""
+
+    life: int
+    descriptors: int
+    files: int
+    threads: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One life of the daemon in figures."""
+
+    life: int
+    over_s: float
+    """From its first sample to its last."""
+    samples: int
+    rss: Slope
+    """In MB an hour, after it warmed up."""
+    pss: Slope
+    descriptors: Slope
+    tasks: Slope
+    rss_mb: float
+    """The worst of it; so are the next ones."""
+    with_children_mb: float
+    most_descriptors: int
+    most_tasks: int
+    most_threads: int
+    wal_mb: float
+    database_mb: float
+    answer_ms: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """Everything that a soak found."""
+
+    minutes: float
+    seed: int
+    lives: Sequence[Life]
+    bars: Sequence[Bar]
+    kills: int
+    counts: Mapping[str, int]
+    """What there was of everything, without a bar."""
+    samples: Sequence[Sample] = field(default_factory=list[Sample])
+
+    def misses(self) -> list[Bar]:
+        """What does not hold."""
+        return [bar for bar in self.bars if not bar.held]
+
+    def as_json(self, about: Mapping[str, str]) -> dict[str, Any]:
+        """For `--json`, and for the page of `./run proof`. `about`: commit, date and machine."""
+        test = f"./run soak --minutes {self.minutes:g}"
+        lines = [bar.as_line(test, self.seed) for bar in self.bars]
+        kills = {"what": KILLS, "count": self.kills, "fault": FAULT, "test": test, "seed": self.seed}
+        return {
+            **about,
+            "minutes": self.minutes,
+            "seed": self.seed,
+            "kills": self.kills,
+            "lines": [*lines, kills],
+            "lives": [asdict(life) for life in self.lives],
+            "counts": dict(self.counts),
+            "samples": [asdict(sample) for sample in self.samples],
+        }
+
+
+def lives_of(samples: Sequence[Sample], warm_up_s: float) -> list[Life]:
+    """Each life in figures. A life's first `warm_up_s` are in no slope: everything is used for the first time then."""
+    return [_life(life, list(mine), warm_up_s) for life, mine in groupby(samples, key=lambda one: one.life)]
+
+
+def _life(number: int, samples: Sequence[Sample], warm_up_s: float) -> Life:
+    began = samples[0].at_s
+    warm = [one for one in samples if one.at_s - began >= warm_up_s and not one.resting]
+    return Life(
+        life=number,
+        over_s=samples[-1].at_s - began,
+        samples=len(samples),
+        rss=slope([(one.at_s, one.rss_mb) for one in warm]),
+        pss=slope([(one.at_s, one.pss_mb) for one in warm]),
+        descriptors=slope([(one.at_s, one.descriptors) for one in warm]),
+        tasks=slope([(one.at_s, one.tasks) for one in warm]),
+        rss_mb=max(one.rss_mb for one in samples),
+        with_children_mb=max(one.pss_mb + one.children_pss_mb for one in samples),
+        most_descriptors=max(one.descriptors for one in samples),
+        most_tasks=max(one.tasks for one in samples),
+        most_threads=max(one.threads for one in samples),
+        wal_mb=max(one.wal_mb for one in samples),
+        database_mb=max(one.database_mb for one in samples),
+        answer_ms=max(one.answer_ms for one in samples),
+    )
+
+
+def bars_of_lives(lives: Sequence[Life], rests: Sequence[tuple[Rest, Rest]]) -> list[Bar]:
+    """How it fared by what was sampled. `rests`: of each life that is long enough, an early rest and a late one."""
+    judged = [life for life in lives if life.rss.over_s >= JUDGED_FROM_S]
+    beyond = [
+        Bar(what=f"{name} at rest beyond those of an earlier rest", value=max([0, *grown]), bar=0)
+        for name, grown in (
+            ("descriptors", [late.descriptors - early.descriptors for early, late in rests]),
+            ("files", [late.files - early.files for early, late in rests]),
+            ("threads", [late.threads - early.threads for early, late in rests]),
+            ("asyncio tasks", [late.tasks - early.tasks for early, late in rests]),
+        )
+    ]
+    slopes = [Bar(what="slope of its memory", value=worst(judged), bar=RSS_AN_HOUR_MB, unit="MB an hour")]
+    most = max((one.wal_mb for one in lives), default=0.0)
+    wal = Bar(what="SQLite's write-ahead log", value=most, bar=WAL_MB, unit="MB")
+    return [*(slopes if judged else []), *beyond, wal]
+
+
+def worst(lives: Sequence[Life]) -> float:
+    """The steepest rise of memory."""
+    return max((life.rss.an_hour for life in lives), default=0.0)
+
+
+def bar_of_rows(samples: Sequence[Sample]) -> Bar:
+    """Tables that keep no record of work: the most rows of the second half of the time beyond those of the first."""
+    middle = samples[-1].at_s / 2 if samples else 0.0
+    first, second = ([one.rows for one in samples if (one.at_s < middle) is early] for early in (True, False))
+    grown = {table: _most(second, table) - _most(first, table) for table in TABLES if table not in GROW_WITH_WORK}
+    return Bar(
+        what="rows that the second half of the time added to any table that keeps no record of work",
+        value=max(0, *grown.values()),
+        bar=ROWS_BY_CHANCE,
+        see=", ".join(f"{table} {rows:+}" for table, rows in grown.items() if rows > 0),
+    )
+
+
+def _most(rows: Sequence[Mapping[str, int]], table: str) -> int:
+    return max((one.get(table, 0) for one in rows), default=0)

@@ -1,0 +1,105 @@
+"""What a card says of an action, and which buttons it may have, on every platform."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from channels._shared.cards import ACTION_BYTES, OUTCOMES, RISKS, Row, rows_of
+from gateway.model.slots import CardRow
+from gateway.model.tools import Risk
+from gateway.model.waits import Verb, WaitState
+from tests.unit.channels.slack.showings import row as row_of
+
+
+def clean(text: str) -> str:
+    """What a platform would show."""
+    return text.replace("\x00", "")
+
+
+def one(row: CardRow) -> Row:
+    (made,) = rows_of([row])
+    return made
+
+
+def rendered(text: str) -> CardRow:
+    """A row whose action is shown like this."""
+    made = row_of()
+    assert made.wait.approval is not None
+    return replace(made, wait=replace(made.wait, approval=replace(made.wait.approval, rendered=text)))
+
+
+def verbs(row: CardRow) -> list[Verb]:
+    return [button.verb for button in one(row).buttons(clean)]
+
+
+def test_rows_are_numbered_where_there_are_several() -> None:
+    assert [row.number for row in rows_of([row_of(), row_of(n=2)])] == ["1. ", "2. "]
+    assert one(row_of()).number == ""
+
+
+def test_every_risk_and_every_end_has_its_sign() -> None:
+    assert set(RISKS) == set(Risk)
+    assert set(OUTCOMES) == set(WaitState) - {WaitState.OPEN, WaitState.ANSWERED}
+    assert one(row_of(risk=Risk.NETWORK)).risk == "🌐 network"
+    assert one(replace(row_of(), wait=replace(row_of().wait, approval=None))).risk == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("uptime", True),
+        ("", True),
+        ("echo \x00", False),
+        ("x" * ACTION_BYTES, True),
+        ("x" * (ACTION_BYTES + 1), False),
+        ("ü" * (ACTION_BYTES // 2), True),
+        ("ü" * (ACTION_BYTES // 2 + 1), False),
+    ],
+)
+def test_once_is_only_for_what_is_shown_exactly(text: str, whole: bool) -> None:
+    row = rendered(text)
+    assert one(row).whole(clean) is whole
+    assert verbs(row) == [*([Verb.ONCE] if whole else []), Verb.DENY, Verb.DENY_REASON]
+
+
+def test_what_nobody_asks_for_any_more_cannot_be_allowed() -> None:
+    row = row_of()
+    assert not one(replace(row, wait=replace(row.wait, approval=None))).whole(clean)
+
+
+def test_buttons_stand_in_one_order_while_the_row_is_open() -> None:
+    row = row_of()
+    assert verbs(replace(row, buttons=row.buttons[::-1])) == verbs(row)
+    for state in OUTCOMES:
+        assert verbs(row_of(state=state)) == []
+
+
+def test_an_outcome_has_its_sign() -> None:
+    assert one(row_of()).outcome == ""
+    denied = one(row_of(state=WaitState.DENIED, reason="not now")).outcome
+    assert denied.startswith("⛔ ")
+    assert "not now" in denied
+
+
+def test_a_long_row_goes_whole_into_a_file_that_the_card_names() -> None:
+    first, second = (row.filed() for row in rows_of([row_of("echo one", note="mind this"), row_of("echo two", n=2)]))
+    assert first.file is not None
+    assert second.file is not None
+    assert (first.file.name, second.file.name) == ("command-1.txt", "command-2.txt")
+    assert second.file.caption == "2. What is asked, whole"
+    text = first.file.data.decode()
+    assert text.startswith(first.row.title)
+    assert "mind this" in text
+    assert text.endswith(f"\n\n{first.rendered}\n")
+    assert first.beginning.startswith(f"⚠️ Only its beginning. All {len(first.rendered):,} characters are in command-1")
+    alone = one(row_of()).filed()
+    assert alone.file is not None
+    assert (alone.file.name, alone.file.caption) == ("command.txt", "What is asked, whole")
+    assert one(row_of()).beginning == ""
+
+
+def test_the_risk_is_no_fact_besides() -> None:
+    row = replace(row_of(), facts=(("Risk", "execute"), ("Where", "/srv/work")))
+    assert one(row).facts == [("Where", "/srv/work")]

@@ -1,0 +1,99 @@
+"""Reading payloads of platforms, whatever they are: a field is what it should be, or refused by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from channels._shared.fields import LARGEST, TEXT_AT_MOST, Fields, Malformed, as_ascii
+
+
+class Updates(Fields):
+    whole = "update"
+
+
+def test_absent_and_null_are_the_same() -> None:
+    for fields in (Fields({}), Fields(dict.fromkeys(("a",)))):
+        assert "a" not in fields
+        assert (fields.text("a"), fields.flag("a"), fields.count("a"), fields.label("a", most=9)) == ("", False, 0, "")
+        assert fields.maybe("a") is None
+        assert fields.objects("a", most=1) == ()
+
+
+READS: dict[str, Callable[[Fields], object]] = {
+    "true or false": lambda fields: fields.flag("a"),
+    f"text of at most {TEXT_AT_MOST:,} characters": lambda fields: fields.text("a"),
+    "an object": lambda fields: fields.object("a"),
+    "a list of at most 2": lambda fields: fields.objects("a", most=2),
+}
+
+
+WRONG: list[tuple[str, object]] = [
+    ("true or false", 1),
+    ("true or false", "true"),
+    (f"text of at most {TEXT_AT_MOST:,} characters", 5),
+    (f"text of at most {TEXT_AT_MOST:,} characters", "a" * (TEXT_AT_MOST + 1)),
+    ("an object", []),
+    ("an object", None),
+    ("a list of at most 2", {}),
+    ("a list of at most 2", [{}, {}, {}]),
+]
+
+
+@pytest.mark.parametrize(("wanted", "given"), WRONG)
+def test_a_refusal_names_the_field_and_what_is_wanted(wanted: str, given: object) -> None:
+    with pytest.raises(Malformed) as caught:
+        READS[wanted](Fields({"a": given}, "event.message"))
+    assert str(caught.value) == f"event.message.a: {wanted} is wanted"
+
+
+def test_an_object_knows_its_place_and_its_kind() -> None:
+    inner = Updates({"a": {"b": [{}, {"c": "deep"}]}}).object("a").objects("b", most=2)[1]
+    assert isinstance(inner, Updates)
+    assert inner.text("c") == "deep"
+    with pytest.raises(Malformed, match=r"^a\.b\.c: an object is wanted$"):
+        inner.object("c")
+    with pytest.raises(Malformed, match=r"^update: an object is wanted$"):
+        Updates([])
+    with pytest.raises(Malformed, match=r"^a\.b: an object is wanted$"):
+        Updates({"a": {"b": [5]}}).object("a").objects("b", most=2)
+
+
+def test_what_no_store_can_keep_is_replaced() -> None:
+    assert Fields({"a": "x\x00y\ud83dz"}).text("a") == "x\ufffdy\ufffdz"
+
+
+@pytest.mark.parametrize(
+    ("given", "counted"),
+    [(5, 5), (0, 0), (-1, 0), (True, 0), ("5", 0), (5.0, 0), (LARGEST, LARGEST), (LARGEST + 1, 0)],
+)
+def test_what_cannot_be_a_size_is_none(given: object, counted: int) -> None:
+    assert Fields({"a": given}).count("a") == counted
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("  a \n b\t", "a b"), ("\u202egpj.exe", "gpj.exe"), ("\u200b \u200b", ""), (7, ""), ("abcdefgh ij", "abcdefgh")],
+)
+def test_a_label_is_one_line_that_can_be_seen(given: object, shown: str) -> None:
+    assert Fields({"a": given}).label("a", most=9) == shown
+
+
+@pytest.mark.parametrize(
+    ("payload", "kept"),
+    [({"a": "ü\ud83d"}, '{"a": "\\u00fc\\ud83d"}'), ("x" * 20, '"xxxxxxxxxxxxxxxxxxx'), ({1, 2}, "")],
+)
+def test_any_payload_can_be_stored(payload: object, kept: str) -> None:
+    assert as_ascii(payload, 24 if isinstance(payload, dict) else 20) == kept
+
+
+def test_a_number_that_is_longer_than_can_be_written_is_nothing() -> None:
+    assert as_ascii({"a": 10**5000}, None) == ""
+
+
+def test_a_payload_that_is_nested_deeper_than_can_be_written_is_nothing() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert as_ascii(deep, None) == ""

@@ -1,0 +1,120 @@
+"""One request to a platform: what came back, or what is known of it; nothing of its address either way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from yarl import URL
+
+from channels._shared.http import Answer, NoAnswer, Wire, within
+
+SECRET = "a-token-in-the-address"
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+@asynccontextmanager
+async def served(serve: Serve) -> AsyncGenerator[str]:
+    """A server of raw connections; its address."""
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            await serve(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(once, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def lost(client: aiohttp.ClientSession, url: str, *, seconds: float = 5, proxy: str | None = None) -> NoAnswer:
+    found = await Wire("Somewhere", client).ask("POST", url, "sendThat", within(seconds), proxy=proxy)
+    assert isinstance(found, NoAnswer)
+    assert SECRET not in found.why
+    assert "127.0.0.1" not in found.why
+    return found
+
+
+async def test_an_answer_is_returned_whatever_it_says(client: aiohttp.ClientSession) -> None:
+    asked: list[str] = []
+
+    async def away(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(status=302, text="elsewhere", headers={"Location": "/elsewhere"})
+
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", away)
+    async with TestServer(app) as server:
+        found = await Wire("Somewhere", client).ask("POST", server.make_url("/a"), "sendThat", within(5), data=b"x")
+        file = await Wire("Somewhere", client).get(server.make_url("/b"), {"X-More": "1"})
+        assert isinstance(file, aiohttp.ClientResponse)
+        assert file.request_info.headers["Accept-Encoding"] == "identity"
+        assert file.request_info.headers["X-More"] == "1"
+        file.close()
+    assert isinstance(found, Answer)
+    assert (found.status, found.body, found.headers["Location"], file.status) == (302, b"elsewhere", "/elsewhere", 302)
+    assert asked == ["/a", "/b"], "nobody follows a redirect"
+
+
+async def test_where_nobody_is_nothing_was_done(client: aiohttp.ClientSession) -> None:
+    found = await lost(client, f"http://127.0.0.1:9/{SECRET}")
+    assert found == NoAnswer(sent=False, why="Somewhere cannot be reached for sendThat: ClientConnectorError.")
+    assert not (await lost(client, f"http://{SECRET}.invalid:99999/")).sent
+    await client.close()
+    assert await lost(client, "http://127.0.0.1:9/") == NoAnswer(
+        sent=False, why="Dragoman is stopping; sendThat was not sent."
+    )
+    file = await Wire("Somewhere", client).get(URL("http://127.0.0.1:9/"), {})
+    assert file == NoAnswer(sent=False, why="Dragoman is stopping; a file was not asked for.")
+
+
+async def test_what_a_proxy_does_not_let_through_was_not_sent(client: aiohttp.ClientSession) -> None:
+    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+
+    async with served(refuse) as proxy:
+        assert not (await lost(client, f"https://somewhere.example/{SECRET}", proxy=proxy)).sent
+
+
+async def test_a_connection_that_ends_leaves_a_doubt(client: aiohttp.ClientSession) -> None:
+    async def half(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+        await writer.drain()
+
+    async def nothing(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        return None
+
+    for serve in (half, nothing):
+        async with served(serve) as root:
+            found = await lost(client, f"{root}/{SECRET}")
+            assert found.sent
+            assert found.why.startswith("No answer from Somewhere to sendThat: ")
+
+
+async def test_an_answer_that_takes_too_long_is_a_doubt(client: aiohttp.ClientSession) -> None:
+    over = asyncio.Event()
+
+    async def silent(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        await over.wait()
+
+    async with served(silent) as root:
+        found = await lost(client, f"{root}/{SECRET}", seconds=0.1)
+        over.set()
+    assert found == NoAnswer(sent=True, why="No answer from Somewhere to sendThat: too late.")

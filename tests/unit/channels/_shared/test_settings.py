@@ -1,0 +1,58 @@
+"""What the settings of channels with accounts refuse, and how they say so."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic_core import PydanticCustomError
+
+from channels._shared.settings import check_account_name, server
+
+OFFICIAL = "https://api.example.org"
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(PydanticCustomError) as caught:
+        server(text, OFFICIAL)
+    assert caught.value.context is not None
+    assert caught.value.context["cure"] == f'Write, for instance, "{OFFICIAL}"'
+    return caught.value.message()
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("https://a.example/api/", "a.example", None),
+        ("http://[::1]:8081", "::1", 8081),
+        ("HTTPS://A.example", "a.example", None),
+    ],
+)
+def test_a_server_is_an_address_with_a_path(text: str, host: str, port: int | None) -> None:
+    parts = server(text, OFFICIAL)
+    assert (parts.hostname, parts.port) == (host, port)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("https://[", "it is not an address"),
+        ("https://a.example:99999", "it is not an address"),
+        ("", "it is not an http:// or https:// address"),
+        ("a.example", "it is not an http:// or https:// address"),
+        ("ftp://a.example", "it is not an http:// or https:// address"),
+        ("https://", "it is not an http:// or https:// address"),
+        ("https://a b", "it is not an http:// or https:// address"),
+        ("https://ann:secret@a.example", "there is more in it than a server and a path"),
+        ("https://a.example?x", "there is more in it than a server and a path"),
+        ("https://a.example#x", "there is more in it than a server and a path"),
+    ],
+)
+def test_what_is_no_server_is_refused(text: str, why: str) -> None:
+    assert refusal(text) == why
+
+
+def test_a_name_can_stand_in_a_path() -> None:
+    for name in ("main", "a-b_C9", "x" * 32):
+        check_account_name(name)
+    for name in ("", "a b", "a/b", "ä", "x" * 33, "main\n"):
+        with pytest.raises(PydanticCustomError, match="cannot be an account's name"):
+            check_account_name(name)

@@ -1,0 +1,161 @@
+"""The messages of a place become equal to the parts of a slot, whatever was shown before and whatever fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from channels._shared.showing import DIGESTS_KEPT, Digests, Screen, account_scope, chat_scope, shown_by
+from gateway.errors import SendFailed, SendOutcome
+from gateway.model.messages import Conversation
+
+
+@dataclass(frozen=True)
+class Text:
+    """A part; what begins with `!` fits no message that is there."""
+
+    digest: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Board(Screen[Text]):
+    """A place whose messages are numbered; those in `gone` cannot be changed, and the platform fails when told to."""
+
+    there: dict[str, str] = field(default_factory=dict[str, str])
+    gone: set[str] = field(default_factory=set[str])
+    fails: str = ""
+    did: list[str] = field(default_factory=list[str])
+
+    def _key(self, message: str) -> str:
+        return f"here/{message}"
+
+    async def _create(self, at: int, part: Text) -> str:
+        self._fail("create")
+        message = str(101 + len(self.there))
+        self.there[message] = part.digest
+        self.digests.put(self._key(message), part.digest)
+        self.did.append(f"make {message} for {at}")
+        return message
+
+    async def _change(self, message: str, part: Text, *, known: bool) -> bool:
+        self._fail("change")
+        if message in self.gone or part.digest.startswith("!"):
+            return False
+        self.there[message] = part.digest
+        self.digests.put(self._key(message), part.digest)
+        self.did.append(f"change {message}{'' if known else ', not known'}")
+        return True
+
+    async def _delete(self, message: str) -> None:
+        self._fail("delete")
+        self.there.pop(message, None)
+        self.digests.drop(self._key(message))
+        self.did.append(f"delete {message}")
+
+    def _fail(self, act: str) -> None:
+        if self.fails == act:
+            raise SendFailed("no", outcome=SendOutcome.RETRY)
+
+
+@dataclass
+class Told:
+    """`ports.Progress`."""
+
+    ids: list[str] = field(default_factory=list[str])
+
+    async def __call__(self, platform_id: str) -> None:
+        self.ids.append(platform_id)
+
+
+def parts(*digests: str) -> list[Text]:
+    return [Text(digest) for digest in digests]
+
+
+@pytest.fixture
+def board() -> Board:
+    return Board(digests=Digests())
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+async def test_what_is_missing_is_added_and_told_but_for_the_last(board: Board, told: Told) -> None:
+    assert await board.show(parts("a", "b", "c"), "", told) == "101,102,103"
+    assert told.ids == ["101", "101,102"]
+    assert board.did == ["make 101 for 0", "make 102 for 1", "make 103 for 2"]
+
+
+async def test_a_showing_goes_on_where_one_was_interrupted(board: Board, told: Told) -> None:
+    await board.show(parts("a"), "", told)
+    assert await board.show(parts("a", "b"), "101", told) == "101,102"
+    assert board.did == ["make 101 for 0", "make 102 for 1"], "what is shown already is not sent"
+
+
+async def test_what_changed_is_changed_and_what_is_too_much_goes(board: Board, told: Told) -> None:
+    await board.show(parts("a", "b", "c"), "", told)
+    told.ids.clear()
+    assert await board.show(parts("a", "x"), "101,102,103", told) == "101,102"
+    assert board.did[3:] == ["change 102", "delete 103"]
+    assert told.ids == []
+    assert await board.show([], "101,102", told) == ""
+    assert board.there == {}
+
+
+async def test_after_a_restart_nothing_is_known(told: Told) -> None:
+    board = Board(digests=Digests(), there={"101": "a"})
+    assert await board.show(parts("a"), "101", told) == "101"
+    assert board.did == ["change 101, not known"]
+
+
+async def test_what_cannot_be_changed_is_shown_anew_before_the_old_one_goes(board: Board, told: Told) -> None:
+    await board.show(parts("a", "b"), "", told)
+    board.gone = {"101"}
+    told.ids.clear()
+    assert await board.show(parts("x", "b"), "101,102", told) == "103,102"
+    assert board.did[2:] == ["make 103 for 0", "delete 101"]
+    assert told.ids == ["103,102"]
+
+
+async def test_what_was_shown_anew_stays_where_it_cannot_be_taken_away(board: Board, told: Told) -> None:
+    await board.show(parts("a"), "", told)
+    board.gone, board.fails = {"101"}, "delete"
+    assert await board.show(parts("x"), "101", told) == "102"
+    with pytest.raises(SendFailed):
+        await board.show([], "102", told)
+
+
+async def test_a_beginning_grows_in_the_messages_that_are_there(board: Board, told: Told) -> None:
+    await board.show(parts("a"), "", told)
+    assert await board.grow(parts("ab"), "101") == "101"
+    assert board.did == ["make 101 for 0", "change 101"]
+
+
+@pytest.mark.parametrize("grown", [parts(), parts("ab", "c"), parts("!ab")])
+async def test_a_beginning_makes_no_message(board: Board, told: Told, grown: list[Text]) -> None:
+    await board.show(parts("a"), "", told)
+    with pytest.raises(SendFailed) as caught:
+        await board.grow(grown, "101")
+    assert (caught.value.outcome, caught.value.creating) == (SendOutcome.DEAD, False)
+    assert list(board.there) == ["101"]
+
+
+def test_the_oldest_digests_are_forgotten() -> None:
+    digests = Digests()
+    for n in range(DIGESTS_KEPT + 1):
+        digests.put(str(n), "a")
+        digests.put("used", "b")
+    digests.drop("7")
+    assert (digests.get("0"), digests.get("7"), digests.get("used"), digests.get("8")) == ("", "", "b", "a")
+
+
+def test_a_thread_shares_the_limits_of_its_chat() -> None:
+    place = Conversation(channel="slack", account="main", chat="C0CC", thread="1.2")
+    assert (account_scope(place), chat_scope(place)) == ("slack/main", "slack/main/C0CC")
+
+
+def test_the_messages_of_a_slot_are_its_platform_id() -> None:
+    assert (shown_by(""), shown_by("101,102")) == ([], ["101", "102"])
+    assert shown_by("101,") == ["101"]

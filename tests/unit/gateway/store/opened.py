@@ -1,0 +1,30 @@
+"""A SQLite store in a folder of its own, for the tests of what it promises besides its contract."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+from gateway.model.live import LiveEvent
+from gateway.model.sessions import Accepted, TurnKind, WhileRunning
+from gateway.store.sqlite import SqliteStore, open_sqlite
+from tests.support.clock import FakeClock
+from tests.support.makers import inbound, route
+
+
+@asynccontextmanager
+async def opened(path: str) -> AsyncGenerator[SqliteStore]:
+    store = open_sqlite(path, FakeClock())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def say(store: SqliteStore, key: str | None = None, text: str = "hello") -> Accepted:
+    message = inbound(text, key=key)
+    return await store.accept(route(), message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
+
+
+async def first(events: AsyncIterator[LiveEvent]) -> LiveEvent:
+    return await anext(events)

@@ -1,0 +1,106 @@
+"""What decides, by itself, and the steps and waits that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from gateway.execution import Workspaces
+from gateway.model.ids import CallId, TurnId, WaitId, main_session
+from gateway.model.sessions import TurnLimits
+from gateway.model.tools import (
+    Effect,
+    Reach,
+    Risk,
+    Step,
+    StepKind,
+    StepState,
+    ToolCall,
+)
+from gateway.model.views import TurnView
+from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
+from gateway.observe import Meters
+from gateway.registry import Registry, Tool
+from gateway.toolcalls.deciding import (
+    Asked,
+    Deciding,
+    Found,
+    SameCalls,
+)
+from tests.support.fakes import NO_SANDBOX, FakeTool, Text
+from tests.support.makers import ANN, EPOCH
+from tests.support.turns import turn_view
+
+LIST = '{"text": "ls"}'
+
+
+def step(n: int = 1, tool: str = "shell", arguments: str = LIST, *, state: StepState = StepState.PLANNED) -> Step:
+    call = ToolCall(id=CallId(f"c{n}"), tool=tool, arguments=arguments)
+    return Step(turn=TurnId("t"), n=n, kind=StepKind.TOOL, state=state, call=call, answer_n=0)
+
+
+def tool(risk: Risk = Risk.EXECUTE, effect: Effect = Effect.UNSAFE, **given: Any) -> Tool:
+    return FakeTool(name="shell", risk=risk, effect=effect, **given).tool()
+
+
+def reaching(what: Reach) -> Tool:
+    """A tool all of whose calls reach this."""
+
+    def reach(_: Text) -> Reach:
+        return what
+
+    return replace(tool(), reach=reach)
+
+
+def deciding(folder: Path, *tools: Tool, limits: TurnLimits | None = None) -> Deciding:
+    return Deciding(
+        registry=Registry(tools or [tool()], sandboxed=False),
+        workspaces=Workspaces(folder),
+        containment=NO_SANDBOX,
+        limits=limits or TurnLimits(),
+        meters=Meters(),
+    )
+
+
+def first(by: Deciding, one: Step, view: TurnView | None = None, *, askable: bool = True) -> Found:
+    return by.first(view or turn_view(steps=[one]), one, SameCalls(), askable=askable)
+
+
+def counted(by: Deciding, decision: str, reason: str = "") -> float | None:
+    labels = {"decision": decision, "reason": reason}
+    return by.meters.registry.get_sample_value("dragoman_decisions_total", labels)
+
+
+def waiting(
+    state: WaitState,
+    *,
+    kind: WaitKind = WaitKind.APPROVAL,
+    approval: ApprovalRequest | None = None,
+    payload: Mapping[str, Any] | None = None,
+    reason: str = "",
+    decided: bool = False,
+) -> Wait:
+    return Wait(
+        id=WaitId("w0123456789abcdef"),
+        kind=kind,
+        session=main_session(ANN),
+        turn=TurnId("t"),
+        n=1,
+        state=state,
+        approval=approval,
+        payload=payload or {},
+        opened_at=EPOCH,
+        expires_at=EPOCH + timedelta(hours=1),
+        decided_at=EPOCH if decided else None,
+        reason=reason,
+    )
+
+
+def asked(by: Deciding, one: Step) -> ApprovalRequest:
+    """What was asked about a call."""
+    found = first(by, one)
+    assert isinstance(found, Asked)
+    return found.request

@@ -1,0 +1,107 @@
+"""Which points of the journal a call passes, what of it is counted, how often the store is asked, who is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from gateway.execution import Cut
+from gateway.model.ids import TurnId
+from gateway.model.slots import SlotKind
+from gateway.model.tools import Risk, Sandbox
+from gateway.model.views import TurnView
+from tests.support.clock import FakeClock
+from tests.support.engine import Engine
+from tests.support.fakes import GROUP, FailingStore, FakeTool, calls, in_background
+from tests.support.makers import ANN, BOB
+
+OF_CALLS = ("J8", "WAITS", "J11", "J12", "J13", "J14")
+
+
+async def test_a_call_passes_its_points_in_order(tmp_path: Path) -> None:
+    """Deaths are tried at these points: one that is not passed would be a test of nothing."""
+    engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE)])
+    engine.points.armed = {"J1": ("raise", 1_000)}  # only what is armed is counted
+    lease = await engine.planned("shell:ls")
+    assert not await engine.settle(lease)
+    assert [name for name in engine.points.passed if name in OF_CALLS] == ["J8", "WAITS"]
+
+    (wait,) = await engine.waits(lease.turn)
+    await engine.press(wait.id)
+    assert await engine.settle(lease)
+    assert [name for name in engine.points.passed if name in OF_CALLS] == [*OF_CALLS]
+    assert {engine.points.passed[name] for name in OF_CALLS} == {1}
+
+
+async def test_every_decision_is_counted_once(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE), FakeTool(name="read", risk=Risk.READ)])
+    lease = await engine.planned("shell:a", "shell:b", "read", "nosuch")
+    assert not await engine.settle(lease)
+    assert not await engine.settle(lease)
+
+    counts = {
+        (decision, reason): engine.meters.registry.get_sample_value(
+            "dragoman_decisions_total", {"decision": decision, "reason": reason}
+        )
+        for decision, reason in [("ask", ""), ("allow", ""), ("deny", "unknown_tool")]
+    }
+    assert counts == {("ask", ""): 2, ("allow", ""): 1, ("deny", "unknown_tool"): 1}
+
+
+class CountingStore(FailingStore):
+    """Counts how often a turn was read."""
+
+    reads = 0
+
+    async def turn(self, turn: TurnId) -> TurnView:
+        """Count, and read."""
+        self.reads += 1
+        return await super().turn(turn)
+
+
+async def test_a_turn_is_read_once_after_its_call_and_not_before(tmp_path: Path) -> None:
+    store = CountingStore(FakeClock())
+    engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ)], store=store)
+    lease = await engine.planned("read")
+    view, store.reads = await store.turn(lease.turn), 0
+
+    assert await engine.calls.settle(view, lease, Cut(), lambda _: None) is not None
+    assert store.reads == 1
+
+
+async def test_a_group_is_told_that_somebody_was_asked_only_when_somebody_was(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE)])
+    lease = await engine.planned("shell:a", who=BOB, where=GROUP)
+    assert await engine.settle(lease)
+    assert [slot.kind for slot in await engine.slots(session=lease.session)] == []
+
+    await engine.store.saw_page(ANN)
+    await engine.store.plan(lease, calls("shell:b"), given=[], slots=[])
+    assert not await engine.settle(lease)
+    assert [(slot.kind, slot.text) for slot in await engine.slots(session=lease.session)] == [
+        (SlotKind.NOTE, "An owner was asked to allow this: shell wants to run. It goes on when they decide.")
+    ]
+
+
+async def test_who_is_asked_is_told_that_nothing_contains_it(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=Sandbox.AUTO)])
+    lease = await engine.planned("shell:a")
+    assert not await engine.settle(lease)
+
+    (wait,) = await engine.waits(lease.turn)
+    assert wait.approval is not None
+    assert wait.approval.note == "No sandbox: this runs on the host with the daemon's rights."
+
+
+async def test_what_runs_is_named_after_its_call(tmp_path: Path) -> None:
+    """A daemon that hangs is asked for its tasks: each says which turn it is of."""
+    read = FakeTool(name="read", risk=Risk.READ, hold=True)
+    engine = Engine(tmp_path, [read])
+    lease = await engine.planned("read:a")
+    async with in_background(engine.settle(lease)) as settling:
+        await read.until_begun()
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        read.release.set()
+        await settling
+
+    assert {f"call {lease.turn}/1", f"wakes of {lease.turn}"} <= names
