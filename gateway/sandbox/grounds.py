@@ -20,7 +20,7 @@ from gateway.sandbox.plan import SYSTEM
 PREFIX = "enclosure-"
 TMP_LINK = "tmp"
 BROWSERS_NEED = ("/etc/fonts", "/var/cache/fontconfig", "/etc/chromium", "/etc/chromium.d")
-NEVER_WHOLE = ("/etc", "/home", "/root", "/run", "/var/lib", "/srv", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108
+NEVER_WHOLE = ("/etc", "/home", "/root", "/run", "/var/lib", "/srv", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 - kept out
 
 
 def program_file(program: Path) -> Path:

@@ -48,7 +48,7 @@ path = os.path.join(tempfile.mkdtemp(), "a-name-as-long-as-a-browser-makes")
 socket.socket(socket.AF_UNIX).bind(path); print(os.environ["TMPDIR"])"""
     async with bench.enclosed() as enclosure:
         tmp = (await printed(enclosure, script)).strip()
-    assert tmp == "/tmp" or not os.path.exists(tmp)  # noqa: ASYNC240
+    assert tmp == "/tmp" or not os.path.exists(tmp)  # noqa: ASYNC240 - one look, after all is over
 
 
 async def test_arguments_descriptors_and_the_exit_code_are_passed_on(bench: Bench) -> None:
