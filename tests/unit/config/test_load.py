@@ -171,6 +171,14 @@ def test_a_variable_that_is_wrong_is_named_instead_of_the_file(tmp_path: Path) -
     assert "sk-literal" not in told
 
 
+def test_a_variable_that_names_too_many_tables_is_refused(tmp_path: Path) -> None:
+    told = refusal(tmp_path, "", {"DRAGOMAN_TOOLS__SHELL__TIMEOUT" + 3_000 * "__S": "1"})
+    assert "tools.shell: DRAGOMAN_TOOLS__SHELL__TIMEOUT__S__S" in told
+    assert "names more than 30 tables in one another" in told
+    assert "Unset it" in told
+    assert len(told) < 500
+
+
 def test_a_variable_with_too_few_underscores_is_warned_of(tmp_path: Path) -> None:
     toml = '[model]\nname = "openai:x"\napi_key = "env:DRAGOMAN_MODEL_KEY"\n'
     loaded = read(tmp_path, toml, {"DRAGOMAN_HTTP_PORT": "1", "DRAGOMAN_MODEL_KEY": "k"})
