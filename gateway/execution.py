@@ -14,7 +14,6 @@ import secrets
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import IO, Any
@@ -23,6 +22,7 @@ from pydantic import BaseModel
 
 from gateway.errors import BadRequest, DragomanError, SandboxMissing
 from gateway.family import Families
+from gateway.halting import HALTED_TEXT, Ending, Halt
 from gateway.model.ids import SessionId
 from gateway.model.live import OutputDelta, session_topic
 from gateway.model.sessions import Lease, home_of
@@ -57,34 +57,6 @@ _ENDING = re.compile(r"[A-Za-z0-9]{1,8}")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in the way must not hold it up
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class Interrupt(StrEnum):
-    """Why a turn's work is cut short."""
-
-    STOP = "stop"
-    SHUTDOWN = "shutdown"
-    LIMIT = "limit"
-    """The turn has worked for as long as it may."""
-    LOST = "lost"
-    """Another holder has the turn; nothing may be written."""
-
-
-@dataclass(slots=True)
-class Cut:
-    """Set before a turn's work is cancelled, so that what is cut can say why."""
-
-    why: Interrupt | None = None
-
-
-CUT_TEXT: Mapping[Interrupt, str] = MappingProxyType(
-    {
-        Interrupt.STOP: "cancelled by /stop",
-        Interrupt.SHUTDOWN: "cancelled by shutdown",
-        Interrupt.LIMIT: "cancelled: the turn's time is over",
-        Interrupt.LOST: "cancelled",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +302,7 @@ class Execution:
     _log: Any = field(default_factory=lambda: log("execution"))
 
     async def run(
-        self, permit: Permit, call: Prepared, lease: Lease, cut: Cut, done: Callable[[ToolResult], Any]
+        self, permit: Permit, call: Prepared, lease: Lease, halt: Halt, done: Callable[[ToolResult], Any]
     ) -> ToolResult | Park:
         """Run the call and return its result.
 
@@ -347,9 +319,9 @@ class Execution:
         try:
             outcome = await self._limited(call, lease, output, limit)
         except asyncio.CancelledError:
-            why = cut.why
-            if why is not None and why is not Interrupt.LOST:
-                result = ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=CUT_TEXT[why])
+            why = halt.why
+            if why is not None and why is not Ending.LOST:
+                result = ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=HALTED_TEXT[why])
                 await done(self._whole(result, output, began, name))
             raise
         if isinstance(outcome, Park):

@@ -17,9 +17,10 @@ from channels.web.settings import WebSettings
 from gateway.approvals import Approvals, Handles
 from gateway.attachments import Attachments
 from gateway.delivery import Delivery
-from gateway.execution import Cut, Execution, PermitOffice, Workspaces
+from gateway.execution import Execution, PermitOffice, Workspaces
 from gateway.failpoints import FailPoints
 from gateway.family import Families
+from gateway.halting import Halt
 from gateway.helm import Helmsman, Room
 from gateway.http import COOKIE, KEY_HEADER, Address, HttpServer
 from gateway.intake import Ingress
@@ -323,16 +324,16 @@ class Engine:
         await self.store.plan(lease, calls(*named), given=given, slots=[])
         return lease
 
-    async def settle(self, lease: Lease, cut: Cut | None = None) -> bool:
+    async def settle(self, lease: Lease, halt: Halt | None = None) -> bool:
         """Do all that can be done for the calls of a turn."""
         async with asyncio.timeout(10):
             view = await self.store.turn(lease.turn)
-            return await self.calls.settle(view, lease, cut or Cut(), lambda _: None) is not None
+            return await self.calls.settle(view, lease, halt or Halt(), lambda _: None) is not None
 
     async def run(self, lease: Lease) -> None:
         """Run a claimed turn until it ends or parks."""
         async with asyncio.timeout(10):
-            await self.turns.run(Claimed(lease=lease, view=None), Cut())
+            await self.turns.run(Claimed(lease=lease, view=None), Halt())
 
     async def press(
         self,

@@ -11,17 +11,8 @@ from typing import Any
 import pytest
 
 from gateway.errors import BadRequest
-from gateway.execution import (
-    PICTURE_BYTES,
-    Cut,
-    Execution,
-    Interrupt,
-    Permit,
-    PermitOffice,
-    Prepared,
-    Workspaces,
-    limit_s,
-)
+from gateway.execution import PICTURE_BYTES, Execution, Permit, PermitOffice, Prepared, Workspaces, limit_s
+from gateway.halting import Ending, Halt
 from gateway.model.ids import SessionId, TurnId, WaitId, main_session
 from gateway.model.live import OutputDelta, session_topic
 from gateway.model.sessions import Lease, Turn, TurnKind, TurnState, empty_session
@@ -211,12 +202,12 @@ class Bench:
     def execution(self) -> Execution:
         return self.engine.execution
 
-    async def run(self, cut: Cut | None = None, permit: Permit | None = None) -> ToolResult | Park:
+    async def run(self, halt: Halt | None = None, permit: Permit | None = None) -> ToolResult | Park:
         async def keep(result: ToolResult) -> None:
             self.partial.append(result)
 
         permit = permit or self.execution.office.issue(LEASE, STEP.n, "sha")
-        return await self.execution.run(permit, self.call, LEASE, cut or Cut(), keep)
+        return await self.execution.run(permit, self.call, LEASE, halt or Halt(), keep)
 
     async def result(self) -> ToolResult:
         found = await self.run()
@@ -269,16 +260,16 @@ async def test_at_its_limit_a_call_is_stopped_and_what_it_printed_is_kept(tmp_pa
 @pytest.mark.parametrize(
     ("why", "hint"),
     [
-        (Interrupt.STOP, "cancelled by /stop"),
-        (Interrupt.SHUTDOWN, "cancelled by shutdown"),
-        (Interrupt.LIMIT, "cancelled: the turn's time is over"),
+        (Ending.STOP, "cancelled by /stop"),
+        (Ending.SHUTDOWN, "cancelled by shutdown"),
+        (Ending.LIMIT, "cancelled: the turn's time is over"),
     ],
 )
-async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path, why: Interrupt, hint: str) -> None:
-    bench, cut = Bench(tmp_path, hangs), Cut()
-    task = asyncio.create_task(bench.run(cut))
+async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path, why: Ending, hint: str) -> None:
+    bench, halt = Bench(tmp_path, hangs), Halt()
+    task = asyncio.create_task(bench.run(halt))
     await bench.tool.until_begun()
-    cut.why = why
+    halt.why = why
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -289,12 +280,12 @@ async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path,
     assert bench.tool.running == 0
 
 
-@pytest.mark.parametrize("why", [Interrupt.LOST, None])
-async def test_who_lost_the_lease_stores_nothing(tmp_path: Path, why: Interrupt | None) -> None:
-    bench, cut = Bench(tmp_path, hangs), Cut()
-    task = asyncio.create_task(bench.run(cut))
+@pytest.mark.parametrize("why", [Ending.LOST, None])
+async def test_who_lost_the_lease_stores_nothing(tmp_path: Path, why: Ending | None) -> None:
+    bench, halt = Bench(tmp_path, hangs), Halt()
+    task = asyncio.create_task(bench.run(halt))
     await bench.tool.until_begun()
-    cut.why = why
+    halt.why = why
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

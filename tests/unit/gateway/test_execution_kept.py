@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import BadRequest, DragomanError
-from gateway.execution import FILE_BYTES, Cut, Gallery, Prepared, keeper_of
+from gateway.execution import FILE_BYTES, Gallery, Prepared, keeper_of
+from gateway.halting import Halt
 from gateway.model.ids import SessionId
 from gateway.model.sessions import Lease
 from gateway.model.tools import Action, KeptFile, ResultStatus, StepState, ToolResult
@@ -77,7 +78,7 @@ async def run(engine: Engine, lease: Lease, call: Prepared) -> ToolResult:
         raise AssertionError("it was not cut")
 
     permit = engine.execution.office.issue(lease, call.step.n, "sha")
-    found = await engine.execution.run(permit, call, lease, Cut(), partial)
+    found = await engine.execution.run(permit, call, lease, Halt(), partial)
     assert isinstance(found, ToolResult)
     return found
 
