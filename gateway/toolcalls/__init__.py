@@ -17,7 +17,7 @@ from typing import Any
 from gateway import approvals as asking
 from gateway.approvals import Approvals, Audience
 from gateway.errors import StoreError
-from gateway.execution import Execution, Permit, Prepared
+from gateway.execution import Execution, Prepared
 from gateway.failpoints import FailPoints
 from gateway.files import file_slots
 from gateway.halting import Halt
@@ -29,6 +29,7 @@ from gateway.model.tools import Park, Risk, Step, StepState, ToolResult
 from gateway.model.views import TurnView
 from gateway.model.waits import NewWait, Start, Wait, WaitKind, WaitState
 from gateway.observe import Meters, log
+from gateway.permits import Permit
 from gateway.ports import Clock, Live, Steps, Views
 from gateway.registry import Registry
 from gateway.toolcalls.deciding import (

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from gateway import approvals as asking
 from gateway.errors import DragomanError, SandboxMissing
-from gateway.execution import Prepared, Workspaces
+from gateway.execution import Prepared
 from gateway.model.ids import WaitId
 from gateway.model.sessions import Session, SessionKind, TurnLimits, TurnState, home_of
 from gateway.model.tools import (
@@ -42,6 +42,7 @@ from gateway.permission import decide, default_approval
 from gateway.registry import Registry, Tool, check_arguments
 from gateway.sandbox import Containment, choose
 from gateway.toolcalls.loops import ASK_FROM, checked, repeats, same_call
+from gateway.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
 """Characters of arguments that the loop check reads as JSON; longer ones are compared as they were written."""

@@ -22,7 +22,7 @@ from gateway.app.rooms import Rooms
 from gateway.clock import SystemClock
 from gateway.egress import Address, Egress, Ends
 from gateway.egress.dial import connect_to
-from gateway.execution import Gallery
+from gateway.gallery import Gallery
 from gateway.model.tools import KeptFile, Permission, Picture, ToolPolicy, ToolResult
 from gateway.ports import KeptTool, ToolContext
 from gateway.sandbox import Containment

@@ -17,7 +17,7 @@ from channels.web.settings import WebSettings
 from gateway.approvals import Approvals, Handles
 from gateway.attachments import Attachments
 from gateway.delivery import Delivery
-from gateway.execution import Execution, PermitOffice, Workspaces
+from gateway.execution import Execution
 from gateway.failpoints import FailPoints
 from gateway.family import Families
 from gateway.halting import Halt
@@ -39,6 +39,7 @@ from gateway.model.waits import Pressed, Verb, Wait
 from gateway.observe import Meters, Redactor
 from gateway.pace import Pacer
 from gateway.pages import Pages
+from gateway.permits import PermitOffice
 from gateway.ports import Channel, ChannelContext, Model
 from gateway.registry import Registry, Tool
 from gateway.routing import People
@@ -49,6 +50,7 @@ from gateway.toolcalls import ToolCalls
 from gateway.turn import Turns
 from gateway.turn.compaction import Compaction
 from gateway.turn.question import Questions
+from gateway.workspaces import Workspaces
 from tests.support.clock import FakeClock
 from tests.support.fakes import (
     CLEO,

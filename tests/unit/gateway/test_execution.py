@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 from gateway.errors import BadRequest
-from gateway.execution import PICTURE_BYTES, Execution, Permit, PermitOffice, Prepared, Workspaces, limit_s
+from gateway.execution import Execution, Prepared, limit_s
+from gateway.gallery import PICTURE_BYTES
 from gateway.halting import Ending, Halt
-from gateway.model.ids import SessionId, TurnId, WaitId, main_session
+from gateway.model.ids import TurnId, WaitId, main_session
 from gateway.model.live import OutputDelta, session_topic
 from gateway.model.sessions import Lease, Turn, TurnKind, TurnState, empty_session
 from gateway.model.tools import Action, Park, ResultStatus, Step, StepKind, StepState, ToolPolicy, ToolResult
 from gateway.model.views import TurnView
+from gateway.permits import Permit, PermitOffice
 from gateway.ports import ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import NODE, Body, FakeTool, Text, done
@@ -85,29 +87,7 @@ def test_how_long_a_call_may_take(arguments: Mapping[str, Any], longest: float |
     assert limit_s(replace(SPEC, max_timeout_s=longest), POLICY, arguments) == seconds
 
 
-# --- permits ------------------------------------------------------------------------------------
-
-
-def test_a_permit_holds_for_its_action_step_turn_and_fence_alone() -> None:
-    office = PermitOffice()
-    permit = office.issue(LEASE, 2, "sha")
-
-    assert office.holds(permit, LEASE, 2, "sha")
-    assert not office.holds(permit, LEASE, 2, "sha2")
-    assert not office.holds(permit, LEASE, 3, "sha")
-    assert not office.holds(permit, replace(LEASE, fence=4), 2, "sha")
-    assert not office.holds(permit, replace(LEASE, turn=TurnId("t2")), 2, "sha")
-    assert not PermitOffice().holds(permit, LEASE, 2, "sha")
-
-
-@pytest.mark.parametrize("bit", range(0, 256, 17))
-def test_a_permit_with_one_bit_flipped_does_not_hold(bit: int) -> None:
-    office = PermitOffice()
-    mac = bytearray(office.issue(LEASE, 2, "sha").mac)
-    mac[bit // 8] ^= 1 << bit % 8
-
-    assert not office.holds(Permit(bytes(mac)), LEASE, 2, "sha")
-    assert not office.holds(Permit(b""), LEASE, 2, "sha")
+# --- one place ----------------------------------------------------------------------------------
 
 
 def test_only_execution_calls_a_tool_and_only_toolcalls_issues_permits() -> None:
@@ -127,23 +107,6 @@ def test_only_execution_calls_a_tool_and_only_toolcalls_issues_permits() -> None
                 issues.add(name)
     assert runs == {"gateway/execution.py"}
     assert issues == {"gateway/toolcalls/__init__.py"}
-
-
-# --- folders ------------------------------------------------------------------------------------
-
-
-def test_each_session_has_a_private_folder_that_no_id_can_leave(tmp_path: Path) -> None:
-    spaces = Workspaces(tmp_path)
-    ids = ["main:ann", "main-ann", "main:ANN", "chat:../../etc", "/", "..", "a" * 500, "dm:web/page/x", "chat:\x00"]
-    folders = [spaces.workspace(SessionId(one)) for one in ids]
-
-    assert len(set(folders)) == len(ids)
-    for folder in folders:
-        assert folder.parent == tmp_path / "workspaces"
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert len(folder.name) < 64
-    assert spaces.workspace(SessionId("main:ann")) == folders[0]
-    assert not spaces.outputs(SessionId("main:ann")).exists()
 
 
 # --- running ------------------------------------------------------------------------------------
