@@ -45,20 +45,20 @@ class Pages:
         registry: Registry,
         approvals: Approvals,
         clock: Clock,
-        outputs: Callable[[SessionId], Path],
+        kept: Callable[[SessionId, str], Path | None],
         model_name: str,
         version: str,
         signed_in_for: timedelta,
         currency: str = "USD",
     ) -> None:
-        """Take what is read; `outputs` says where a session's long outputs are, `currency` what prices are in."""
+        """Take what is read; `kept` says where a file of a session's call is, `currency` what prices are in."""
         self._accounts = accounts
         self._views = views
         self._live = live
         self._registry = registry
         self._approvals = approvals
         self._clock = clock
-        self._outputs = outputs
+        self._kept = kept
         self._model_name = model_name
         self._version = version
         self._signed_in_for = signed_in_for
@@ -153,10 +153,7 @@ class Pages:
             return None
         step = view.steps[n] if 0 <= n < len(view.steps) else None
         name = _file_of(step.result, picture, file) if step is not None and step.result is not None else ""
-        if not name:
-            return None
-        path = self._outputs(view.session.id) / Path(name).name
-        return path if path.is_file() and not path.is_symlink() else None
+        return self._kept(view.session.id, name) if name else None
 
     async def saw(self, owner: OwnerName) -> None:
         """The page is open now."""

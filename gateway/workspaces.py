@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import stat
 from pathlib import Path
 
 from gateway.errors import DragomanError
@@ -33,6 +34,19 @@ class Workspaces:
     def outputs(self, session: SessionId) -> Path:
         """Where the session's long outputs are kept. Not made here."""
         return self.root / "outputs" / _folder_name(session)
+
+    def kept(self, session: SessionId, name: str) -> Path | None:
+        """Where a file that one of the session's calls kept is, if it still is there.
+
+        Its name comes from a stored result. Never a link, whose end might be anything.
+        """
+        if Path(name).name != name:
+            return None
+        path = self.outputs(session) / name
+        try:
+            return path if stat.S_ISREG(path.lstat().st_mode) else None
+        except (OSError, ValueError):
+            return None
 
 
 def keeper_of(session: SessionId, epoch: int) -> str:

@@ -128,7 +128,7 @@ def _pages(core: Core) -> Pages:
         registry=core.registry,
         approvals=core.approvals,
         clock=core.clock,
-        outputs=core.workspaces.outputs,
+        kept=core.workspaces.kept,
         model_name=core.loaded.settings.model.name,
         version=own_version(),
         signed_in_for=core.loaded.settings.channels.web.cookie_lifetime,
@@ -191,7 +191,7 @@ def _delivery(core: Core, channels: Mapping[str, Channel], pacer: Pacer, streams
         owners=core.loaded.settings.owners,
         pacer=pacer,
         streams=streams,
-        outputs=core.workspaces.outputs,
+        kept=core.workspaces.kept,
     )
 
 

@@ -261,7 +261,7 @@ class Engine:
                 clock=self.clock,
                 look_every_s=0.002,
             ),
-            outputs=self.workspaces.outputs,
+            kept=self.workspaces.kept,
         )
 
     def helm(self) -> Helmsman:
@@ -298,7 +298,7 @@ class Engine:
             registry=self.registry,
             approvals=self.approvals,
             clock=self.clock,
-            outputs=self.workspaces.outputs,
+            kept=self.workspaces.kept,
             model_name="scripted",
             version="0",
             signed_in_for=timedelta(days=30),

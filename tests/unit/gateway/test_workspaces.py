@@ -6,6 +6,8 @@ import re
 import stat
 from pathlib import Path
 
+import pytest
+
 from gateway.model.ids import SessionId
 from gateway.workspaces import Workspaces, keeper_of
 
@@ -22,6 +24,29 @@ def test_each_session_has_a_private_folder_that_no_id_can_leave(tmp_path: Path) 
         assert len(folder.name) < 64
     assert spaces.workspace(SessionId("main:ann")) == folders[0]
     assert not spaces.outputs(SessionId("main:ann")).exists()
+
+
+def test_a_kept_file_is_found_by_its_name(tmp_path: Path) -> None:
+    spaces, session = Workspaces(tmp_path), SessionId("main:ann")
+    folder = spaces.outputs(session)
+    folder.mkdir(parents=True)
+    (folder / "t1-2.txt").write_text("all of it")
+
+    assert spaces.kept(session, "t1-2.txt") == folder / "t1-2.txt"
+    assert spaces.kept(SessionId("main:bob"), "t1-2.txt") is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "gone.txt", "link.txt", "below", "below/inner", "../secret", "nul\0"])
+def test_what_is_no_regular_file_of_the_folder_is_not_there(tmp_path: Path, name: str) -> None:
+    spaces, session = Workspaces(tmp_path), SessionId("main:ann")
+    folder = spaces.outputs(session)
+    (folder / "below").mkdir(parents=True)
+    (folder / "below" / "inner").write_text("inner")
+    (folder.parent / "secret").write_text("secret")
+    (folder / "link.txt").symlink_to(folder.parent / "secret")
+
+    assert spaces.kept(session, name) is None
+    assert spaces.kept(session, str(folder / name)) is None
 
 
 def test_each_session_and_each_history_of_it_has_a_name_of_its_own() -> None:
