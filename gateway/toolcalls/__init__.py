@@ -19,7 +19,6 @@ from gateway.approvals import Approvals, Audience
 from gateway.errors import StoreError
 from gateway.execution import Execution, Prepared
 from gateway.failpoints import FailPoints
-from gateway.files import file_slots
 from gateway.halting import Halt
 from gateway.model.ids import WaitId, mint
 from gateway.model.live import LiveEvent, turn_topic
@@ -42,6 +41,7 @@ from gateway.toolcalls.deciding import (
     after_a_wait,
     not_approved,
 )
+from gateway.toolcalls.shown import file_slots
 
 SIDE_BY_SIDE = 4
 READS = frozenset({Risk.NONE, Risk.READ})
