@@ -15,13 +15,13 @@ from gateway.app.core import Core, make_core
 from gateway.app.engine import make_sessions
 from gateway.app.plugins import load_channels
 from gateway.clock import SystemClock
-from gateway.control import ControlServer
+from gateway.control.answers import Answers
+from gateway.control.server import ControlServer
 from gateway.daemon import Daemon
 from gateway.delivery import Delivery
 from gateway.helm import Helmsman, Room
 from gateway.http import Address, HttpServer
 from gateway.intake import Ingress
-from gateway.local import LocalCommands
 from gateway.pace import Pacer
 from gateway.pages import Pages
 from gateway.ports import Channel, ChannelContext, Clock, Endpoint, Store
@@ -38,7 +38,7 @@ class App:
     """A wired daemon, and the part of it that makes sign-in links."""
 
     daemon: Daemon
-    local: LocalCommands
+    answers: Answers
 
 
 def build(
@@ -66,7 +66,7 @@ def build(
     )
     ingress = _ingress(core)
     http = _http(core, pages, endpoints, channels)
-    local = _local(core, pages, http, ingress)
+    answers = _answers(core, pages, http, ingress)
     daemon = Daemon(
         machine=core.machine,
         store=core.store,
@@ -75,14 +75,14 @@ def build(
         channels=channels,
         kept=core.kept,
         http=http,
-        control=ControlServer(loaded.state / "control.sock", local.commands(), limits={"send": SEND_WAITS_S}),
+        control=ControlServer(loaded.state / "control.sock", answers.commands(), limits={"send": SEND_WAITS_S}),
         sessions=make_sessions(core, channels),
         delivery=_delivery(core, channels, pacer, streams),
         streams=streams,
         sweeper=Sweeper(node_id=core.node, sweeps=core.store, node=core.store, meters=core.meters),
         closers=[core.models.close, client.close],
     )
-    return App(daemon=daemon, local=local)
+    return App(daemon=daemon, answers=answers)
 
 
 def _context(core: Core, pages: Pages, name: str, settings: Any) -> ChannelContext:
@@ -108,8 +108,8 @@ def _context(core: Core, pages: Pages, name: str, settings: Any) -> ChannelConte
     )
 
 
-def _local(core: Core, pages: Pages, http: HttpServer, ingress: Ingress) -> LocalCommands:
-    return LocalCommands(
+def _answers(core: Core, pages: Pages, http: HttpServer, ingress: Ingress) -> Answers:
+    return Answers(
         pages=pages,
         http=http,
         ingress=ingress,

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.control import ControlServer
+from gateway.control.server import ControlServer
 from gateway.daemon import Daemon
 from gateway.errors import StoreError
 from gateway.http import Address, HttpServer
