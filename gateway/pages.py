@@ -19,7 +19,7 @@ from gateway.model.slots import CardRow
 from gateway.model.tools import ToolResult
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import Wait
-from gateway.ports import Accounts, Clock, Live, Views, Welcome
+from gateway.ports import Accounts, Clock, Credential, Live, Views, Welcome
 from gateway.registry import Registry
 from gateway.routing import may_see
 
@@ -70,19 +70,19 @@ class Pages:
         await self._accounts.add_code(owner, sha(code), CODE_GOOD_FOR)
         return code
 
-    async def sign_in(self, code: str, source: str) -> tuple[OwnerName, str] | None:
-        """Redeem a code for a cookie and a key, joined by a dot; neither is worth anything alone."""
-        cookie = f"{secrets.token_urlsafe(32)}.{secrets.token_urlsafe(32)}"
-        owner = self._known(await self._accounts.redeem_code(sha(code), sha(cookie), self._signed_in_for, source))
-        return None if owner is None else (owner, cookie)
+    async def sign_in(self, code: str, source: str) -> tuple[OwnerName, Credential] | None:
+        """Redeem a code for a cookie and a key."""
+        made = Credential(cookie=secrets.token_urlsafe(32), key=secrets.token_urlsafe(32))
+        owner = self._known(await self._accounts.redeem_code(sha(code), sha(made.text), self._signed_in_for, source))
+        return None if owner is None else (owner, made)
 
-    async def sign_out(self, cookie: str) -> None:
+    async def sign_out(self, credential: Credential) -> None:
         """End a sign-in."""
-        await self._accounts.sign_out(sha(cookie))
+        await self._accounts.sign_out(sha(credential.text))
 
-    async def owner_of(self, cookie: str) -> OwnerName | None:
-        """Whose cookie this is."""
-        return self._known(await self._accounts.signed_in(sha(cookie)))
+    async def owner_of(self, credential: Credential) -> OwnerName | None:
+        """Whose sign-in this is now."""
+        return self._known(await self._accounts.signed_in(sha(credential.text)))
 
     def _known(self, owner: OwnerName | None) -> OwnerName | None:
         """Leave out whom the configuration no longer names: codes and cookies outlive a change of it."""

@@ -20,7 +20,8 @@ from gateway.control.server import ControlServer
 from gateway.daemon import Daemon
 from gateway.delivery import Delivery
 from gateway.helm import Helmsman, Room
-from gateway.http import Address, HttpServer
+from gateway.http import HttpServer
+from gateway.http.checks import Address
 from gateway.intake import Ingress
 from gateway.pace import Pacer
 from gateway.pages import Pages
@@ -168,7 +169,7 @@ def _http(core: Core, pages: Pages, endpoints: list[Endpoint], channels: Mapping
         address=address,
         endpoints=endpoints,
         desks=pages,
-        store=core.store,
+        health=core.store,
         meters=core.meters,
         clock=core.clock,
         troubles=lambda: [found for channel in channels.values() if (found := channel.trouble())],

@@ -22,7 +22,8 @@ from gateway.failpoints import FailPoints
 from gateway.family import Families
 from gateway.halting import Halt
 from gateway.helm import Helmsman, Room
-from gateway.http import COOKIE, KEY_HEADER, Address, HttpServer
+from gateway.http import HttpServer
+from gateway.http.checks import KEY_HEADER, Address
 from gateway.intake import Ingress
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.model.messages import Conversation, Press
@@ -40,7 +41,7 @@ from gateway.observe import Meters, Redactor
 from gateway.pace import Pacer
 from gateway.pages import Pages
 from gateway.permits import PermitOffice
-from gateway.ports import Channel, ChannelContext, Model
+from gateway.ports import COOKIE, Channel, ChannelContext, Model
 from gateway.registry import Registry, Tool
 from gateway.routing import People
 from gateway.sandbox import Containment
@@ -404,7 +405,7 @@ class Served:
         """Sign an owner in; return `<cookie>.<key>`."""
         found = await self.pages.sign_in(await self.pages.mint_code(owner), "here")
         assert found is not None
-        return found[1]
+        return found[1].text
 
     def client(self, cookie: str = "", *, origin: str | None = None) -> aiohttp.ClientSession:
         """A client that says where it comes from, with `<cookie>.<key>` or without."""
@@ -424,7 +425,7 @@ async def served(engine: Engine) -> AsyncGenerator[Served]:
         address=Address(host="127.0.0.1", port=0),
         endpoints=web.endpoints(),
         desks=pages,
-        store=engine.store,
+        health=engine.store,
         meters=engine.meters,
         clock=engine.clock,
     )
