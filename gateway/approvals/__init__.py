@@ -21,9 +21,9 @@ from gateway.approvals.asked import (
 )
 from gateway.approvals.handles import Handles, cards_at, page_card, wait_of
 from gateway.approvals.where import SUB_SESSION, Audience, audience, card_slots, is_shown_by, payload
-from gateway.approvals.who import approvers, asks_reason, may_resolve
+from gateway.approvals.who import approvers, approving_owners, asks_reason, may_resolve
 from gateway.model.ids import Handle, OwnerName, Principal
-from gateway.model.sessions import Session, SessionKind, Turn
+from gateway.model.sessions import Session, Turn
 from gateway.model.slots import Button, CardRow
 from gateway.model.waits import ApprovalRequest, PressResult, Verb, Verdict, Wait, WaitState
 from gateway.ports import Accounts
@@ -67,9 +67,8 @@ class Approvals:
 
     async def audience(self, session: Session, turn: Turn, now: datetime) -> Audience:
         """Where to ask about calls of this turn."""
-        main = session.root_kind is SessionKind.MAIN
-        owners = [name for name in self._people.owners if not main or name == session.owner]
-        places = [await self._accounts.whereabouts(name, sorted(self._people.owners.get(name, ()))) for name in owners]
+        owners = approving_owners(session, self._people)
+        places = [await self._accounts.whereabouts(name, sorted(self._people.owners[name])) for name in owners]
         return audience(session, turn, places, now)
 
     def verdict(self, handle: Handle, wait: Wait, cards: Iterable[str], who: Principal, session: Session) -> Verdict:

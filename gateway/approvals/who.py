@@ -12,11 +12,16 @@ from gateway.model.waits import PressResult, Verb, Verdict, Wait, WaitState
 from gateway.routing import People
 
 
-def approvers(session: Session, people: People) -> frozenset[Principal]:
-    """Whose press counts: below a main session its owner, elsewhere every owner; now, not when it was asked."""
+def approving_owners(session: Session, people: People) -> tuple[OwnerName, ...]:
+    """Who decides: below a main session its owner, elsewhere every owner; now, not when it was asked."""
     if session.root_kind is SessionKind.MAIN:
-        return people.owners.get(session.owner, frozenset()) if session.owner is not None else frozenset()
-    return frozenset(who for principals in people.owners.values() for who in principals)
+        return tuple(name for name in people.owners if name == session.owner)
+    return tuple(people.owners)
+
+
+def approvers(session: Session, people: People) -> frozenset[Principal]:
+    """Whose press counts: that of any principal of those owners."""
+    return frozenset(who for name in approving_owners(session, people) for who in people.owners[name])
 
 
 def may_resolve(verb: Verb, who: Principal, requester: Principal, allowed: frozenset[Principal]) -> Verdict:

@@ -10,7 +10,7 @@ from gateway.model.messages import Inbound
 from gateway.model.sessions import Route, Session, SessionKind, empty_session
 from gateway.ports import Books, Children, Clock, Control, ControlEffect, Views
 from gateway.registry import Registry, by_hand
-from gateway.routing import People, may_stop_all
+from gateway.routing import People, may_begin_anew, may_stop_all
 
 STOPPED = "Stopped."
 
@@ -42,17 +42,16 @@ class Replies:
 
     async def of(self, name: str, message: Inbound, found: Route) -> Control:
         """Say what a command does and is answered. Reads only: the store does it, with the command's own row."""
-        only = None if may_stop_all(message, self._people) else message.principal
         match name:
             case "stop":
                 return Control(
                     effect=ControlEffect.STOP,
-                    only=only,
+                    only=None if may_stop_all(message, self._people) else message.principal,
                     reply="Stopped.",
                     idle="Nothing is running or waiting here.",
                     stopped_text=STOPPED,
                 )
-            case "new" if only is None or message.direct:
+            case "new" if may_begin_anew(message, self._people):
                 return Control(
                     effect=ControlEffect.RESET,
                     only=None,
@@ -60,9 +59,10 @@ class Replies:
                     idle="",
                     stopped_text=STOPPED,
                 )
+            case "new":
+                return _answer("Only an owner begins a new history here.")
             case _:
-                reply = await self._reply(name, message, found)
-                return Control(effect=ControlEffect.NONE, only=None, reply=reply, idle="", stopped_text="")
+                return _answer(await self._reply(name, message, found))
 
     async def _reply(self, name: str, message: Inbound, found: Route) -> str:
         session = await self._views.session(found.session) or empty_session(found, self._clock.now())
@@ -74,8 +74,6 @@ class Replies:
                 return commands.start_text(self._registry, session)
             case "tools":
                 return commands.tools_text(self._registry, session)
-            case "new":
-                return "Only an owner begins a new history here."
             case "status" | "sessions" | "approvals" | "tree":
                 return await self._list(name, session, owner)
             case "usage":
@@ -106,3 +104,8 @@ class Replies:
         today = self._clock.now().astimezone(UTC).date()
         spent = await self._books.spent(today - timedelta(days=commands.USAGE_DAYS - 1))
         return commands.usage_text(spent, commands.Whose(persons=own, all=main), today, self._currency)
+
+
+def _answer(reply: str) -> Control:
+    """A command that does nothing but be answered."""
+    return Control(effect=ControlEffect.NONE, only=None, reply=reply, idle="", stopped_text="")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.approvals.who import approvers, asks_reason, may_resolve, page_principals
+from gateway.approvals.who import approvers, approving_owners, asks_reason, may_resolve, page_principals
 from gateway.model.ids import OwnerName, Principal
 from gateway.model.sessions import SessionKind
 from gateway.model.waits import PressResult, Verb, Verdict, WaitState
@@ -33,6 +33,12 @@ def test_approvers_are_the_owner_in_main_and_all_owners_elsewhere(
     kind: SessionKind, owner: OwnerName | None, who: set[Principal]
 ) -> None:
     assert approvers(session(kind, owner), PEOPLE) == who
+
+
+def test_whoever_decides_is_asked_by_name() -> None:
+    assert approving_owners(session(SessionKind.MAIN, CLEO), PEOPLE) == (CLEO,)
+    assert approving_owners(session(SessionKind.MAIN, OwnerName("gone")), PEOPLE) == ()
+    assert approving_owners(session(SessionKind.DM), PEOPLE) == (ANN, CLEO)
 
 
 @pytest.mark.parametrize(
