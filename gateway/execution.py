@@ -39,7 +39,7 @@ from gateway.permits import Permit, PermitOffice
 from gateway.ports import Clock, Ended, Family, Live, Output
 from gateway.registry import Tool
 from gateway.sandbox import Containment, Limits, run_contained
-from gateway.workspaces import Workspaces, keeper_of
+from gateway.workspaces import Workspaces, kept_for
 
 
 def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) -> float:
@@ -67,7 +67,7 @@ class _Context:
     state: Path
     family: Family
     gallery: Gallery
-    keeper: str
+    kept_for: str
     scopes: frozenset[str]
 
     @property
@@ -198,7 +198,7 @@ class Execution:
             state=self.workspaces.root,
             gallery=Gallery(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
             family=self.families.of(call.view, call.step.n, lease),
-            keeper=keeper_of(call.view.turn.session, call.view.turn.epoch),
+            kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),
             scopes=call.scopes,
         )
 

@@ -32,9 +32,9 @@ CLAIMED_AT_ONCE = 32
 """In one transition, which takes about 0.3 ms for each: other writes wait for it."""
 RENEW_EVERY_S = 5.0
 FIRST_LOOK_S = 0.25
-"""A turn that is shorter has no keeper, which saves 0.2 ms of CPU; one that was stopped by then sees it then."""
+"""A turn that is shorter has no renewer, which saves 0.2 ms of CPU; one that was stopped by then sees it then."""
 CALM_S = 0.01
-"""Most wakes of a keeper are its own turn's end, which cancels it: no need to look after those."""
+"""Most wakes of a renewer are its own turn's end, which cancels it: no need to look after those."""
 LOOK_EVERY_S = 1.0
 RETRY_AFTER_S = 1.0
 
@@ -134,7 +134,7 @@ class Sessions:
             self._after.discard(task)
 
     async def _work(self, claimed: Claimed, held: _Held) -> None:
-        """Run the turn beside the keeper of its lease."""
+        """Run the turn beside the renewer of its lease."""
         lease = claimed.lease
         try:
             async with asyncio.TaskGroup() as group:
@@ -143,8 +143,8 @@ class Sessions:
                     _halt(held, Ending.SHUTDOWN)
                 _, goes_on = await asyncio.wait([held.work], timeout=FIRST_LOOK_S)
                 if goes_on:
-                    keeper = group.create_task(self._keep(lease, held), name=f"lease of {lease.turn}")
-                    held.work.add_done_callback(lambda _: keeper.cancel())
+                    renewer = group.create_task(self._renew(lease, held), name=f"lease of {lease.turn}")
+                    held.work.add_done_callback(lambda _: renewer.cancel())
         except ExceptionGroup as failed:  # the loop of sessions: a failure becomes a row (house rule 9)
             await self._went_wrong(lease, held, failed)
 
@@ -162,7 +162,7 @@ class Sessions:
         else:
             held.halt.why = held.halt.why or await self._why_refused(lease)
 
-    async def _keep(self, lease: Lease, held: _Held) -> None:
+    async def _renew(self, lease: Lease, held: _Held) -> None:
         """Renew the lease now and every 5 s, and look at once when somebody stopped the turn."""
         async with self.live.subscribe(turn_topic(lease.turn)) as wakes:
             while True:

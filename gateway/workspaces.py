@@ -49,7 +49,7 @@ class Workspaces:
             return None
 
 
-def keeper_of(session: SessionId, epoch: int) -> str:
+def kept_for(session: SessionId, epoch: int) -> str:
     """Name whose things a tool keeps: a session's, until its history begins anew. Letters, digits, `-` and `_`."""
     readable = re.sub(r"[^A-Za-z0-9_-]", "-", session)[:24]
     return f"{readable}-{epoch}-{hashlib.sha256(f'{epoch} {session}'.encode()).hexdigest()[:16]}"

@@ -176,7 +176,7 @@ class Attacked:
         self.told: list[str] = []
         self.workspace = workspace
         self._gallery = Gallery(workspace.parent / f"{keeper}-kept", "1-1")
-        self._at = {"cwd": workspace, "sandbox": sandbox, "keeper": keeper}
+        self._at = {"cwd": workspace, "sandbox": sandbox, "kept_for": keeper}
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
         return self._gallery.keep(data, media_type)

@@ -11,7 +11,7 @@ from gateway.model.sessions import Lease
 from gateway.model.tools import Action, ResultStatus, StepState, ToolResult
 from gateway.model.views import TurnView
 from gateway.ports import ToolContext
-from gateway.workspaces import keeper_of
+from gateway.workspaces import kept_for
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, Text, done
 
@@ -20,13 +20,13 @@ from tests.support.fakes import FakeTool, Text, done
 class Seen:
     """A tool that looks at its context."""
 
-    keepers: list[str] = field(default_factory=list[str])
+    kept_for: list[str] = field(default_factory=list[str])
     sandboxes: list[str] = field(default_factory=list[str])
     scopes: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
 
     async def body(self, ctx: ToolContext, _args: Text) -> ToolResult:
         """Look."""
-        self.keepers.append(ctx.keeper)
+        self.kept_for.append(ctx.kept_for)
         self.sandboxes.append(ctx.sandbox)
         self.scopes.append(ctx.scopes)
         return done()
@@ -63,7 +63,7 @@ async def test_a_call_is_told_whose_it_is_how_it_is_contained_and_what_was_allow
     anew = replace(view, turn=replace(view.turn, epoch=view.turn.epoch + 1))
     await run(engine, lease, prepared(engine, anew, ""))
 
-    assert seen.keepers == [keeper_of(view.session.id, 0), keeper_of(view.session.id, 1)]
+    assert seen.kept_for == [kept_for(view.session.id, 0), kept_for(view.session.id, 1)]
     assert seen.sandboxes == ["basic", ""]
     assert seen.scopes == [{"example.org"}, frozenset()]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.model.ids import SessionId
-from gateway.workspaces import Workspaces, keeper_of
+from gateway.workspaces import Workspaces, kept_for
 
 
 def test_each_session_has_a_private_folder_that_no_id_can_leave(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_each_session_and_each_history_of_it_has_a_name_of_its_own() -> None:
         "a" * 501,
         "",
     ]
-    names = [keeper_of(SessionId(one), epoch) for one in sessions for epoch in (0, 1, 11)]
+    names = [kept_for(SessionId(one), epoch) for one in sessions for epoch in (0, 1, 11)]
 
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one) for one in names)
-    assert keeper_of(SessionId("main:ann"), 3) == keeper_of(SessionId("main:ann"), 3)
-    assert keeper_of(SessionId("main:ann"), 3).startswith("main-ann-3-")
+    assert kept_for(SessionId("main:ann"), 3) == kept_for(SessionId("main:ann"), 3)
+    assert kept_for(SessionId("main:ann"), 3).startswith("main-ann-3-")
