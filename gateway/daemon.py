@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from gateway.control import ControlServer
+from gateway.control.server import ControlServer
 from gateway.delivery import Delivery
 from gateway.errors import StoreError
 from gateway.http import HttpServer

@@ -1,6 +1,6 @@
 """May this tool run here? Pure decisions that return a reason; what is unset, unknown or fails is a refusal.
 
-The order is fixed: availability, arguments, what the owner's settings never have (`Reach.refused`), locked denies, what
+The order is fixed: availability, arguments, what the owner's settings never have (`refused`), locked denies, what
 was allowed in this session, the default of the risk. Rules and grants have their place before `default_approval`, in
 `decide`.
 """
@@ -69,6 +69,11 @@ def _refused_at_root(tool: str, permission: Permission, kind: SessionKind) -> De
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The permission of {tool} is not one; correct it.")
 
 
+def refused(reach: Reach) -> Deny | None:
+    """Say why the owner's settings never have what a call reaches, or None; asked before anything else is decided."""
+    return Deny(reason=DenyReason.CONFIGURED, hint=reach.refused) if reach.refused else None
+
+
 def decide(
     spec: ToolSpec,
     policy: ToolPolicy,
@@ -81,10 +86,8 @@ def decide(
     """Say whether a valid call of an available tool may run now, must be asked about, or is refused.
 
     `askable` is whether an approver of this session can be reached at all. `reach` is what the tool says of this call,
-    `permitted` the scopes that people allowed this tool in this session.
+    which is not `refused`; `permitted` the scopes that people allowed this tool in this session.
     """
-    if reach is not None and reach.refused:
-        return Deny(reason=DenyReason.CONFIGURED, hint=reach.refused)
     risk = spec.risk if reach is None else reach.risk
     match _with_reach(default_approval(spec, policy, session, reach), reach, permitted):
         case Allow() as allow:

@@ -96,6 +96,11 @@ def may_see(owner: OwnerName, session_owner: OwnerName | None, root_kind: Sessio
     return session_owner == owner if root_kind is SessionKind.MAIN else True
 
 
+def may_begin_anew(message: Inbound, people: People) -> bool:
+    """Whether /new begins a new history here: owners do anywhere, others in their own chat."""
+    return message.direct or people.owner_of(message.principal) is not None
+
+
 def may_stop_all(message: Inbound, people: People) -> bool:
     """Whether /stop here stops everybody's turns: owners do, others only stop their own."""
     return people.owner_of(message.principal) is not None

@@ -64,7 +64,7 @@ class Change:
     """One mutant, as the list names it: mutmut's own numbers move with every line of code."""
 
     function: str
-    """With its module: `gateway.routing.route`, `gateway.approvals.Handles.make`."""
+    """With its module: `gateway.routing.route`, `gateway.approvals.handles.Handles.make`."""
     old: str
     """The lines that go, without indentation, joined by spaces."""
     new: str

@@ -15,7 +15,6 @@ from gateway.app.rooms import Rooms
 from gateway.app.state import open_state, state_key
 from gateway.approvals import Approvals, Handles
 from gateway.egress import Egress
-from gateway.execution import Workspaces
 from gateway.failpoints import FailPoints
 from gateway.llm import ChainedModels, Choice, Price, open_models
 from gateway.llm.operator import Operator
@@ -26,6 +25,7 @@ from gateway.registry import Registry
 from gateway.routing import People
 from gateway.sandbox import Containment
 from gateway.store import open_store
+from gateway.workspaces import Workspaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from gateway.app.core import Core
 from gateway.attachments import Attachments
-from gateway.execution import Execution, PermitOffice
+from gateway.execution import Execution
 from gateway.family import Families
 from gateway.model.sessions import SessionKind
+from gateway.permits import PermitOffice
 from gateway.ports import Channel
 from gateway.sessions import Sessions
 from gateway.toolcalls import ToolCalls

@@ -72,9 +72,9 @@ async def _serve(loaded: Loaded) -> None:
 async def _greet(app: App) -> None:
     """Tell a person at a terminal how to sign in. The link never goes into a log or a pipe."""
     out = sys.stdout
-    where = app.local.http.address.link(app.local.http.port)
+    where = app.answers.http.address.link(app.answers.http.port)
     if out.isatty():
-        link = await app.local.link(app.local.owners[0])
+        link = await app.answers.link(app.answers.owners[0])
         out.write(f"\nDragoman is ready. Open this once, within ten minutes:\n\n  {link}\n\n")
         out.write("`dragoman link` (in a clone `./run link`) makes another one. Ctrl-C stops.\n\n")
     else:

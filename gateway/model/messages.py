@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from gateway.model.ids import Handle, InboundId, Principal, TurnId
@@ -61,6 +61,10 @@ class Attachment:
     """As the platform says; empty when it does not."""
     size: int
     """Bytes as the platform says; 0 when it does not."""
+
+
+NEXT_PART_WITHIN = timedelta(seconds=1.5)
+"""How soon the next part of a message follows that its platform cut off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

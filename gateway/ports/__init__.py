@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from gateway.ports.channels import (
+    COOKIE,
     Auth,
     Channel,
     ChannelContext,
     CommandInfo,
+    Credential,
     Desk,
     Desks,
     Endpoint,
@@ -46,6 +48,7 @@ from gateway.ports.tools import (
 from gateway.ports.turns import Books, Children, Lanes, Steps
 
 __all__ = [
+    "COOKIE",
     "Accounts",
     "Auth",
     "Books",
@@ -56,6 +59,7 @@ __all__ = [
     "CommandInfo",
     "Control",
     "ControlEffect",
+    "Credential",
     "Desk",
     "Desks",
     "Enclosure",

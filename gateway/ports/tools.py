@@ -84,7 +84,7 @@ class ToolContext(Protocol):
         ...
 
     @property
-    def keeper(self) -> str:
+    def kept_for(self) -> str:
         """Whose things these are, for a tool that keeps some between calls: other text for another session, and for
         the same one once its history began anew. Only letters, digits, `-` and `_`."""
         ...

@@ -17,9 +17,9 @@ from typing import Any
 from gateway import approvals as asking
 from gateway.approvals import Approvals, Audience
 from gateway.errors import StoreError
-from gateway.execution import Cut, Execution, Permit, Prepared
+from gateway.execution import Execution, Prepared
 from gateway.failpoints import FailPoints
-from gateway.files import file_slots
+from gateway.halting import Halt
 from gateway.model.ids import WaitId, mint
 from gateway.model.live import LiveEvent, turn_topic
 from gateway.model.sessions import Lease, SessionKind, TurnLimits
@@ -28,6 +28,7 @@ from gateway.model.tools import Park, Risk, Step, StepState, ToolResult
 from gateway.model.views import TurnView
 from gateway.model.waits import NewWait, Start, Wait, WaitKind, WaitState
 from gateway.observe import Meters, log
+from gateway.permits import Permit
 from gateway.ports import Clock, Live, Steps, Views
 from gateway.registry import Registry
 from gateway.toolcalls.deciding import (
@@ -40,6 +41,7 @@ from gateway.toolcalls.deciding import (
     after_a_wait,
     not_approved,
 )
+from gateway.toolcalls.shown import file_slots
 
 SIDE_BY_SIDE = 4
 READS = frozenset({Risk.NONE, Risk.READ})
@@ -78,7 +80,7 @@ class ToolCalls:
             meters=self.meters,
         )
 
-    async def settle(self, view: TurnView, lease: Lease, cut: Cut, doing: Tell) -> TurnView | None:
+    async def settle(self, view: TurnView, lease: Lease, halt: Halt, doing: Tell) -> TurnView | None:
         """Do all that can be done now for the turn, which stands as in `view`; tell `doing` what that is.
 
         Return how it stands when every call has its result, None when only waits are left.
@@ -107,7 +109,7 @@ class ToolCalls:
                 for one in runnable:
                     if _fits(one.call.tool.spec.risk, running):
                         running[one.call.step.n] = one.call
-                        work = self._run(one, lease, cut, running, changed)
+                        work = self._run(one, lease, halt, running, changed)
                         group.create_task(work, name=f"call {lease.turn}/{one.call.step.n}")
                 if not running and not changed.is_set():
                     break
@@ -185,14 +187,14 @@ class ToolCalls:
     # --- run ----------------------------------------------------------------------------------
 
     async def _run(
-        self, one: Runnable, lease: Lease, cut: Cut, running: dict[int, Prepared], changed: asyncio.Event
+        self, one: Runnable, lease: Lease, halt: Halt, running: dict[int, Prepared], changed: asyncio.Event
     ) -> None:
         n = one.call.step.n
         try:
             started = await self._start(one, lease)
             if started is Start.STARTED:
                 await self.points.hit("J11")
-                await self._execute(one.call, lease, cut)
+                await self._execute(one.call, lease, halt)
             elif started is Start.NOT_APPROVED:
                 await self.steps.finish_step(lease, n, not_approved())
         finally:
@@ -211,7 +213,7 @@ class ToolCalls:
         self._log.error("the store failed beside a call", turn=lease.turn, error=str(error))
         await asyncio.sleep(STORE_AGAIN_S)
 
-    async def _execute(self, call: Prepared, lease: Lease, cut: Cut) -> None:
+    async def _execute(self, call: Prepared, lease: Lease, halt: Halt) -> None:
         n = call.step.n
         permit: Permit = self.execution.office.issue(lease, n, call.action_sha)
 
@@ -219,7 +221,7 @@ class ToolCalls:
             await asyncio.shield(self.steps.finish_step(lease, n, result))
 
         await self.points.hit("J12")
-        outcome = await self.execution.run(permit, call, lease, cut, store_partial)
+        outcome = await self.execution.run(permit, call, lease, halt, store_partial)
         await self.points.hit("J13")
         if isinstance(outcome, Park):  # the store has opened its wait already
             return

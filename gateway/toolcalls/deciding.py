@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from gateway import approvals as asking
 from gateway.errors import DragomanError, SandboxMissing
-from gateway.execution import Prepared, Workspaces
+from gateway.execution import Prepared
 from gateway.model.ids import WaitId
 from gateway.model.sessions import Session, SessionKind, TurnLimits, TurnState, home_of
 from gateway.model.tools import (
@@ -38,10 +38,11 @@ from gateway.model.tools import (
 from gateway.model.views import TurnView
 from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.observe import Meters, log
-from gateway.permission import decide, default_approval
+from gateway.permission import decide, default_approval, refused
 from gateway.registry import Registry, Tool, check_arguments
 from gateway.sandbox import Containment, choose
 from gateway.toolcalls.loops import ASK_FROM, checked, repeats, same_call
+from gateway.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
 """Characters of arguments that the loop check reads as JSON; longer ones are compared as they were written."""
@@ -281,7 +282,7 @@ class Deciding:
             return None
         try:
             reach = tool.reach(arguments)
-            return Deny(reason=DenyReason.CONFIGURED, hint=reach.refused) if reach.refused else reach
+            return refused(reach) or reach
         except Exception:  # noqa: BLE001 - a decision that fails is a refusal (I02), and so a result (house rule 9)
             self._log.exception("reach failed", tool=tool.spec.name)
             hint = f"{tool.spec.name} could not say what this call reaches, so the answer is no."

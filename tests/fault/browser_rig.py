@@ -22,7 +22,7 @@ from gateway.app.rooms import Rooms
 from gateway.clock import SystemClock
 from gateway.egress import Address, Egress, Ends
 from gateway.egress.dial import connect_to
-from gateway.execution import Gallery
+from gateway.gallery import Gallery
 from gateway.model.tools import KeptFile, Permission, Picture, ToolPolicy, ToolResult
 from gateway.ports import KeptTool, ToolContext
 from gateway.sandbox import Containment
@@ -176,7 +176,7 @@ class Attacked:
         self.told: list[str] = []
         self.workspace = workspace
         self._gallery = Gallery(workspace.parent / f"{keeper}-kept", "1-1")
-        self._at = {"cwd": workspace, "sandbox": sandbox, "keeper": keeper}
+        self._at = {"cwd": workspace, "sandbox": sandbox, "kept_for": keeper}
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
         return self._gallery.keep(data, media_type)

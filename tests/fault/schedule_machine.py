@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from gateway.control import ControlServer
+from gateway.control.server import ControlServer
 from gateway.daemon import Daemon
 from gateway.errors import ModelError, StoreError
 from gateway.http import HttpServer

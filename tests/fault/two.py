@@ -105,7 +105,7 @@ class Pair:
             text=text,
             sent_at=self.store.clock.now(),
         )
-        assert await self.machines[at].app.local.ingress.message(message) is not None
+        assert await self.machines[at].app.answers.ingress.message(message) is not None
 
     async def press(self, at: int, wait: WaitId, verb: Verb = Verb.ONCE, owner: str = "owner") -> PressResult:
         """Press a button on the page of one machine."""
@@ -116,7 +116,7 @@ class Pair:
             principal=web_principal(name),
             handle=self.handles.make(wait, page_card(name), verb),
         )
-        return (await self.machines[at].app.local.ingress.press(press)).result
+        return (await self.machines[at].app.answers.ingress.press(press)).result
 
     async def asked(self) -> WaitId:
         """Wait for an open approval."""

@@ -10,7 +10,7 @@ from gateway.model.tools import KeptFile, Picture
 class BareCall:
     """The part of a `ToolContext` that most tools leave alone; those that do not, notice."""
 
-    keeper = "main-ann-0-of-a-test"
+    kept_for = "main-ann-0-of-a-test"
     sandbox = "basic"
     scopes: frozenset[str] = frozenset()
 

@@ -9,8 +9,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell
-from gateway import approvals, registry
-from gateway.approvals import action_key, needs_escape, render_action, unrender
+from gateway import registry
+from gateway.approvals import asked
+from gateway.approvals.asked import action_key, needs_escape, render_action, unrender
 from gateway.model import nesting
 from gateway.model.tools import Action, Deny, DenyReason, Risk, ToolPolicy
 from gateway.model.waits import ApprovalRequest
@@ -19,7 +20,7 @@ from gateway.store.codec import APPROVAL
 from tests.fuzz import givens
 from tests.support.makers import ANN_TELEGRAM
 
-READS = (approvals, nesting, registry, sessions_list, sessions_spawn, sessions_stop, shell)
+READS = (asked, nesting, registry, sessions_list, sessions_spawn, sessions_stop, shell)
 WORDS = (
     *(b"data", b"[" * 99, b"[" * 199, b"]" * 199),
     *(b"command", b"timeout", b"timeout_s", b"workdir", b"directory", b"description", b"task", b"tools", b"mode"),

@@ -113,7 +113,7 @@ def test_without_a_configuration_there_is_one_owner_on_the_page_and_the_operator
     app = made("")
 
     assert list(app.daemon.channels) == ["web"]
-    assert app.local.owners == ["owner"]
+    assert app.answers.owners == ["owner"]
     assert app.daemon.http.address.host == "127.0.0.1"
     assert app.daemon.sessions.turns.models.names == ("operator",)
 

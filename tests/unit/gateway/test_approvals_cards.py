@@ -6,12 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.approvals import (
-    Approvals,
-    Handles,
-    outcome_line,
-    title,
-)
+from gateway.approvals import Approvals, Handles, title
+from gateway.approvals.asked import outcome_line
 from gateway.model.ids import Principal, SessionId
 from gateway.model.tools import Risk
 from gateway.model.waits import Verb, WaitState
@@ -24,7 +20,7 @@ from tests.support.makers import (
     BOB,
     approval,
 )
-from tests.unit.gateway.approvals_rig import WAIT, wait
+from tests.unit.gateway.approvals.rig import WAIT, wait
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.control import ControlServer
+from gateway.control.server import ControlServer
 from gateway.daemon import Daemon
 from gateway.errors import StoreError
-from gateway.http import Address, HttpServer
+from gateway.http import HttpServer
+from gateway.http.checks import Address
 from gateway.model.sessions import TurnState
 from gateway.model.tools import Answer, ResultStatus, Risk, ToolResult
 from gateway.model.views import Counts
@@ -44,7 +45,7 @@ def daemon(
             address=address,
             endpoints=[],
             desks=engine.pages(),
-            store=engine.store,
+            health=engine.store,
             meters=engine.meters,
             clock=engine.clock,
         ),

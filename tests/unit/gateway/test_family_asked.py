@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.execution import Cut, Interrupt
+from gateway.halting import Ending, Halt
 from gateway.llm.operator import Operator
 from gateway.model.ids import Principal, child_session
 from gateway.model.messages import Conversation
@@ -165,7 +165,7 @@ async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
         call("sessions_spawn", 2, task="b"),
     )
     view = await engine.store.turn(parent.turn)
-    work = asyncio.create_task(engine.calls.settle(view, parent, Cut(), told.append))
+    work = asyncio.create_task(engine.calls.settle(view, parent, Halt(), told.append))
     await read.until_begun()
     await asyncio.sleep(0.02)
     read.release.set()
@@ -179,7 +179,7 @@ async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
 
     await answered_later(engine, parent)
     told.clear()
-    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Cut(), told.append)
+    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Halt(), told.append)
     assert told == []
 
 
@@ -193,7 +193,7 @@ async def answered_later(engine: Engine, parent: Lease) -> None:
 async def test_a_decision_is_what_is_waited_for_first(engine: Engine) -> None:
     told: list[str] = []
     parent = await planned(engine, call("shell", 0, text="a"), call("sessions_spawn", 1, task="b"))
-    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Cut(), told.append)
+    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Halt(), told.append)
 
     assert told == ["sessions_spawn: b", "waits for a decision"]
 
@@ -202,10 +202,10 @@ async def test_a_turn_whose_time_is_over_says_so_of_what_it_cut(tmp_path: Path) 
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
     engine = spawning(tmp_path, [read])
     parent = await planned(engine, call("read", text="x"))
-    cut = Cut()
-    work = asyncio.create_task(engine.settle(parent, cut))
+    halt = Halt()
+    work = asyncio.create_task(engine.settle(parent, halt))
     await read.until_begun()
-    cut.why = Interrupt.LIMIT
+    halt.why = Ending.LIMIT
     work.cancel()
     await asyncio.wait([work])
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.intake import REFUSAL, STOPPED, WAITING
+from gateway.intake import REFUSAL, WAITING
+from gateway.intake.replies import STOPPED
 from gateway.model.ids import Handle, Principal, WaitId
 from gateway.model.messages import Conversation, Press
 from gateway.model.sessions import TurnKind, TurnState, WhileRunning

@@ -287,7 +287,7 @@ LIMITS = TurnLimits(active=timedelta(seconds=60))
 
 
 async def let_pass(engine: Engine, turn: TurnId, seconds: float) -> None:
-    """Let time pass for a turn that has a keeper by now, and wake that."""
+    """Let time pass for a turn that has a renewer by now, and wake that."""
     await asyncio.sleep(FIRST_LOOK_S + 0.1)
     engine.clock.advance(seconds)
     engine.store.live.publish(turn_topic(turn), TurnWoken(turn=turn))

@@ -30,7 +30,7 @@ class Session:
 
     def __init__(self, tool: KeptTool, workspace: Path, *scopes: str) -> None:
         self._tool = tool
-        self._context = SimpleNamespace(keeper="ann", sandbox="off", cwd=workspace, scopes=frozenset(scopes))
+        self._context = SimpleNamespace(kept_for="ann", sandbox="off", cwd=workspace, scopes=frozenset(scopes))
 
     async def __call__(self, action: str, **more: Any) -> ToolResult:
         args = browser.Args.model_validate({"action": action, **more})

@@ -8,7 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from gateway.execution import Workspaces
 from gateway.model.ids import CallId, TurnId, WaitId, main_session
 from gateway.model.sessions import TurnLimits
 from gateway.model.tools import (
@@ -30,6 +29,7 @@ from gateway.toolcalls.deciding import (
     Found,
     SameCalls,
 )
+from gateway.workspaces import Workspaces
 from tests.support.fakes import NO_SANDBOX, FakeTool, Text
 from tests.support.makers import ANN, EPOCH
 from tests.support.turns import turn_view

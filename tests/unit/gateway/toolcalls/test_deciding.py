@@ -13,7 +13,6 @@ from pydantic import ConfigDict, Field
 from structlog.testing import capture_logs
 
 from gateway.approvals import action_key, action_sha
-from gateway.execution import Workspaces
 from gateway.model.ids import TurnId, main_session
 from gateway.model.sessions import TurnLimits
 from gateway.model.tools import (
@@ -35,6 +34,7 @@ from gateway.toolcalls.deciding import (
     Runnable,
     SameCalls,
 )
+from gateway.workspaces import Workspaces
 from tests.support.fakes import Text
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB
 from tests.support.turns import turn_view

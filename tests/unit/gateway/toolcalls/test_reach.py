@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.execution import Cut, Interrupt
+from gateway.halting import Ending, Halt
 from gateway.model.ids import SessionId, main_session
 from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import SlotKind
@@ -376,7 +376,7 @@ async def test_a_call_of_an_allowed_host_that_a_crash_cut_in_half_follows_its_ef
     await engine.store.plan(lease, calls("browser:open example.org/next"), given=[], slots=[])
     browser.fake.hold = True
     await browser.fake.until_begun()
-    work = asyncio.create_task(engine.settle(lease, Cut(why=Interrupt.LOST)))
+    work = asyncio.create_task(engine.settle(lease, Halt(why=Ending.LOST)))
     await browser.fake.until_begun()
     work.cancel()
     await asyncio.wait([work])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.execution import Cut
+from gateway.halting import Halt
 from gateway.model.ids import TurnId, WaitId, main_session
 from gateway.model.sessions import Lease
 from gateway.model.tools import Risk
@@ -60,7 +60,7 @@ async def told(engine: Engine, tool: FakeTool, lease: Lease) -> list[str]:
     """What is said while its calls run, a moment after they have begun."""
     lines: list[str] = []
     view = await engine.store.turn(lease.turn)
-    work = asyncio.create_task(engine.calls.settle(view, lease, Cut(), lines.append))
+    work = asyncio.create_task(engine.calls.settle(view, lease, Halt(), lines.append))
     await tool.until_begun()
     await asyncio.sleep(0.02)
     tool.release.set()
@@ -115,7 +115,7 @@ async def test_what_is_asked_is_said_at_the_end(tmp_path: Path) -> None:
     lease = await engine.planned("shell:ls")
     lines: list[str] = []
 
-    assert await engine.calls.settle(await engine.store.turn(lease.turn), lease, Cut(), lines.append) is None
+    assert await engine.calls.settle(await engine.store.turn(lease.turn), lease, Halt(), lines.append) is None
     assert lines == ["waits for a decision"]
 
 
@@ -125,7 +125,7 @@ async def test_the_same_is_not_said_twice(tmp_path: Path) -> None:
     lease = await engine.planned("read:a", "shell:ls")
     lines: list[str] = []
     view = await engine.store.turn(lease.turn)
-    work = asyncio.create_task(engine.calls.settle(view, lease, Cut(), lines.append))
+    work = asyncio.create_task(engine.calls.settle(view, lease, Halt(), lines.append))
     await read.until_begun()
     (wait,) = await engine.waits(lease.turn)
     await engine.press(wait.id, Verb.DENY)

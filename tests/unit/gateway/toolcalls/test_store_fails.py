@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.errors import StoreError
-from gateway.execution import Cut
+from gateway.halting import Halt
 from gateway.model.ids import WaitId
 from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot
@@ -88,7 +88,7 @@ async def test_what_cannot_be_read_before_anything_runs_is_an_error(tmp_path: Pa
     engine.store.failing["turn"] = 1
 
     with pytest.raises(ExceptionGroup) as failed:
-        await engine.calls.settle(view, lease, Cut(), lambda _: None)
+        await engine.calls.settle(view, lease, Halt(), lambda _: None)
     assert failed.group_contains(StoreError)
 
 

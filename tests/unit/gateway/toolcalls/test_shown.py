@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.files import SHOWN_CHARS, caption, file_slots
 from gateway.model.ids import CallId
 from gateway.model.slots import SlotKind
 from gateway.model.tools import KeptFile, Picture, ToolCall, ToolResult
 from gateway.model.views import TurnView
+from gateway.toolcalls.shown import SHOWN_CHARS, caption, file_slots
 from tests.support.makers import CHAT, PAGE, result
 from tests.support.turns import answered, called, lineage, session, turn_view
 

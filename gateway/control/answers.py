@@ -23,7 +23,7 @@ LOOK_EVERY_S = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
-class LocalCommands:
+class Answers:
     """Answers over the control socket, which only this user can reach; so it acts as the owner that is named."""
 
     pages: Pages

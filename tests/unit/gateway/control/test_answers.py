@@ -1,3 +1,5 @@
+"""What commands at the shell are answered: links, lists, and what an owner says."""
+
 from __future__ import annotations
 
 import asyncio
@@ -7,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from gateway.control.answers import Answers
 from gateway.errors import BadRequest
-from gateway.local import LocalCommands
 from gateway.model.sessions import TurnState
 from gateway.model.tools import Answer, Risk
 from tests.support.engine import Engine, Served, served
@@ -23,9 +25,9 @@ async def page(tmp_path: Path) -> AsyncIterator[Served]:
         yield found
 
 
-def local(page: Served, *owners: str) -> LocalCommands:
+def local(page: Served, *owners: str) -> Answers:
     names = [name for name in (ANN, CLEO) if name in (owners or ("ann",))]
-    return LocalCommands(
+    return Answers(
         pages=page.pages,
         http=page.http,
         ingress=page.engine.ingress,
@@ -36,7 +38,7 @@ def local(page: Served, *owners: str) -> LocalCommands:
     )
 
 
-async def does(commands: LocalCommands, name: str, **args: Any) -> Any:
+async def does(commands: Answers, name: str, **args: Any) -> Any:
     async with asyncio.timeout(10):
         return await commands.commands()[name](args)
 

@@ -1,6 +1,6 @@
 """The daemon's one HTTP server: health, metrics and the routes that channels bring.
 
-Every request passes the same checks: Host, then Origin, then sign-in. A route says what it needs by `Auth`, and a new
+Every request passes the same `checks`: Host, then Origin, then sign-in. A route says what it needs by `Auth`, and a new
 one is covered by default. Anybody can open connections and say nothing in them, so each has a deadline for what it
 asks, and all together take no more than a part of the process' files.
 """
@@ -16,21 +16,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, Protocol
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gateway.errors import StartError, StoreError
+from gateway.http.checks import Address, credential, refusal, source_of
+from gateway.model.views import Counts
 from gateway.observe import Meters, log
-from gateway.ports import Auth, Clock, Desks, Endpoint, Store
+from gateway.ports import Auth, Clock, Desks, Endpoint
 
-COOKIE = "dragoman"
-KEY_HEADER = "X-Dragoman-Key"
 BODY_AT_MOST = 1_048_576
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 SIGN_IN = "You are not signed in. Run `dragoman link` (in a clone `./run link`) and open the link it prints."
 QUEUED_TOO_LONG = timedelta(seconds=60)
 HEADERS_WITHIN_S = 10.0
@@ -53,79 +50,6 @@ HEADERS = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where the server listens and what it is called."""
-
-    host: str
-    port: int
-    public_url: str = ""
-    allowed_hosts: tuple[str, ...] = ()
-    trusted_proxies: tuple[str, ...] = ()
-    """Addresses and networks whose `X-Forwarded-For` is believed."""
-
-    def hosts(self, port: int) -> frozenset[str]:
-        """Every `Host` that is ours, in lower case."""
-        found = {f"{name}:{port}" for name in LOOPBACK} | {host.lower() for host in self.allowed_hosts}
-        if port == 80:
-            found |= LOOPBACK
-        if self.public_url:
-            found.add(urlsplit(self.public_url).netloc.lower())
-        return frozenset(found)
-
-    def origins(self, port: int) -> frozenset[str]:
-        """Every `Origin` that may act."""
-        found = {f"http://{host}" for host in self.hosts(port)} | {f"https://{h.lower()}" for h in self.allowed_hosts}
-        if self.public_url:
-            found.add(_origin(self.public_url))
-        return frozenset(found)
-
-    def link(self, port: int) -> str:
-        """What a person opens, without a path."""
-        if self.public_url:
-            return self.public_url.rstrip("/")
-        host = self.host if self.host in LOOPBACK else "127.0.0.1"
-        return f"http://{host}:{port}"
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}".lower()
-
-
-def refusal(request: web.Request, hosts: frozenset[str], origins: frozenset[str]) -> tuple[int, str] | None:
-    """Say with which status a request is refused before anybody looks at who sent it, or None. Pure."""
-    named = request.headers.getall("Host", [])
-    if len(named) != 1 or named[0].lower() not in hosts:
-        return 421, "This host is not one of Dragoman's. Add it to [http] allowed_hosts."
-    given = request.headers.getall("Origin", [])
-    changes = request.method not in ("GET", "HEAD") or request.headers.get("Upgrade", "").lower() == "websocket"
-    if len(given) > 1 or any(origin.lower() not in origins for origin in given):
-        return 403, "This page is not one of Dragoman's."
-    if changes and request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-        return 403, "Only Dragoman's own page may do this."
-    return None
-
-
-def source_of(remote: str, forwarded: str, proxies: Sequence[str]) -> str:
-    """Say where a request comes from: the peer, or, as far as trusted proxies speak, whom they speak for. Pure."""
-    networks = [ip_network(one) for one in proxies]
-    source = remote
-    for hop in reversed([part.strip() for part in forwarded.split(",") if part.strip()]):
-        if not _within(source, networks):
-            break
-        source = hop
-    return source
-
-
-def _within(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return False
-    return any(found in network for network in networks)
-
-
 def connections_at_most() -> int:
     """How many connections are served at once: half of the files that the process may open.
 
@@ -144,6 +68,18 @@ class _Full(asyncio.Protocol):
         transport.close()
 
 
+class Health(Protocol):
+    """What of the store says whether work can be taken. Both raise `StoreError`."""
+
+    async def probe(self) -> None:
+        """Write something, so that a full disk is noticed."""
+        ...
+
+    async def counts(self) -> Counts:
+        """Count what waits."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class HttpServer:
     """Serves until cancelled."""
@@ -151,7 +87,7 @@ class HttpServer:
     address: Address
     endpoints: Sequence[Endpoint]
     desks: Desks
-    store: Store
+    health: Health
     meters: Meters
     clock: Clock
     troubles: Callable[[], Sequence[str]] = tuple
@@ -273,11 +209,12 @@ class HttpServer:
     def _checked(self, endpoint: Endpoint) -> Handler:
         async def handler(request: web.Request) -> web.StreamResponse:
             if endpoint.auth is Auth.COOKIE:
-                ask = partial(self.desks.owner_of, credential(request))
+                shown = credential(request)
+                ask = partial(self.desks.owner_of, shown)
                 owner = await ask()
                 if owner is None:
                     return _error(401, SIGN_IN)
-                _note(request, owner=owner, signed_in=ask, credential=credential(request))
+                _note(request, owner=owner, signed_in=ask, credential=shown)
             return await endpoint.handler(request)
 
         return handler
@@ -293,8 +230,8 @@ class HttpServer:
         problems: list[str] = []
         try:
             async with asyncio.timeout(5):
-                await self.store.probe()
-                counts = await self.store.counts()
+                await self.health.probe()
+                counts = await self.health.counts()
         except (StoreError, TimeoutError) as error:
             return web.json_response({"ready": False, "problems": [f"store: {error}"]}, status=503)
         now = self.clock.now()
@@ -307,7 +244,7 @@ class HttpServer:
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         """Every counter, in Prometheus' text format."""
-        counts = await self.store.counts()
+        counts = await self.health.counts()
         lines = [
             f"# TYPE dragoman_{name} gauge\ndragoman_{name} {value}\n"
             for name, value in {
@@ -322,17 +259,6 @@ class HttpServer:
         ]
         body = generate_latest(self.meters.registry) + "".join(lines).encode()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-
-def credential(request: web.Request) -> str:
-    """What shows who is signed in: the cookie and the key that the page keeps, `<cookie>.<key>`.
-
-    A cookie goes to every port of the host, so to whatever a tool serves there; the key stays with the page's origin.
-    It comes as a header, or from a browser's WebSocket, which can set none, as a sub-protocol after `dragoman`.
-    """
-    offered = [part.strip() for part in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
-    spoken = offered[1] if len(offered) == 2 and offered[0] == COOKIE else ""
-    return f"{request.cookies.get(COOKIE, '')}.{request.headers.get(KEY_HEADER, spoken)}"
 
 
 def _note(request: web.Request, **found: Any) -> None:
