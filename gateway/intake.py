@@ -26,7 +26,7 @@ from gateway.model.sessions import (
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitState
 from gateway.observe import Meters, log
 from gateway.ports import Books, Children, Clock, Control, ControlEffect, Intake, Notes, Views, Waiting
-from gateway.registry import Registry, by_hand
+from gateway.registry import Registry
 from gateway.routing import People, may_stop_all, route
 
 REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
@@ -188,7 +188,7 @@ class Ingress:
             case "usage":
                 return await self._usage(message.principal, session, owner)
             case _:
-                return commands.unknown_text(name, [by_hand(tool.spec) for tool in self._registry.seen_by(session)])
+                return commands.unknown_text(name, [tool.spec.by_hand for tool in self._registry.seen_by(session)])
 
     async def _list(self, name: str, session: Session, owner: OwnerName | None) -> str:
         """What the store knows, as far as this session may be told."""

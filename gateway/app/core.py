@@ -73,6 +73,7 @@ def make_core(
     rooms = Rooms(state=state, clock=clock, containment=containment, egress=Egress())
     tools, kept = load_tools(loaded, rooms.of)
     registry = Registry(tools, sandboxed=containment.can_bwrap)
+    operator = Operator(registry.commands)
     store = store or open_store(settings.store.url, clock)
     return Core(
         loaded=loaded,
@@ -89,13 +90,13 @@ def make_core(
         approvals=Approvals(people, store, Handles(state_key(state))),
         workspaces=Workspaces(state),
         containment=containment,
-        models=_models(loaded, registry, client, clock),
-        operator=Operator(registry.specs),
+        models=_models(loaded, operator, client, clock),
+        operator=operator,
         client=client,
     )
 
 
-def _models(loaded: Loaded, registry: Registry, client: aiohttp.ClientSession, clock: Clock) -> ChainedModels:
+def _models(loaded: Loaded, operator: Model, client: aiohttp.ClientSession, clock: Clock) -> ChainedModels:
     settings = loaded.settings.model
     choices = [
         Choice(
@@ -106,4 +107,4 @@ def _models(loaded: Loaded, registry: Registry, client: aiohttp.ClientSession, c
         for one in (settings, *settings.fallback)
     ]
     prices = {name: Price(input=p.input, output=p.output, cached=p.cached) for name, p in settings.prices.items()}
-    return open_models(choices, prices, session=client, specs=registry.specs, clock=clock)
+    return open_models(choices, prices, session=client, operator=operator, clock=clock)

@@ -97,6 +97,15 @@ class ToolSpec:
     """The extra of Dragoman that brings that package."""
     command: str = ""
     """How it is called by hand, when that is shorter than its name: `spawn` for `sessions_spawn`."""
+    of_children: bool = False
+    """It spawns sub-sessions or looks after them: a session that may have none is not given it."""
+    speaks: bool = False
+    """It spawns a sub-session, whose last words are its text: Markdown as they stand, and no output of a program."""
+
+    @property
+    def by_hand(self) -> str:
+        """The word that people call it by."""
+        return self.command or self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,7 +120,7 @@ async def test_spawn_by_hand_is_a_command_turn(engine: Engine) -> None:
 
 async def test_spawn_by_hand_answers_with_what_the_sub_session_said(engine: Engine) -> None:
     """Through turns and all: the command turn parks, the child's model answers, the command's answer shows it."""
-    engine.turns.operator = Operator(engine.registry.specs)
+    engine.turns.operator = Operator(engine.registry.commands)
     engine.model.script = [Answer(text="There are **7**.", model="scripted")]
     command = await engine.say("/spawn count the files")
     for _ in range(3):  # the command, the child, the command again
