@@ -58,6 +58,8 @@ SWITCHES = (
     "--disable-gpu",
     "--disk-cache-size=52428800",
 )
+READS = tuple(map(Path, ("/etc/fonts", "/var/cache/fontconfig", "/etc/chromium", "/etc/chromium.d")))
+"""What it must be shown of the machine: without fonts it draws no text, and a distribution's own settings start it."""
 NOWHERE = "http://127.0.0.1:9"
 """The way out of the browser itself: none. Only places have one."""
 
@@ -76,7 +78,9 @@ async def chromium(place: ToolPlace, settings: Settings, sandbox: str) -> AsyncG
                 # Outside of the enclosure: once everything in there is killed, nothing holds the driver.
                 stack.push_async_callback(_within_end, playwright.stop)
                 enclosure = await stack.enter_async_context(
-                    place.enclose(program, sandbox=sandbox, hosts=settings.hosts, gates=settings.sessions)
+                    place.enclose(
+                        program, sandbox=sandbox, hosts=settings.hosts, gates=settings.sessions, readable=READS
+                    )
                 )
                 browser = await playwright.chromium.launch(
                     executable_path=_starter(enclosure),

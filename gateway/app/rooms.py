@@ -28,7 +28,7 @@ class Room:
 
     @asynccontextmanager
     async def enclose(
-        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int
+        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int, readable: Sequence[Path] = ()
     ) -> AsyncGenerator[Enclosure]:
         """Make a place for one run of a program."""
         if sandbox not in ("off", "basic"):
@@ -45,6 +45,7 @@ class Room:
             gates=gates,
             serve=serve,
             containment=self.containment,
+            readable=readable,
         ) as enclosure:
             yield enclosure
 

@@ -194,14 +194,15 @@ class ToolPlace(Protocol):
         ...
 
     def enclose(
-        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int
+        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int, readable: Sequence[Path] = ()
     ) -> AbstractAsyncContextManager[Enclosure]:
         """Make a place for one run of a program.
 
         `basic`: its own view of the files and no network but `gates` gates; `off`: on the host, whose gates it must
         be told to use. Its environment is constructed. `hosts`: `host[:port]`, also `*.host`, that gates let through
-        although their addresses are private; without a port 80 and 443 are meant.
-        Raises `SandboxMissing`, `NotFound` (the program).
+        although their addresses are private; without a port 80 and 443 are meant. `readable`: absolute paths that
+        `basic` shows besides the system and the program's own folder; what is not there is left out.
+        Raises `SandboxMissing`, `NotFound` (the program), `BadRequest` (what cannot be shown).
         """
         ...
 

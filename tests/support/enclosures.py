@@ -137,7 +137,7 @@ class OpenPlace:
 
     @asynccontextmanager
     async def enclose(
-        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int
+        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int, readable: Sequence[Path] = ()
     ) -> AsyncGenerator[OpenEnclosure]:
         folder = Path(tempfile.mkdtemp(prefix="open-"))  # short: Chromium's sockets lie in it
         enclosure = OpenEnclosure(folder, program, gates)
