@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gateway.errors import ConfigError
 from gateway.llm.chain import ChainedModels
 from gateway.llm.prices import Price
+from gateway.observe import Redactor
 from gateway.ports import Clock, Model
 
 if TYPE_CHECKING:
@@ -36,12 +37,13 @@ def open_models(
     *,
     session: aiohttp.ClientSession,
     operator: Model,
+    redactor: Redactor,
     clock: Clock,
 ) -> ChainedModels:
     """Return the configured model, and those that step in for it in this order; `close` it in the end.
 
-    `prices` are by a model's name, with or without its provider; `operator` is the one that is called so. Raises
-    `ConfigError` for one that cannot be opened.
+    `prices` are by a model's name, with or without its provider; `operator` is the one that is called so;
+    `redactor` goes over what people are told of failures. Raises `ConfigError` for one that cannot be opened.
     """
     opened = [
         operator
@@ -51,7 +53,7 @@ def open_models(
     ]
     if not opened:
         raise ConfigError("No model is configured.", cure='Set [model] name; "operator" is no model at all.')
-    return ChainedModels(opened, prices, clock)
+    return ChainedModels(opened, prices, clock, redactor)
 
 
 def open_model(
