@@ -19,7 +19,7 @@ from gateway.model.ids import Handle, OwnerName, Principal, SessionId, SlotId, T
 from gateway.model.messages import Conversation, Press
 from gateway.model.sessions import Session, SessionKind, Turn
 from gateway.model.slots import Button, CardRow, NewSlot, Slot, SlotKind
-from gateway.model.tools import Action, Risk
+from gateway.model.tools import Action, Mode, Risk
 from gateway.model.views import Whereabouts
 from gateway.model.waits import ApprovalRequest, PressResult, Verb, Verdict, Wait, WaitState
 from gateway.ports import Accounts
@@ -32,6 +32,9 @@ PAGE_REACHES_FOR = timedelta(days=7)
 SUB_SESSION = "sub_session"
 """In the payload of an approval: the title of the child that asks."""
 
+_SANDBOXES: Mapping[Mode | None, str] = MappingProxyType(
+    {None: "none needed", Mode.OFF: "none: it runs on the host", Mode.BASIC: "basic"}
+)
 _ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[rtbfu]")  # a control character in JSON; not a backslash that somebody wrote
 _LONG_SPACES = re.compile(r" {9,}")
 _LONG_BREAKS = re.compile(r"(?:⏎\n){3,}")
@@ -44,7 +47,7 @@ _SHOWN = re.compile(r"\\(\\|u\{([0-9A-F]+)\})|␠×(\d+);|⏎×(\d+);\n|⏎\n|."
 def canonical(action: Action) -> str:
     """Return the one text form of an action; every field and argument is in it."""
     return json.dumps(
-        {"tool": action.tool, "arguments": dict(action.arguments), "cwd": action.cwd, "sandbox": action.sandbox},
+        {"tool": action.tool, "arguments": dict(action.arguments), "cwd": action.cwd, "sandbox": action.sandbox or ""},
         sort_keys=True,
         separators=(",", ":"),
         ensure_ascii=True,
@@ -340,7 +343,7 @@ class Approvals:
             ("Risk", request.risk.value),
             ("Covers", f"{render(request.scope)}, until /new" if request.scope else ""),
             ("Folder", render(request.action.cwd)),
-            ("Sandbox", {"": "none needed", "off": "none: it runs on the host"}.get(request.action.sandbox, "basic")),
+            ("Sandbox", _SANDBOXES[request.action.sandbox]),
             ("Asked by", render(name_of(request.requester, self._people))),
             ("Sub-session", render(str(wait.payload.get(SUB_SESSION, "")))),
             ("Session", render(wait.session)),

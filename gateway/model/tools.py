@@ -64,6 +64,13 @@ class Sandbox(StrEnum):
     """Main sessions only: basic where a probe works, else the host, said on every card."""
 
 
+class Mode(StrEnum):
+    """How the processes of one call are contained, decided of what is wanted (`Sandbox`) and what there is."""
+
+    OFF = "off"
+    BASIC = "basic"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
     """What a tool is. Data only: no vendor import, no I/O."""
@@ -139,8 +146,8 @@ class Action:
     arguments: Mapping[str, Any]
     """The validated arguments, JSON-safe, defaults filled in."""
     cwd: str
-    sandbox: str
-    """`off`, `basic` or empty for a tool that starts no process."""
+    sandbox: Mode | None
+    """None for a tool that starts no process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from gateway.errors import SandboxMissing
 from gateway.family import Left, Refusal, Rights, rights_of_child
 from gateway.model.ids import OwnerName, SessionId
 from gateway.model.sessions import MAX_DEPTH, Agent, Origin, Session, SessionKind
-from gateway.model.tools import Permission, Sandbox
+from gateway.model.tools import Mode, Permission, Sandbox
 from gateway.permission import available
 from gateway.ports import Task
 from gateway.routing import may_see
@@ -107,7 +107,7 @@ def test_a_child_is_contained_at_least_as_well_as_its_root(wanted: Sandbox, can_
     except SandboxMissing:
         assert not can_bwrap
     else:
-        assert found == "basic"
+        assert found is Mode.BASIC
 
 
 @pytest.mark.parametrize("permission", list(Permission))

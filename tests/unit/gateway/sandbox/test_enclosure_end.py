@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import async_playwright
 
+from gateway.model.tools import Mode
 from gateway.ports import Gate
 from tests.support.browser import executable
 from tests.unit.gateway.sandbox.enclosure_rig import (
@@ -102,7 +103,7 @@ async def test_a_killed_daemon_leaves_no_process_and_the_next_one_removes_its_fo
         await daemon.wait()
         await until(lambda: living(bench.mark) == [])
         (left,) = set(bench.parent.iterdir()) - {alive.folder.parent}
-        tmp = Path(os.readlink(left / "tmp")) if bench.mode == "off" else left
+        tmp = Path(os.readlink(left / "tmp")) if bench.mode is Mode.OFF else left
         assert tmp.is_dir()
         async with bench.enclosed():
             assert alive.folder.is_dir()
