@@ -165,7 +165,7 @@ async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
         call("sessions_spawn", 2, task="b"),
     )
     view = await engine.store.turn(parent.turn)
-    work = asyncio.create_task(engine.calls.settle(view, parent, Cut(), told.append))
+    work = asyncio.create_task(engine.calls.settle(view, parent, Cut(), lambda now: told.append(now.text)))
     await read.until_begun()
     await asyncio.sleep(0.02)
     read.release.set()
@@ -179,7 +179,7 @@ async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
 
     await answered_later(engine, parent)
     told.clear()
-    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Cut(), told.append)
+    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Cut(), lambda now: told.append(now.text))
     assert told == []
 
 
@@ -193,7 +193,7 @@ async def answered_later(engine: Engine, parent: Lease) -> None:
 async def test_a_decision_is_what_is_waited_for_first(engine: Engine) -> None:
     told: list[str] = []
     parent = await planned(engine, call("shell", 0, text="a"), call("sessions_spawn", 1, task="b"))
-    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Cut(), told.append)
+    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Cut(), lambda now: told.append(now.text))
 
     assert told == ["sessions_spawn: b", "waits for a decision"]
 
