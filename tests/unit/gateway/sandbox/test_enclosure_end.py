@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import async_playwright
 
+from agent_tools.browser.chromium import READS
 from gateway.model.tools import Mode
 from gateway.ports import Gate
 from tests.support.browser import executable
@@ -127,7 +128,7 @@ async def test_a_real_browser(basic: Bench) -> None:
             yield Way(address, "proxy")
 
     program = Path(executable() or "chromium")
-    async with async_playwright() as playwright, basic.enclosed(program, serve=serve) as enclosure:
+    async with async_playwright() as playwright, basic.enclosed(program, serve=serve, readable=READS) as enclosure:
         browser = await playwright.chromium.launch(executable_path=enclosure.launcher, chromium_sandbox=True)
         async with enclosure.gate() as gate:
             context = await browser.new_context(proxy={"server": gate.address, "bypass": "<-loopback>"})
