@@ -124,6 +124,11 @@ def at_work(text: str) -> str:
     return f"{AT_WORK} {text or THINKING}"
 
 
+def is_at_work(text: str) -> bool:
+    """Whether a stored line is one of `at_work`: what stands without that mark is its last word."""
+    return text.startswith(AT_WORK)
+
+
 def count(number: int, what: str) -> str:
     """`1 call`, `2 calls`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

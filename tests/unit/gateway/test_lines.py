@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.lines import LINE_CHARS, Doings, count, cut, duration, money, one_line
+from gateway.lines import LINE_CHARS, Doings, at_work, count, cut, duration, is_at_work, money, one_line
 from gateway.model.ids import SessionId, TurnId
 from gateway.model.live import Doing
 from gateway.model.waits import WaitKind
@@ -64,6 +64,16 @@ def test_money(micros: int, currency: str, text: str) -> None:
 )
 def test_a_time(seconds: float, text: str) -> None:
     assert duration(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize("text", ["shell: df -h", "", "▸ x", " "])
+def test_a_line_that_will_change_is_known_by_its_mark(text: str) -> None:
+    assert is_at_work(at_work(text))
+
+
+@pytest.mark.parametrize("text", ["Ended.", "1 call (shell), 2 s", "thinking", "", " ▸ thinking", "Stopped. ▸"])
+def test_a_last_word_is_not_known_as_one_that_will_change(text: str) -> None:
+    assert not is_at_work(text)
 
 
 def test_counts_and_cuts() -> None:
