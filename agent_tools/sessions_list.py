@@ -14,6 +14,7 @@ SPEC = ToolSpec(
     risk=Risk.NONE,
     effect=Effect.PURE,
     permission=Permission.ALWAYS,
+    of_children=True,
 )
 
 

@@ -26,6 +26,8 @@ SPEC = ToolSpec(
     positional="task",
     shows="task",
     command="spawn",
+    of_children=True,
+    speaks=True,
 )
 
 TASK_CHARS = 16_384

@@ -19,6 +19,7 @@ SPEC = ToolSpec(
     permission=Permission.ALWAYS,
     positional="session",
     shows="session",
+    of_children=True,
 )
 
 

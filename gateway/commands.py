@@ -16,7 +16,7 @@ from gateway.model.views import Counts, SessionLine, Spent
 from gateway.model.waits import Wait
 from gateway.permission import describe_permission
 from gateway.ports import CommandInfo
-from gateway.registry import Registry, Tool, by_hand, usage
+from gateway.registry import Registry, Tool, usage
 from gateway.routing import may_see
 
 CONTROL: Mapping[str, str] = MappingProxyType(
@@ -271,7 +271,7 @@ def command_list(registry: Registry, session: Session) -> list[CommandInfo]:
     """The commands of a session as a channel offers them, the gateway's own first."""
     control = [CommandInfo(name=name, usage=f"/{name}", about=about) for name, about in CONTROL.items()]
     tools = [
-        CommandInfo(name=by_hand(t.spec), usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)
+        CommandInfo(name=t.spec.by_hand, usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)
         for t in registry.seen_by(session)
     ]
     return [*control, *tools]

@@ -23,6 +23,7 @@ from gateway.model.sessions import Lease, home_of
 from gateway.model.tools import (
     Action,
     KeptFile,
+    Mode,
     Park,
     Picture,
     Reach,
@@ -71,7 +72,7 @@ class _Context:
     scopes: frozenset[str]
 
     @property
-    def sandbox(self) -> str:
+    def sandbox(self) -> Mode | None:
         """How this call's programs are contained."""
         return self.action.sandbox
 
@@ -85,12 +86,12 @@ class _Context:
 
     async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
         """Run a program in this call's sandbox."""
-        if self.action.sandbox not in ("off", "basic"):
+        if self.action.sandbox is None:
             raise SandboxMissing("This tool was not planned to start a process.")
         zone = os.environ.get("TZ")
         return await run_contained(
             argv,
-            mode="off" if self.action.sandbox == "off" else "basic",
+            mode=self.action.sandbox,
             workspace=self.cwd,
             cwd=cwd or self.cwd,
             env={"TZ": zone} if zone else {},

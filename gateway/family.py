@@ -36,8 +36,6 @@ from gateway.observe import Redactor
 from gateway.ports import Children, Clock, Models, Task, Views
 from gateway.registry import Registry
 
-OWN_TOOLS = "sessions_"
-"""What the tools are called that spawn and look after children."""
 PART_OF_TOKENS = 6
 """A child may use a sixth of its parent's tokens at most: five live ones leave the parent one."""
 ENDS_WITHIN = timedelta(hours=24)
@@ -126,10 +124,13 @@ def tokens_given(turn: TurnId, family: Sequence[ChildLine]) -> int:
     return given
 
 
-def rights_of_child(parent: Rights, left: Left, task: Task, agent: Agent | None, at_most_s: float) -> Rights | Refusal:
+def rights_of_child(
+    parent: Rights, left: Left, task: Task, agent: Agent | None, at_most_s: float, of_children: Collection[str]
+) -> Rights | Refusal:
     """Cut a child's rights out of its parent's and of what that has left; never is one of them more. Pure.
 
-    `at_most_s`: seconds of work that any child has at most. A tool that the parent lacks is refused, not left out.
+    `at_most_s`: seconds of work that any child has at most. `of_children`: the tools that spawn and look after them.
+    A tool that the parent lacks is refused, not left out.
     """
     depth = parent.depth + 1
     if depth > MAX_DEPTH:
@@ -150,7 +151,7 @@ def rights_of_child(parent: Rights, left: Left, task: Task, agent: Agent | None,
     if agent is not None and agent.tools is not None:
         tools &= set(agent.tools)
     if depth == MAX_DEPTH:  # it has no children to look after
-        tools = frozenset(name for name in tools if not name.startswith(OWN_TOOLS))
+        tools -= frozenset(of_children)
     return Rights(
         tools=frozenset(tools),
         active_s=min(wanted_s, at_most_s, parent.active_s, left.active_s),
@@ -257,7 +258,8 @@ class CallFamily:
         agent = families.agents.get(task.agent)
         visible = [tool.spec.name for tool in families.registry.seen_by(self.view.session)]
         parent = rights_of(self.view.session, visible, families.limits)
-        rights = rights_of_child(parent, left, task, agent, families.limits.child_active.total_seconds())
+        at_most_s = families.limits.child_active.total_seconds()
+        rights = rights_of_child(parent, left, task, agent, at_most_s, families.registry.of_children)
         if isinstance(rights, Refusal):
             return rights
         return NewChild(

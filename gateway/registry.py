@@ -58,6 +58,7 @@ class Registry:
                 raise ConfigError(f"Two tools are called {name}.", cure="Remove one of them.")
             self._tools[name] = tool
         self._commands = _commands(self.specs)
+        self._of_children = frozenset(name for name, tool in self._tools.items() if tool.spec.of_children)
         self._offers = {name: _offer(tool) for name, tool in self._tools.items()}
 
     @property
@@ -69,6 +70,11 @@ class Registry:
     def commands(self) -> Mapping[str, ToolSpec]:
         """Every tool's spec, by each word that calls it by hand: its name, and its shorter one if it has that."""
         return self._commands
+
+    @property
+    def of_children(self) -> frozenset[str]:
+        """The names of the tools that spawn sub-sessions or look after them."""
+        return self._of_children
 
     def get(self, name: str) -> Tool | None:
         """Return the tool of this name."""
@@ -122,14 +128,9 @@ def _too_deep(text: str) -> Deny | None:
     return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint) if is_deeper(json.loads(text), LEVELS_AT_MOST) else None
 
 
-def by_hand(spec: ToolSpec) -> str:
-    """The word that people call the tool by."""
-    return spec.command or spec.name
-
-
 def usage(spec: ToolSpec) -> str:
     """Say how the tool is called by hand."""
-    return f"Usage: /{by_hand(spec)} {f'<{spec.positional}>' if spec.positional else 'name=value …'}"
+    return f"Usage: /{spec.by_hand} {f'<{spec.positional}>' if spec.positional else 'name=value …'}"
 
 
 def _commands(specs: Mapping[str, ToolSpec]) -> Mapping[str, ToolSpec]:

@@ -196,9 +196,9 @@ class Sessions:
     async def _give_up(self, lease: Lease, halt: Halt) -> None:
         match halt.why:
             case Ending.STOP:
-                await self._end(lease, TurnState.STOPPED, STOPPED_TEXT)
+                await self._end(lease, TurnState.STOPPED)
             case Ending.LIMIT:
-                await self._end(lease, TurnState.FAILED, None)
+                await self._end(lease, TurnState.FAILED)
             case Ending.SHUTDOWN:
                 await self._release(lease)
             case Ending.LOST | None:
@@ -215,14 +215,18 @@ class Sessions:
             else:
                 return
 
-    async def _end(self, lease: Lease, state: TurnState, text: str | None) -> None:
-        """End a turn that has no answer; without a text it says that its time is over."""
+    async def _end(self, lease: Lease, state: TurnState, text: str = "") -> None:
+        """End a turn that has no answer. Without a text one that was stopped says what whoever stopped it wants, and
+        any other that its time is over.
+        """
         view = await self._view(lease)
         slots: list[NewSlot] = []
         timers: list[NewWait] = []
         if view is not None:
-            words = self.turns.out_of_time(view) if text is None else text
-            slots, timers = self.turns.last_slots(view, lease, words, keep=state is TurnState.STOPPED)
+            stopped = state is TurnState.STOPPED
+            if not text:
+                text = view.turn.stopped_text or STOPPED_TEXT if stopped else self.turns.out_of_time(view)
+            slots, timers = self.turns.last_slots(view, lease, text, keep=stopped)
         if state is TurnState.STOPPED:
             timers = []  # whoever stopped it knows
         if await self.lanes.finish_turn(lease, state, answer=None, given=(), slots=slots, timers=timers):

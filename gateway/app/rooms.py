@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.egress import Egress
 from gateway.errors import SandboxMissing
-from gateway.model.tools import ToolPolicy
+from gateway.model.tools import Mode, ToolPolicy
 from gateway.ports import Clock, Enclosure, Gate
 from gateway.sandbox import Containment, enclosed
 
@@ -28,10 +28,10 @@ class Room:
 
     @asynccontextmanager
     async def enclose(
-        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int
+        self, program: Path, *, sandbox: Mode | None, hosts: Sequence[str], gates: int, readable: Sequence[Path] = ()
     ) -> AsyncGenerator[Enclosure]:
         """Make a place for one run of a program."""
-        if sandbox not in ("off", "basic"):
+        if sandbox is None:
             raise SandboxMissing("This tool was not planned to start a program.")
 
         def serve(sock: socket, address: str) -> AbstractAsyncContextManager[Gate]:
@@ -40,11 +40,12 @@ class Room:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         async with enclosed(
             program,
-            mode="off" if sandbox == "off" else "basic",
+            mode=sandbox,
             parent=self.folder,
             gates=gates,
             serve=serve,
             containment=self.containment,
+            readable=readable,
         ) as enclosure:
             yield enclosure
 

@@ -13,15 +13,16 @@ import aiohttp
 
 from config.load import Loaded
 from gateway.app import App, build
+from gateway.app.plugins import redactor_of
 from gateway.errors import DragomanError
-from gateway.observe import Redactor, log, set_up_logs
+from gateway.observe import log, set_up_logs
 from gateway.sandbox import probe
 
 
 def serve(loaded: Loaded) -> int:
     """Run the daemon until it is told to stop. Return the exit code; errors are `DragomanError`s with their cure."""
     os.umask(0o077)
-    set_up_logs(loaded.settings.log.level, Redactor([one.get_secret_value() for one in loaded.secrets]))
+    set_up_logs(loaded.settings.log.level, redactor_of(loaded))
     for warning in loaded.warnings:
         log("config").warning(warning)
     try:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 
 from gateway.approvals.asked import (
     SHOWN_AT_MOST,
@@ -25,6 +26,7 @@ from gateway.approvals.who import approvers, approving_owners, asks_reason, may_
 from gateway.model.ids import Handle, OwnerName, Principal
 from gateway.model.sessions import Session, Turn
 from gateway.model.slots import Button, CardRow
+from gateway.model.tools import Mode
 from gateway.model.waits import ApprovalRequest, PressResult, Verb, Verdict, Wait, WaitState
 from gateway.ports import Accounts
 from gateway.routing import People
@@ -50,6 +52,10 @@ __all__ = [
     "title",
     "wait_of",
 ]
+
+_SANDBOXES: Mapping[Mode | None, str] = MappingProxyType(
+    {None: "none needed", Mode.OFF: "none: it runs on the host", Mode.BASIC: "basic"}
+)
 
 
 class Approvals:
@@ -108,7 +114,7 @@ class Approvals:
             ("Risk", request.risk.value),
             ("Covers", f"{render(request.scope)}, until /new" if request.scope else ""),
             ("Folder", render(request.action.cwd)),
-            ("Sandbox", {"": "none needed", "off": "none: it runs on the host"}.get(request.action.sandbox, "basic")),
+            ("Sandbox", _SANDBOXES[request.action.sandbox]),
             ("Asked by", render(name_of(request.requester, self._people))),
             ("Sub-session", render(str(wait.payload.get(SUB_SESSION, "")))),
             ("Session", render(wait.session)),

@@ -27,7 +27,7 @@ _SHOWN = re.compile(r"\\(\\|u\{([0-9A-F]+)\})|␠×(\d+);|⏎×(\d+);\n|⏎\n|."
 def canonical(action: Action) -> str:
     """Return the one text form of an action; every field and argument is in it."""
     return json.dumps(
-        {"tool": action.tool, "arguments": dict(action.arguments), "cwd": action.cwd, "sandbox": action.sandbox},
+        {"tool": action.tool, "arguments": dict(action.arguments), "cwd": action.cwd, "sandbox": action.sandbox or ""},
         sort_keys=True,
         separators=(",", ":"),
         ensure_ascii=True,

@@ -9,7 +9,7 @@ from gateway.model.ids import OwnerName, Principal
 from gateway.model.messages import Inbound
 from gateway.model.sessions import Route, Session, SessionKind, empty_session
 from gateway.ports import Books, Children, Clock, Control, ControlEffect, Views
-from gateway.registry import Registry, by_hand
+from gateway.registry import Registry
 from gateway.routing import People, may_begin_anew, may_stop_all
 
 STOPPED = "Stopped."
@@ -79,7 +79,7 @@ class Replies:
             case "usage":
                 return await self._usage(message.principal, session, owner)
             case _:
-                return commands.unknown_text(name, [by_hand(tool.spec) for tool in self._registry.seen_by(session)])
+                return commands.unknown_text(name, [tool.spec.by_hand for tool in self._registry.seen_by(session)])
 
     async def _list(self, name: str, session: Session, owner: OwnerName | None) -> str:
         """What the store knows, as far as this session may be told."""

@@ -219,6 +219,8 @@ class Turn:
     ended_at: datetime | None
     active_ms: int
     """Milliseconds it was held so far; parked time does not count."""
+    stopped_text: str = ""
+    """What whoever stopped it while it was held has it say at its end; empty where nobody did, or gave no words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,13 @@ class Sandbox(StrEnum):
     """Main sessions only: basic where a probe works, else the host, said on every card."""
 
 
+class Mode(StrEnum):
+    """How the processes of one call are contained, decided of what is wanted (`Sandbox`) and what there is."""
+
+    OFF = "off"
+    BASIC = "basic"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
     """What a tool is. Data only: no vendor import, no I/O."""
@@ -97,6 +104,15 @@ class ToolSpec:
     """The extra of Dragoman that brings that package."""
     command: str = ""
     """How it is called by hand, when that is shorter than its name: `spawn` for `sessions_spawn`."""
+    of_children: bool = False
+    """It spawns sub-sessions or looks after them: a session that may have none is not given it."""
+    speaks: bool = False
+    """It spawns a sub-session, whose last words are its text: Markdown as they stand, and no output of a program."""
+
+    @property
+    def by_hand(self) -> str:
+        """The word that people call it by."""
+        return self.command or self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +146,8 @@ class Action:
     arguments: Mapping[str, Any]
     """The validated arguments, JSON-safe, defaults filled in."""
     cwd: str
-    sandbox: str
-    """`off`, `basic` or empty for a tool that starts no process."""
+    sandbox: Mode | None
+    """None for a tool that starts no process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

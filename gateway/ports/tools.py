@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from gateway.model.ids import SessionId
 from gateway.model.sessions import ChildLine, SpawnMode
-from gateway.model.tools import KeptFile, Park, Picture, ToolResult
+from gateway.model.tools import KeptFile, Mode, Park, Picture, ToolResult
 from gateway.ports.clock import Clock
 
 
@@ -90,8 +90,8 @@ class ToolContext(Protocol):
         ...
 
     @property
-    def sandbox(self) -> str:
-        """How this call's programs are contained: `basic`, `off` or empty."""
+    def sandbox(self) -> Mode | None:
+        """How this call's programs are contained; None: it starts none."""
         ...
 
     @property
@@ -194,14 +194,16 @@ class ToolPlace(Protocol):
         ...
 
     def enclose(
-        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int
+        self, program: Path, *, sandbox: Mode | None, hosts: Sequence[str], gates: int, readable: Sequence[Path] = ()
     ) -> AbstractAsyncContextManager[Enclosure]:
         """Make a place for one run of a program.
 
-        `basic`: its own view of the files and no network but `gates` gates; `off`: on the host, whose gates it must
-        be told to use. Its environment is constructed. `hosts`: `host[:port]`, also `*.host`, that gates let through
-        although their addresses are private; without a port 80 and 443 are meant.
-        Raises `SandboxMissing`, `NotFound` (the program).
+        `sandbox` is the call's. `basic`: its own view of the files and no network but `gates` gates; `off`: on the
+        host, whose gates it must be told to use. Its environment is constructed. `hosts`: `host[:port]`, also `*.host`,
+        that gates let through although their addresses are private; without a port 80 and 443 are meant. `readable`:
+        absolute paths that `basic` shows besides the system and the program's own folder; what is not there is left
+        out. Raises `SandboxMissing` (also when `sandbox` is None), `NotFound` (the program), `BadRequest` (what cannot
+        be shown).
         """
         ...
 

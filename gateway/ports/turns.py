@@ -71,8 +71,7 @@ class Lanes(Protocol):
         Calls without a result get a CANCELLED one (a STARTED call UNKNOWN), open and approved waits become CANCELLED;
         `timers` outlive the turn. Return False, and change
         nothing, when DONE was asked for and a message not in `given` waits to be given, or the turn is STOPPING:
-        the caller goes on. STOPPED and FAILED always end it; messages not given count as given then. With STOPPED an
-        ANSWER slot says what whoever stopped the turn gave as its `stopped_text`.
+        the caller goes on. STOPPED and FAILED always end it; messages not given count as given then.
         """
         ...
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer
 from pydantic_core import PydanticSerializationError
 
 from gateway.model.messages import Attachment, Brought, Conversation
@@ -44,10 +44,30 @@ class Payload(Generic[T]):
         return self._adapter.validate_json(text)
 
 
+def _with_sandbox(request: ApprovalRequest, dump: SerializerFunctionWrapHandler) -> Any:
+    """Write that an action needs no sandbox as an empty text: rows had that before there was a `Mode`."""
+    data = dump(request)
+    data["action"]["sandbox"] = data["action"]["sandbox"] or ""
+    return data
+
+
+def _without_sandbox(data: Any) -> Any:
+    """Read what `_with_sandbox` wrote."""
+    match data:
+        case {"action": {"sandbox": ""}}:
+            return {**data, "action": {**data["action"], "sandbox": None}}
+        case _:
+            return data
+
+
 ANSWER = Payload(TypeAdapter(Answer))
 CALL = Payload(TypeAdapter(ToolCall))
 RESULT = Payload(TypeAdapter(ToolResult))
-APPROVAL = Payload(TypeAdapter(ApprovalRequest))
+APPROVAL = Payload(
+    TypeAdapter[ApprovalRequest](
+        Annotated[ApprovalRequest, BeforeValidator(_without_sandbox), WrapSerializer(_with_sandbox)]
+    )
+)
 LINEAGE = Payload(TypeAdapter(Lineage))
 ATTACHMENTS = Payload(TypeAdapter(tuple[Attachment, ...]))
 BROUGHT = Payload(TypeAdapter(tuple[Brought, ...]))

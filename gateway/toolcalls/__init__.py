@@ -21,7 +21,7 @@ from gateway.execution import Execution, Prepared
 from gateway.failpoints import FailPoints
 from gateway.halting import Halt
 from gateway.model.ids import WaitId, mint
-from gateway.model.live import LiveEvent, turn_topic
+from gateway.model.live import LiveEvent, Now, turn_topic
 from gateway.model.sessions import Lease, SessionKind, TurnLimits
 from gateway.model.slots import NewSlot
 from gateway.model.tools import Park, Risk, Step, StepState, ToolResult
@@ -48,8 +48,8 @@ READS = frozenset({Risk.NONE, Risk.READ})
 STORE_AGAIN_S = 1.0
 DOING_CHARS = 120
 
-Tell = Callable[[str], None]
-"""Told in one line of plain text what is done now, whenever that changes; empty: nothing. Must not raise."""
+Tell = Callable[[Now], None]
+"""Told what is done now, whenever that changes. Must not raise."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -303,7 +303,7 @@ class _Saying:
     doing: Tell
     clean: Callable[[str], str]
     """Takes secrets out."""
-    _said: str = ""
+    _said: Now = field(default_factory=Now)
 
     def running(self, calls: Mapping[int, Prepared]) -> None:
         """Tell of the calls that run; of the first one what it does."""
@@ -311,27 +311,28 @@ class _Saying:
             return
         first = next(iter(calls.values()))
         beside = f" (and {len(calls) - 1} more)" if len(calls) > 1 else ""
-        self._say(f"{_line(self.clean(_of_call(first)))}{beside}")
+        self._say(Now(text=f"{_line(self.clean(_of_call(first)))}{beside}"))
 
     def waiting(self, view: TurnView) -> None:
         """Tell what the turn waits for, nothing being left to run."""
         self._say(waits_for(view))
 
-    def _say(self, line: str) -> None:
-        if line != self._said:
-            self._said = line
-            self.doing(line)
+    def _say(self, now: Now) -> None:
+        if now != self._said:
+            self._said = now
+            self.doing(now)
 
 
-def waits_for(view: TurnView) -> str:
-    """Say in one line what a turn waits for: decisions first, since somebody can do something about those."""
-    open_ones = [wait.kind for wait in view.waits if wait.state is WaitState.OPEN]
+def waits_for(view: TurnView) -> Now:
+    """Say what a turn waits for, in words of decisions first, since somebody can do something about those."""
+    open_ones = [wait.kind for wait in view.waits if wait.state is WaitState.OPEN and wait.kind is not WaitKind.TIMER]
     asked, children = open_ones.count(WaitKind.APPROVAL), open_ones.count(WaitKind.CHILD)
+    text = ""
     if asked:
-        return "waits for a decision" if asked == 1 else f"waits for {asked} decisions"
-    if children:
-        return "waits for a sub-session" if children == 1 else f"waits for {children} sub-sessions"
-    return ""
+        text = "waits for a decision" if asked == 1 else f"waits for {asked} decisions"
+    elif children:
+        text = "waits for a sub-session" if children == 1 else f"waits for {children} sub-sessions"
+    return Now(text=text, waits=frozenset(open_ones))
 
 
 def _of_call(call: Prepared) -> str:

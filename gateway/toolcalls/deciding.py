@@ -28,8 +28,10 @@ from gateway.model.tools import (
     Deny,
     DenyReason,
     Effect,
+    Mode,
     Reach,
     ResultStatus,
+    Sandbox,
     Step,
     StepKind,
     StepState,
@@ -288,10 +290,10 @@ class Deciding:
             hint = f"{tool.spec.name} could not say what this call reaches, so the answer is no."
             return Deny(reason=DenyReason.POLICY_ERROR, hint=hint)
 
-    def _sandbox(self, wanted: Any, session: Session) -> str:
+    def _sandbox(self, wanted: Sandbox | None, session: Session) -> Mode | None:
         """The containment of a call; a child's is at least basic, whatever its root's."""
         if wanted is None:
-            return ""
+            return None
         return choose(wanted, session.kind is SessionKind.MAIN, self.containment)
 
     def _request(self, view: TurnView, call: Prepared, repeated: int) -> Asked | ToolResult:
@@ -305,7 +307,7 @@ class Deciding:
                 )
             )
         notes: list[str] = []
-        if call.action.sandbox == "off":
+        if call.action.sandbox is Mode.OFF:
             notes.append("No sandbox: this runs on the host with the daemon's rights.")
         if repeated >= ASK_FROM:
             notes.append(f"The same call was made {repeated} times before in this turn.")

@@ -16,7 +16,7 @@ from gateway.errors import LeaseLost, ModelError
 from gateway.failpoints import FailPoints
 from gateway.halting import Halt
 from gateway.model.ids import OwnerName, Principal, WaitId, mint
-from gateway.model.live import ANSWERS, Rested, Working
+from gateway.model.live import ANSWERS, Now, Rested, Working
 from gateway.model.prompts import Anew, Complete, ModelRequest, TextPart
 from gateway.model.sessions import Lease, TurnKind, TurnLimits, TurnState
 from gateway.model.slots import NewSlot, shown_when_stored
@@ -222,7 +222,7 @@ class Turns:
         command = view.turn.kind is TurnKind.COMMAND
         model = self.operator if command else self.models.of(view.session)
         if view.session.lineage is not None:
-            holding.status.doing("")
+            holding.status.doing(Now())
         view = await self._fetched(model, view, lease)
         try:
             answer = await self._answer(model, view, holding)

@@ -28,8 +28,6 @@ from gateway.turn.window import (
     window,
 )
 
-SPAWNS = "sessions_spawn"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
@@ -142,10 +140,11 @@ class Questions:
 
     def _agents(self, tools: Sequence[ToolOffer]) -> str:
         """Say whom a session may spawn, where it may."""
-        if not self.agents or all(tool.name != SPAWNS for tool in tools):
+        spawns = [tool.name for tool in tools if (found := self.registry.get(tool.name)) and found.spec.speaks]
+        if not self.agents or not spawns:
             return ""
         known = (f"- {name}: {one.description}" for name, one in self.agents.items())
-        return "\n".join([f"Agents that {SPAWNS} can be given:", *known])
+        return "\n".join([f"Agents that {' and '.join(spawns)} can be given:", *known])
 
     async def _pictured(self, view: TurnView, asked: ModelRequest) -> ModelRequest:
         if not any_in(asked.messages):

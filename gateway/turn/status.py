@@ -24,12 +24,11 @@ from gateway.lines import (
     count,
     cut,
     duration,
-    for_children,
     money,
     one_line,
 )
 from gateway.model.ids import status_slot
-from gateway.model.live import ANSWERS, Doing
+from gateway.model.live import ANSWERS, Doing, Now
 from gateway.model.messages import Conversation
 from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot, SlotKind
@@ -69,19 +68,21 @@ class Status:
     say_again_s: float = SAY_AGAIN_S
     _text: str = ""
     """What is done now."""
+    _waits: frozenset[WaitKind] = frozenset()
+    """What is waited for, when nothing else is done."""
     _stands: bool = False
     """Whether the line has a message, for certain."""
     _worked_s: float = 0.0
     """That calls took, in this holding."""
     _log: Any = field(default_factory=lambda: log("status"))
 
-    def doing(self, text: str) -> None:
-        """Say what is done now, if that is news. An empty text: no call is at work, so the model is asked next."""
+    def doing(self, now: Now) -> None:
+        """Say what is done now, if that is news. Without a text no call is at work, so the model is asked next."""
         if not self._shows:
             return
-        line = one_line(text, TEXT_CHARS, self.redactor) or THINKING
-        if line != self._text:
-            self._text = line
+        line = one_line(now.text, TEXT_CHARS, self.redactor) or THINKING
+        if (line, now.waits) != (self._text, self._waits):
+            self._text, self._waits = line, now.waits
             self._say()
 
     async def resume(self) -> None:
@@ -93,7 +94,7 @@ class Status:
         """
         if not self.view.steps:
             return
-        self.doing("")
+        self.doing(Now())
         if self._has_line and _took_long(self.view, self.clock.now(), self.open_after_s):
             await self._open()
 
@@ -114,7 +115,7 @@ class Status:
     async def parking(self) -> None:
         """Before the turn parks: one that waits for children gets its message at once."""
         # By what `toolcalls` said last, which is what the turn waits for: reading it again would cost every park.
-        if self._has_line and not self._stands and for_children(self._text):
+        if self._has_line and not self._stands and WaitKind.CHILD in self._waits:
             await self._open()
 
     def closing(self, view: TurnView, answer: Answer | None = None) -> list[NewSlot]:
@@ -129,7 +130,7 @@ class Status:
     def ended(self) -> None:
         """Say that nothing is done any more. Called when the turn has ended; not when it parks or is given back."""
         if self._shows and self._text:
-            self._text = ""
+            self._text, self._waits = "", frozenset()
             self._say()
 
     @property
@@ -181,6 +182,7 @@ class Status:
             by=session.id,
             title="" if lineage is None else one_line(session.title, TITLE_CHARS, self.redactor) or UNTITLED,
             text=self._text,
+            waits=self._waits,
         )
         self.live.publish(ANSWERS, said)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.errors import LeaseLost
@@ -78,6 +80,16 @@ async def test_stop_ends_a_queued_turn_that_was_started(scene: Scene) -> None:
     assert (view.turn.state, view.turn.ended_at) == (TurnState.STOPPED, scene.clock.now())
     assert [r.given for r in view.inputs] == [0]
     assert await _answers(scene) == ["Stopped."]
+
+
+async def test_a_held_turn_knows_what_whoever_stopped_it_has_it_say(scene: Scene) -> None:
+    """Its holder reads it, and ends the turn with these words."""
+    lease = await scene.running()
+    assert (await scene.view(lease.turn)).turn.stopped_text == ""
+    assert await scene.stop(with_=replace(control(ControlEffect.STOP), stopped_text="Ann stopped it.")) == 1
+    assert (await scene.view(lease.turn)).turn.stopped_text == "Ann stopped it."
+    assert await scene.stop() == 0
+    assert (await scene.view(lease.turn)).turn.stopped_text == "Ann stopped it."
 
 
 async def test_stop_ends_a_parked_turn(scene: Scene) -> None:

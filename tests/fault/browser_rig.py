@@ -23,7 +23,7 @@ from gateway.clock import SystemClock
 from gateway.egress import Address, Egress, Ends
 from gateway.egress.dial import connect_to
 from gateway.gallery import Gallery
-from gateway.model.tools import KeptFile, Permission, Picture, ToolPolicy, ToolResult
+from gateway.model.tools import KeptFile, Mode, Permission, Picture, ToolPolicy, ToolResult
 from gateway.ports import KeptTool, ToolContext
 from gateway.sandbox import Containment
 from tests.support.browser import executable
@@ -170,7 +170,7 @@ tries(); onconnect = tries; oninstall = tries; onactivate = tries;
 class Attacked:
     """A session at the tool as the daemon has it, with what it was told so far."""
 
-    def __init__(self, tool: KeptTool, workspace: Path, sandbox: str, keeper: str = "ann") -> None:
+    def __init__(self, tool: KeptTool, workspace: Path, sandbox: Mode, keeper: str = "ann") -> None:
         self.tool = tool
         self.scopes: frozenset[str] = frozenset()
         self.told: list[str] = []
@@ -211,7 +211,7 @@ class Siege:
     net: Net
     inner: Inner
     state: Path
-    sandbox: str
+    sandbox: Mode
     tool: KeptTool
 
     @property
@@ -233,7 +233,7 @@ class Siege:
 
 
 @asynccontextmanager
-async def besieged(state: Path, sandbox: str, containment: Containment) -> AsyncGenerator[Siege]:
+async def besieged(state: Path, sandbox: Mode, containment: Containment) -> AsyncGenerator[Siege]:
     """Serve the tool in the real enclosure with real gates; Chromium starts with the first call."""
     net = Net()
     canary = state / "canary.txt"

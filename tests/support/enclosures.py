@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from gateway.errors import DragomanError
+from gateway.model.tools import Mode
 from gateway.ports import Clock, Turned
 
 
@@ -137,7 +138,7 @@ class OpenPlace:
 
     @asynccontextmanager
     async def enclose(
-        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int
+        self, program: Path, *, sandbox: Mode | None, hosts: Sequence[str], gates: int, readable: Sequence[Path] = ()
     ) -> AsyncGenerator[OpenEnclosure]:
         folder = Path(tempfile.mkdtemp(prefix="open-"))  # short: Chromium's sockets lie in it
         enclosure = OpenEnclosure(folder, program, gates)

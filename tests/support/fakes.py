@@ -85,6 +85,7 @@ class FakeTool:
     permission: Permission = Permission.ALWAYS
     timeout_s: float = 30.0
     sandbox: Sandbox | None = None
+    speaks: bool = False
     approval: dict[str, Approval] = field(default_factory=dict[str, Approval])
     arguments: type[BaseModel] = Text
     body: Body | None = None
@@ -128,6 +129,8 @@ class FakeTool:
             sandbox=self.sandbox,
             positional="text",
             shows="text",
+            of_children=self.speaks,
+            speaks=self.speaks,
         )
         policy = ToolPolicy(
             permission=self.permission,

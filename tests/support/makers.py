@@ -8,7 +8,7 @@ from gateway.model.ids import CallId, Handle, OwnerName, Principal, SessionId, S
 from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Press
 from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Action, Answer, KeptFile, ResultStatus, Risk, ToolCall, ToolResult
+from gateway.model.tools import Action, Answer, KeptFile, Mode, ResultStatus, Risk, ToolCall, ToolResult
 from gateway.model.waits import ApprovalRequest, NewWait, PressResult, Verdict, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 
@@ -102,7 +102,7 @@ def sha(n: int) -> str:
 
 def approval(n: int) -> ApprovalRequest:
     """What is asked about step `n`."""
-    action = Action(tool="shell", arguments={"command": "date"}, cwd="/w", sandbox="basic")
+    action = Action(tool="shell", arguments={"command": "date"}, cwd="/w", sandbox=Mode.BASIC)
     return ApprovalRequest(
         action=action,
         risk=Risk.EXECUTE,

@@ -15,7 +15,6 @@ from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.tools import Answer, Step, StepKind, StepState, ToolResult
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import DECISION_GOOD_FOR_S, NewWait, Start, Wait, WaitState
-from gateway.store.early import as_stopped
 from gateway.store.kin import last_words
 from gateway.store.memory.rows import LEASE, TurnRow
 from gateway.store.memory.turns import Turns
@@ -90,7 +89,6 @@ class MemoryEngine(Turns):
                 return False
             if answer is not None:
                 self._answer(row, answer, given)
-            slots = as_stopped(state, slots, row.stopped_text)
             self.say(row, slots, ends=True)
             self.end_turn(row, state, last_words(answer, slots))
             # Opened after the end, which withdraws every wait: these outlive the turn.

@@ -163,7 +163,7 @@ class Turns(Tables):
         """Stop a turn: its holder may only write results from now on; with no holder it ends here."""
         row.stopped_text = text
         if row.turn.state in HELD:
-            self.put_turn(row, replace(row.turn, state=TurnState.STOPPING))
+            self.put_turn(row, replace(row.turn, state=TurnState.STOPPING, stopped_text=text))
             self._cancel_calls(row, started_too=False)
             self.touched.turns.add(row.turn.id)
         else:

@@ -57,7 +57,8 @@ SELECT max(
 );
 
 -- name: turn
-SELECT id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms
+SELECT id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms,
+       stopped_text
 FROM turns WHERE id = ?;
 
 -- name: ended_turns
@@ -138,7 +139,8 @@ SELECT what, at, ord, rev FROM (
 
 -- name: turns_at
 -- ? is a JSON array of ords, here and in the next ones.
-SELECT ord, id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms
+SELECT ord, id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms,
+       stopped_text
 FROM turns WHERE ord IN (SELECT value FROM json_each(?));
 
 -- name: messages_at

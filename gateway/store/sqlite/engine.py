@@ -15,7 +15,6 @@ from gateway.model.tools import Answer, StepState, ToolResult
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import DECISION_GOOD_FOR_S, NewWait, Start, WaitState
 from gateway.store.codec import ANSWER, BROUGHT, CALL, from_us
-from gateway.store.early import as_stopped
 from gateway.store.kin import last_words
 from gateway.store.spending import cost_of
 from gateway.store.sqlite import moves, outgoing
@@ -162,7 +161,6 @@ def _finish_turn(
         return False
     if answer is not None:
         _add_answer(tx, row, answer, given, ungiven)
-    slots = as_stopped(state, slots, row.stopped_text)
     outgoing.say(tx, row, slots, ends=True)
     moves.end_turn(tx, row, state, last_words(answer, slots))
     # Opened after the end, which withdraws every wait: these outlive the turn.

@@ -86,7 +86,9 @@ def session_of(columns: Columns) -> Session:
 
 def turn_of(columns: Columns) -> Turn:
     """Make a turn."""
-    id_, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms = columns
+    id_, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms, said = (
+        columns
+    )
     return Turn(
         id=TurnId(id_),
         session=SessionId(session),
@@ -99,6 +101,7 @@ def turn_of(columns: Columns) -> Turn:
         started_at=moment(started_at),
         ended_at=moment(ended_at),
         active_ms=active_ms,
+        stopped_text=said or "",
     )
 
 

@@ -13,7 +13,7 @@ from gateway import registry
 from gateway.approvals import asked
 from gateway.approvals.asked import action_key, needs_escape, render_action, unrender
 from gateway.model import nesting
-from gateway.model.tools import Action, Deny, DenyReason, Risk, ToolPolicy
+from gateway.model.tools import Action, Deny, DenyReason, Mode, Risk, ToolPolicy
 from gateway.model.waits import ApprovalRequest
 from gateway.registry import Tool, check_arguments
 from gateway.store.codec import APPROVAL
@@ -59,7 +59,7 @@ def target(data: bytes) -> None:
             continue
         assert isinstance(json.loads(text), dict), "what is no JSON was taken for arguments"
         arguments = found.model_dump(mode="json", by_alias=False)
-        action = Action(tool=tool.spec.name, arguments=arguments, cwd="/w", sandbox="basic")
+        action = Action(tool=tool.spec.name, arguments=arguments, cwd="/w", sandbox=Mode.BASIC)
         _asked(action)
         shown = render_action(action, tool.spec.shows)
         assert all(" " <= char <= "~" or char in "\n⏎␠×" for char in shown), "something that is not what it looks like"

@@ -106,6 +106,8 @@ def test_what_they_are() -> None:
     assert {spec.risk for spec in (spawn, listed, stop)} == {Risk.NONE}
     assert [spec.effect for spec in (spawn, listed, stop)] == [Effect.IDEMPOTENT, Effect.PURE, Effect.IDEMPOTENT]
     assert spawn.approval == {"main": Approval.ALLOW, "dm": Approval.ASK, "non-main": Approval.ASK}
+    assert [spec.of_children for spec in (spawn, listed, stop)] == [True] * 3
+    assert [spec.speaks for spec in (spawn, listed, stop)] == [True, False, False]
     assert (spawn.command, spawn.positional, spawn.shows) == ("spawn", "task", "task")
 
 

@@ -15,12 +15,13 @@ from agent_tools import shell
 from config.load import Loaded, load
 from config.plugins import tool_specs
 from gateway.app import App, build, own_version
-from gateway.app.plugins import load_tools, look_at_tools
+from gateway.app.plugins import load_tools, look_at_tools, redactor_of
 from gateway.app.rooms import Rooms
 from gateway.app.state import open_state, state_key
 from gateway.egress import Egress
 from gateway.errors import ConfigError, StartError
 from gateway.model.tools import Reach, Risk, ToolResult
+from gateway.observe import HIDDEN
 from gateway.ports import ToolContext, ToolPlace
 from gateway.sandbox import Containment
 from gateway.store.memory import MemoryStore
@@ -54,6 +55,29 @@ async def made(tmp_path: Path) -> AsyncIterator[Build]:
             )
 
         yield make
+
+
+# --- what is hidden -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
+        "https://example.org/bot110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/getMe",
+        "xoxb-17653672481-19874698323-pdFZKVeTuE8sk7oOcHrzqqgy",
+        "xoxe.xoxp-1-Mi0yLTEyMzQ1Njc4OTA",
+        "xapp-1-A0123456789-1234567890123-abcdef0123456789",
+        "sk-proj-4f9aB7cDe8FgHiJkLmNoPq",
+        "Bearer abcdef0123456789.ABCDEF/x+y==",
+        "http://127.0.0.1:8470/#code=Zm9vYmFyYmF6cXV4",
+    ],
+)
+def test_a_token_of_any_platform_is_hidden_though_no_channel_is_configured(tmp_path: Path, token: str) -> None:
+    shown = redactor_of(loaded(tmp_path)).text(f"pasted: {token}")
+
+    assert HIDDEN in shown
+    assert token[-12:-6] not in shown
 
 
 # --- the state folder ---------------------------------------------------------------------------

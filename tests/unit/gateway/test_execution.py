@@ -155,7 +155,7 @@ class Bench:
         self.engine = Engine(folder, secrets=[SECRET])
         self.tool = FakeTool(name="fake", body=body, timeout_s=timeout_s)
         cwd = str(self.engine.workspaces.workspace(LEASE.session))
-        action = Action(tool="fake", arguments={"text": text}, cwd=cwd, sandbox="")
+        action = Action(tool="fake", arguments={"text": text}, cwd=cwd, sandbox=None)
         self.call = Prepared(
             view=VIEW, step=STEP, tool=self.tool.tool(), arguments=Text(text=text), action=action, action_sha="sha"
         )

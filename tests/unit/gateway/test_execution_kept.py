@@ -8,7 +8,7 @@ from pathlib import Path
 from gateway.execution import Prepared
 from gateway.halting import Halt
 from gateway.model.sessions import Lease
-from gateway.model.tools import Action, ResultStatus, StepState, ToolResult
+from gateway.model.tools import Action, Mode, ResultStatus, StepState, ToolResult
 from gateway.model.views import TurnView
 from gateway.ports import ToolContext
 from gateway.workspaces import kept_for
@@ -21,7 +21,7 @@ class Seen:
     """A tool that looks at its context."""
 
     kept_for: list[str] = field(default_factory=list[str])
-    sandboxes: list[str] = field(default_factory=list[str])
+    sandboxes: list[Mode | None] = field(default_factory=list[Mode | None])
     scopes: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
 
     async def body(self, ctx: ToolContext, _args: Text) -> ToolResult:
@@ -32,7 +32,7 @@ class Seen:
         return done()
 
 
-def prepared(engine: Engine, view: TurnView, sandbox: str, scopes: frozenset[str] = frozenset()) -> Prepared:
+def prepared(engine: Engine, view: TurnView, sandbox: Mode | None, scopes: frozenset[str] = frozenset()) -> Prepared:
     """The first call of a turn, allowed with these scopes."""
     tool = engine.registry.get("fake")
     assert tool is not None
@@ -59,12 +59,12 @@ async def test_a_call_is_told_whose_it_is_how_it_is_contained_and_what_was_allow
     engine = Engine(tmp_path, [FakeTool(name="fake", body=seen.body)])
     lease = await engine.planned("fake")
     view = await engine.store.turn(lease.turn)
-    await run(engine, lease, prepared(engine, view, "basic", frozenset({"example.org"})))
+    await run(engine, lease, prepared(engine, view, Mode.BASIC, frozenset({"example.org"})))
     anew = replace(view, turn=replace(view.turn, epoch=view.turn.epoch + 1))
-    await run(engine, lease, prepared(engine, anew, ""))
+    await run(engine, lease, prepared(engine, anew, None))
 
     assert seen.kept_for == [kept_for(view.session.id, 0), kept_for(view.session.id, 1)]
-    assert seen.sandboxes == ["basic", ""]
+    assert seen.sandboxes == [Mode.BASIC, None]
     assert seen.scopes == [{"example.org"}, frozenset()]
 
 

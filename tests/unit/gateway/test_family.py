@@ -15,7 +15,7 @@ from gateway.model.tools import ResultStatus, StepState
 from gateway.model.waits import WaitKind, WaitState
 from gateway.toolcalls.deciding import CHILD_BYTES
 from tests.support.engine import Engine
-from tests.support.fakes import ToolBox
+from tests.support.fakes import FakeTool, ToolBox
 from tests.support.makers import ANN, CHAT, inbound
 from tests.unit.gateway.family_rig import a_child, answered, call, child_wait, ended, planned, spawning
 
@@ -106,6 +106,15 @@ async def test_the_last_generation_cannot_spawn_and_is_like_its_parent_in_the_re
     await answered(engine, lease, call("sessions_spawn", task="deepest"))
     assert await engine.settle(lease)
     assert (await engine.result(lease.turn, 1)).code == "not_granted"
+
+
+async def test_a_tool_of_the_owners_reaches_the_last_generation_whatever_it_is_called(tmp_path: Path) -> None:
+    engine = spawning(tmp_path, [FakeTool(name="sessions_archive")])
+    _, child = await a_child(engine)
+    await answered(engine, child, call("sessions_spawn", task="deeper"))
+    assert not await engine.settle(child)
+
+    assert (await spawned(engine, child)).tools == ("sessions_archive",)
 
 
 async def test_without_a_limit_of_tokens_a_child_has_none_and_a_small_one_is_not_none(tmp_path: Path) -> None:

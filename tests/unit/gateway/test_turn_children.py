@@ -53,7 +53,7 @@ def spawner(*, mode: SpawnMode = SpawnMode.RUN, timeout_s: float | None = None) 
     async def body(ctx: ToolContext, args: Text) -> ToolResult | Park:
         return await ctx.family.spawn(Task(text=args.text, agent="scout", mode=mode, timeout_s=timeout_s))
 
-    return FakeTool(name="sessions_spawn", effect=Effect.IDEMPOTENT, body=body)
+    return FakeTool(name="sessions_spawn", effect=Effect.IDEMPOTENT, body=body, speaks=True)
 
 
 async def test_a_child_is_told_what_it_is_and_its_result_is_its_parents(family: Engine) -> None:

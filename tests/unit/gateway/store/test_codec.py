@@ -8,7 +8,7 @@ import pytest
 
 from gateway.model.ids import CallId
 from gateway.model.messages import Conversation
-from gateway.model.tools import Answer, Picture, ResultStatus, ToolCall, ToolResult, Usage
+from gateway.model.tools import Answer, Mode, Picture, ResultStatus, ToolCall, ToolResult, Usage
 from gateway.store.codec import (
     ANSWER,
     APPROVAL,
@@ -20,6 +20,26 @@ from gateway.store.codec import (
     to_us,
 )
 from tests.support.makers import approval
+
+OF_EARLIER = (
+    '{{"action":{{"tool":"shell","arguments":{{"command":"café","all":[1,null]}},"cwd":"/w","sandbox":"{}"}},'
+    '"risk":"execute","action_key":"key","action_sha":"sha-1","requester":"telegram:1001","rendered":"date",'
+    '"escaped":false,"note":"","scope":""}}'
+)
+"""An approval as it was stored when a sandbox was a text, and none the empty one."""
+
+
+@pytest.mark.parametrize(("stored", "sandbox"), [("basic", Mode.BASIC), ("off", Mode.OFF), ("", None)])
+def test_an_approval_of_earlier_is_read_and_written_as_it_was(stored: str, sandbox: Mode | None) -> None:
+    found = APPROVAL.load(OF_EARLIER.format(stored))
+
+    assert found.action.sandbox is sandbox
+    assert APPROVAL.dump(found) == OF_EARLIER.format(stored)
+
+
+def test_an_approval_whose_sandbox_nobody_knows_is_not_read() -> None:
+    with pytest.raises(ValueError, match="sandbox"):
+        APPROVAL.load(OF_EARLIER.format("none"))
 
 
 def test_payloads_come_back_as_they_were() -> None:

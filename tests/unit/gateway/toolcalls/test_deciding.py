@@ -55,7 +55,7 @@ def test_what_is_allowed_may_run_and_is_counted(tmp_path: Path) -> None:
         tool="shell",
         arguments={"text": "ls"},
         cwd=str(Workspaces(tmp_path).workspace(main_session(ANN))),
-        sandbox="",
+        sandbox=None,
     )
     assert found.call.action_sha == action_sha(
         action_key(found.call.action), main_session(ANN), TurnId("t"), 1, ANN_TELEGRAM
