@@ -29,6 +29,7 @@ from gateway.model.sessions import (
     SpawnRefusal,
     TurnLimits,
 )
+from gateway.model.text import one_line
 from gateway.model.tools import DenyReason, Park, ResultStatus, ToolResult
 from gateway.model.views import TurnView
 from gateway.model.waits import WaitKind, WaitState
@@ -163,8 +164,7 @@ def rights_of_child(parent: Rights, left: Left, task: Task, agent: Agent | None,
 def title_of(task: str) -> str:
     """A few words of the task: its first line, without what does not show."""
     first = next((line for line in task.splitlines() if line.strip()), "")
-    seen = " ".join("".join(char if char.isprintable() else " " for char in first).split())
-    return seen if len(seen) <= TITLE_CHARS else f"{seen[: TITLE_CHARS - 3].rstrip()}..."
+    return one_line(first, TITLE_CHARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from gateway.model.ids import InboundId, SessionId, principal
 from gateway.model.messages import Attachment, Brought, Inbound, Received
 from gateway.model.prompts import IMAGES, CallResult, Message, ModelRequest, ToolOffer, UserText, block, speaker
 from gateway.model.sessions import SessionKind, TurnKind
+from gateway.model.text import plain
 from gateway.model.tools import Picture, ResultStatus, Step, StepKind, ToolResult
 from gateway.model.views import TurnView
 
@@ -233,7 +234,7 @@ def _joined(received: Sequence[Received]) -> list[list[Received]]:
 
 def _readable(text: str, unread: Sequence[str]) -> str:
     """Say what came along, so that the model does not make it up."""
-    notes = [f"[{' '.join(one.split())} came with this message; it cannot be read yet]" for one in unread]
+    notes = [f"[{plain(one)} came with this message; it cannot be read yet]" for one in unread]
     return "\n\n".join(filter(None, [text, *notes]))
 
 
@@ -256,13 +257,12 @@ def _file(file: Attachment, found: Brought | None) -> str:
     if found is not None and found.path:
         return f"{found.path} ({found.media_type}, {found.size:,} bytes), {called}"
     why = found.trouble if found is not None and found.trouble else "It was not fetched."
-    return f"Not there: a file {called}. {' '.join(why.split())}"
+    return f"Not there: a file {called}. {plain(why)}"
 
 
 def _name(file: Attachment) -> str:
     """On one line, nothing in it that cannot be seen."""
-    seen = "".join(char if char.isprintable() else " " for char in file.name[:NAME_READ])
-    return " ".join(seen.split()).replace('"', "'")[:NAME_CHARS]
+    return plain(file.name[:NAME_READ]).replace('"', "'")[:NAME_CHARS]
 
 
 def _pictures(received: Sequence[Received]) -> tuple[Picture, ...]:

@@ -11,6 +11,7 @@ from gateway.model.live import OutputDelta, TextDelta
 from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Received
 from gateway.model.sessions import Lineage, Turn, child_place
 from gateway.model.slots import CardRow, Slot, SlotKind
+from gateway.model.text import cut, plain
 from gateway.model.tools import Step, StepKind, ToolResult, Usage
 from gateway.model.views import Row, Rows, SessionLine
 from gateway.model.waits import Wait, WaitKind
@@ -155,7 +156,7 @@ def _role(message: Inbound) -> Json:
     """Who speaks: a person, whoever spawned this session, or a sub-session that has ended."""
     if message.principal == SYSTEM_CHILD:
         child = message.event_key.removeprefix("child/").removesuffix("/end")
-        return {"role": "child", "child": child, "quoted": _cut(message.quoted, QUOTED_AT_MOST)}
+        return {"role": "child", "child": child, "quoted": cut(message.quoted, QUOTED_AT_MOST)}
     return {"role": "task" if _is_child(message.conversation) else "person"}
 
 
@@ -194,7 +195,7 @@ def _step(step: Step) -> Json:
         "ended_at": time(step.ended_at),
     }
     if step.kind is StepKind.TOOL and step.call is not None:
-        tool, arguments = _cut(step.call.tool, TOOL_AT_MOST), _cut(step.call.arguments, ARGUMENTS_AT_MOST)
+        tool, arguments = cut(step.call.tool, TOOL_AT_MOST), cut(step.call.arguments, ARGUMENTS_AT_MOST)
         body |= {"call": step.call.id, "tool": tool, "arguments": arguments}
         body["result"] = _result(step, step.result) if step.result else None
     elif step.answer is not None:
@@ -210,10 +211,6 @@ def _usage(usage: Usage) -> Json:
         "cached_tokens": usage.cached_tokens,
         "cost_micros": usage.cost_micros,
     }
-
-
-def _cut(text: str, at_most: int) -> str:
-    return text if len(text) <= at_most else f"{text[:at_most]}…"
 
 
 def _result(step: Step, result: ToolResult) -> Json:
@@ -237,7 +234,7 @@ def _result(step: Step, result: ToolResult) -> Json:
 def shown_name(name: str) -> str:
     """What a file is called, in a form that it can be saved under: no path, nothing hidden, nothing that turns text."""
     last = name.replace("\\", "/").rpartition("/")[2]
-    seen = "".join(char for char in last if char.isprintable() and char not in '<>:"|?*').strip(". ")
+    seen = "".join(char for char in plain(last) if char not in '<>:"|?*').strip(". ")
     stem, dot, ending = seen.rpartition(".")
     if len(seen) > NAME_AT_MOST:
         seen = f"{stem[: NAME_AT_MOST - 12]}{dot}{ending[:11]}" if stem else seen[:NAME_AT_MOST]

@@ -19,6 +19,7 @@ from gateway.errors import ModelError
 from gateway.llm.prices import Price, cost_micros, price_of
 from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest
 from gateway.model.sessions import Session
+from gateway.model.text import cut, plain
 from gateway.model.tools import Answer
 from gateway.observe import Redactor, log
 from gateway.ports import Clock, Model
@@ -250,5 +251,4 @@ def called(member: Member) -> str:
 
 def reason(message: str) -> str:
     """One short line, without what looks like a secret."""
-    line = " ".join(Redactor().text(message).split()).rstrip(".")
-    return line if len(line) <= _REASON_CHARS else f"{line[: _REASON_CHARS - 1]}…"
+    return cut(plain(Redactor().text(message)).rstrip("."), _REASON_CHARS)

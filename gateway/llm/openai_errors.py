@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from gateway.errors import ModelError
+from gateway.model.text import one_line
 
 MESSAGE_CHARS = 500
 
@@ -85,9 +86,7 @@ class Peer:
         """Bound what a server says and take the key out of it, also where the server masked a part of it."""
         if self.api_key:
             text = text.replace(self.api_key, "[key]")
-        text = _MASKED_KEY.sub("[key]", text[: 4 * MESSAGE_CHARS])
-        text = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-        return text if len(text) <= MESSAGE_CHARS else f"{text[: MESSAGE_CHARS - 1]}…"
+        return one_line(_MASKED_KEY.sub("[key]", text[: 4 * MESSAGE_CHARS]), MESSAGE_CHARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

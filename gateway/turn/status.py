@@ -26,7 +26,7 @@ from gateway.lines import (
     duration,
     for_children,
     money,
-    one_line,
+    redacted_line,
 )
 from gateway.model.ids import status_slot
 from gateway.model.live import ANSWERS, Doing
@@ -79,7 +79,7 @@ class Status:
         """Say what is done now, if that is news. An empty text: no call is at work, so the model is asked next."""
         if not self._shows:
             return
-        line = one_line(text, TEXT_CHARS, self.redactor) or THINKING
+        line = redacted_line(text, TEXT_CHARS, self.redactor) or THINKING
         if line != self._text:
             self._text = line
             self._say()
@@ -179,7 +179,7 @@ class Status:
             turn=self.view.turn.id if lineage is None else lineage.root_turn,
             conversation=self._place,
             by=session.id,
-            title="" if lineage is None else one_line(session.title, TITLE_CHARS, self.redactor) or UNTITLED,
+            title="" if lineage is None else redacted_line(session.title, TITLE_CHARS, self.redactor) or UNTITLED,
             text=self._text,
         )
         self.live.publish(ANSWERS, said)
@@ -270,6 +270,6 @@ def _of_child(wait: Wait) -> Usage:
 
 def _tools(calls: list[str], redactor: Redactor) -> str:
     """Names with how often, in the order they were called first. A model may have made a name up."""
-    counted = Counter(one_line(tool, TITLE_CHARS, redactor) for tool in calls)
+    counted = Counter(redacted_line(tool, TITLE_CHARS, redactor) for tool in calls)
     named = [f"{tool} ×{times}" if times > 1 else tool for tool, times in counted.items()]
     return ", ".join([*named[:TOOLS_SHOWN], *(["…"] if len(named) > TOOLS_SHOWN else [])])

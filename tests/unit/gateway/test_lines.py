@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.lines import LINE_CHARS, Doings, count, cut, duration, money, one_line
+from gateway.lines import LINE_CHARS, Doings, count, duration, money, redacted_line
 from gateway.model.ids import SessionId, TurnId
 from gateway.model.live import Doing
 from gateway.observe import Redactor
@@ -63,9 +63,8 @@ def test_a_time(seconds: float, text: str) -> None:
     assert duration(timedelta(seconds=seconds)) == text
 
 
-def test_counts_and_cuts() -> None:
+def test_counts() -> None:
     assert [count(1, "call"), count(2, "call")] == ["1 call", "2 calls"]
-    assert [cut("abc", 3), cut("abcd", 3), cut("a bcd", 3)] == ["abc", "ab…", "a…"]
 
 
 def test_a_root_alone_says_for_how_long() -> None:
@@ -144,7 +143,7 @@ def test_whatever_is_said_it_is_one_short_line(doings: list[tuple[str, str, str]
 
 @given(st.text(), st.integers(1, 300))
 def test_one_line_is_settled(text: str, limit: int) -> None:
-    once = one_line(text, limit, Redactor())
+    once = redacted_line(text, limit, Redactor())
 
     assert len(once) <= limit
-    assert one_line(once, limit, Redactor()) == once
+    assert redacted_line(once, limit, Redactor()) == once
