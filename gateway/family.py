@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
 
-from gateway.model.ids import SessionId, TurnId, child_session, principal
+from gateway.model.ids import SYSTEM_CHILD, SessionId, TurnId, child_session
 from gateway.model.sessions import (
     CHILDREN_A_TURN,
     ENDED,
@@ -50,8 +50,6 @@ FAMILY_READ = 500
 """Children that are looked at for what a turn gave away: all of the turn's own, which ended last."""
 LEASED = timedelta(seconds=15)
 """How long before its first expiry a lease was given."""
-ENDS = principal("system", "child")
-"""Who tells a session that one of its children has ended."""
 STOPPED = "Stopped by the session that spawned it."
 
 _REFUSED: Mapping[SpawnRefusal, str] = MappingProxyType(
@@ -292,7 +290,7 @@ class CallFamily:
 def _nobody_asked(view: TurnView) -> bool:
     """Whether a turn was begun by the end of a sub-session, and no person has said anything in it."""
     asking = [one.message.principal for one in view.inputs if not one.context]
-    return bool(asking) and all(who == ENDS for who in asking)
+    return bool(asking) and all(who == SYSTEM_CHILD for who in asking)
 
 
 def _figure(value: object) -> int:

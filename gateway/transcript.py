@@ -14,7 +14,7 @@ from itertools import count
 from typing import TypeAlias
 
 from gateway.ended import OfEnded
-from gateway.model.ids import InboundId, SessionId, principal
+from gateway.model.ids import SYSTEM_CHILD, SYSTEM_PARENT, InboundId, SessionId
 from gateway.model.messages import Attachment, Brought, Inbound, Received
 from gateway.model.prompts import IMAGES, CallResult, Message, ModelRequest, ToolOffer, UserText, block, speaker
 from gateway.model.sessions import SessionKind, TurnKind
@@ -36,11 +36,6 @@ QUOTED = "The message that the message below answers"
 ANSWERED = "What the sub-session answered"
 SUMMARY = "What was said before the messages below, in short"
 FILES = "Files that came with the message below, as paths in the workspace; their senders chose what they are called"
-
-PARENT = principal("system", "parent")
-"""Who gives a sub-session its task."""
-CHILD = principal("system", "child")
-"""Who tells a session that one of its sub-sessions has ended."""
 
 _NO_RESULT = ToolResult(status=ResultStatus.UNKNOWN, text="", code="unknown", hint="Outcome unknown.")
 
@@ -188,12 +183,12 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
     for parts in _joined(received):
         one = [part.message for part in parts]
         text, name, who = "".join(message.text for message in one), "", None
-        if several and one[0].principal != PARENT:  # its task is all that a sub-session is told: plain text
+        if several and one[0].principal != SYSTEM_PARENT:  # its task is all that a sub-session is told: plain text
             name, who = one[0].name or one[0].principal, one[0].principal
         if command:
             yield UserText(text=text, name=name, who=who)
             continue
-        if one[0].principal == CHILD:
+        if one[0].principal == SYSTEM_CHILD:
             yield UserText(text="", data="\n\n".join(filter(None, [data, _ended(one[0], mark)])))
             data = ""
             continue

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway.model.ids import Principal, SessionId
+from gateway.model.ids import PAGE, SYSTEM_CHILD, SessionId
 from gateway.model.live import OutputDelta, TextDelta
 from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Received
 from gateway.model.sessions import Lineage, Turn, child_place
@@ -27,8 +27,6 @@ SHOWN = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
 """Of slots. Cards, status lines and files are for chats: the page shows the approvals and the steps themselves."""
 NAME_AT_MOST = 120
 """Characters of what a file is called."""
-SYSTEM_CHILD = Principal("system:child")
-"""Who tells a session that a sub-session has ended."""
 
 
 def time(at: datetime | None) -> str | None:
@@ -59,7 +57,7 @@ def line(one: SessionLine) -> Json:
         "kind": session.kind.value,
         "origin": session.origin.value,
         "title": session.title,
-        "channel": place.partition("/")[0] if "/" in place else "web",
+        "channel": place.partition("/")[0] if "/" in place else PAGE,
         "waiting": one.waiting,
         "running": one.running,
         "queued": one.queued,

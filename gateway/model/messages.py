@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from gateway.model.ids import Handle, InboundId, Principal, TurnId
+from gateway.model.ids import PAGE, Handle, InboundId, OwnerName, Principal, TurnId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,11 @@ class Conversation:
         parts = [self.channel, self.account, self.chat]
         return "/".join([*parts, self.thread] if self.thread else parts)
 
+    @property
+    def on_page(self) -> bool:
+        """Whether it is on the web page, an owner's own or a child's place."""
+        return self.channel == PAGE
+
     @staticmethod
     def parse(key: str) -> Conversation:
         """Read what `key` wrote. Raises `ValueError` when it is something else."""
@@ -36,6 +41,11 @@ class Conversation:
             raise ValueError(f"not a conversation: {key!r}")
         thread = parts[3] if len(parts) == 4 else ""
         return Conversation(channel=parts[0], account=parts[1], chat=parts[2], thread=thread)
+
+
+def owner_page(owner: OwnerName) -> Conversation:
+    """The owner's own conversation on the web page."""
+    return Conversation(channel=PAGE, account="page", chat=owner)
 
 
 class RefusedReason(StrEnum):

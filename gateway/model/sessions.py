@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, TurnId
+from gateway.model.ids import PAGE, InboundId, NodeId, OwnerName, Principal, SessionId, TurnId, main_session
 from gateway.model.messages import Conversation
 
 
@@ -107,6 +107,13 @@ class Route:
     origin: Origin
     owner: OwnerName | None
     title: str
+
+
+def main_route(owner: OwnerName) -> Route:
+    """The way to the owner's main session."""
+    return Route(
+        session=main_session(owner), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=owner, title=str(owner)
+    )
 
 
 def home_of(session: Session) -> SessionId:
@@ -320,4 +327,4 @@ class ChildLine:
 
 def child_place(session: SessionId) -> Conversation:
     """Where a child's own turns take place: nobody reads along but the page, where the rows themselves are shown."""
-    return Conversation(channel="web", account="child", chat=session)
+    return Conversation(channel=PAGE, account="child", chat=session)

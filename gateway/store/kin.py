@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from gateway.errors import Forbidden, NotFound
-from gateway.model.ids import Principal, SessionId, child_session
+from gateway.model.ids import SYSTEM_CHILD, SYSTEM_PARENT, SessionId, child_session
 from gateway.model.messages import Conversation, Inbound
 from gateway.model.sessions import (
     CHILDREN_A_TURN,
@@ -30,11 +30,7 @@ from gateway.model.tools import Answer
 
 CHILDREN = "child:"
 """What the id of every child begins with, and of no other session: its end is told to somebody."""
-SYSTEM_PARENT = Principal("system:parent")
-"""Who speaks in a child's first message: words of its parent's model, not of the person whose turn spawned it."""
 TASK_NAME = "task"
-SYSTEM_CHILD = Principal("system:child")
-"""Who speaks when the end of a child comes as a message."""
 NAME = "sub-session"
 WORDS_KEPT = 200_000
 """Characters of a child's last words that its parent is told."""

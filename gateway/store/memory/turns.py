@@ -8,7 +8,7 @@ from datetime import datetime
 from heapq import heappop, heappush
 
 from gateway.errors import LeaseLost, NotFound
-from gateway.model.ids import InboundId, Principal, SessionId, SlotId, TurnId, child_session, mint
+from gateway.model.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, SlotId, TurnId, child_session, mint
 from gateway.model.messages import Conversation, Inbound, Received
 from gateway.model.sessions import ENDED, Lease, Session, Turn, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
@@ -16,7 +16,7 @@ from gateway.model.tools import Step, StepState, ToolResult
 from gateway.model.views import TurnView
 from gateway.model.waits import NewWait, Wait, WaitKind, WaitState
 from gateway.store.early import last_status, last_word
-from gateway.store.kin import CHILDREN, NOBODY_WAITS, SYSTEM_CHILD, End, answer_of, end_message
+from gateway.store.kin import CHILDREN, NOBODY_WAITS, End, answer_of, end_message
 from gateway.store.memory.rows import (
     CANCELLED,
     COMMANDS_AT_ONCE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gateway.errors import LeaseLost
-from gateway.model.ids import InboundId, Principal, SessionId, TurnId, WaitId, child_session, mint
+from gateway.model.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, TurnId, WaitId, child_session, mint
 from gateway.model.messages import Inbound
 from gateway.model.sessions import ENDED, STOPPED_TEXT, Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
@@ -276,5 +276,5 @@ def _write_to_parent(tx: Tx, spawning: TurnId, end: kin.End) -> None:
 
 def _unheard_end(tx: Tx, session: SessionId, place: str, whose: str) -> TurnId | None:
     """The turn that tells of other ends here and was not started: several ends are one question to a model."""
-    found = tx.run("unheard_ends", session, kin.SYSTEM_CHILD)
+    found = tx.run("unheard_ends", session, SYSTEM_CHILD)
     return next((turn for turn, at, who in found if (at, who) == (place, whose)), None)
