@@ -60,8 +60,7 @@ class Way:
     @staticmethod
     def to(conversation: Conversation, paces: Sequence[Pace]) -> Way:
         """The way to a conversation: a ban holds there whether or not its scope has a pace."""
-        account = f"{conversation.channel}/{conversation.account}"
-        chat = f"{account}/{conversation.chat}"
+        account, chat = conversation.account_scope, conversation.chat_scope
         scopes = dict.fromkeys([account, chat, conversation.key, *(pace.scope for pace in paces)])
         return Way(account=account, chat=chat, scopes=tuple(scopes), paces=tuple(paces))
 

@@ -25,8 +25,17 @@ class Conversation:
     @property
     def key(self) -> str:
         """The one text form, `channel/account/chat[/thread]`; `parse` reads it back."""
-        parts = [self.channel, self.account, self.chat]
-        return "/".join([*parts, self.thread] if self.thread else parts)
+        return f"{self.chat_scope}/{self.thread}" if self.thread else self.chat_scope
+
+    @property
+    def account_scope(self) -> str:
+        """What limits and bans of the whole account are counted by: `channel/account`."""
+        return f"{self.channel}/{self.account}"
+
+    @property
+    def chat_scope(self) -> str:
+        """What limits and bans of the chat are counted by: `channel/account/chat`; its threads share them."""
+        return f"{self.account_scope}/{self.chat}"
 
     @property
     def on_page(self) -> bool:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gateway.model.ids import OwnerName, SessionId
 from gateway.model.messages import Conversation, owner_page
 from gateway.model.sessions import child_place
 
 CHAT = Conversation(channel="telegram", account="main", chat="1001", thread="7")
+
+
+def test_a_thread_shares_the_limits_of_its_chat() -> None:
+    assert (CHAT.account_scope, CHAT.chat_scope) == ("telegram/main", "telegram/main/1001")
+    assert CHAT.key == "telegram/main/1001/7"
+    assert replace(CHAT, thread="").key == "telegram/main/1001"
 
 
 def test_an_owners_page_is_stored_by_these_names() -> None:
