@@ -32,7 +32,7 @@ from gateway.model.sessions import (
 from gateway.model.text import one_line
 from gateway.model.tools import DenyReason, Park, ResultStatus, ToolResult
 from gateway.model.views import TurnView
-from gateway.model.waits import WaitKind, WaitState
+from gateway.model.waits import used_by_children
 from gateway.observe import Redactor
 from gateway.ports import Children, Clock, Models, Task, Views
 from gateway.registry import Registry
@@ -103,10 +103,9 @@ def rights_of(session: Session, visible: Collection[str], limits: TurnLimits) ->
 
 def tokens_used(view: TurnView) -> int:
     """Return the tokens that the turn's answers read and wrote, and those of the children that it waited for."""
-    usages = [step.answer.usage for step in view.steps if step.answer is not None]
-    own = sum(usage.input_tokens + usage.output_tokens for usage in usages)
-    ended = [wait for wait in view.waits if wait.kind is WaitKind.CHILD and wait.state is WaitState.ANSWERED]
-    return own + sum(_figure(wait.payload.get(name)) for wait in ended for name in ("input_tokens", "output_tokens"))
+    own = (step.answer.usage for step in view.steps if step.answer is not None)
+    used = sum(own, used_by_children(view.waits))
+    return used.input_tokens + used.output_tokens
 
 
 def tokens_given(turn: TurnId, family: Sequence[ChildLine]) -> int:
@@ -291,10 +290,6 @@ def _nobody_asked(view: TurnView) -> bool:
     """Whether a turn was begun by the end of a sub-session, and no person has said anything in it."""
     asking = [one.message.principal for one in view.inputs if not one.context]
     return bool(asking) and all(who == SYSTEM_CHILD for who in asking)
-
-
-def _figure(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _limit(refusal: SpawnRefusal) -> Refusal:

@@ -14,7 +14,7 @@ from gateway.model.slots import CardRow, Slot, SlotKind
 from gateway.model.text import cut, plain
 from gateway.model.tools import Step, StepKind, ToolResult, Usage
 from gateway.model.views import Row, Rows, SessionLine
-from gateway.model.waits import Wait, WaitKind
+from gateway.model.waits import ChildEnd, Wait, WaitKind
 from gateway.ports import Welcome
 
 Json = dict[str, Any]
@@ -256,29 +256,20 @@ def _wait(wait: Wait, card: Callable[[Wait], CardRow]) -> Json | None:
 
 def _child(wait: Wait) -> Json:
     """A sub-session that the turn waits for. What it said is the result of the call."""
-    ended = wait.payload
-    usage = Usage(
-        input_tokens=_figure(ended.get("input_tokens")),
-        output_tokens=_figure(ended.get("output_tokens")),
-        cost_micros=_figure(ended.get("cost_micros")),
-    )
+    end = ChildEnd.of(wait)
     return {
         "type": "child",
         "id": wait.id,
         "turn": wait.turn,
         "n": wait.n,
         "state": wait.state.value,
-        "session": str(ended.get("child", "")),
-        "outcome": ended.get("state"),
-        "active_ms": _figure(ended.get("active_ms")),
-        "usage": _usage(usage),
+        "session": str(wait.payload.get("child", "")),
+        "outcome": end.state.value if end else None,
+        "active_ms": end.active_ms if end else 0,
+        "usage": _usage(end.usage if end else Usage()),
         "opened_at": time(wait.opened_at),
         "expires_at": time(wait.expires_at),
     }
-
-
-def _figure(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _approval(wait: Wait, card: CardRow) -> Json | None:

@@ -317,6 +317,15 @@ class Usage:
     cost_micros: int = 0
     """Millionths of the configured currency; 0 when no price is known."""
 
+    def __add__(self, other: Usage) -> Usage:
+        """What both cost together."""
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cost_micros=self.cost_micros + other.cost_micros,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:

@@ -36,7 +36,7 @@ from gateway.model.tools import (
     ToolResult,
 )
 from gateway.model.views import TurnView
-from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
+from gateway.model.waits import ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
 from gateway.observe import Meters, log
 from gateway.permission import decide, default_approval
 from gateway.registry import Registry, Tool, check_arguments
@@ -61,11 +61,11 @@ _CHILD_CUT: Mapping[WaitState, tuple[ResultStatus, str, str]] = MappingProxyType
         WaitState.CANCELLED: (ResultStatus.CANCELLED, "withdrawn", "The sub-session was stopped."),
     }
 )
-_CHILD_ENDED: Mapping[str, tuple[ResultStatus, str, str]] = MappingProxyType(
+_CHILD_ENDED: Mapping[TurnState, tuple[ResultStatus, str, str]] = MappingProxyType(
     {
-        TurnState.DONE.value: (ResultStatus.OK, "", ""),
-        TurnState.FAILED.value: (ResultStatus.ERROR, "child_failed", "The sub-session failed."),
-        TurnState.STOPPED.value: (ResultStatus.CANCELLED, "child_stopped", "The sub-session was stopped."),
+        TurnState.DONE: (ResultStatus.OK, "", ""),
+        TurnState.FAILED: (ResultStatus.ERROR, "child_failed", "The sub-session failed."),
+        TurnState.STOPPED: (ResultStatus.CANCELLED, "child_stopped", "The sub-session was stopped."),
     }
 )
 
@@ -360,16 +360,17 @@ def _of_child(wait: Wait) -> ToolResult:
     if wait.state in _CHILD_CUT:
         status, code, hint = _CHILD_CUT[wait.state]
         return ToolResult(status=status, text="", code=code, hint=hint)
-    ended = wait.payload
-    unknown = (ResultStatus.ERROR, "child_failed", "The sub-session ended in a way that is not known.")
-    status, code, hint = _CHILD_ENDED.get(str(ended.get("state")), unknown)
-    text, dropped = head_and_tail(str(ended.get("text", "")), CHILD_BYTES)
+    end = ChildEnd.of(wait)
+    if end is None:
+        hint = "The sub-session ended in a way that is not known."
+        return ToolResult(status=ResultStatus.ERROR, text="", code="child_failed", hint=hint)
+    status, code, hint = _CHILD_ENDED[end.state]
+    text, dropped = head_and_tail(end.text, CHILD_BYTES)
     if dropped:
-        hint = f"{hint} The middle is left out; the page shows all of it in {ended.get('child')}.".strip()
+        hint = f"{hint} The middle is left out; the page shows all of it in {end.child}.".strip()
     elif not text:
         hint = f"{hint} It said nothing.".strip()
-    worked_ms = int(ended.get("active_ms", 0))
-    return ToolResult(status=status, text=text, code=code, hint=hint, duration_ms=worked_ms, dropped_bytes=dropped)
+    return ToolResult(status=status, text=text, code=code, hint=hint, duration_ms=end.active_ms, dropped_bytes=dropped)
 
 
 def head_and_tail(text: str, most: int) -> tuple[str, int]:

@@ -35,7 +35,7 @@ from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.tools import Answer, Step, StepKind, Usage
 from gateway.model.views import TurnView
-from gateway.model.waits import Wait, WaitKind
+from gateway.model.waits import Wait, WaitKind, used_by_children
 from gateway.observe import Redactor, log
 from gateway.ports import Clock, Live, Steps
 
@@ -246,26 +246,8 @@ def _asked(wait: Wait, now: datetime) -> tuple[datetime, datetime]:
 
 def _spent(view: TurnView, answer: Answer | None) -> Usage:
     """What all answers of a turn used, those of the children that it waited for included."""
-    answers = [step.answer for step in view.steps if step.answer is not None]
-    used = [one.usage for one in [*answers, *([answer] if answer else [])]]
-    used += [_of_child(wait) for wait in view.waits if wait.kind is WaitKind.CHILD]
-    return Usage(
-        input_tokens=sum(one.input_tokens for one in used),
-        output_tokens=sum(one.output_tokens for one in used),
-        cost_micros=sum(one.cost_micros for one in used),
-    )
-
-
-def _of_child(wait: Wait) -> Usage:
-    def figure(name: str) -> int:
-        value = wait.payload.get(name)
-        return value if isinstance(value, int) else 0
-
-    return Usage(
-        input_tokens=figure("input_tokens"),
-        output_tokens=figure("output_tokens"),
-        cost_micros=figure("cost_micros"),
-    )
+    answers = (step.answer for step in view.steps)
+    return sum((one.usage for one in (*answers, answer) if one is not None), used_by_children(view.waits))
 
 
 def _tools(calls: list[str], redactor: Redactor) -> str:

@@ -9,7 +9,7 @@ from gateway.model.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, Tur
 from gateway.model.messages import Inbound
 from gateway.model.sessions import ENDED, STOPPED_TEXT, Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import StepState, ToolResult
+from gateway.model.tools import StepState, ToolResult, Usage
 from gateway.model.waits import NewWait, WaitKind, WaitState
 from gateway.store import kin
 from gateway.store.codec import APPROVAL, LINEAGE, RESULT, dump_conversation, dump_json, load_conversation, to_us
@@ -251,7 +251,8 @@ def _answer_parent(tx: Tx, row: TurnRow, wait: WaitId, end: kin.End, active_ms: 
     if parent is None:
         return
     session, turn = parent
-    ((*spent,),) = tx.run("spent_by_turn", row.id)
+    ((read, written, cost),) = tx.run("spent_by_turn", row.id)
+    spent = Usage(input_tokens=read, output_tokens=written, cost_micros=cost)
     payload = dump_json(kin.answer_of(end, active_ms, spent))
     tx.run("answer_wait", payload, tx.next_rev(session), wait)
     wake(tx, stored_turn(tx, turn))

@@ -253,7 +253,7 @@ def ended(state: str, text: str = "", **more: Any) -> Wait:
             ended("dreaming", "?"),
             ToolResult(
                 status=ERROR,
-                text="?",
+                text="",
                 code="child_failed",
                 hint="The sub-session ended in a way that is not known.",
             ),
@@ -264,7 +264,7 @@ def ended(state: str, text: str = "", **more: Any) -> Wait:
                 status=ERROR,
                 text="",
                 code="child_failed",
-                hint="The sub-session ended in a way that is not known. It said nothing.",
+                hint="The sub-session ended in a way that is not known.",
             ),
         ),
         (
