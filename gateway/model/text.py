@@ -27,6 +27,25 @@ def cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
 
 
+def head_and_tail(text: str, chars: int) -> str:
+    """Return the text, or its beginning and its end in so many characters with a note of what was left out."""
+    if len(text) <= chars:
+        return text
+    left_out = f"\n[… about {len(text) - chars} characters of it are not given again …]\n"
+    half = max(0, chars - len(left_out)) // 2
+    return f"{text[:half]}{left_out}{text[len(text) - half :]}"
+
+
+def head_and_tail_bytes(text: str, most: int) -> tuple[str, int]:
+    """Return the beginning and the end of a text, `most` bytes of UTF-8 or a little more, and how many are left out."""
+    data = text.encode(errors="replace")
+    dropped = len(data) - most
+    if dropped <= 0:
+        return text, 0
+    head, tail = (part.decode(errors="ignore") for part in (data[: most // 2], data[-(most // 2) :]))
+    return f"{head}\n[… {dropped:,} bytes left out …]\n{tail}", dropped
+
+
 def one_line(text: str, limit: int) -> str:
     """Return the text as one plain line of at most `limit` characters; more than ten times as many are not read."""
     return cut(plain(text[: 10 * limit]), limit)

@@ -18,6 +18,7 @@ from gateway.errors import DragomanError, SandboxMissing
 from gateway.execution import Prepared, Workspaces
 from gateway.model.ids import WaitId
 from gateway.model.sessions import Session, SessionKind, TurnLimits, TurnState, home_of
+from gateway.model.text import head_and_tail_bytes
 from gateway.model.tools import (
     EVERY_SCOPE,
     Action,
@@ -365,22 +366,12 @@ def _of_child(wait: Wait) -> ToolResult:
         hint = "The sub-session ended in a way that is not known."
         return ToolResult(status=ResultStatus.ERROR, text="", code="child_failed", hint=hint)
     status, code, hint = _CHILD_ENDED[end.state]
-    text, dropped = head_and_tail(end.text, CHILD_BYTES)
+    text, dropped = head_and_tail_bytes(end.text, CHILD_BYTES)
     if dropped:
         hint = f"{hint} The middle is left out; the page shows all of it in {end.child}.".strip()
     elif not text:
         hint = f"{hint} It said nothing.".strip()
     return ToolResult(status=status, text=text, code=code, hint=hint, duration_ms=end.active_ms, dropped_bytes=dropped)
-
-
-def head_and_tail(text: str, most: int) -> tuple[str, int]:
-    """Return the beginning and the end of a text, `most` bytes of UTF-8 or a little more, and how many are left out."""
-    data = text.encode(errors="replace")
-    dropped = len(data) - most
-    if dropped <= 0:
-        return text, 0
-    head, tail = (part.decode(errors="ignore") for part in (data[: most // 2], data[-(most // 2) :]))
-    return f"{head}\n[… {dropped:,} bytes left out …]\n{tail}", dropped
 
 
 def _json_safe(arguments: BaseModel) -> Mapping[str, Any]:

@@ -25,7 +25,6 @@ from gateway.toolcalls.deciding import (
     Runnable,
     Scopes,
     after_a_wait,
-    head_and_tail,
     not_approved,
 )
 from tests.support.fakes import Text
@@ -302,20 +301,3 @@ def test_long_last_words_of_a_child_lose_their_middle(tmp_path: Path, state: str
     assert isinstance(found, ToolResult)
     assert (found.hint, found.dropped_bytes) == (hint, 40_000 - 32_768)
     assert found.text == "a" * 16_384 + "\n[… 7,232 bytes left out …]\n" + "b" * 16_384
-
-
-@pytest.mark.parametrize(
-    ("text", "most", "shown", "dropped"),
-    [
-        ("", 4, "", 0),
-        ("abcd", 4, "abcd", 0),
-        ("abcde", 4, "ab\n[… 1 bytes left out …]\nde", 1),
-        ("a" * 2_000, 4, "aa\n[… 1,996 bytes left out …]\naa", 1_996),
-        ("ééé", 6, "ééé", 0),
-        ("éééé", 6, "é\n[… 2 bytes left out …]\né", 2),  # no half letters
-        ("\ud800", 4, "\ud800", 0),
-        ("\ud800bcdef", 4, "?b\n[… 2 bytes left out …]\nef", 2),
-    ],
-)
-def test_head_and_tail(text: str, most: int, shown: str, dropped: int) -> None:
-    assert head_and_tail(text, most) == (shown, dropped)
