@@ -24,7 +24,7 @@ class Conversation:
 
     @property
     def key(self) -> str:
-        """The one text form, `channel/account/chat[/thread]`; `parse` reads it back."""
+        """The one text form, `channel/account/chat[/thread]`. No two places share one: only a thread may have a `/`."""
         return f"{self.chat_scope}/{self.thread}" if self.thread else self.chat_scope
 
     @property
@@ -41,15 +41,6 @@ class Conversation:
     def on_page(self) -> bool:
         """Whether it is on the web page, an owner's own or a child's place."""
         return self.channel == PAGE
-
-    @staticmethod
-    def parse(key: str) -> Conversation:
-        """Read what `key` wrote. Raises `ValueError` when it is something else."""
-        parts = key.split("/", 3)
-        if len(parts) < 3 or not all(parts[:3]):
-            raise ValueError(f"not a conversation: {key!r}")
-        thread = parts[3] if len(parts) == 4 else ""
-        return Conversation(channel=parts[0], account=parts[1], chat=parts[2], thread=thread)
 
 
 def owner_page(owner: OwnerName) -> Conversation:

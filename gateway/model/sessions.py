@@ -18,7 +18,7 @@ class SessionKind(StrEnum):
     DM = "dm"
     """Another allowed person speaking directly."""
     NON_MAIN = "non-main"
-    """Groups, channels, threads, children, timers, hooks."""
+    """Groups, channels, threads, children."""
 
 
 class Origin(StrEnum):
@@ -28,8 +28,6 @@ class Origin(StrEnum):
     GROUP = "group"
     THREAD = "thread"
     CHILD = "child"
-    TIMER = "timer"
-    HOOK = "hook"
 
 
 class SpawnMode(StrEnum):
@@ -143,8 +141,6 @@ class DropReason(StrEnum):
     """Nobody allowed this person."""
     CHAT_NOT_ALLOWED = "chat_not_allowed"
     """Nobody allowed this group, channel or thread."""
-    NOT_ADDRESSED = "not_addressed"
-    """The bot was not meant."""
     EMPTY = "empty"
     """There was nothing in it that can be answered."""
     UNREADABLE = "unreadable"

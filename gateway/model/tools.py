@@ -39,8 +39,6 @@ class Effect(StrEnum):
     """Run again."""
     IDEMPOTENT = "idempotent"
     """Run again with the step's id as its key."""
-    CHECKABLE = "checkable"
-    """For a tool that can say what happened. None is asked yet, so that its outcome is unknown, as of `UNSAFE`."""
     UNSAFE = "unsafe"
     """Never run again by itself: the outcome is unknown and said to be so."""
 

@@ -171,7 +171,6 @@ def test_what_may_have_happened_is_said_to_be_unknown(tmp_path: Path, known: boo
     [
         (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.PURE), True),
         (tool(Risk.READ, Effect.IDEMPOTENT), tool(Risk.READ, Effect.IDEMPOTENT), True),
-        (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.CHECKABLE), False),
         (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.UNSAFE), False),
         # The settings changed over the restart: what would be asked about, or is refused, does not run by itself.
         (tool(Risk.READ, Effect.PURE), tool(Risk.WRITE, Effect.PURE), False),
