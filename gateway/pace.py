@@ -128,8 +128,8 @@ class _Waiter:
 
 @dataclass(slots=True)
 class Pacer:
-    """The one limiter of all that leaves. The best rank goes first, then who came first; nobody waits for a stranger:
-    who is held up in one scope does not hold up those that do not pass it.
+    """The one limiter of all that leaves. The best rank goes first, then who came first; who is held up in one scope
+    does not hold up those that do not pass it.
     """
 
     _clock: Clock

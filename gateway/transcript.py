@@ -1,4 +1,5 @@
-"""The history a model is given, built from stored turns: pure, and always valid for a provider.
+"""The history a model is given, built from stored turns and always valid for a provider. Pure, but that `Marks` draws
+a key when it is made.
 
 Each answer's calls are followed by exactly their results, in call order, before any text of a person. What others
 said stands apart from it, in blocks whose end they cannot write.

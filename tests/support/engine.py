@@ -50,7 +50,6 @@ from gateway.turn.compaction import Compaction
 from gateway.turn.question import Questions
 from tests.support.clock import FakeClock
 from tests.support.fakes import (
-    CLEO,
     GROUP,
     KEY,
     NO_SANDBOX,
@@ -212,7 +211,7 @@ class Engine:
             meters=self.meters,
             points=self.points,
             redactor=self.redactor,
-            elsewhere={ANN: (ANN_TELEGRAM, ANN_SLACK), CLEO: ()},
+            elsewhere=[ANN],
             streams=frozenset({"telegram"}),
             limits=self.limits,
         )
