@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from gateway.model.nesting import levels
+from gateway.model.text import cut
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
@@ -143,4 +144,4 @@ def beyond(value: Mapping[str, Any] | list[Any]) -> str:
 
 def _shown(value: object) -> str:
     text = f'"{value}"' if isinstance(value, str) else str(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"
+    return cut(text, 80)

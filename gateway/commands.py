@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from gateway.model.ids import OwnerName, Principal, SessionId
 from gateway.model.sessions import ChildLine, Session, SessionKind
+from gateway.model.text import plain
 from gateway.model.views import Counts, SessionLine, Spent
 from gateway.model.waits import Wait
 from gateway.permission import describe_permission
@@ -77,8 +78,7 @@ def code(text: str) -> str:
 
     Names, titles and ids stand in the gateway's own texts by this alone: `**owner** [approve](…)` is a name, too.
     """
-    seen = "".join(char for char in " ".join(text.split()) if char.isprintable())
-    line = " ".join(seen.split()) or "?"
+    line = plain(text) or "?"
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
     space = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{fence}{space}{line}{space}{fence}"

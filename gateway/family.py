@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
 
-from gateway.model.ids import SessionId, TurnId, child_session, principal
+from gateway.model.ids import SYSTEM_CHILD, SessionId, TurnId, child_session
 from gateway.model.sessions import (
     CHILDREN_A_TURN,
     ENDED,
@@ -29,9 +29,10 @@ from gateway.model.sessions import (
     SpawnRefusal,
     TurnLimits,
 )
+from gateway.model.text import one_line
 from gateway.model.tools import DenyReason, Park, ResultStatus, ToolResult
 from gateway.model.views import TurnView
-from gateway.model.waits import WaitKind, WaitState
+from gateway.model.waits import used_by_children
 from gateway.observe import Redactor
 from gateway.ports import Children, Clock, Models, Task, Views
 from gateway.registry import Registry
@@ -47,8 +48,6 @@ FAMILY_READ = 500
 """Children that are looked at for what a turn gave away: all of the turn's own, which ended last."""
 LEASED = timedelta(seconds=15)
 """How long before its first expiry a lease was given."""
-ENDS = principal("system", "child")
-"""Who tells a session that one of its children has ended."""
 STOPPED = "Stopped by the session that spawned it."
 
 _REFUSED: Mapping[SpawnRefusal, str] = MappingProxyType(
@@ -102,10 +101,9 @@ def rights_of(session: Session, visible: Collection[str], limits: TurnLimits) ->
 
 def tokens_used(view: TurnView) -> int:
     """Return the tokens that the turn's answers read and wrote, and those of the children that it waited for."""
-    usages = [step.answer.usage for step in view.steps if step.answer is not None]
-    own = sum(usage.input_tokens + usage.output_tokens for usage in usages)
-    ended = [wait for wait in view.waits if wait.kind is WaitKind.CHILD and wait.state is WaitState.ANSWERED]
-    return own + sum(_figure(wait.payload.get(name)) for wait in ended for name in ("input_tokens", "output_tokens"))
+    own = (step.answer.usage for step in view.steps if step.answer is not None)
+    used = sum(own, used_by_children(view.waits))
+    return used.input_tokens + used.output_tokens
 
 
 def tokens_given(turn: TurnId, family: Sequence[ChildLine]) -> int:
@@ -164,8 +162,7 @@ def rights_of_child(
 def title_of(task: str) -> str:
     """A few words of the task: its first line, without what does not show."""
     first = next((line for line in task.splitlines() if line.strip()), "")
-    seen = " ".join("".join(char if char.isprintable() else " " for char in first).split())
-    return seen if len(seen) <= TITLE_CHARS else f"{seen[: TITLE_CHARS - 3].rstrip()}..."
+    return one_line(first, TITLE_CHARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,11 +291,7 @@ class CallFamily:
 def _nobody_asked(view: TurnView) -> bool:
     """Whether a turn was begun by the end of a sub-session, and no person has said anything in it."""
     asking = [one.message.principal for one in view.inputs if not one.context]
-    return bool(asking) and all(who == ENDS for who in asking)
-
-
-def _figure(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return bool(asking) and all(who == SYSTEM_CHILD for who in asking)
 
 
 def _limit(refusal: SpawnRefusal) -> Refusal:

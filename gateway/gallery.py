@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import IO
 
+from gateway.beneath import open_beneath
 from gateway.errors import BadRequest, DragomanError
+from gateway.model.text import plain
 from gateway.model.tools import KeptFile, Picture
 
 PICTURE_BYTES = 10_000_000
@@ -22,8 +23,6 @@ FILE_BYTES = 50_000_000
 NAME_CHARS = 100
 _MEDIA_TYPE = re.compile(r"[a-z]+/[A-Za-z0-9.+-]{1,100}")  # a page may have chosen it
 _ENDING = re.compile(r"[A-Za-z0-9]{1,8}")
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in the way must not hold it up
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -55,7 +54,7 @@ class Gallery:
 
     def copy(self, workspace: Path, path: Path, name: str, media_type: str) -> KeptFile:
         """Copy a file of the workspace. Raises `BadRequest` for what is no regular file in it, or more than 50 MB."""
-        with os.fdopen(open_beneath(workspace, path), "rb") as source:
+        with os.fdopen(_opened(workspace, path), "rb") as source:
             self._files += 1
             ending = PurePath(name).suffix.removeprefix(".")
             kept = f"{self._stem}-f{self._files}.{ending.lower() if _ENDING.fullmatch(ending) else 'bin'}"
@@ -75,28 +74,14 @@ class Gallery:
         return os.fdopen(os.open(self._folder / name, _WRITE, 0o600), "wb")
 
 
-def open_beneath(workspace: Path, path: Path) -> int:
-    """Open a regular file beneath a folder for reading. No link is followed: what runs there can put one anywhere."""
-    wrong = BadRequest(f"{str(path)[:200]!r} is no regular file in the workspace.", cure="Name one that is.")
+def _opened(workspace: Path, path: Path) -> int:
+    """Open a regular file of the workspace for reading. Raises `BadRequest` when it is none."""
     try:
-        parts = (path.relative_to(workspace) if path.is_absolute() else path).parts
-        if not parts or ".." in parts:
-            raise wrong
-        folder = os.open(workspace, _FOLDER)
-        try:
-            for part in parts[:-1]:
-                below = os.open(part, _FOLDER, dir_fd=folder)
-                os.close(folder)
-                folder = below
-            found = os.open(parts[-1], _READ, dir_fd=folder)
-        finally:
-            os.close(folder)
+        return open_beneath(workspace, (path.relative_to(workspace) if path.is_absolute() else path).parts)
     except (OSError, ValueError) as error:
-        raise wrong from error
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
-        raise wrong
-    return found
+        raise BadRequest(
+            f"{str(path)[:200]!r} is no regular file in the workspace.", cure="Name one that is."
+        ) from error
 
 
 def _copied(source: IO[bytes], to: IO[bytes]) -> bool:
@@ -113,4 +98,4 @@ def _copied(source: IO[bytes], to: IO[bytes]) -> bool:
 def _shown_name(name: str) -> str:
     """A name for people: one line, no path."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
-    return " ".join("".join(char if char.isprintable() else " " for char in last).split())[:NAME_CHARS]
+    return plain(last)[:NAME_CHARS]

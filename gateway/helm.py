@@ -16,7 +16,7 @@ from gateway.registry import Registry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Helmsman:
-    """`ports.Helm`, one for all channels."""
+    """`ports.Helm`, one for each channel."""
 
     node_id: NodeId
     node: Node

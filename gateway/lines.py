@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from gateway.model.ids import SessionId
 from gateway.model.live import Doing
+from gateway.model.text import cut, plain
 from gateway.model.waits import WaitKind
 from gateway.observe import Redactor
 
@@ -42,13 +43,13 @@ class Doings:
 
     def hear(self, said: Doing, now: float) -> None:
         """Take what the root, or a child, does now."""
-        text = one_line(said.text, TEXT_CHARS, self.redactor)
+        text = redacted_line(said.text, TEXT_CHARS, self.redactor)
         if not said.title:
             self.ended, self._waits = not text, said.waits
             if text != self._own:
                 self._own, self._since = text, now
         elif said.by in self._children or len(self._children) < CHILDREN_KEPT:
-            self._children[said.by] = (one_line(said.title, TITLE_CHARS, self.redactor), text)
+            self._children[said.by] = (redacted_line(said.title, TITLE_CHARS, self.redactor), text)
 
     @property
     def children_at_work(self) -> bool:
@@ -87,15 +88,14 @@ class Doings:
         return head + " · ".join([*(cut(f"{title}: {text or 'done'}", each) for title, text in shown), *tail])
 
 
-def one_line(text: str, limit: int, redactor: Redactor) -> str:
+def redacted_line(text: str, limit: int, redactor: Redactor) -> str:
     """Make any text one plain line without secrets, of at most `limit` characters."""
     if len(text) > READ_CHARS:
         text = text[:READ_CHARS]
         text = text[: len(text) - redactor.pending(text)]  # no half of a secret that was cut in two
     hidden = redactor.text(text)
     # By spaces, and looked at once more: what is taken out must not join what stood around it to something secret.
-    plain = " ".join("".join(char if char.isprintable() else " " for char in hidden).split())
-    return cut(redactor.text(plain), limit)
+    return cut(redactor.text(plain(hidden)), limit)
 
 
 def money(micros: int, currency: str) -> str:
@@ -132,8 +132,3 @@ def is_at_work(text: str) -> bool:
 def count(number: int, what: str) -> str:
     """`1 call`, `2 calls`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def cut(text: str, limit: int) -> str:
-    """The text, or its beginning with `…`, in at most `limit` characters."""
-    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"

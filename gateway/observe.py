@@ -1,4 +1,4 @@
-"""Seeing it: JSON logs with bound ids and redaction at the sink, and the counters behind /metrics."""
+"""Beside the whole path: JSON logs with bound ids and redaction at the sink, and the counters behind /metrics."""
 
 from __future__ import annotations
 

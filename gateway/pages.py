@@ -14,7 +14,7 @@ from gateway.commands import command_list
 from gateway.errors import Forbidden, NotFound
 from gateway.model.ids import OwnerName, SessionId, TurnId, main_session
 from gateway.model.live import LiveEvent
-from gateway.model.sessions import Origin, Route, Session, SessionKind, empty_session
+from gateway.model.sessions import Session, empty_session, main_route
 from gateway.model.slots import CardRow
 from gateway.model.tools import ToolResult
 from gateway.model.views import Rows, SessionLine
@@ -102,10 +102,7 @@ class Pages:
 
     def _main(self, owner: OwnerName) -> Session:
         """The owner's main session as it is before its first message."""
-        place = Route(
-            session=main_session(owner), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=owner, title=owner
-        )
-        return empty_session(place, self._clock.now())
+        return empty_session(main_route(owner), self._clock.now())
 
     async def sessions(self, owner: OwnerName) -> Sequence[SessionLine]:
         """The sessions that this owner may see; the own main one first, also before it has anything in it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from gateway.errors import ConfigError
-from gateway.model.nesting import is_deeper
+from gateway.model.nesting import LEVELS_AT_MOST, is_too_deep
 from gateway.model.prompts import ToolOffer
 from gateway.model.sessions import Session, SessionKind
 from gateway.model.tools import Deny, DenyReason, Park, Reach, ToolPolicy, ToolResult, ToolSpec
@@ -21,7 +20,6 @@ from gateway.ports import ToolContext
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 ARGUMENTS_AT_MOST = 1_048_576
 """Bytes of arguments text that are looked at; more is refused."""
-LEVELS_AT_MOST = 100
 """Of objects and lists in one another; at 199 they could be asked for, and not be read again from the store."""
 NAMED_AT_MOST = 200
 """Characters of an argument's name that an error repeats; a model may make names of any length."""
@@ -114,18 +112,13 @@ def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:
         return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The arguments are longer than 1 MiB.")
     try:
         read = tool.arguments.model_validate_json(text)
-        return _too_deep(text) or read
     except ValidationError as error:
         problems = "; ".join(_problem(one) for one in error.errors(include_url=False, include_context=False)[:5])
         return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=f"{problems}. {usage(tool.spec)}")
-
-
-def _too_deep(text: str) -> Deny | None:
-    """Refuse JSON, which the text is, that is nested too deep."""
-    if text.count("{") + text.count("[") <= LEVELS_AT_MOST:
-        return None
-    hint = f"The arguments are nested more than {LEVELS_AT_MOST} deep."
-    return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint) if is_deeper(json.loads(text), LEVELS_AT_MOST) else None
+    if is_too_deep(text):
+        hint = f"The arguments are nested more than {LEVELS_AT_MOST} deep."
+        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint)
+    return read
 
 
 def usage(spec: ToolSpec) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gateway.model.ids import OwnerName, Principal, SessionId, channel_of, main_session
+from gateway.model.ids import OwnerName, Principal, SessionId, channel_of
 from gateway.model.messages import Conversation, Inbound
-from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
+from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind, main_route
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +52,7 @@ def route(message: Inbound, people: People) -> Route | Drop:
         return _route_in_chat(message, people)
     owner = people.owner_of(message.principal)
     if owner is not None:
-        return _if_readable(
-            message,
-            Route(session=main_session(owner), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=owner, title=owner),
-        )
+        return _if_readable(message, main_route(owner))
     if not people.may_write_directly(message.principal):
         return Drop(reason=DropReason.STRANGER, refuse=True)
     session = SessionId(f"dm:{message.conversation.key}")

@@ -18,7 +18,8 @@ from agent_tools.browser import files, navigating, pointing, reading, tabs
 from agent_tools.browser.arguments import Args
 from agent_tools.browser.seats import Seat
 from agent_tools.browser.settings import Settings
-from agent_tools.browser.trouble import Trouble, cure_of, meaning, one_line
+from agent_tools.browser.trouble import Trouble, cure_of, meaning
+from gateway.model.text import one_line
 from gateway.model.tools import KeptFile, Picture, ResultStatus, ToolResult
 from gateway.ports import ToolContext
 

@@ -19,6 +19,7 @@ from yarl import URL
 
 from channels._shared.http import Answer, NoAnswer, Wire, within
 from channels.slack.bans import Bans
+from gateway.model.text import plain
 
 ANSWER_WITHIN_S = 20.0
 UPLOAD_WITHIN_S = 30.0
@@ -208,7 +209,7 @@ def _details(answer: Json) -> tuple[str, ...]:
 
 
 def _words(value: object, most: int) -> str:
-    return " ".join(value.split())[:most] if isinstance(value, str) else ""
+    return plain(value)[:most] if isinstance(value, str) else ""
 
 
 def _json(payload: bytes) -> Json:

@@ -6,6 +6,7 @@ import json
 from collections import OrderedDict
 from typing import cast
 
+from channels.slack.ids import thread_key
 from gateway.errors import StoreError
 from gateway.ports import Memory
 
@@ -25,12 +26,12 @@ class Threads:
     async def takes_part(self, channel: str, thread: str) -> bool:
         """Whether the bot answers in this thread. Raises `StoreError`."""
         known = await self._read()
-        return _name(channel, thread) in known
+        return thread_key(channel, thread) in known
 
     async def join(self, channel: str, thread: str) -> None:
         """It does from now on. Raises `StoreError`; twice is safe."""
         known = await self._read()
-        name = _name(channel, thread)
+        name = thread_key(channel, thread)
         if name in known:
             known.move_to_end(name)
             return
@@ -49,10 +50,6 @@ class Threads:
             if self._known is None:  # else somebody else read it meanwhile, and may have joined one
                 self._known = OrderedDict.fromkeys(stored[-KEPT_AT_MOST:])
         return self._known
-
-
-def _name(channel: str, thread: str) -> str:
-    return f"{channel}/{thread}"
 
 
 def _names(stored: str) -> list[str]:

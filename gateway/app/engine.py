@@ -38,7 +38,7 @@ def make_sessions(core: Core, channels: Mapping[str, Channel]) -> Sessions:
         meters=core.meters,
         points=core.points,
         redactor=core.redactor,
-        elsewhere=settings.owners,
+        elsewhere=frozenset(owner for owner, who in settings.owners.items() if who),
         streams=[name for name, channel in channels.items() if channel.streams],
         attachments=Attachments(
             channels=channels, homes=core.workspaces.workspace, steps=store, redactor=core.redactor

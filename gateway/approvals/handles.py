@@ -54,6 +54,6 @@ def page_card(owner: OwnerName) -> str:
 def cards_at(conversation: Conversation, shown: Iterable[tuple[SlotId, Conversation]]) -> list[str]:
     """The cards that a press in this conversation can be of."""
     cards = [str(slot) for slot, where in shown if where == conversation]
-    if conversation.channel == "web":
+    if conversation.on_page:
         cards.append(page_card(OwnerName(conversation.chat)))
     return cards

@@ -13,7 +13,7 @@ from gateway.http import HttpServer
 from gateway.intake import Ingress
 from gateway.model.ids import OwnerName, TurnId, main_session, web_principal
 from gateway.model.live import session_topic
-from gateway.model.messages import Conversation, Inbound
+from gateway.model.messages import Inbound, owner_page
 from gateway.model.sessions import ENDED
 from gateway.model.slots import Slot, SlotKind
 from gateway.pages import CODE_GOOD_FOR, Pages
@@ -100,7 +100,7 @@ class Answers:
     def _message(self, owner: OwnerName, text: str) -> Inbound:
         return Inbound(
             event_key=f"{owner}:cli-{secrets.token_hex(8)}",
-            conversation=Conversation(channel="web", account="page", chat=owner),
+            conversation=owner_page(owner),
             principal=web_principal(owner),
             name=owner,
             direct=True,

@@ -142,7 +142,7 @@ class _OpenGate:
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
-            log("egress").warning("accept_failed", error=str(error))
+            log("egress").warning("a connection was not accepted", error=str(error))
             self._loop.remove_reader(self._sock)
             self._loop.call_later(_BREATH_S, self._resume)
             return
@@ -166,10 +166,10 @@ class _OpenGate:
         try:
             await serve(client, self._dialler, self._limits, self._note)
         except Exception as error:  # noqa: BLE001 - an edge: one connection's failure is not the gate's
-            log("egress").error("connection_failed", exc_info=error)
+            log("egress").error("a connection failed", exc_info=error)
 
     def _note(self, refusal: TurnedAwayError) -> None:
-        log("egress").info("turned_away", host=refusal.host, why=refusal.why)
+        log("egress").info("turned away", host=refusal.host, why=refusal.why)
         turned = Turned(host=refusal.host, why=refusal.why)
         if turned not in self._turned:  # browsers try again, and would push the others out
             self._turned.append(turned)

@@ -19,6 +19,7 @@ from gateway.errors import ModelError
 from gateway.llm.prices import Price, cost_micros, price_of
 from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest
 from gateway.model.sessions import Session
+from gateway.model.text import cut, plain
 from gateway.model.tools import Answer
 from gateway.observe import Redactor, log
 from gateway.ports import Clock, Model
@@ -143,8 +144,7 @@ class Chain:
 
     def _reason(self, error: ModelError) -> str:
         """One short line, without secrets: a provider's words may quote any."""
-        line = " ".join(self._redactor.text(error.message).split()).rstrip(".")
-        return line if len(line) <= _REASON_CHARS else f"{line[: _REASON_CHARS - 1]}…"
+        return cut(plain(self._redactor.text(error.message)).rstrip("."), _REASON_CHARS)
 
     @property
     def _healths(self) -> list[Health]:

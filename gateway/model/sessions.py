@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, TurnId
+from gateway.model.ids import PAGE, InboundId, NodeId, OwnerName, Principal, SessionId, TurnId, main_session
 from gateway.model.messages import Conversation
 
 
@@ -18,7 +18,7 @@ class SessionKind(StrEnum):
     DM = "dm"
     """Another allowed person speaking directly."""
     NON_MAIN = "non-main"
-    """Groups, channels, threads, children, timers, hooks."""
+    """Groups, channels, threads, children."""
 
 
 class Origin(StrEnum):
@@ -28,8 +28,6 @@ class Origin(StrEnum):
     GROUP = "group"
     THREAD = "thread"
     CHILD = "child"
-    TIMER = "timer"
-    HOOK = "hook"
 
 
 class SpawnMode(StrEnum):
@@ -109,6 +107,13 @@ class Route:
     title: str
 
 
+def main_route(owner: OwnerName) -> Route:
+    """The way to the owner's main session."""
+    return Route(
+        session=main_session(owner), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=owner, title=str(owner)
+    )
+
+
 def home_of(session: Session) -> SessionId:
     """Whose folder a session works in: its own, or for a child its root's, so that they see the same files."""
     return session.lineage.root if session.lineage else session.id
@@ -136,8 +141,6 @@ class DropReason(StrEnum):
     """Nobody allowed this person."""
     CHAT_NOT_ALLOWED = "chat_not_allowed"
     """Nobody allowed this group, channel or thread."""
-    NOT_ADDRESSED = "not_addressed"
-    """The bot was not meant."""
     EMPTY = "empty"
     """There was nothing in it that can be answered."""
     UNREADABLE = "unreadable"
@@ -322,4 +325,4 @@ class ChildLine:
 
 def child_place(session: SessionId) -> Conversation:
     """Where a child's own turns take place: nobody reads along but the page, where the rows themselves are shown."""
-    return Conversation(channel="web", account="child", chat=session)
+    return Conversation(channel=PAGE, account="child", chat=session)

@@ -39,8 +39,6 @@ class Effect(StrEnum):
     """Run again."""
     IDEMPOTENT = "idempotent"
     """Run again with the step's id as its key."""
-    CHECKABLE = "checkable"
-    """For a tool that can say what happened. None is asked yet, so that its outcome is unknown, as of `UNSAFE`."""
     UNSAFE = "unsafe"
     """Never run again by itself: the outcome is unknown and said to be so."""
 
@@ -332,6 +330,15 @@ class Usage:
     cached_tokens: int = 0
     cost_micros: int = 0
     """Millionths of the configured currency; 0 when no price is known."""
+
+    def __add__(self, other: Usage) -> Usage:
+        """What both cost together."""
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cost_micros=self.cost_micros + other.cost_micros,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,8 +85,8 @@ class ToolContext(Protocol):
 
     @property
     def kept_for(self) -> str:
-        """Whose things these are, for a tool that keeps some between calls: other text for another session, and for
-        the same one once its history began anew. Only letters, digits, `-` and `_`."""
+        """The name that a tool keeps things under between calls: one text for one history of a session, another as soon
+        as it begins anew. Only letters, digits, `-` and `_`."""
         ...
 
     @property

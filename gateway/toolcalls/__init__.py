@@ -24,6 +24,7 @@ from gateway.model.ids import WaitId, mint
 from gateway.model.live import LiveEvent, Now, turn_topic
 from gateway.model.sessions import Lease, SessionKind, TurnLimits
 from gateway.model.slots import NewSlot
+from gateway.model.text import one_line
 from gateway.model.tools import Park, Risk, Step, StepState, ToolResult
 from gateway.model.views import TurnView
 from gateway.model.waits import NewWait, Start, Wait, WaitKind, WaitState
@@ -311,7 +312,7 @@ class _Saying:
             return
         first = next(iter(calls.values()))
         beside = f" (and {len(calls) - 1} more)" if len(calls) > 1 else ""
-        self._say(Now(text=f"{_line(self.clean(_of_call(first)))}{beside}"))
+        self._say(Now(text=f"{one_line(self.clean(_of_call(first)), DOING_CHARS)}{beside}"))
 
     def waiting(self, view: TurnView) -> None:
         """Tell what the turn waits for, nothing being left to run."""
@@ -338,8 +339,3 @@ def waits_for(view: TurnView) -> Now:
 def _of_call(call: Prepared) -> str:
     shown = call.action.arguments.get(call.tool.spec.shows or "")
     return f"{call.action.tool}: {shown}" if isinstance(shown, str) and shown.strip() else call.action.tool
-
-
-def _line(text: str) -> str:
-    seen = " ".join("".join(char if char.isprintable() else " " for char in text[: 10 * DOING_CHARS]).split())
-    return seen if len(seen) <= DOING_CHARS else f"{seen[: DOING_CHARS - 1].rstrip()}…"

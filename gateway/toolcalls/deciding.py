@@ -18,6 +18,7 @@ from gateway.errors import DragomanError, SandboxMissing
 from gateway.execution import Prepared
 from gateway.model.ids import WaitId
 from gateway.model.sessions import Session, SessionKind, TurnLimits, TurnState, home_of
+from gateway.model.text import head_and_tail_bytes
 from gateway.model.tools import (
     EVERY_SCOPE,
     Action,
@@ -38,7 +39,7 @@ from gateway.model.tools import (
     ToolResult,
 )
 from gateway.model.views import TurnView
-from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
+from gateway.model.waits import ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
 from gateway.observe import Meters, log
 from gateway.permission import decide, default_approval, refused
 from gateway.registry import Registry, Tool, check_arguments
@@ -64,11 +65,11 @@ _CHILD_CUT: Mapping[WaitState, tuple[ResultStatus, str, str]] = MappingProxyType
         WaitState.CANCELLED: (ResultStatus.CANCELLED, "withdrawn", "The sub-session was stopped."),
     }
 )
-_CHILD_ENDED: Mapping[str, tuple[ResultStatus, str, str]] = MappingProxyType(
+_CHILD_ENDED: Mapping[TurnState, tuple[ResultStatus, str, str]] = MappingProxyType(
     {
-        TurnState.DONE.value: (ResultStatus.OK, "", ""),
-        TurnState.FAILED.value: (ResultStatus.ERROR, "child_failed", "The sub-session failed."),
-        TurnState.STOPPED.value: (ResultStatus.CANCELLED, "child_stopped", "The sub-session was stopped."),
+        TurnState.DONE: (ResultStatus.OK, "", ""),
+        TurnState.FAILED: (ResultStatus.ERROR, "child_failed", "The sub-session failed."),
+        TurnState.STOPPED: (ResultStatus.CANCELLED, "child_stopped", "The sub-session was stopped."),
     }
 )
 
@@ -363,26 +364,17 @@ def _of_child(wait: Wait) -> ToolResult:
     if wait.state in _CHILD_CUT:
         status, code, hint = _CHILD_CUT[wait.state]
         return ToolResult(status=status, text="", code=code, hint=hint)
-    ended = wait.payload
-    unknown = (ResultStatus.ERROR, "child_failed", "The sub-session ended in a way that is not known.")
-    status, code, hint = _CHILD_ENDED.get(str(ended.get("state")), unknown)
-    text, dropped = head_and_tail(str(ended.get("text", "")), CHILD_BYTES)
+    end = ChildEnd.of(wait)
+    if end is None:
+        hint = "The sub-session ended in a way that is not known."
+        return ToolResult(status=ResultStatus.ERROR, text="", code="child_failed", hint=hint)
+    status, code, hint = _CHILD_ENDED[end.state]
+    text, dropped = head_and_tail_bytes(end.text, CHILD_BYTES)
     if dropped:
-        hint = f"{hint} The middle is left out; the page shows all of it in {ended.get('child')}.".strip()
+        hint = f"{hint} The middle is left out; the page shows all of it in {end.child}.".strip()
     elif not text:
         hint = f"{hint} It said nothing.".strip()
-    worked_ms = int(ended.get("active_ms", 0))
-    return ToolResult(status=status, text=text, code=code, hint=hint, duration_ms=worked_ms, dropped_bytes=dropped)
-
-
-def head_and_tail(text: str, most: int) -> tuple[str, int]:
-    """Return the beginning and the end of a text, `most` bytes of UTF-8 or a little more, and how many are left out."""
-    data = text.encode(errors="replace")
-    dropped = len(data) - most
-    if dropped <= 0:
-        return text, 0
-    head, tail = (part.decode(errors="ignore") for part in (data[: most // 2], data[-(most // 2) :]))
-    return f"{head}\n[… {dropped:,} bytes left out …]\n{tail}", dropped
+    return ToolResult(status=status, text=text, code=code, hint=hint, duration_ms=end.active_ms, dropped_bytes=dropped)
 
 
 def _json_safe(arguments: BaseModel) -> Mapping[str, Any]:

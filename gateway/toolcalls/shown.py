@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, cast
 
 from gateway.model.slots import NewSlot, SlotKind, shown_when_stored
+from gateway.model.text import plain
 from gateway.model.tools import KeptFile, ToolCall, ToolResult
 from gateway.model.views import TurnView
 
@@ -69,7 +70,5 @@ def _arguments(text: str) -> dict[str, Any]:
 
 
 def _plain(text: str) -> str:
-    """The text on one line, with nothing that cannot be seen; empty when it is too long for a caption."""
-    if len(text) > SHOWN_CHARS:
-        return ""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    """The text on one line; empty when it is too long for a caption."""
+    return plain(text) if len(text) <= SHOWN_CHARS else ""

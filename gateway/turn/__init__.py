@@ -5,7 +5,7 @@ Everything is read from and written to rows, so a turn goes on wherever and when
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -15,7 +15,7 @@ from gateway.attachments import Attachments
 from gateway.errors import LeaseLost, ModelError
 from gateway.failpoints import FailPoints
 from gateway.halting import Halt
-from gateway.model.ids import OwnerName, Principal, WaitId, mint
+from gateway.model.ids import OwnerName, WaitId, mint
 from gateway.model.live import ANSWERS, Now, Rested, Working
 from gateway.model.prompts import Anew, Complete, ModelRequest, TextPart
 from gateway.model.sessions import Lease, TurnKind, TurnLimits, TurnState
@@ -80,8 +80,8 @@ class Turns:
     meters: Meters
     points: FailPoints
     redactor: Redactor
-    elsewhere: Mapping[OwnerName, tuple[Principal, ...]]
-    """Each owner's principals besides the page, for answers that nobody saw there."""
+    elsewhere: Collection[OwnerName]
+    """The owners who can be reached besides on the page, with answers that nobody saw there."""
     streams: Collection[str] = frozenset()
     """The channels that show an answer while it is written."""
     limits: TurnLimits = field(default_factory=TurnLimits)
@@ -324,9 +324,9 @@ class Turns:
         owner = view.session.owner
         if owner is None or view.session.lineage is not None:
             return []
-        if not shown_when_stored(view.turn.conversation) or not self.elsewhere.get(owner):
+        if not shown_when_stored(view.turn.conversation) or owner not in self.elsewhere:
             return []
-        payload = {"copy_of": slot.id, "owner": owner, "principals": list(self.elsewhere[owner])}
+        payload = {"copy_of": slot.id, "owner": owner}
         until = self.clock.now() + PAGE_CLOSED_AFTER
         timer = NewWait(
             id=WaitId(mint("w")), kind=WaitKind.TIMER, n=0, approval=None, payload=payload, expires_at=until

@@ -16,6 +16,7 @@ from typing import Any
 from gateway.errors import ModelError, StoreError
 from gateway.model.ids import SessionId
 from gateway.model.prompts import CallResult, Complete, Message, ModelRequest, UserText, block, speaker
+from gateway.model.text import head_and_tail
 from gateway.model.tools import Answer, Usage
 from gateway.model.views import Spent, TurnView
 from gateway.observe import Redactor, log
@@ -29,7 +30,6 @@ from gateway.turn.window import (
     SHORTEST_RESULT,
     Long,
     chars_per_token,
-    head_and_tail,
     split,
 )
 from gateway.turn.writing import unmarked
@@ -155,7 +155,7 @@ def _request(summary: str, older: Sequence[TurnView], room: int) -> tuple[ModelR
     mark = secrets.token_hex(8)  # drawn after everything was said, so that nothing said contains it
     each = min(CHARS_OF_EACH, max(room // 4, SHORTEST_RESULT))
     left = max(room - len(summary), room // 2)
-    told = _head_and_tail(_told(older[0], mark, each), left)
+    told = _first_and_last(_told(older[0], mark, each), left)
     left -= sum(map(len, told))
     turns = 1
     for view in older[1:]:
@@ -171,7 +171,7 @@ def _request(summary: str, older: Sequence[TurnView], room: int) -> tuple[ModelR
     return ModelRequest(system=_SYSTEM, messages=(said,), tools=(), mark=mark), turns
 
 
-def _head_and_tail(told: list[str], room: int) -> list[str]:
+def _first_and_last(told: list[str], room: int) -> list[str]:
     """What was said, or its first and its last in so many characters with a note of how many were left out."""
     kept, left = set[int](), room
     for n in range(len(told)):  # the first, the last, the second, the last but one, …

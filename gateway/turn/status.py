@@ -22,19 +22,19 @@ from gateway.lines import (
     TITLE_CHARS,
     at_work,
     count,
-    cut,
     duration,
     money,
-    one_line,
+    redacted_line,
 )
 from gateway.model.ids import status_slot
 from gateway.model.live import ANSWERS, Doing, Now
 from gateway.model.messages import Conversation
 from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.text import cut
 from gateway.model.tools import Answer, Step, StepKind, Usage
 from gateway.model.views import TurnView
-from gateway.model.waits import Wait, WaitKind
+from gateway.model.waits import Wait, WaitKind, used_by_children
 from gateway.observe import Redactor, log
 from gateway.ports import Clock, Live, Steps
 
@@ -80,7 +80,7 @@ class Status:
         """Say what is done now, if that is news. Without a text no call is at work, so the model is asked next."""
         if not self._shows:
             return
-        line = one_line(now.text, TEXT_CHARS, self.redactor) or THINKING
+        line = redacted_line(now.text, TEXT_CHARS, self.redactor) or THINKING
         if (line, now.waits) != (self._text, self._waits):
             self._text, self._waits = line, now.waits
             self._say()
@@ -180,7 +180,7 @@ class Status:
             turn=self.view.turn.id if lineage is None else lineage.root_turn,
             conversation=self._place,
             by=session.id,
-            title="" if lineage is None else one_line(session.title, TITLE_CHARS, self.redactor) or UNTITLED,
+            title="" if lineage is None else redacted_line(session.title, TITLE_CHARS, self.redactor) or UNTITLED,
             text=self._text,
             waits=self._waits,
         )
@@ -248,30 +248,12 @@ def _asked(wait: Wait, now: datetime) -> tuple[datetime, datetime]:
 
 def _spent(view: TurnView, answer: Answer | None) -> Usage:
     """What all answers of a turn used, those of the children that it waited for included."""
-    answers = [step.answer for step in view.steps if step.answer is not None]
-    used = [one.usage for one in [*answers, *([answer] if answer else [])]]
-    used += [_of_child(wait) for wait in view.waits if wait.kind is WaitKind.CHILD]
-    return Usage(
-        input_tokens=sum(one.input_tokens for one in used),
-        output_tokens=sum(one.output_tokens for one in used),
-        cost_micros=sum(one.cost_micros for one in used),
-    )
-
-
-def _of_child(wait: Wait) -> Usage:
-    def figure(name: str) -> int:
-        value = wait.payload.get(name)
-        return value if isinstance(value, int) else 0
-
-    return Usage(
-        input_tokens=figure("input_tokens"),
-        output_tokens=figure("output_tokens"),
-        cost_micros=figure("cost_micros"),
-    )
+    answers = (step.answer for step in view.steps)
+    return sum((one.usage for one in (*answers, answer) if one is not None), used_by_children(view.waits))
 
 
 def _tools(calls: list[str], redactor: Redactor) -> str:
     """Names with how often, in the order they were called first. A model may have made a name up."""
-    counted = Counter(one_line(tool, TITLE_CHARS, redactor) for tool in calls)
+    counted = Counter(redacted_line(tool, TITLE_CHARS, redactor) for tool in calls)
     named = [f"{tool} ×{times}" if times > 1 else tool for tool, times in counted.items()]
     return ", ".join([*named[:TOOLS_SHOWN], *(["…"] if len(named) > TOOLS_SHOWN else [])])

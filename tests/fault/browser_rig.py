@@ -20,8 +20,9 @@ from agent_tools import browser
 from agent_tools.browser.settings import Settings
 from gateway.app.rooms import Rooms
 from gateway.clock import SystemClock
-from gateway.egress import Address, Egress, Ends
-from gateway.egress.dial import connect_to
+from gateway.egress import Egress
+from gateway.egress.addresses import Address
+from gateway.egress.dial import Ends, connect_to
 from gateway.gallery import Gallery
 from gateway.model.tools import KeptFile, Mode, Permission, Picture, ToolPolicy, ToolResult
 from gateway.ports import KeptTool, ToolContext

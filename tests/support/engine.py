@@ -54,7 +54,6 @@ from gateway.turn.question import Questions
 from gateway.workspaces import Workspaces
 from tests.support.clock import FakeClock
 from tests.support.fakes import (
-    CLEO,
     GROUP,
     KEY,
     NO_SANDBOX,
@@ -216,7 +215,7 @@ class Engine:
             meters=self.meters,
             points=self.points,
             redactor=self.redactor,
-            elsewhere={ANN: (ANN_TELEGRAM, ANN_SLACK), CLEO: ()},
+            elsewhere=[ANN],
             streams=frozenset({"telegram"}),
             limits=self.limits,
         )

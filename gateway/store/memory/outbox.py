@@ -9,10 +9,12 @@ from datetime import timedelta
 from gateway.errors import NotFound
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
 from gateway.model.live import SLOTS
+from gateway.model.messages import owner_page
+from gateway.model.sessions import main_route
 from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.store.memory.rows import SlotRow
 from gateway.store.memory.turns import Turns
-from gateway.store.owners import TOLD_EVERY, latest_chat, main_route, owner_page
+from gateway.store.owners import TOLD_EVERY, latest_chat
 
 
 class MemoryOutbox(Turns):

@@ -8,15 +8,15 @@ from datetime import datetime
 from heapq import heappop, heappush
 
 from gateway.errors import LeaseLost, NotFound
-from gateway.model.ids import InboundId, Principal, SessionId, SlotId, TurnId, child_session, mint
+from gateway.model.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, SlotId, TurnId, child_session, mint
 from gateway.model.messages import Conversation, Inbound, Received
 from gateway.model.sessions import ENDED, Lease, Session, Turn, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Step, StepState, ToolResult
+from gateway.model.tools import Step, StepState, ToolResult, Usage
 from gateway.model.views import TurnView
-from gateway.model.waits import NewWait, Wait, WaitKind, WaitState
+from gateway.model.waits import NewWait, Wait, WaitKind, WaitState, used_by_children
 from gateway.store.early import last_status, last_word
-from gateway.store.kin import CHILDREN, NOBODY_WAITS, SYSTEM_CHILD, End, answer_of, end_message
+from gateway.store.kin import CHILDREN, NOBODY_WAITS, End, answer_of, end_message
 from gateway.store.memory.rows import (
     CANCELLED,
     COMMANDS_AT_ONCE,
@@ -338,13 +338,10 @@ class Turns(Tables):
         found = self.unheard_ends(like.session)
         return next((row for row in found if (row.turn.conversation, row.turn.principal) == whose), None)
 
-    def _spent_by(self, row: TurnRow) -> list[int]:
-        """Tokens read, tokens written and money: of its answers, and of its children that answered."""
-        usages = [step.answer.usage for step in row.steps if step.answer is not None]
-        waits = [self.waits[wait] for wait in row.waits]
-        answered = [w.payload for w in waits if w.kind is WaitKind.CHILD and w.state is WaitState.ANSWERED]
-        keys = ("input_tokens", "output_tokens", "cost_micros")
-        return [sum(getattr(u, key) for u in usages) + sum(p[key] for p in answered) for key in keys]
+    def _spent_by(self, row: TurnRow) -> Usage:
+        """What its answers cost, and its children that answered."""
+        own = (step.answer.usage for step in row.steps if step.answer is not None)
+        return sum(own, used_by_children(self.waits[wait] for wait in row.waits))
 
 
 def _places(slots: dict[SlotId, SlotRow]) -> list[tuple[SlotId, Conversation]]:

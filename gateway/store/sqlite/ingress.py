@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gateway.model.ids import InboundId, SessionId, TurnId, WaitId, mint
+from gateway.model.ids import SYSTEM_CHILD, InboundId, SessionId, TurnId, WaitId, mint
 from gateway.model.messages import Inbound, Press
 from gateway.model.sessions import Accepted, Route, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
-from gateway.store import cut, kin
+from gateway.store import cut
 from gateway.store.codec import dump_conversation, from_us, to_us
 from gateway.store.sqlite import arrivals, moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
@@ -196,7 +196,7 @@ def _unended(tx: Tx, session: SessionId) -> list[TurnRow]:
 
 def _stop(tx: Tx, session: SessionId, control: Control) -> int:
     """Stop what is under way here, what children told, and all below. Return how many turns that were."""
-    unheard = {turn for turn, *_ in tx.run("unheard_ends", session, kin.SYSTEM_CHILD)}
+    unheard = {turn for turn, *_ in tx.run("unheard_ends", session, SYSTEM_CHILD)}
     rows = [row for row in _unended(tx, session) if _is_stopped_by(row, control, unheard)]
     stopped = {row.id for row in rows} | set(moves.unended_below(tx, session, control.only))
     for row in rows:

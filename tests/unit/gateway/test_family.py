@@ -130,7 +130,7 @@ async def test_without_a_limit_of_tokens_a_child_has_none_and_a_small_one_is_not
         ("short", "short"),
         ("\n\n  first \t line \nsecond", "first line"),
         ("\u202eevil\x07 name", "evil name"),
-        ("x" * 61, "x" * 57 + "..."),
+        ("x" * 61, "x" * 59 + "…"),
         ("x" * 60, "x" * 60),
         ("\u200b", ""),
     ],

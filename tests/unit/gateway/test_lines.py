@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.lines import LINE_CHARS, Doings, at_work, count, cut, duration, is_at_work, money, one_line
+from gateway.lines import LINE_CHARS, Doings, at_work, count, duration, is_at_work, money, redacted_line
 from gateway.model.ids import SessionId, TurnId
 from gateway.model.live import Doing
 from gateway.model.waits import WaitKind
@@ -76,9 +76,8 @@ def test_a_last_word_is_not_known_as_one_that_will_change(text: str) -> None:
     assert not is_at_work(text)
 
 
-def test_counts_and_cuts() -> None:
+def test_counts() -> None:
     assert [count(1, "call"), count(2, "call")] == ["1 call", "2 calls"]
-    assert [cut("abc", 3), cut("abcd", 3), cut("a bcd", 3)] == ["abc", "ab…", "a…"]
 
 
 def test_a_root_alone_says_for_how_long() -> None:
@@ -165,7 +164,7 @@ def test_whatever_is_said_it_is_one_short_line(doings: list[tuple[str, str, str]
 
 @given(st.text(), st.integers(1, 300))
 def test_one_line_is_settled(text: str, limit: int) -> None:
-    once = one_line(text, limit, Redactor())
+    once = redacted_line(text, limit, Redactor())
 
     assert len(once) <= limit
-    assert one_line(once, limit, Redactor()) == once
+    assert redacted_line(once, limit, Redactor()) == once

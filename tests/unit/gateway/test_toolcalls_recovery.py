@@ -61,7 +61,6 @@ async def woken(engine: Engine, lease: Lease) -> Lease:
     [
         (Effect.PURE, OK, 2),
         (Effect.IDEMPOTENT, OK, 2),
-        (Effect.CHECKABLE, UNKNOWN, 1),  # until a tool can be asked, what it did is not known
         (Effect.UNSAFE, UNKNOWN, 1),
     ],
 )

@@ -7,7 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from gateway.egress import Egress, Ends, Limits
+from gateway.egress import Egress
+from gateway.egress.dial import Ends
+from gateway.egress.exchange import Limits
 from gateway.errors import BadRequest
 from tests.unit.gateway.egress.rig import PUBLIC, Rig, opened, until
 from tests.unit.gateway.egress.test_addresses import BLOCKED

@@ -9,7 +9,8 @@ import aiohttp
 
 from gateway.errors import ModelError
 from gateway.llm.openai_answer import AnswerLimits
-from gateway.llm.openai_chat import OpenAIChat, Patience
+from gateway.llm.openai_chat import OpenAIChat
+from gateway.llm.tries import Patience
 from gateway.model.prompts import Complete, ModelRequest, TextPart, UserText
 from gateway.model.tools import Answer
 from gateway.retry import RetryLimits

@@ -13,7 +13,7 @@ from gateway.model.ids import NodeId, Principal, SessionId, TurnId, main_session
 from gateway.model.messages import Conversation, Inbound
 from gateway.model.sessions import Lease, Lineage, NewChild, SpawnMode, SpawnRefusal, TurnState
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Answer
+from gateway.model.tools import Answer, Usage
 from gateway.store.kin import (
     WORDS_KEPT,
     End,
@@ -153,7 +153,7 @@ def end(words: str = "All 3.", title: str = "count") -> End:
 
 
 def test_the_answer_of_a_child_has_its_words_and_what_it_cost() -> None:
-    assert answer_of(end(), 1200, (5, 6, 7)) == {
+    assert answer_of(end(), 1200, Usage(input_tokens=5, output_tokens=6, cached_tokens=4, cost_micros=7)) == {
         "child": CHILD,
         "state": "done",
         "text": "All 3.",
@@ -162,7 +162,7 @@ def test_the_answer_of_a_child_has_its_words_and_what_it_cost() -> None:
         "output_tokens": 6,
         "cost_micros": 7,
     }
-    vast = answer_of(end("x" * WORDS_KEPT + "y"), 0, (0, 0, 0))["text"]
+    vast = answer_of(end("x" * WORDS_KEPT + "y"), 0, Usage())["text"]
     assert vast == "x" * WORDS_KEPT
 
 

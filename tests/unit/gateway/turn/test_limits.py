@@ -82,9 +82,9 @@ def test_a_child_has_its_own_limits() -> None:
 
 def test_tokens_of_children_that_have_ended_count_for_their_parent() -> None:
     waits = [
-        child_wait({"input_tokens": 100, "output_tokens": 10}),
+        child_wait({"state": "done", "input_tokens": 100, "output_tokens": 10}),
         child_wait({"child": "c"}, WaitState.OPEN),
-        child_wait({"input_tokens": "many"}),
+        child_wait({"state": "failed", "input_tokens": "many"}),
     ]
 
     assert tokens_used(turn_view(steps=[answered(0, tokens=7)], waits=waits)) == 117
