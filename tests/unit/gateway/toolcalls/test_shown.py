@@ -1,3 +1,5 @@
+"""What of a call is shown to people as a picture or a file."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -40,6 +42,14 @@ def test_each_picture_and_then_each_file_is_shown_in_order_where_the_turn_is() -
 def test_one_alone_is_not_counted_and_none_is_none() -> None:
     assert [one.text for one in file_slots(browsing(), 1, came(SHOT))] == ["browser open: https://example.org/"]
     assert file_slots(browsing(), 1, came()) == []
+
+
+def test_two_are_counted_and_a_tool_without_a_name_makes_pictures() -> None:
+    nameless = turn_view(steps=[answered(0), called(1, "\n", "{}")])
+    slots = file_slots(nameless, 1, came(SHOT, OTHER))
+
+    assert [one.text for one in slots] == ["a tool (1 of 2)", "a tool (2 of 2)"]
+    assert [one.file.name for one in slots if one.file] == ["picture-1.png", "picture-2.webp"]
 
 
 @pytest.mark.parametrize(
