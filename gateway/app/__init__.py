@@ -18,7 +18,7 @@ from gateway.clock import SystemClock
 from gateway.control import ControlServer
 from gateway.daemon import Daemon
 from gateway.delivery import Delivery
-from gateway.helm import Helmsman, Room
+from gateway.helm import Helmsman, NotesOf
 from gateway.http import Address, HttpServer
 from gateway.intake import Ingress
 from gateway.local import LocalCommands
@@ -100,7 +100,7 @@ def _context(core: Core, pages: Pages, name: str, settings: Any) -> ChannelConte
         settings=settings,
         desk=pages,
         helm=helm,
-        memory=Room(notes=core.store, name=f"channel/{name}"),
+        notes=NotesOf(notes=core.store, room=f"channel/{name}"),
         client=core.client,
         public_url=core.loaded.settings.http.public_url or "",
         clock=core.clock,

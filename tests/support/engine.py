@@ -20,7 +20,7 @@ from gateway.delivery import Delivery
 from gateway.execution import Cut, Execution, PermitOffice, Workspaces
 from gateway.failpoints import FailPoints
 from gateway.family import Families
-from gateway.helm import Helmsman, Room
+from gateway.helm import Helmsman, NotesOf
 from gateway.http import COOKIE, KEY_HEADER, Address, HttpServer
 from gateway.intake import Ingress
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
@@ -278,7 +278,7 @@ class Engine:
             settings=settings,
             desk=self.pages(),
             helm=self.helm(),
-            memory=Room(notes=self.store, name=f"channel/{name}"),
+            notes=NotesOf(notes=self.store, room=f"channel/{name}"),
             client=client,
             public_url="",
             clock=self.clock,
