@@ -41,7 +41,7 @@ from gateway.ports.tools import (
     Task,
     ToolContext,
     ToolPlace,
-    Turned,
+    TurnedAway,
 )
 from gateway.ports.turns import Books, Children, Lanes, Steps
 
@@ -84,7 +84,7 @@ __all__ = [
     "Task",
     "ToolContext",
     "ToolPlace",
-    "Turned",
+    "TurnedAway",
     "Views",
     "Waiting",
     "Welcome",

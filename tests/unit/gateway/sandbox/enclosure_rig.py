@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import Enclosure, Gate, Turned
+from gateway.ports import Enclosure, Gate, TurnedAway
 from gateway.sandbox import Containment, Mode, enclosed
 
 PYTHON = Path("/usr/bin/python3")
@@ -64,7 +64,7 @@ class Way:
     def let(self, scopes: Collection[str]) -> None:
         """Everything is."""
 
-    def turned(self) -> Sequence[Turned]:
+    def turned_away(self) -> Sequence[TurnedAway]:
         return ()
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
