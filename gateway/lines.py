@@ -126,5 +126,5 @@ def at_work(text: str) -> str:
 
 
 def count(number: int, what: str) -> str:
-    """`1 call`, `2 calls`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    """`1 call`, `2 calls`, `1,000 calls`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -16,6 +16,7 @@ from gateway.app.engine import make_sessions
 from gateway.app.plugins import load_channels
 from gateway.clock import SystemClock
 from gateway.control import ControlServer
+from gateway.control.wire import SEND_WAITS_S, socket_path
 from gateway.daemon import Daemon
 from gateway.delivery import Delivery
 from gateway.helm import Helmsman, NotesOf
@@ -28,9 +29,6 @@ from gateway.ports import Channel, ChannelContext, Clock, Endpoint, Store
 from gateway.sandbox import Containment
 from gateway.streams import Streams
 from gateway.sweeps import Sweeper
-
-SEND_WAITS_S = 3600.0
-"""Seconds that `dragoman send --wait` may wait for its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +73,7 @@ def build(
         channels=channels,
         kept=core.kept,
         http=http,
-        control=ControlServer(loaded.state / "control.sock", local.commands(), limits={"send": SEND_WAITS_S}),
+        control=ControlServer(socket_path(loaded.state), local.commands(), limits={"send": SEND_WAITS_S}),
         sessions=make_sessions(core, channels),
         delivery=_delivery(core, channels, pacer, streams),
         streams=streams,
