@@ -10,9 +10,11 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TypeAlias
 
+from gateway.lines import count, money
 from gateway.model.ids import OwnerName, Principal, SessionId
 from gateway.model.sessions import ChildLine, Session, SessionKind
 from gateway.model.text import plain
+from gateway.model.tools import Usage
 from gateway.model.views import Counts, SessionLine, Spent
 from gateway.model.waits import Wait
 from gateway.permission import describe_permission
@@ -249,15 +251,11 @@ def _used(lines: Sequence[Spent], currency: str) -> str:
 
 def _used_line(name: str, lines: Sequence[Spent], currency: str) -> str:
     answers = sum(one.answers for one in lines)
-    read = sum(one.usage.input_tokens for one in lines)
-    cached = sum(one.usage.cached_tokens for one in lines)
-    written = sum(one.usage.output_tokens for one in lines)
-    micros = sum(one.usage.cost_micros for one in lines)
-    parts = [f"{answers:,} answer{'' if answers == 1 else 's'}"]
-    parts.append(f"{read:,} tokens read" + (f" ({cached:,} cached)" if cached else ""))
-    parts.append(f"{written:,} written")
-    if micros:
-        parts.append(f"{micros / 1_000_000:,.4f} {currency}".strip())
+    used = sum((one.usage for one in lines), Usage())
+    cached = f" ({used.cached_tokens:,} cached)" if used.cached_tokens else ""
+    parts = [count(answers, "answer"), f"{used.input_tokens:,} tokens read{cached}", f"{used.output_tokens:,} written"]
+    if used.cost_micros:
+        parts.append(money(used.cost_micros, currency))
     return f"{name}: {', '.join(parts)}"
 
 

@@ -42,16 +42,16 @@ class Helmsman:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """`ports.Memory`: the notes of one channel."""
+class NotesOf:
+    """`ports.ChannelNotes`: what the store keeps in one room."""
 
     notes: Notes
-    name: str
+    room: str
 
     async def read(self) -> Mapping[str, str]:
         """All of them."""
-        return await self.notes.notes(self.name)
+        return await self.notes.notes(self.room)
 
     async def keep(self, key: str, value: str) -> None:
         """Store one."""
-        await self.notes.note(self.name, key, value)
+        await self.notes.note(self.room, key, value)

@@ -130,5 +130,5 @@ def is_at_work(text: str) -> bool:
 
 
 def count(number: int, what: str) -> str:
-    """`1 call`, `2 calls`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    """`1 call`, `2 calls`, `1,000 calls`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import structlog
 
-from gateway.errors import DragomanError, LeaseLost, StoreError
+from gateway.errors import DragomanError, LeaseLost, StoreError, first_of
 from gateway.failpoints import FailPoints
 from gateway.halting import Ending, Halt
 from gateway.model.ids import NodeId
@@ -156,7 +156,7 @@ class Sessions:
             await self._end(lease, TurnState.FAILED, text)
             held.halt.why = Ending.LOST
         elif (store := failed.subgroup(StoreError)) is not None:
-            self._log.error("the store failed during a turn", error=str(_first(store)))
+            self._log.error("the store failed during a turn", error=str(first_of(store)))
             await asyncio.sleep(RETRY_AFTER_S)
             held.halt.why = Ending.SHUTDOWN
         else:
@@ -247,12 +247,6 @@ def _halt(held: _Held, why: Ending) -> None:
     if held.halt.why is None and held.work is not None and not held.work.done():
         held.halt.why = why
         held.work.cancel()
-
-
-def _first(failed: BaseExceptionGroup[Any]) -> BaseException:
-    """The first thing that was raised, however deep it stands."""
-    found = failed.exceptions[0]
-    return _first(cast("BaseExceptionGroup[Any]", found)) if isinstance(found, BaseExceptionGroup) else found
 
 
 async def _look_again(wakes: AsyncIterator[LiveEvent], seconds: float) -> None:

@@ -41,7 +41,7 @@ class TelegramChannel:
             raise TypeError("the Telegram channel is built with its own settings")
         self._clock = context.clock
         self._pauses = pauses
-        self._moves = Moves(context.memory)
+        self._moves = Moves(context.notes)
         self._digests = Digests()
         self._renderer = Renderer()
         self._accounts = {

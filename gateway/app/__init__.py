@@ -17,9 +17,10 @@ from gateway.app.plugins import load_channels
 from gateway.clock import SystemClock
 from gateway.control.answers import Answers
 from gateway.control.server import ControlServer
+from gateway.control.wire import SEND_WAITS_S, socket_path
 from gateway.daemon import Daemon
 from gateway.delivery import Delivery
-from gateway.helm import Helmsman, Room
+from gateway.helm import Helmsman, NotesOf
 from gateway.http import HttpServer
 from gateway.http.checks import Address
 from gateway.intake import Ingress
@@ -29,9 +30,6 @@ from gateway.ports import Channel, ChannelContext, Clock, Endpoint, Store
 from gateway.sandbox import Containment
 from gateway.streams import Streams
 from gateway.sweeps import Sweeper
-
-SEND_WAITS_S = 3600.0
-"""Seconds that `dragoman send --wait` may wait for its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,7 @@ def build(
         channels=channels,
         kept=core.kept,
         http=http,
-        control=ControlServer(loaded.state / "control.sock", answers.commands(), limits={"send": SEND_WAITS_S}),
+        control=ControlServer(socket_path(loaded.state), answers.commands(), limits={"send": SEND_WAITS_S}),
         sessions=make_sessions(core, channels),
         delivery=_delivery(core, channels, pacer, streams),
         streams=streams,
@@ -101,7 +99,7 @@ def _context(core: Core, pages: Pages, name: str, settings: Any) -> ChannelConte
         settings=settings,
         desk=pages,
         helm=helm,
-        memory=Room(notes=core.store, name=f"channel/{name}"),
+        notes=NotesOf(notes=core.store, room=f"channel/{name}"),
         client=core.client,
         public_url=core.loaded.settings.http.public_url or "",
         clock=core.clock,

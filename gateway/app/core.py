@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import aiohttp
 
 from config.load import Loaded
+from gateway.app.places import Places
 from gateway.app.plugins import load_tools, redactor_of
-from gateway.app.rooms import Rooms
 from gateway.app.state import open_state, state_key
 from gateway.approvals import Approvals, Handles
 from gateway.egress import Egress
@@ -70,8 +70,8 @@ def make_core(
         allowed=frozenset(Principal(one) for one in settings.people.allow),
         chats=frozenset(settings.chats.allow),
     )
-    rooms = Rooms(state=state, clock=clock, containment=containment, egress=Egress())
-    tools, kept = load_tools(loaded, rooms.of)
+    places = Places(state=state, clock=clock, containment=containment, egress=Egress())
+    tools, kept = load_tools(loaded, places.of)
     registry = Registry(tools, sandboxed=containment.can_bwrap)
     operator, redactor = Operator(registry.commands), redactor_of(loaded)
     store = store or open_store(settings.store.url, clock)

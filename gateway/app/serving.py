@@ -7,14 +7,13 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Any, cast
 
 import aiohttp
 
 from config.load import Loaded
 from gateway.app import App, build
 from gateway.app.plugins import redactor_of
-from gateway.errors import DragomanError
+from gateway.errors import DragomanError, first_of
 from gateway.observe import log, set_up_logs
 from gateway.sandbox import probe
 
@@ -32,7 +31,7 @@ def serve(loaded: Loaded) -> int:
         ours = group.subgroup(DragomanError)
         if ours is None:
             raise
-        raise _first(ours) from None
+        raise first_of(ours) from None
     finally:
         _let_go_of_output()
     return 0
@@ -44,12 +43,6 @@ def _let_go_of_output() -> None:
         sys.stdout.flush()
     except OSError:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is open until the process ends
-
-
-def _first(group: BaseExceptionGroup[Any]) -> BaseException:
-    """The first error in it, however deep it stands."""
-    found = group.exceptions[0]
-    return _first(cast("BaseExceptionGroup[Any]", found)) if isinstance(found, BaseExceptionGroup) else found
 
 
 async def _serve(loaded: Loaded) -> None:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 35.0
 """Seconds a command waits for the daemon, a little more than the daemon gives itself."""
-_WAIT_S = 3600.0
-"""Seconds that `send --wait` waits for the agent's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +120,13 @@ def approvals(options: _Options) -> None:
 def send(options: _Options, text: str, owner: str | None, wait: bool) -> None:
     """Say TEXT in an owner's main session. TEXT `-` is read from standard input."""
     from gateway.cli.show import block
+    from gateway.control.wire import SEND_WAITS_S
 
     said = sys.stdin.read() if text == "-" else text
     if not said.strip():
         raise click.UsageError("There is no text to send.")
     args = {"owner": owner, "text": said, "wait": wait}
-    answer = _call(options, "send", args, timeout_s=_WAIT_S if wait else _ANSWER_S).get("answer")
+    answer = _call(options, "send", args, timeout_s=SEND_WAITS_S if wait else _ANSWER_S).get("answer")
     click.echo("Sent." if answer is None else block(answer, ""))
 
 

@@ -24,7 +24,7 @@ from gateway.egress.dial import (
 from gateway.egress.exchange import Limits, serve
 from gateway.egress.hosts import Permitted
 from gateway.observe import log
-from gateway.ports import Gate, Turned
+from gateway.ports import Gate, TurnedAway
 
 TURNED_AT_MOST = 20
 _LOOK_UPS = 8
@@ -100,7 +100,7 @@ class _OpenGate:
         self._group = group
         self._loop = asyncio.get_running_loop()
         self._served: set[asyncio.Task[None]] = set()
-        self._turned: deque[Turned] = deque(maxlen=TURNED_AT_MOST)
+        self._turned: deque[TurnedAway] = deque(maxlen=TURNED_AT_MOST)
         self._is_open = False
 
     @property
@@ -110,7 +110,7 @@ class _OpenGate:
     def let(self, scopes: Collection[str]) -> None:
         self._dialler.permitted.let(scopes)
 
-    def turned(self) -> Sequence[Turned]:
+    def turned_away(self) -> Sequence[TurnedAway]:
         turned = list(self._turned)
         self._turned.clear()
         return turned
@@ -170,6 +170,6 @@ class _OpenGate:
 
     def _note(self, refusal: TurnedAwayError) -> None:
         log("egress").info("turned away", host=refusal.host, why=refusal.why)
-        turned = Turned(host=refusal.host, why=refusal.why)
+        turned = TurnedAway(host=refusal.host, why=refusal.why)
         if turned not in self._turned:  # browsers try again, and would push the others out
             self._turned.append(turned)

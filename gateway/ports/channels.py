@@ -221,8 +221,8 @@ class Desks(Protocol):
         ...
 
 
-class Memory(Protocol):
-    """Small facts of one channel that outlive a restart."""
+class ChannelNotes(Protocol):
+    """The notes of one channel: small facts that outlive a restart."""
 
     async def read(self) -> Mapping[str, str]:
         """All of them."""
@@ -258,7 +258,7 @@ class ChannelContext:
     """Its own settings model, or the table as it stands for a channel loaded by import path."""
     desk: Desk
     helm: Helm
-    memory: Memory
+    notes: ChannelNotes
     client: ClientSession
     """The daemon's one HTTP client session: no total timeout, no redirect rules of its own."""
     public_url: str

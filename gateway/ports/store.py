@@ -240,7 +240,10 @@ class Node(Protocol):
 
 
 class Notes(Protocol):
-    """Small facts that outlive a restart, by room: bans, chats that moved, reasons that were asked for."""
+    """Small facts that outlive a restart: bans, chats that moved, reasons that were asked for.
+
+    A room is a named set of them, such as `channel/slack`.
+    """
 
     async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
         """Store one, in place of an older one of the key; forgotten after `ttl`."""

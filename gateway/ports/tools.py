@@ -128,7 +128,7 @@ class ToolContext(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turned:
+class TurnedAway:
     """One address that a gate refused."""
 
     host: str
@@ -151,7 +151,7 @@ class Gate(Protocol):
         """
         ...
 
-    def turned(self) -> Sequence[Turned]:
+    def turned_away(self) -> Sequence[TurnedAway]:
         """What was refused since this was last asked, oldest first, the last 20."""
         ...
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from agent_tools import browser
 from agent_tools.browser.settings import Settings
-from gateway.app.rooms import Rooms
+from gateway.app.places import Places
 from gateway.clock import SystemClock
 from gateway.egress import Egress
 from gateway.egress.addresses import Address
@@ -247,12 +247,12 @@ async def besieged(state: Path, sandbox: Mode, containment: Containment) -> Asyn
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         net.pages = runner.addresses[0][1]
         egress = Egress(resolve=net.resolve, connect=net.connect)
-        rooms = Rooms(state=state, clock=SystemClock(), containment=containment, egress=egress)
+        places = Places(state=state, clock=SystemClock(), containment=containment, egress=egress)
         settings = Settings(hosts=(f"127.0.0.1:{net.pages}",), executable=executable(), evaluate="ask")
         policy = ToolPolicy(
             permission=Permission.MAIN, approval={}, timeout_s=60, actions={}, sandbox=None, settings=settings
         )
-        tool = browser.keep(rooms.of("browser", policy))
+        tool = browser.keep(places.of("browser", policy))
         serving = asyncio.create_task(tool.serve(), name="browser")
         try:
             yield Siege(net=net, inner=inner, state=state, sandbox=sandbox, tool=tool)

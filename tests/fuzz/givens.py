@@ -154,8 +154,8 @@ class GoodSink(BrokenSink):
         return Pressed(result=PressResult.NOT_VALID)
 
 
-class NoMemory:
-    """A channel's memory in which nothing stands."""
+class NoNotes:
+    """Notes of a channel in which nothing stands."""
 
     async def read(self) -> Mapping[str, str]:
         return {}

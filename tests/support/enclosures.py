@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from gateway.errors import DragomanError
 from gateway.model.tools import Mode
-from gateway.ports import Clock, Turned
+from gateway.ports import Clock, TurnedAway
 
 
 class OpenGate:
@@ -29,7 +29,7 @@ class OpenGate:
     def let(self, scopes: Collection[str]) -> None:
         """Everything is."""
 
-    def turned(self) -> Sequence[Turned]:
+    def turned_away(self) -> Sequence[TurnedAway]:
         return ()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -21,7 +21,7 @@ from gateway.execution import Execution
 from gateway.failpoints import FailPoints
 from gateway.family import Families
 from gateway.halting import Halt
-from gateway.helm import Helmsman, Room
+from gateway.helm import Helmsman, NotesOf
 from gateway.http import HttpServer
 from gateway.http.checks import KEY_HEADER, Address
 from gateway.intake import Ingress
@@ -282,7 +282,7 @@ class Engine:
             settings=settings,
             desk=self.pages(),
             helm=self.helm(),
-            memory=Room(notes=self.store, name=f"channel/{name}"),
+            notes=NotesOf(notes=self.store, room=f"channel/{name}"),
             client=client,
             public_url="",
             clock=self.clock,

@@ -15,8 +15,8 @@ from agent_tools import shell
 from config.load import Loaded, load
 from config.plugins import tool_specs
 from gateway.app import App, build, own_version
+from gateway.app.places import Places
 from gateway.app.plugins import load_tools, look_at_tools, redactor_of
-from gateway.app.rooms import Rooms
 from gateway.app.state import open_state, state_key
 from gateway.egress import Egress
 from gateway.errors import ConfigError, StartError
@@ -185,13 +185,13 @@ def test_every_life_of_a_daemon_is_another_node_of_the_same_machine(made: Build)
     assert one.sessions.node != other.sessions.node
 
 
-def rooms(folder: Path) -> Rooms:
-    return Rooms(state=folder, clock=FakeClock(), containment=NO_SANDBOX, egress=Egress())
+def places(folder: Path) -> Places:
+    return Places(state=folder, clock=FakeClock(), containment=NO_SANDBOX, egress=Egress())
 
 
 def test_the_tools_are_those_of_the_configuration(tmp_path: Path) -> None:
     tools, _ = load_tools(
-        loaded(tmp_path, '[tools.shell]\npermission = "always"\ntimeout = "7s"\n'), rooms(tmp_path).of
+        loaded(tmp_path, '[tools.shell]\npermission = "always"\ntimeout = "7s"\n'), places(tmp_path).of
     )
 
     (shell,) = [tool for tool in tools if tool.spec.name == "shell"]
@@ -205,7 +205,7 @@ def test_a_tool_that_is_not_complete_is_named(tmp_path: Path) -> None:
     good = loaded(tmp_path)
     try:
         with pytest.raises(ConfigError, match=r"The tool half is not complete: .*Give it SPEC, Args, and run or keep"):
-            load_tools(with_tool(good, "half"), rooms(tmp_path).of)
+            load_tools(with_tool(good, "half"), places(tmp_path).of)
     finally:
         del sys.modules["agent_tools.half"]
 
@@ -234,7 +234,7 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
     try:
         good = with_tool(loaded(tmp_path), "keeping")
         good = replace(good, tools={"keeping": replace(good.tools["keeping"], settings="as set")})
-        (tool,), kept = load_tools(good, rooms(tmp_path).of)
+        (tool,), kept = load_tools(good, places(tmp_path).of)
     finally:
         del sys.modules["agent_tools.keeping"]
 

@@ -384,11 +384,11 @@ def test_usage_is_summed_by_model_and_time_for_one_person() -> None:
 
     assert text.split("\n\nEverybody")[0] == (
         "You, today:\n\n"
-        "- `big`: 1 answer, 1,000 tokens read (400 cached), 10 written, 0.0123 USD\n\n"
+        "- `big`: 1 answer, 1,000 tokens read (400 cached), 10 written, $0.012\n\n"
         "You, in 30 days:\n\n"
-        "- `big`: 2 answers, 2,000 tokens read (400 cached), 20 written, 0.0123 USD\n"
+        "- `big`: 2 answers, 2,000 tokens read (400 cached), 20 written, $0.012\n"
         "- `small`: 1 answer, 1,000 tokens read, 10 written\n"
-        "- in all: 3 answers, 3,000 tokens read (400 cached), 30 written, 0.0123 USD"
+        "- in all: 3 answers, 3,000 tokens read (400 cached), 30 written, $0.012"
     )
 
 

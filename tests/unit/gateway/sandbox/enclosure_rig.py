@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gateway.model.tools import Mode
-from gateway.ports import Enclosure, Gate, Turned
+from gateway.ports import Enclosure, Gate, TurnedAway
 from gateway.sandbox import Containment, enclosed
 
 PYTHON = Path("/usr/bin/python3")
@@ -65,7 +65,7 @@ class Way:
     def let(self, scopes: Collection[str]) -> None:
         """Everything is."""
 
-    def turned(self) -> Sequence[Turned]:
+    def turned_away(self) -> Sequence[TurnedAway]:
         return ()
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -17,7 +17,7 @@ from gateway.sandbox import Containment, enclosed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Place:
     """A `ToolPlace`."""
 
     settings: Any
@@ -51,7 +51,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rooms:
+class Places:
     """Gives each tool its own."""
 
     state: Path
@@ -59,9 +59,9 @@ class Rooms:
     containment: Containment
     egress: Egress
 
-    def of(self, name: str, policy: ToolPolicy) -> Room:
-        """The room of a tool. Nothing is made on the disk before a program is started."""
-        return Room(
+    def of(self, name: str, policy: ToolPolicy) -> Place:
+        """The place of a tool. Nothing is made on the disk before a program is started."""
+        return Place(
             settings=policy.settings,
             folder=self.state / "tools" / name,
             clock=self.clock,
