@@ -22,6 +22,7 @@ from gateway.ports.ingress import Control, ControlEffect, Waiting
 from gateway.ports.models import Model, Models
 from gateway.ports.store import (
     Accounts,
+    Audit,
     Intake,
     Live,
     Node,
@@ -47,6 +48,7 @@ from gateway.ports.turns import Books, Children, Lanes, Steps
 
 __all__ = [
     "Accounts",
+    "Audit",
     "Auth",
     "Books",
     "Channel",

@@ -9,7 +9,7 @@ from gateway.model.sessions import Lease, Lineage, NewChild, Route, Session, Spa
 from gateway.model.tools import Answer, Usage
 from gateway.model.waits import Start
 from tests.contract.scene import MAIN, Scene
-from tests.support.makers import ANN_TELEGRAM, CHAT, answer, result, seconds
+from tests.support.makers import ANN_TELEGRAM, CHAT, answer, beginning, result, seconds
 
 RUN, SESSION = SpawnMode.RUN, SpawnMode.SESSION
 
@@ -82,7 +82,7 @@ class FamilyScene(Scene):
         before = len((await self.view(lease.turn)).steps)
         await self.plan(lease, calls)
         for n in range(before + 1, before + 1 + calls):
-            assert await self.store.start_step(lease, n, None, "") is Start.STARTED
+            assert await self.store.start_step(lease, n, None, beginning()) is Start.STARTED
 
     async def spawn(
         self, lease: Lease, n: int = 1, mode: SpawnMode = RUN, *, ttl_s: float = 3600

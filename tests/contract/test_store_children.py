@@ -27,7 +27,7 @@ from gateway.ports import Store
 from tests.contract.family import SESSION, FamilyScene, new_child
 from tests.contract.scene import MAIN
 from tests.support.clock import FakeClock
-from tests.support.makers import ANN, ANN_SLACK, result, route
+from tests.support.makers import ANN, ANN_SLACK, beginning, result, route
 
 MODES = list(SpawnMode)
 GROUP = SessionId("chat:g")
@@ -146,7 +146,7 @@ async def test_a_crash_before_the_result_leaves_one_child(scene: FamilyScene) ->
     await scene.lapse()
     leases = [await scene.claim(), await scene.claim()]
     (again,) = [one for one in leases if one.turn == lease.turn]
-    assert await scene.store.start_step(again, 1, None, "") is Start.STARTED
+    assert await scene.store.start_step(again, 1, None, beginning()) is Start.STARTED
     assert await scene.spawn(again, 1, SESSION) is None
     assert await scene.store.finish_step(again, 1, result("begun"))
     assert len(await scene.store.family(MAIN)) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from gateway.model.audit import Beginning
 from gateway.model.ids import CallId, Handle, OwnerName, Principal, SessionId, SlotId, WaitId, main_session, mint
 from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Press
 from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
@@ -98,6 +99,11 @@ def result(text: str = "done", *, status: ResultStatus = ResultStatus.OK) -> Too
 def sha(n: int) -> str:
     """The `action_sha` that `approval` gives to step `n`."""
     return f"sha-{n}"
+
+
+def beginning(n: int = 0, *, action_sha: str | None = None, scoped: bool = False) -> Beginning:
+    """What step `n` is when it starts: what `approval` asks about, or another action."""
+    return Beginning(tool="shell", action_sha=action_sha or sha(n), sandbox="basic", scoped=scoped)
 
 
 def approval(n: int) -> ApprovalRequest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.ports import Clock
 from gateway.store.live import LocalLive
+from gateway.store.memory.audit import MemoryAudit
 from gateway.store.memory.books import MemoryBooks
 from gateway.store.memory.children import MemoryChildren
 from gateway.store.memory.drops import MemoryDrops
@@ -27,6 +28,7 @@ class MemoryStore(
     MemoryPeople,
     MemoryNotes,
     MemoryViews,
+    MemoryAudit,
 ):
     """`ports.Store`, in dicts. Every method runs without awaiting, so that it is atomic."""
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, datetime
 
+from gateway.model.audit import AuditRow
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, mint
 from gateway.model.live import (
     SESSIONS,
@@ -63,6 +64,7 @@ class Tables:
         self.holds: dict[str, tuple[NodeId, datetime]] = {}
         self.alive_at: datetime | None = None
         self.books: dict[tuple[date, Principal, str], Spent] = {}
+        self.audit: list[AuditRow] = []
         self.touched = Touched()
         # Indexes: with ten thousand parked turns no transition may look at all of them.
         self.lanes: dict[tuple[SessionId, TurnKind], Lane] = {}

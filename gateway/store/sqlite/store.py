@@ -8,6 +8,7 @@ from pathlib import Path
 from gateway.errors import StoreError
 from gateway.ports import Clock
 from gateway.store.live import LocalLive
+from gateway.store.sqlite.audit import SqliteAudit
 from gateway.store.sqlite.books import SqliteBooks
 from gateway.store.sqlite.children import SqliteChildren
 from gateway.store.sqlite.damage import refuse_damaged
@@ -38,6 +39,7 @@ class SqliteStore(
     SqlitePeople,
     SqliteNotes,
     SqliteViews,
+    SqliteAudit,
 ):
     """`ports.Store`. Made by `open_sqlite`."""
 

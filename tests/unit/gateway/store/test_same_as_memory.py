@@ -35,6 +35,7 @@ from tests.support.makers import (
     answer,
     approve,
     attachment,
+    beginning,
     brought,
     card,
     control,
@@ -345,7 +346,7 @@ def run(random: Random, number: int, _clock: FakeClock) -> Act:
         if n == len(view.steps):
             return None
         if starts:
-            return await store.start_step(lease, n, wait, sha(n) if bound else "other")
+            return await store.start_step(lease, n, wait, beginning(n, action_sha=None if bound else "other"))
         return await store.finish_step(lease, n, came, [file_slot(f"f{number}.png", n=n)] if number % 3 == 0 else [])
 
     return act

@@ -26,7 +26,7 @@ from gateway.ports import Store
 from gateway.store.memory import MemoryStore
 from gateway.store.sqlite import open_sqlite
 from tests.support.clock import FakeClock
-from tests.support.makers import CHAT, answer, result
+from tests.support.makers import CHAT, answer, beginning, result
 from tests.unit.gateway.store import test_same_as_memory as same
 
 MINTED = re.compile(r"\b([itow])[0-9a-f]{16}\b")
@@ -153,7 +153,7 @@ def spawn(random: Random, number: int, clock: FakeClock) -> same.Step:
         said: list[object] = []
         for n, mode in zip([one.n for one in view.steps if one.call is not None][-3:], modes, strict=False):
             if starts:
-                said.append(await store.start_step(lease, n, None, ""))
+                said.append(await store.start_step(lease, n, None, beginning()))
             child = _child(lease, n, mode, number, until=until)
             said.append(await same.outcome(life, lambda one, n=n, child=child: one.store.spawn(lease, n, child)))
         return said
