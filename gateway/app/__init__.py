@@ -31,6 +31,8 @@ from gateway.sweeps import Sweeper
 
 SEND_WAITS_S = 3600.0
 """Seconds that `dragoman send --wait` may wait for its answer."""
+AUDIT_TAKES_S = 3600.0
+"""Seconds that `dragoman audit` may look at rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,11 @@ def build(
         channels=channels,
         kept=core.kept,
         http=http,
-        control=ControlServer(loaded.state / "control.sock", local.commands(), limits={"send": SEND_WAITS_S}),
+        control=ControlServer(
+            loaded.state / "control.sock",
+            local.commands(),
+            limits={"send": SEND_WAITS_S, "audit": AUDIT_TAKES_S},
+        ),
         sessions=make_sessions(core, channels),
         delivery=_delivery(core, channels, pacer, streams),
         streams=streams,
@@ -114,6 +120,7 @@ def _local(core: Core, pages: Pages, http: HttpServer, ingress: Ingress) -> Loca
         http=http,
         ingress=ingress,
         views=core.store,
+        audit=core.store,
         live=core.store.live,
         clock=core.clock,
         owners=list(core.people.owners),
