@@ -19,7 +19,7 @@ from typing import Any
 from gateway.model.audit import AuditHead, AuditRow, StartedCall
 from gateway.ports import Audit
 
-PAGE = 1_000
+PAGE = 500
 """Rows that are read at once."""
 _COVERED = tuple(field.name for field in fields(AuditRow) if field.name not in ("prev_hash", "hash"))
 

@@ -118,7 +118,7 @@ def approvals(options: _Options) -> None:
 
 
 @cli.command()
-@click.option("--last", metavar="N", type=click.IntRange(0, 1000), default=20, show_default=True, help="Rows to print.")
+@click.option("--last", metavar="N", type=click.IntRange(0, 500), default=20, show_default=True, help="Rows to print.")
 @click.pass_obj
 def audit(options: _Options, last: int) -> None:
     """List the last calls that started, and verify the whole audit. Exit code 1 when it is not whole."""

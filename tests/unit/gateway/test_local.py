@@ -94,7 +94,7 @@ async def test_the_audit_is_verified_and_its_last_rows_are_shown(page: Served) -
     (row,) = found["rows"]
     assert (row["seq"], row["call"], row["tool"], row["because"]) == (3, f"{lease.turn}/3", "shell", "approval")
     assert (row["decided_by"], row["approval"], row["by"]) == ("telegram:1001", wait.id, "model")
-    assert [one["seq"] for one in (await does(local(page), "audit", last=1000))["rows"]] == [1, 2, 3]
+    assert [one["seq"] for one in (await does(local(page), "audit", last=500))["rows"]] == [1, 2, 3]
     assert (await does(local(page), "audit", last=0))["rows"] == []
 
 
@@ -110,9 +110,9 @@ async def test_an_audit_that_is_not_whole_says_where(page: Served) -> None:
     assert "there is no row of it" in found["broken"]
 
 
-@pytest.mark.parametrize("last", [None, -1, 1001, "3", True, 2.0])
+@pytest.mark.parametrize("last", [None, -1, 501, "3", True, 2.0])
 async def test_how_many_rows_must_be_a_number(page: Served, last: object) -> None:
-    with pytest.raises(BadRequest, match="Name one from 0 to 1000"):
+    with pytest.raises(BadRequest, match="Name one from 0 to 500"):
         await does(local(page), "audit", last=last)
 
 
