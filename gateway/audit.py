@@ -63,7 +63,7 @@ class Verdict:
 
 def canonical(said: Mapping[str, Any]) -> str:
     """Return plain data in its one text form: keys in order, ASCII, no spaces, as the actions of approvals."""
-    return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(said, sort_keys=True, separators=(",", ":"))
 
 
 def beginning_of(since: datetime) -> str:
