@@ -26,7 +26,7 @@ _ANSWER_S = 35.0
 _WAIT_S = 3600.0
 """Seconds that `send --wait` waits for the agent's answer."""
 _AUDIT_S = 3600.0
-"""Seconds that `audit` waits: a million rows take about half a minute."""
+"""Seconds that `audit` waits: a million rows take half a minute of CPU."""
 _NOT_WHOLE = "Stop the daemon and keep a copy of its state folder; deploy/RUNBOOK.md says what to look at."
 
 
