@@ -16,6 +16,7 @@ from gateway.model.ids import SessionId, TurnId, child_session, principal
 from gateway.model.sessions import (
     CHILDREN_A_TURN,
     ENDED,
+    LEASE_LASTS,
     LIVE_BELOW_A_ROOT,
     MAX_DEPTH,
     Agent,
@@ -47,8 +48,6 @@ NAME_CHARS = 64
 NAMES_IN_A_HINT = 20
 FAMILY_READ = 500
 """Children that are looked at for what a turn gave away: all of the turn's own, which ended last."""
-LEASED = timedelta(seconds=15)
-"""How long before its first expiry a lease was given."""
 ENDS = principal("system", "child")
 """Who tells a session that one of its children has ended."""
 STOPPED = "Stopped by the session that spawned it."
@@ -236,7 +235,7 @@ class CallFamily:
         family = await families.children.family(self.view.session.id, FAMILY_READ)
         own = child_session(turn.id, self.n)
         given = tokens_given(turn.id, [line for line in family if line.session.id != own])
-        held = families.clock.now() - (self.lease.expires_at - LEASED)
+        held = families.clock.now() - (self.lease.expires_at - LEASE_LASTS)
         most = rights_of(self.view.session, (), families.limits)
         return Left(
             active_s=most.active_s - now.turn.active_ms / 1000 - max(0.0, held.total_seconds()),

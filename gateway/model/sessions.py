@@ -221,6 +221,10 @@ class Turn:
     """Milliseconds it was held so far; parked time does not count."""
 
 
+LEASE_LASTS = timedelta(seconds=15)
+"""From when a lease was given, or renewed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """The right to run one turn, until it is taken away. Every write carries `fence`."""

@@ -11,7 +11,7 @@ from gateway.model.audit import Beginning
 from gateway.model.ids import InboundId, NodeId, WaitId
 from gateway.model.live import TURNS
 from gateway.model.messages import Brought
-from gateway.model.sessions import Lease, TurnKind, TurnState
+from gateway.model.sessions import LEASE_LASTS, Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.tools import Answer, Step, StepKind, StepState, ToolResult
 from gateway.model.views import Claimed, TurnView
@@ -19,7 +19,7 @@ from gateway.model.waits import NewWait, Start, Wait, WaitState
 from gateway.store.early import as_stopped
 from gateway.store.kin import last_words
 from gateway.store.memory.audit import MemoryAudit
-from gateway.store.memory.rows import LEASE, TurnRow
+from gateway.store.memory.rows import TurnRow
 from gateway.store.memory.turns import Turns
 from gateway.store.spending import cost_of
 from gateway.store.starting import audit_row, may_consume
@@ -47,7 +47,7 @@ class MemoryEngine(MemoryAudit, Turns):
 
     def _lease(self, row: TurnRow, node: NodeId, now: datetime) -> Lease:
         row.node, row.fence = node, row.fence + 1
-        row.lease_until, row.held_since = now + LEASE, now
+        row.lease_until, row.held_since = now + LEASE_LASTS, now
         self.hold_back(row, None)
         turn = replace(row.turn, state=TurnState.RUNNING, started_at=row.turn.started_at or now)
         self.put_turn(row, turn)
@@ -57,7 +57,7 @@ class MemoryEngine(MemoryAudit, Turns):
         """Extend the lease."""
         with self.transition() as now:
             row = self.held(lease)
-            row.lease_until = now + LEASE
+            row.lease_until = now + LEASE_LASTS
             return row.turn.state
 
     async def park(self, lease: Lease) -> bool:

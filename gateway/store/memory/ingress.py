@@ -14,7 +14,8 @@ from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, W
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import cut
 from gateway.store.memory.arrivals import Arrivals, event_of
-from gateway.store.memory.rows import HELD, INTERRUPTED_TEXT, TurnRow
+from gateway.store.memory.rows import TurnRow
+from gateway.store.terms import HELD, INTERRUPTED_TEXT
 
 
 class MemoryIntake(Arrivals):

@@ -8,16 +8,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from gateway.errors import Forbidden
 from gateway.model.ids import NodeId, OwnerName, Principal, SessionId, TurnId, WaitId
 from gateway.model.sessions import Session, TurnKind, TurnState
 from gateway.model.slots import Slot, SlotState
 from gateway.model.views import Counts, Rows, SessionLine, TurnView, Whereabouts
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store.memory.turns import Turns
-
-FAILURES_KEPT = timedelta(minutes=15)
-FAILURES_ALLOWED = 10
+from gateway.store.terms import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failures
 
 
 class MemoryPeople(Turns):
@@ -33,7 +30,7 @@ class MemoryPeople(Turns):
         with self.transition() as now:
             failures = [at for at in self.failures.get(source, []) if now - at < FAILURES_KEPT]
             if len(failures) >= FAILURES_ALLOWED:
-                raise Forbidden("Too many failed sign-ins.", cure="Wait 15 minutes, then use a new link.")
+                raise too_many_failures()
             owner, until = self.codes.pop(code_sha, (None, now))
             if owner is None or until <= now:
                 self.failures[source] = [*failures, now]

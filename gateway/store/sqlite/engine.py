@@ -10,12 +10,12 @@ from gateway.errors import LeaseLost, NotFound
 from gateway.model.audit import Beginning
 from gateway.model.ids import InboundId, NodeId, Principal, WaitId
 from gateway.model.messages import Brought
-from gateway.model.sessions import Lease, TurnKind, TurnState
+from gateway.model.sessions import LEASE_LASTS, Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot
 from gateway.model.tools import Answer, StepState, ToolResult
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import NewWait, Start, Wait, WaitState
-from gateway.store.codec import ANSWER, BROUGHT, CALL, from_us
+from gateway.store.codec import ANSWER, BROUGHT, CALL, MICROSECOND, from_us
 from gateway.store.early import as_stopped
 from gateway.store.kin import last_words
 from gateway.store.spending import cost_of
@@ -23,12 +23,13 @@ from gateway.store.sqlite import moves, outgoing
 from gateway.store.sqlite.audit import add_audit_row
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.books import add_spent
-from gateway.store.sqlite.moves import COMMANDS_AT_ONCE, LEASE_US
 from gateway.store.sqlite.rows import Columns, TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
 from gateway.store.sqlite.views import history_of, new_view, turn_view, views_of
 from gateway.store.starting import audit_row, may_consume
+from gateway.store.terms import COMMANDS_AT_ONCE
 
+LEASE_US = LEASE_LASTS // MICROSECOND
 History: TypeAlias = Callable[[Tx, TurnView], Sequence[TurnView] | None]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gateway.model.ids import InboundId, SessionId, TurnId, WaitId, mint
-from gateway.model.messages import Inbound, Press
+from gateway.model.messages import CONTEXT_KEPT, Inbound, Press
 from gateway.model.sessions import Accepted, Route, TurnKind, TurnState, WhileRunning
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
@@ -14,11 +14,9 @@ from gateway.store import cut, kin
 from gateway.store.codec import dump_conversation, from_us, to_us
 from gateway.store.sqlite import arrivals, moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.rows import HELD, INTERRUPTED_TEXT, TurnRow, wait_of
+from gateway.store.sqlite.rows import TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
-
-CONTEXT_KEPT = 50
-"""Messages said beside the bot that a new turn is given."""
+from gateway.store.terms import HELD, INTERRUPTED_TEXT
 
 
 class SqliteIntake(SqliteBase):

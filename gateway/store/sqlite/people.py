@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from gateway.errors import Forbidden
 from gateway.model.ids import NodeId, OwnerName, Principal
 from gateway.model.messages import Conversation
 from gateway.model.views import Whereabouts
@@ -13,9 +12,9 @@ from gateway.store.codec import MICROSECOND, from_us, load_conversation
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import moment
 from gateway.store.sqlite.tx import Reader, Tx
+from gateway.store.terms import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failures
 
-FAILURES_KEPT_US = timedelta(minutes=15) // MICROSECOND
-FAILURES_ALLOWED = 10
+FAILURES_KEPT_US = FAILURES_KEPT // MICROSECOND
 
 
 class SqlitePeople(SqliteBase):
@@ -80,7 +79,7 @@ def _note(tx: Tx, room: str, key: str, value: str, ttl: timedelta | None) -> Non
 def _redeem_code(tx: Tx, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
     ((failures,),) = tx.run("failures", source, tx.now - FAILURES_KEPT_US)
     if failures >= FAILURES_ALLOWED:
-        raise Forbidden("Too many failed sign-ins.", cure="Wait 15 minutes, then use a new link.")
+        raise too_many_failures()
     found = tx.one("take_code", code_sha)
     if found is None or found[1] <= tx.now:
         tx.run("forget_failures", tx.now - FAILURES_KEPT_US)
