@@ -167,9 +167,7 @@ class Outbox(Protocol):
         """So much of it is shown, under this id; the rest follows, of which nothing is uncertain. Its state stays."""
         ...
 
-    async def slot_retry(
-        self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool, counted: bool = True
-    ) -> None:
+    async def slot_retry(self, slot: SlotId, delay: timedelta, *, uncertain: bool, counted: bool = True) -> None:
         """It was not shown, or that is not known (`uncertain`: a message of it may have appeared): again after `delay`.
 
         Not `counted`: it was not even tried (a limit, a ban), or the platform said when; it does not use up a try.
