@@ -379,7 +379,7 @@ async def test_news_that_nobody_has_read_ends_with_a_stop(scene: FamilyScene, ef
     queued = await scene.say("mine")
     assert await scene.stop(effect) == 2
     (reply,) = await scene.slots(kind=SlotKind.REPLY)
-    assert reply.text == "Stopped 2."
+    assert reply.text == "Done."
     assert await scene.finish(child.parent, TurnState.STOPPED)
     assert (await scene.claim()).turn == queued.turn
     assert [turn.state for turn in await scene.turns()][1:] == [TurnState.STOPPED, TurnState.RUNNING]

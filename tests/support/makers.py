@@ -78,7 +78,7 @@ def drop(*, refuse: bool = False) -> Drop:
 
 def control(effect: ControlEffect = ControlEffect.STOP, *, only: Principal | None = None) -> Control:
     """A control command with recognisable texts."""
-    return Control(effect=effect, only=only, reply="Stopped {n}.", idle="Nothing to stop.", stopped_text="Stopped.")
+    return Control(effect=effect, only=only, reply="Done.", idle="Nothing to stop.", stopped_text="Stopped.")
 
 
 def call(tool: str = "shell", arguments: str = '{"command": "date"}') -> ToolCall:
