@@ -22,7 +22,6 @@ from gateway.model.sessions import (
     Agent,
     ChildLine,
     Lease,
-    Lineage,
     NewChild,
     Session,
     SessionKind,
@@ -259,32 +258,19 @@ class CallFamily:
         rights = rights_of_child(parent, left, task, agent, families.limits.child_active.total_seconds())
         if isinstance(rights, Refusal):
             return rights
+        above = self.view.session.lineage
         return NewChild(
             session=child_session(self.view.turn.id, self.n),
             title=title_of(families.redactor.text(task.text)),
             task=task.text,
             tools=tuple(sorted(rights.tools)),
-            lineage=self._lineage(task, agent, rights),
-            expires_at=families.clock.now() + ENDS_WITHIN,
-        )
-
-    def _lineage(self, task: Task, agent: Agent | None, rights: Rights) -> Lineage:
-        session, turn = self.view.session, self.view.turn
-        above = session.lineage
-        return Lineage(
-            parent=session.id,
-            turn=turn.id,
-            n=self.n,
-            root=above.root if above else session.id,
-            root_turn=above.root_turn if above else turn.id,
-            conversation=above.conversation if above else turn.conversation,
-            depth=rights.depth,
             mode=SpawnMode(task.mode),
             # Written out, not left to be looked up: a grandchild without a word of its own is as its parent is.
             agent=task.agent or (above.agent if above else ""),
             model=task.model or (agent.model if agent else "") or (above.model if above else ""),
             active_s=rights.active_s,
             tokens=rights.tokens,
+            expires_at=families.clock.now() + ENDS_WITHIN,
         )
 
 

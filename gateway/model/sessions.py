@@ -281,7 +281,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewChild:
-    """A session to be spawned by a step, with its one task."""
+    """A session to be spawned by a step, with its one task. Where it comes from (`Lineage`) the store knows itself."""
 
     session: SessionId
     """`ids.child_session` of the step."""
@@ -291,7 +291,12 @@ class NewChild:
     """What its first message says."""
     tools: tuple[str, ...]
     """The only tools that it may have: its parent's, or some of them."""
-    lineage: Lineage
+    mode: SpawnMode
+    agent: str = ""
+    """As in `Lineage`; so are those that follow."""
+    model: str = ""
+    active_s: float
+    tokens: int
     expires_at: datetime
     """For RUN: when the parent waits no longer, and the child is stopped."""
 

@@ -16,9 +16,9 @@ from random import Random
 
 import pytest
 
-from gateway.model.ids import SessionId, child_session
+from gateway.model.ids import child_session
 from gateway.model.messages import Received
-from gateway.model.sessions import ENDED, ChildLine, Lease, Lineage, NewChild, SpawnMode, TurnState
+from gateway.model.sessions import ENDED, ChildLine, Lease, NewChild, SpawnMode, TurnState
 from gateway.model.tools import StepState
 from gateway.model.views import TurnView
 from gateway.model.waits import WaitKind, WaitState
@@ -26,7 +26,7 @@ from gateway.ports import Store
 from gateway.store.memory import MemoryStore
 from gateway.store.sqlite import open_sqlite
 from tests.support.clock import FakeClock
-from tests.support.makers import CHAT, answer, beginning, result
+from tests.support.makers import answer, beginning, result
 from tests.unit.gateway.store import test_same_as_memory as same
 
 MINTED = re.compile(r"\b([itow])[0-9a-f]{16}\b")
@@ -162,25 +162,14 @@ def spawn(random: Random, number: int, clock: FakeClock) -> same.Step:
 
 
 def _child(lease: Lease, n: int, mode: SpawnMode, number: int, *, until: datetime) -> NewChild:
-    nowhere = SessionId("?")
-    lineage = Lineage(
-        parent=nowhere,
-        turn=lease.turn,
-        n=0,
-        root=nowhere,
-        root_turn=lease.turn,
-        conversation=CHAT,
-        depth=0,
-        mode=mode,
-        active_s=1.5,
-        tokens=9,
-    )
     return NewChild(
         session=child_session(lease.turn, n),
         title=f"task {number}",
         task=f"do {number}",
         tools=("a", "ü"),
-        lineage=lineage,
+        mode=mode,
+        active_s=1.5,
+        tokens=9,
         expires_at=until,
     )
 
