@@ -1,8 +1,8 @@
-"""Accounts and Node in SQLite."""
+"""Accounts and Node in SQLite: sign-in, where people can be reached, and the nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from gateway.model.ids import NodeId, OwnerName, Principal
@@ -17,7 +17,7 @@ from gateway.store.terms import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failur
 FAILURES_KEPT_US = FAILURES_KEPT // MICROSECOND
 
 
-class SqlitePeople(SqliteBase):
+class SqliteAccounts(SqliteBase):
     """`ports.Accounts` and `ports.Node`."""
 
     async def add_code(self, owner: OwnerName, code_sha: str, ttl: timedelta) -> None:
@@ -57,23 +57,6 @@ class SqlitePeople(SqliteBase):
     async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:
         """Take or renew a named lease."""
         return await self.write(lambda tx: bool(tx.run("hold", name, node, tx.now + ttl // MICROSECOND, tx.now)))
-
-
-class SqliteNotes(SqliteBase):
-    """`ports.Notes`."""
-
-    async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
-        """Store a small fact; forget the room's expired ones."""
-        await self.write(lambda tx: _note(tx, room, key, value, ttl))
-
-    async def notes(self, room: str) -> Mapping[str, str]:
-        """The facts of a room."""
-        return dict(await self.read(lambda reader: reader.run("notes", room, reader.now)))
-
-
-def _note(tx: Tx, room: str, key: str, value: str, ttl: timedelta | None) -> None:
-    tx.run("forget_notes", room, tx.now)
-    tx.run("note", room, key, value, None if ttl is None else tx.now + ttl // MICROSECOND)
 
 
 def _redeem_code(tx: Tx, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
