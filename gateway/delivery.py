@@ -225,7 +225,7 @@ class Delivery:
         delay = timedelta(seconds=delay_s)
         await self.record(
             slot,
-            lambda: self.outbox.slot_retry(slot.id, slot.version, delay, uncertain=uncertain, counted=counted),
+            lambda: self.outbox.slot_retry(slot.id, delay, uncertain=uncertain, counted=counted),
         )
 
     async def _give_up(self, slot: Slot, why: str) -> None:

@@ -16,12 +16,12 @@ from gateway.model.ids import SYSTEM_CHILD, SessionId, TurnId, child_session
 from gateway.model.sessions import (
     CHILDREN_A_TURN,
     ENDED,
+    LEASE_LASTS,
     LIVE_BELOW_A_ROOT,
     MAX_DEPTH,
     Agent,
     ChildLine,
     Lease,
-    Lineage,
     NewChild,
     Session,
     SessionKind,
@@ -46,8 +46,6 @@ NAME_CHARS = 64
 NAMES_IN_A_HINT = 20
 FAMILY_READ = 500
 """Children that are looked at for what a turn gave away: all of the turn's own, which ended last."""
-LEASED = timedelta(seconds=15)
-"""How long before its first expiry a lease was given."""
 STOPPED = "Stopped by the session that spawned it."
 
 _REFUSED: Mapping[SpawnRefusal, str] = MappingProxyType(
@@ -234,7 +232,7 @@ class CallFamily:
         family = await families.children.family(self.view.session.id, FAMILY_READ)
         own = child_session(turn.id, self.n)
         given = tokens_given(turn.id, [line for line in family if line.session.id != own])
-        held = families.clock.now() - (self.lease.expires_at - LEASED)
+        held = families.clock.now() - (self.lease.expires_at - LEASE_LASTS)
         most = rights_of(self.view.session, (), families.limits)
         return Left(
             active_s=most.active_s - now.turn.active_ms / 1000 - max(0.0, held.total_seconds()),
@@ -259,32 +257,19 @@ class CallFamily:
         rights = rights_of_child(parent, left, task, agent, at_most_s, families.registry.of_children)
         if isinstance(rights, Refusal):
             return rights
+        above = self.view.session.lineage
         return NewChild(
             session=child_session(self.view.turn.id, self.n),
             title=title_of(families.redactor.text(task.text)),
             task=task.text,
             tools=tuple(sorted(rights.tools)),
-            lineage=self._lineage(task, agent, rights),
-            expires_at=families.clock.now() + ENDS_WITHIN,
-        )
-
-    def _lineage(self, task: Task, agent: Agent | None, rights: Rights) -> Lineage:
-        session, turn = self.view.session, self.view.turn
-        above = session.lineage
-        return Lineage(
-            parent=session.id,
-            turn=turn.id,
-            n=self.n,
-            root=above.root if above else session.id,
-            root_turn=above.root_turn if above else turn.id,
-            conversation=above.conversation if above else turn.conversation,
-            depth=rights.depth,
             mode=SpawnMode(task.mode),
             # Written out, not left to be looked up: a grandchild without a word of its own is as its parent is.
             agent=task.agent or (above.agent if above else ""),
             model=task.model or (agent.model if agent else "") or (above.model if above else ""),
             active_s=rights.active_s,
             tokens=rights.tokens,
+            expires_at=families.clock.now() + ENDS_WITHIN,
         )
 
 

@@ -125,7 +125,7 @@ def _with_reach(approval: Approval, reach: Reach | None, permitted: Collection[s
     if DEFAULT_APPROVAL[reach.risk] is Approval.ALLOW:
         return Allow(because=f"{reach.risk} is allowed here")
     if reach.scope and reach.scope in permitted:
-        return Allow(because=f"{reach.scope} was allowed in this session")
+        return Allow(because=f"{reach.scope} was allowed in this session", scoped=True)
     return approval
 
 

@@ -16,15 +16,13 @@ from typing import TypeAlias
 
 from gateway.ended import OfEnded
 from gateway.model.ids import SYSTEM_CHILD, SYSTEM_PARENT, InboundId, SessionId
-from gateway.model.messages import Attachment, Brought, Inbound, Received
+from gateway.model.messages import CONTEXT_KEPT, Attachment, Brought, Inbound, Received
 from gateway.model.prompts import IMAGES, CallResult, Message, ModelRequest, ToolOffer, UserText, block, speaker
 from gateway.model.sessions import SessionKind, TurnKind
 from gateway.model.text import plain
 from gateway.model.tools import Picture, ResultStatus, Step, StepKind, ToolResult
 from gateway.model.views import TurnView
 
-HEARD_AT_MOST = 50
-"""Messages said beside the bot that a model is given: the last ones, of all those turns."""
 CHARS_OF_EACH = 1_000
 NAME_CHARS = 100
 """Of what a file is called."""
@@ -118,7 +116,7 @@ def _has_mark(message: Message) -> bool:
 def messages(history: Sequence[TurnView], turn: TurnView, mark: str, told: Told | None = None) -> tuple[Message, ...]:
     """Return the whole conversation: the ended turns, oldest first, then this one with every message it has so far."""
     views = [*history, turn]
-    heard = frozenset([one.id for view in views for one in view.inputs if one.context][-HEARD_AT_MOST:])
+    heard = frozenset([one.id for view in views for one in view.inputs if one.context][-CONTEXT_KEPT:])
     out: list[Message] = []
     for view in history:
         plain = told.of(view) if told is not None else None

@@ -17,7 +17,7 @@ from gateway.app.plugins import load_channels
 from gateway.clock import SystemClock
 from gateway.control.answers import Answers
 from gateway.control.server import ControlServer
-from gateway.control.wire import SEND_WAITS_S, socket_path
+from gateway.control.wire import AUDIT_TAKES_S, SEND_WAITS_S, socket_path
 from gateway.daemon import Daemon
 from gateway.delivery import Delivery
 from gateway.helm import Helmsman, NotesOf
@@ -74,7 +74,11 @@ def build(
         channels=channels,
         kept=core.kept,
         http=http,
-        control=ControlServer(socket_path(loaded.state), answers.commands(), limits={"send": SEND_WAITS_S}),
+        control=ControlServer(
+            socket_path(loaded.state),
+            answers.commands(),
+            limits={"send": SEND_WAITS_S, "audit": AUDIT_TAKES_S},
+        ),
         sessions=make_sessions(core, channels),
         delivery=_delivery(core, channels, pacer, streams),
         streams=streams,
@@ -113,6 +117,7 @@ def _answers(core: Core, pages: Pages, http: HttpServer, ingress: Ingress) -> An
         http=http,
         ingress=ingress,
         views=core.store,
+        audit=core.store,
         live=core.store.live,
         clock=core.clock,
         owners=list(core.people.owners),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 35.0
 """Seconds a command waits for the daemon, a little more than the daemon gives itself."""
+_NOT_WHOLE = "Stop the daemon and keep a copy of its state folder; deploy/RUNBOOK.md says what to look at."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,23 @@ def approvals(options: _Options) -> None:
 
     rows = _call(options, "approvals", {})
     click.echo("\n".join(approval(row) for row in rows) if rows else "Nothing waits for a decision.")
+
+
+@cli.command()
+@click.option("--last", metavar="N", type=click.IntRange(0, 500), default=20, show_default=True, help="Rows to print.")
+@click.pass_obj
+def audit(options: _Options, last: int) -> None:
+    """List the last calls that started, and verify the whole audit. Exit code 1 when it is not whole."""
+    from gateway.cli.show import table
+    from gateway.control.wire import AUDIT_TAKES_S
+
+    found = _call(options, "audit", {"last": last}, timeout_s=AUDIT_TAKES_S)
+    columns = ("seq", "at", "call", "session", "by", "tool", "because", "decided_by", "approval", "sandbox", "action")
+    if found["rows"]:
+        click.echo(table(columns, found["rows"]) + "\n")
+    if found["broken"] is not None:
+        raise DragomanError(found["broken"], cure=_NOT_WHOLE)
+    click.echo(f"The audit is whole: {found['count']} rows, {found['calls']} started calls. Its head: {found['head']}")
 
 
 @cli.command()

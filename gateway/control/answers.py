@@ -8,16 +8,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.audit import PAGE, verify
 from gateway.errors import BadRequest
 from gateway.http import HttpServer
 from gateway.intake import Ingress
+from gateway.model.audit import AuditRow
 from gateway.model.ids import OwnerName, TurnId, main_session, web_principal
 from gateway.model.live import session_topic
 from gateway.model.messages import Inbound, owner_page
 from gateway.model.sessions import ENDED
 from gateway.model.slots import Slot, SlotKind
 from gateway.pages import CODE_GOOD_FOR, Pages
-from gateway.ports import Clock, Live, Views
+from gateway.ports import Audit, Clock, Live, Views
 
 LOOK_EVERY_S = 1.0
 
@@ -30,13 +32,20 @@ class Answers:
     http: HttpServer
     ingress: Ingress
     views: Views
+    audit: Audit
     live: Live
     clock: Clock
     owners: Sequence[OwnerName]
 
     def commands(self) -> Mapping[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]:
         """The commands by name."""
-        return {"link": self._link, "sessions": self._sessions, "approvals": self._approvals, "send": self._send}
+        return {
+            "link": self._link,
+            "sessions": self._sessions,
+            "approvals": self._approvals,
+            "audit": self._audit,
+            "send": self._send,
+        }
 
     async def link(self, owner: OwnerName) -> str:
         """Return a sign-in link that works once, for ten minutes."""
@@ -75,6 +84,22 @@ class Answers:
             for wait in await self.views.open_approvals()
             if wait.approval is not None
         ]
+
+    async def _audit(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Verify all of the audit, and return its last rows with what came of it."""
+        last = args.get("last")
+        if not isinstance(last, int) or isinstance(last, bool) or not 0 <= last <= PAGE:
+            raise BadRequest(f"{str(last)[:40]!r} is no number of rows.", cure=f"Name one from 0 to {PAGE}.")
+        end = (await self.audit.audit_head()).seq
+        rows = await self.audit.audit_rows(max(0, end - last), last)
+        found = await verify(self.audit)
+        return {
+            "rows": [_shown(row) for row in rows],
+            "count": found.rows,
+            "calls": found.calls,
+            "head": found.head,
+            "broken": found.broken.says if found.broken else None,
+        }
 
     async def _send(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Say something in an owner's main session; with `wait`, return the answer when the turn has ended."""
@@ -130,3 +155,20 @@ class Answers:
         if named not in self.owners:
             raise BadRequest(f"There is no owner {str(named)[:40]!r}.", cure=f"Name one of them: {known}.")
         return OwnerName(str(named))
+
+
+def _shown(row: AuditRow) -> dict[str, Any]:
+    return {
+        "seq": row.seq,
+        "at": row.at.isoformat(timespec="seconds"),
+        "call": f"{row.turn}/{row.n}",
+        "session": row.session,
+        "by": row.lane.value,
+        "tool": row.tool,
+        "because": row.because.value,
+        "decided_by": row.decided_by,
+        "approval": row.wait,
+        "sandbox": row.sandbox,
+        "action": row.action_sha[:8],
+        "node": row.node,
+    }

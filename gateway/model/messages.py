@@ -143,6 +143,10 @@ class Brought:
     """Why it is not there, one sentence."""
 
 
+CONTEXT_KEPT = 50
+"""Messages said beside the bot that a new turn is given, and that a model is given of all its turns: the last ones."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     """One message as stored: given to its turn's model before step `given`."""

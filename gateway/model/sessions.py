@@ -226,6 +226,10 @@ class Turn:
     """What whoever stopped it while it was held has it say at its end; empty where nobody did, or gave no words."""
 
 
+LEASE_LASTS = timedelta(seconds=15)
+"""From when a lease was given, or renewed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """The right to run one turn, until it is taken away. Every write carries `fence`."""
@@ -282,7 +286,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewChild:
-    """A session to be spawned by a step, with its one task."""
+    """A session to be spawned by a step, with its one task. Where it comes from (`Lineage`) the store knows itself."""
 
     session: SessionId
     """`ids.child_session` of the step."""
@@ -292,7 +296,12 @@ class NewChild:
     """What its first message says."""
     tools: tuple[str, ...]
     """The only tools that it may have: its parent's, or some of them."""
-    lineage: Lineage
+    mode: SpawnMode
+    agent: str = ""
+    """As in `Lineage`; so are those that follow."""
+    model: str = ""
+    active_s: float
+    tokens: int
     expires_at: datetime
     """For RUN: when the parent waits no longer, and the child is stopped."""
 

@@ -207,6 +207,8 @@ class Allow:
     """The call may run now."""
 
     because: str
+    scoped: bool = False
+    """True when a person allowed its scope before: by the settings alone it would be asked about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

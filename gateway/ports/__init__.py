@@ -24,6 +24,7 @@ from gateway.ports.ingress import Control, ControlEffect, Waiting
 from gateway.ports.models import Model, Models
 from gateway.ports.store import (
     Accounts,
+    Audit,
     Intake,
     Live,
     Node,
@@ -50,6 +51,7 @@ from gateway.ports.turns import Books, Children, Lanes, Steps
 __all__ = [
     "COOKIE",
     "Accounts",
+    "Audit",
     "Auth",
     "Books",
     "Channel",

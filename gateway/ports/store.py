@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from gateway.model.audit import AuditHead, AuditRow, StartedCall
 from gateway.model.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.model.live import LiveEvent
 from gateway.model.messages import Inbound, Press, Refused
@@ -166,9 +167,7 @@ class Outbox(Protocol):
         """So much of it is shown, under this id; the rest follows, of which nothing is uncertain. Its state stays."""
         ...
 
-    async def slot_retry(
-        self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool, counted: bool = True
-    ) -> None:
+    async def slot_retry(self, slot: SlotId, delay: timedelta, *, uncertain: bool, counted: bool = True) -> None:
         """It was not shown, or that is not known (`uncertain`: a message of it may have appeared): again after `delay`.
 
         Not `counted`: it was not even tried (a limit, a ban), or the platform said when; it does not use up a try.
@@ -300,6 +299,22 @@ class Views(Protocol):
         ...
 
 
+class Audit(Protocol):
+    """Reads of the audit. A row is written by `Steps.start_step`, in its own transition, and by nothing else."""
+
+    async def audit_head(self) -> AuditHead:
+        """Where it stands."""
+        ...
+
+    async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
+        """Rows with `seq` > after, by `seq`. Raises `StoreError` for one that cannot be read."""
+        ...
+
+    async def started_calls(self, after: int, limit: int) -> Sequence[StartedCall]:
+        """The calls that were ever started whose step's `ord` is > after, by `ord`, each with its row."""
+        ...
+
+
 class Live(Protocol):
     """Publish and subscribe for what may be lost. Never blocks, never fails."""
 
@@ -313,7 +328,7 @@ class Live(Protocol):
 
 
 class Store(
-    Intake, Lanes, Steps, Children, Books, Sweeps, Outbox, Accounts, Node, Notes, Views, Protocol
+    Intake, Lanes, Steps, Children, Books, Sweeps, Outbox, Accounts, Node, Notes, Views, Audit, Protocol
 ):  # the bundle that `open_store` returns; callers take the part they need
     """Everything behind one URL."""
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Protocol
 
+from gateway.model.audit import Beginning
 from gateway.model.ids import InboundId, NodeId, Principal, SessionId, TurnId, WaitId
 from gateway.model.messages import Brought
 from gateway.model.sessions import (
@@ -153,11 +154,12 @@ class Steps(Protocol):
         """
         ...
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
-        """Store that the step's effect may begin. With `wait`: consume that approval in the same transition.
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
+        """Store that the step's effect may begin, with a row of the audit. With `wait`: consume that approval too.
 
         The wait must be APPROVED, of this step, bound to `action_sha` and decided within five minutes. Without: the
-        step must be PLANNED, or STARTED under a lower fence (a call of an earlier holder that is run again).
+        step must be PLANNED, or STARTED under a lower fence (a call of an earlier holder that is run again). Without
+        the row nothing is started: all of it is one transition.
         """
         ...
 

@@ -6,7 +6,7 @@ Shared by every store, whose transitions read and write the rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -58,17 +58,22 @@ def of_another(child: SessionId) -> Forbidden:
     return Forbidden(f"The sub-session {child} is of somebody else's turn.", cure="Whoever asked for it can stop it.")
 
 
-def lineage_below(parent: Session, lease: Lease, n: int, given: Lineage) -> Lineage:
-    """Where a child comes from. What the store knows itself holds, whatever the caller says: limits count by it."""
+def lineage_below(parent: Session, lease: Lease, n: int, began: Conversation, child: NewChild) -> Lineage:
+    """Where a child comes from: limits count by it. `began` is where the leased turn did."""
     above = parent.lineage
-    return replace(
-        given,
+    return Lineage(
         parent=parent.id,
         turn=lease.turn,
         n=n,
         root=above.root if above else parent.id,
         root_turn=above.root_turn if above else lease.turn,
+        conversation=above.conversation if above else began,
         depth=above.depth + 1 if above else 1,
+        mode=child.mode,
+        agent=child.agent,
+        model=child.model,
+        active_s=child.active_s,
+        tokens=child.tokens,
     )
 
 

@@ -20,6 +20,7 @@ from gateway.errors import StoreError
 from gateway.execution import Execution, Prepared
 from gateway.failpoints import FailPoints
 from gateway.halting import Halt
+from gateway.model.audit import Beginning
 from gateway.model.ids import WaitId, mint
 from gateway.model.live import LiveEvent, Now, turn_topic
 from gateway.model.sessions import Lease, SessionKind, TurnLimits
@@ -204,8 +205,12 @@ class ToolCalls:
 
     async def _start(self, one: Runnable, lease: Lease) -> Start | None:
         """Store that a call begins; None when the store failed: nothing was begun, and it is looked at again."""
+        action = one.call.action
+        beginning = Beginning(
+            tool=action.tool, action_sha=one.call.action_sha, sandbox=action.sandbox, scoped=one.scoped
+        )
         try:
-            return await self.steps.start_step(lease, one.call.step.n, one.wait, one.call.action_sha)
+            return await self.steps.start_step(lease, one.call.step.n, one.wait, beginning)
         except StoreError as error:
             await self._a_moment(lease, error)
             return None

@@ -88,6 +88,8 @@ class Runnable:
 
     call: Prepared
     wait: WaitId | None
+    scoped: bool = False
+    """As in `Allow.scoped`."""
 
 
 Found: TypeAlias = Runnable | Asked | ToolResult
@@ -139,9 +141,9 @@ class Deciding:
                 return self.refuse(call)
             repeated = repeats(view, step.n, same)
             match checked(_decided(call, allowed, askable=askable), repeated):
-                case Allow():
+                case Allow() as allow:
                     self.meters.decisions.labels("allow", "").inc()
-                    return Runnable(call=call, wait=None)
+                    return Runnable(call=call, wait=None, scoped=allow.scoped)
                 case Deny() as deny:
                     return self.refuse(deny)
                 case Ask() if not askable:  # the loop check asks where otherwise nobody would be

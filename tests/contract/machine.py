@@ -183,7 +183,7 @@ class WayOut(Pair):
             if how == "dead":
                 return await world.store.slot_dead(slot.id, slot.version, "gone")
             return await world.store.slot_retry(
-                slot.id, slot.version, timedelta(), uncertain=how == "uncertain", counted=how != "later"
+                slot.id, timedelta(), uncertain=how == "uncertain", counted=how != "later"
             )
 
         self.both(do)

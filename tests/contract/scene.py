@@ -22,6 +22,7 @@ from tests.support.makers import (
     CHAT,
     answer,
     approve,
+    beginning,
     card,
     control,
     inbound,
@@ -29,7 +30,6 @@ from tests.support.makers import (
     press,
     route,
     seconds,
-    sha,
 )
 
 NODE = NodeId("here#1")
@@ -158,7 +158,7 @@ class Scene:
 
     async def start(self, lease: Lease, n: int, wait: WaitId | None = None) -> Start:
         """Start step `n`, bound to the right action."""
-        return await self.store.start_step(lease, n, wait, sha(n))
+        return await self.store.start_step(lease, n, wait, beginning(n))
 
     async def started(self) -> Lease:
         """A running turn whose step 1 was started."""

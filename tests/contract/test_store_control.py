@@ -44,7 +44,7 @@ async def test_a_command_is_stored_with_its_reply(scene: Scene, effect: ControlE
     (reply,) = await scene.slots()
     idle = effect is ControlEffect.STOP
     assert (reply.kind, reply.conversation) == (SlotKind.REPLY, OTHER_CHAT)
-    assert reply.text == ("Nothing to stop." if idle else "Stopped 0.")
+    assert reply.text == ("Nothing to stop." if idle else "Done.")
 
 
 async def test_a_known_command_does_nothing(scene: Scene) -> None:
@@ -159,17 +159,17 @@ async def test_stopping_twice_counts_once(scene: Scene) -> None:
     assert await scene.stop() == 1
     assert await scene.stop() == 0
     replies = [slot.text for slot in await scene.slots(kind=SlotKind.REPLY)]
-    assert replies == ["Stopped 1.", "Nothing to stop."]
+    assert replies == ["Done.", "Nothing to stop."]
 
 
 async def test_stop_takes_the_command_turns_too(scene: Scene) -> None:
-    """Everything under way in the session stops, and the reply says how many."""
+    """Everything under way in the session stops, and the caller learns how many."""
     await scene.running()
     for _ in range(2):
         await scene.running(kind=TurnKind.COMMAND)
     assert await scene.stop() == 3
     (reply,) = await scene.slots(kind=SlotKind.REPLY)
-    assert reply.text == "Stopped 3."
+    assert reply.text == "Done."
 
 
 async def test_stop_of_one_person_leaves_the_others(scene: Scene) -> None:
@@ -226,7 +226,7 @@ async def test_reset_stops_and_moves_the_queued_turns(scene: Scene) -> None:
     assert (stopping.turn.state, stopping.turn.epoch) == (TurnState.STOPPING, 0)
     assert (moved.turn.state, moved.turn.epoch) == (TurnState.QUEUED, 1)
     (reply,) = await scene.slots(kind=SlotKind.REPLY)
-    assert reply.text == "Stopped 1."
+    assert reply.text == "Done."
 
 
 async def test_reset_ends_a_parked_turn_in_the_old_history(scene: Scene) -> None:

@@ -128,7 +128,7 @@ async def test_the_next_try_keeps_its_time(scene: Scene, clock: FakeClock) -> No
     lease = await scene.running()
     await scene.store.open_slot(lease, early())
     await scene.store.claim_slots(NODE, ["telegram"], 1)
-    await scene.store.slot_retry(EARLY, 1, seconds(5), uncertain=False)
+    await scene.store.slot_retry(EARLY, seconds(5), uncertain=False)
     due_at = (await scene.slot(EARLY)).due_at
     clock.advance(1)
     await scene.store.open_slot(lease, early("Once upon"))

@@ -36,6 +36,7 @@ from tests.support.makers import (
     WAITING,
     answer,
     approve,
+    beginning,
     card,
     control,
     copy_timer,
@@ -48,7 +49,6 @@ from tests.support.makers import (
     result,
     said,
     seconds,
-    sha,
 )
 from tests.support.proof import figure, seed, times
 
@@ -389,7 +389,7 @@ class StoreMachine(WayOut):
             lease, step = found
             waits = [wait for wait in (await world.store.turn(lease.turn)).waits if wait.n == step.n]
             wait = waits[-1] if waits and asked else None
-            bound = sha(step.n) if right else "other"
+            bound = beginning(step.n, action_sha=None if right else "other")
             start = await world.store.start_step(lease, step.n, wait.id if wait else None, bound)
             self.seen.started(lease, step, wait, start)
             return start

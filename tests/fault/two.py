@@ -27,6 +27,7 @@ from gateway.model.waits import PressResult, Verb
 from gateway.ports import Clock, Store
 from gateway.sandbox import Containment, probe
 from gateway.store.memory import MemoryStore
+from tests.fault.oracle import the_audit_is_whole
 
 WAKES = MappingProxyType({"claim": TURNS, "claim_slots": SLOTS})
 """Which topic wakes a claim that waits."""
@@ -127,7 +128,8 @@ class Pair:
                 await asyncio.sleep(0.01)
 
     async def items(self, owner: str = "owner") -> list[Item]:
-        """Every row of an owner's main session."""
+        """Every row of an owner's main session; the audit of the store is whole."""
+        await the_audit_is_whole(self.store)
         rows = await self.store.changes(main_session(OwnerName(owner)), 0, 100_000)
         return [row.item for row in sorted(rows.rows, key=lambda row: row.ord)]
 

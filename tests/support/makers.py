@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from gateway.model.audit import Beginning
 from gateway.model.ids import CallId, Handle, OwnerName, Principal, SessionId, SlotId, WaitId, main_session, mint
 from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Press
 from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
@@ -77,7 +78,7 @@ def drop(*, refuse: bool = False) -> Drop:
 
 def control(effect: ControlEffect = ControlEffect.STOP, *, only: Principal | None = None) -> Control:
     """A control command with recognisable texts."""
-    return Control(effect=effect, only=only, reply="Stopped {n}.", idle="Nothing to stop.", stopped_text="Stopped.")
+    return Control(effect=effect, only=only, reply="Done.", idle="Nothing to stop.", stopped_text="Stopped.")
 
 
 def call(tool: str = "shell", arguments: str = '{"command": "date"}') -> ToolCall:
@@ -98,6 +99,11 @@ def result(text: str = "done", *, status: ResultStatus = ResultStatus.OK) -> Too
 def sha(n: int) -> str:
     """The `action_sha` that `approval` gives to step `n`."""
     return f"sha-{n}"
+
+
+def beginning(n: int = 0, *, action_sha: str | None = None, scoped: bool = False) -> Beginning:
+    """What step `n` is when it starts: what `approval` asks about, or another action."""
+    return Beginning(tool="shell", action_sha=action_sha or sha(n), sandbox=Mode.BASIC, scoped=scoped)
 
 
 def approval(n: int) -> ApprovalRequest:

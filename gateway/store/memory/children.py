@@ -42,7 +42,7 @@ class MemoryChildren(Turns):
             if not self._started(row, n):
                 raise kin.not_started(lease, n)
             parent = self.all_sessions[row.turn.session].session
-            lineage = kin.lineage_below(parent, lease, n, child.lineage)
+            lineage = kin.lineage_below(parent, lease, n, row.turn.conversation, child)
             refused = self._refusal(lineage)
             if refused is not None:
                 return refused

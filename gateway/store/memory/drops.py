@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 from gateway.model.ids import InboundId, SessionId
 from gateway.model.messages import Inbound, Received, Refused, RefusedReason
@@ -12,8 +11,7 @@ from gateway.model.slots import NewSlot, SlotKind
 from gateway.store.codec import head
 from gateway.store.memory.arrivals import Arrivals, event_of
 from gateway.store.memory.rows import TurnRow
-
-REFUSAL_EVERY = timedelta(hours=24)
+from gateway.store.terms import REFUSAL_EVERY
 
 
 class MemoryDrops(Arrivals):

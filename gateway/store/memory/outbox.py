@@ -71,9 +71,7 @@ class MemoryOutbox(Turns):
             row = self._find(slot)
             self.put_slot(row, replace(row.slot, platform_id=platform_id, uncertain=False))
 
-    async def slot_retry(
-        self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool, counted: bool = True
-    ) -> None:
+    async def slot_retry(self, slot: SlotId, delay: timedelta, *, uncertain: bool, counted: bool = True) -> None:
         """Send it again later."""
         with self.transition() as now:
             row = self._release(slot)

@@ -11,10 +11,9 @@ from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_s
 from gateway.model.tools import StepState
 from gateway.model.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
 from gateway.store.kin import NOBODY_WAITS
-from gateway.store.memory.rows import AT_ONCE, HELD, SlotRow, TurnRow
+from gateway.store.memory.rows import SlotRow, TurnRow
 from gateway.store.memory.turns import Turns
-
-SENDING_AT_MOST = timedelta(seconds=60)
+from gateway.store.terms import AT_ONCE, HELD, SENDING_AT_MOST
 
 
 class MemorySweeps(Turns):

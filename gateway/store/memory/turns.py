@@ -17,17 +17,9 @@ from gateway.model.views import TurnView
 from gateway.model.waits import NewWait, Wait, WaitKind, WaitState, used_by_children
 from gateway.store.early import last_status, last_word
 from gateway.store.kin import CHILDREN, NOBODY_WAITS, End, answer_of, end_message
-from gateway.store.memory.rows import (
-    CANCELLED,
-    COMMANDS_AT_ONCE,
-    HELD,
-    UNDECIDED,
-    UNKNOWN,
-    SessionRow,
-    SlotRow,
-    TurnRow,
-)
+from gateway.store.memory.rows import SessionRow, SlotRow, TurnRow
 from gateway.store.memory.tables import Tables
+from gateway.store.terms import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED, UNKNOWN
 
 
 class Turns(Tables):

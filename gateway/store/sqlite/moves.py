@@ -15,12 +15,9 @@ from gateway.store import kin
 from gateway.store.codec import APPROVAL, LINEAGE, RESULT, dump_conversation, dump_json, load_conversation, to_us
 from gateway.store.sqlite import arrivals, outgoing
 from gateway.store.sqlite.outgoing import show_anew
-from gateway.store.sqlite.rows import CANCELLED, HELD, UNKNOWN, TurnRow
+from gateway.store.sqlite.rows import TurnRow
 from gateway.store.sqlite.tx import Tx
-
-LEASE_US = 15_000_000
-COMMANDS_AT_ONCE = 4
-
+from gateway.store.terms import CANCELLED, COMMANDS_AT_ONCE, HELD, UNKNOWN
 
 # --- turns ----------------------------------------------------------------------------------
 

@@ -35,9 +35,7 @@ class SqliteOutbox(SqliteBase):
         """Record what is shown of it so far."""
         await self.write(lambda tx: tx.run("slot_part", *_find(tx, slot), platform_id))
 
-    async def slot_retry(
-        self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool, counted: bool = True
-    ) -> None:
+    async def slot_retry(self, slot: SlotId, delay: timedelta, *, uncertain: bool, counted: bool = True) -> None:
         """Send it again later."""
         await self.write(lambda tx: _slot_retry(tx, slot, delay, uncertain=uncertain, counted=counted))
 

@@ -10,7 +10,7 @@ from gateway.model.ids import InboundId, OwnerName, Principal, SessionId, SlotId
 from gateway.model.messages import Inbound, Received
 from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind, TurnState
 from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.tools import ResultStatus, Step, StepKind, StepState, ToolResult
+from gateway.model.tools import Step, StepKind, StepState
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store.codec import (
     ANSWER,
@@ -27,18 +27,6 @@ from gateway.store.codec import (
 )
 
 Columns = tuple[Any, ...]
-
-HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})
-INTERRUPTED_TEXT = "Interrupted."
-CANCELLED = ToolResult(
-    status=ResultStatus.CANCELLED, text="", code="cancelled", hint="The turn ended before this call ran."
-)
-UNKNOWN = ToolResult(
-    status=ResultStatus.UNKNOWN,
-    text="Outcome unknown: the process ended after the call was started. Do not assume success or failure.",
-    code="unknown",
-    hint="Check what happened before asking for it again.",
-)
 
 
 @dataclass(slots=True)

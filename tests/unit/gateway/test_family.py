@@ -16,7 +16,7 @@ from gateway.model.waits import WaitKind, WaitState
 from gateway.toolcalls.deciding import CHILD_BYTES
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, ToolBox
-from tests.support.makers import ANN, CHAT, inbound
+from tests.support.makers import ANN, CHAT, beginning, inbound
 from tests.unit.gateway.family_rig import a_child, answered, call, child_wait, ended, planned, spawning
 
 OK, DENIED, ERROR, CANCELLED, EXPIRED = (
@@ -341,7 +341,7 @@ async def test_a_session_that_is_not_below_cannot_be_stopped(engine: Engine, who
 async def test_a_spawn_that_a_crash_cut_before_it_happened_happens_then(engine: Engine) -> None:
     parent = await planned(engine, call("sessions_spawn", task="x"))
     step = await engine.step(parent.turn, 1)
-    await engine.store.start_step(parent, 1, None, "sha")
+    await engine.store.start_step(parent, 1, None, beginning())
     assert step.state is not StepState.FINISHED
     engine.clock.advance(16)
     await engine.store.reclaim()

@@ -323,7 +323,7 @@ def test_an_approval_that_is_none_does_not_let_a_reach_pass(reach: Reach) -> Non
         (
             Reach(risk=Risk.NETWORK, scope=HERE),
             (HERE,),
-            Allow(because="example.org was allowed in this session"),
+            Allow(because="example.org was allowed in this session", scoped=True),
         ),
         (Reach(risk=Risk.READ, scope=HERE), (), Allow(because="read is allowed here")),
         (Reach(risk=Risk.NETWORK, scope=HERE), (), Ask(because="network needs an approval")),

@@ -22,7 +22,7 @@ from gateway.model.waits import PressResult, Start, Verb, WaitState
 from gateway.registry import Tool
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FakeTool, Text, ToolBox, in_background
-from tests.support.makers import ANN_TELEGRAM, BOB
+from tests.support.makers import ANN_TELEGRAM, BOB, beginning
 
 OK, DENIED, ERROR, EXPIRED, CANCELLED, UNKNOWN = (
     ResultStatus.OK,
@@ -426,8 +426,11 @@ async def test_an_approval_does_not_start_another_action(engine: Engine, tools: 
     await engine.press(wait.id)
     assert wait.approval is not None
 
-    assert await engine.store.start_step(lease, 1, wait.id, "0" * 64) is Start.NOT_APPROVED
-    assert await engine.store.start_step(lease, 2, wait.id, wait.approval.action_sha) is Start.NOT_APPROVED
+    assert await engine.store.start_step(lease, 1, wait.id, beginning(action_sha="0" * 64)) is Start.NOT_APPROVED
+    assert (
+        await engine.store.start_step(lease, 2, wait.id, beginning(action_sha=wait.approval.action_sha))
+        is Start.NOT_APPROVED
+    )
     assert not await engine.settle(lease)
     assert tools.shell.calls == ["ls"]  # its own one, once
 

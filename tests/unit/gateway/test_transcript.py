@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.model.ids import SYSTEM_CHILD, SYSTEM_PARENT, CallId, InboundId, SessionId, TurnId, main_session
-from gateway.model.messages import Inbound, Received
+from gateway.model.messages import CONTEXT_KEPT, Inbound, Received
 from gateway.model.prompts import CallResult, Message, UserText
 from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind, TurnState
 from gateway.model.tools import Answer, ResultStatus, Step, StepKind, StepState, ToolCall, ToolResult, Usage
@@ -16,7 +16,6 @@ from gateway.transcript import (
     ANSWERED,
     CHARS_OF_EACH,
     HEARD,
-    HEARD_AT_MOST,
     QUOTED,
     SUMMARY,
     Marks,
@@ -333,7 +332,7 @@ def test_the_last_fifty_of_all_turns_are_given_and_none_at_length() -> None:
     )
     first, last = users(messages([old], now, MARK))
 
-    assert HEARD_AT_MOST == 50
+    assert CONTEXT_KEPT == 50
     assert [line for line in first.data.splitlines() if line.startswith('"')] == [
         f'"Bob" telegram:2002: old{i}' for i in range(20, 40)
     ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gateway.errors import StoreError
+from gateway.model.audit import Beginning
 from gateway.model.ids import TurnId, WaitId
 from gateway.model.messages import Inbound
 from gateway.model.sessions import Accepted, Lease, Route, TurnKind, WhileRunning
@@ -22,10 +23,10 @@ from tests.support.fakes import FailingStore, FakeTool, Text, done
 class NotBegun(FailingStore):
     """Cannot store that a call begins, the first time."""
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
         """Fail, or store it."""
         self._maybe("start_step")
-        return await super().start_step(lease, n, wait, action_sha)
+        return await super().start_step(lease, n, wait, beginning)
 
 
 class NotKept(FailingStore):

@@ -32,6 +32,7 @@ def local(page: Served, *owners: str) -> Answers:
         http=page.http,
         ingress=page.engine.ingress,
         views=page.engine.store,
+        audit=page.engine.store,
         live=page.engine.store.live,
         clock=page.engine.clock,
         owners=names,
@@ -79,6 +80,42 @@ async def test_sessions_and_approvals_are_listed(page: Served) -> None:
     assert (session["id"], session["kind"], session["running"], session["waiting"]) == ("main:ann", "main", 1, 1)
     (approval,) = await does(local(page), "approvals")
     assert (approval["tool"], approval["session"], approval["rendered"]) == ("shell", "main:ann", r"ls \u{202E}")
+
+
+async def test_the_audit_is_verified_and_its_last_rows_are_shown(page: Served) -> None:
+    engine = page.engine
+    lease = await engine.planned("read:one", "read:two", "shell:ls")
+    await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    await engine.press(wait.id)
+    assert await engine.settle(lease)
+
+    found = await does(local(page), "audit", last=1)
+    assert (found["count"], found["calls"], found["broken"]) == (3, 3, None)
+    assert found["head"] == (await engine.store.audit_head()).hash
+    (row,) = found["rows"]
+    assert (row["seq"], row["call"], row["tool"], row["because"]) == (3, f"{lease.turn}/3", "shell", "approval")
+    assert (row["decided_by"], row["approval"], row["by"]) == ("telegram:1001", wait.id, "model")
+    assert [one["seq"] for one in (await does(local(page), "audit", last=500))["rows"]] == [1, 2, 3]
+    assert (await does(local(page), "audit", last=0))["rows"] == []
+
+
+async def test_an_audit_that_is_not_whole_says_where(page: Served) -> None:
+    engine = page.engine
+    lease = await engine.planned("read:one", "read:two")
+    await engine.settle(lease)
+    engine.store.audit.pop()
+
+    found = await does(local(page), "audit", last=20)
+    assert (found["count"], len(found["rows"])) == (1, 1)
+    assert f"of turn {lease.turn} started at" in found["broken"]
+    assert "there is no row of it" in found["broken"]
+
+
+@pytest.mark.parametrize("last", [None, -1, 501, "3", True, 2.0])
+async def test_how_many_rows_must_be_a_number(page: Served, last: object) -> None:
+    with pytest.raises(BadRequest, match="Name one from 0 to 500"):
+        await does(local(page), "audit", last=last)
 
 
 @pytest.mark.parametrize("text", [None, "", "  ", 7, ["x"]])

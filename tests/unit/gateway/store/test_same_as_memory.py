@@ -35,6 +35,7 @@ from tests.support.makers import (
     answer,
     approve,
     attachment,
+    beginning,
     brought,
     card,
     control,
@@ -345,7 +346,7 @@ def run(random: Random, number: int, _clock: FakeClock) -> Act:
         if n == len(view.steps):
             return None
         if starts:
-            return await store.start_step(lease, n, wait, sha(n) if bound else "other")
+            return await store.start_step(lease, n, wait, beginning(n, action_sha=None if bound else "other"))
         return await store.finish_step(lease, n, came, [file_slot(f"f{number}.png", n=n)] if number % 3 == 0 else [])
 
     return act
@@ -426,9 +427,7 @@ def outbox(random: Random, number: int, _clock: FakeClock) -> Step:
         if what < 0.78:
             return await life.store.slot_part(slot.id, f"p{number}")
         if what < 0.9:
-            return await life.store.slot_retry(
-                slot.id, slot.version, timedelta(seconds=5), uncertain=pick < 0.5, counted=what < 0.85
-            )
+            return await life.store.slot_retry(slot.id, timedelta(seconds=5), uncertain=pick < 0.5, counted=what < 0.85)
         return await life.store.slot_dead(slot.id, slot.version, "gone")
 
     return step
@@ -442,7 +441,7 @@ def sweep(random: Random, _number: int, _clock: FakeClock) -> Step:
         if what < 2:
             # In which order one transition gives back several slots is nobody's business: leave it one.
             for slot in life.sending[1:]:
-                await store.slot_retry(slot.id, slot.version, timedelta(), uncertain=True)
+                await store.slot_retry(slot.id, timedelta(), uncertain=True)
             life.sending = life.sending[:1]
             return await store.reclaim() if what else await store.void_leases("here")
         return await [store.expire_waits, store.fire_timers, store.offer_again][what - 2]()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.halting import Ending, Halt
+from gateway.model.audit import Because
 from gateway.model.ids import SessionId, main_session
 from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import SlotKind
@@ -138,6 +139,17 @@ async def test_an_allowed_host_is_not_asked_about_again_and_another_is(engine: E
 
     assert browser.fake.calls == ["open example.org/", "open example.org/other"]
     assert [wait.state for wait in await engine.waits(lease.turn)] == [WaitState.CONSUMED, WaitState.OPEN]
+
+
+async def test_the_audit_says_that_a_host_was_allowed_before_and_what_needed_nobody(engine: Engine) -> None:
+    lease = await opened(engine, "example.org")
+    assert await again(engine, lease, "browser:open example.org/b", "shell:date")
+    rows = await engine.store.audit_rows(0, 10)
+    assert [(row.tool, row.because) for row in sorted(rows, key=lambda row: row.n)] == [
+        ("browser", Because.APPROVAL),
+        ("browser", Because.SCOPE),
+        ("shell", Because.SETTINGS),
+    ]
 
 
 async def test_a_tool_has_every_host_that_was_allowed_and_the_calls_own(engine: Engine, browser: Browser) -> None:

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from gateway.errors import StoreError
 from gateway.halting import Halt
+from gateway.model.audit import Beginning
 from gateway.model.ids import WaitId
 from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot
@@ -29,12 +30,12 @@ class Brittle(FailingStore):
 
     not_approved = False
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
         """Fail, or start."""
         self._maybe("start_step")
         if self.not_approved:
             return Start.NOT_APPROVED
-        return await super().start_step(lease, n, wait, action_sha)
+        return await super().start_step(lease, n, wait, beginning)
 
     async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
         """Fail, or finish."""

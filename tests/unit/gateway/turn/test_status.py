@@ -26,7 +26,7 @@ from gateway.store.memory import MemoryStore
 from gateway.turn.status import Status
 from tests.support.clock import FakeClock
 from tests.support.fakes import ANN_PAGE
-from tests.support.makers import ANN, CHAT, EPOCH, answer, approval, inbound, result, route, said
+from tests.support.makers import ANN, CHAT, EPOCH, answer, approval, beginning, inbound, result, route, said
 
 TWO_CHILDREN = Now(text="waits for 2 sub-sessions", waits=frozenset({WaitKind.CHILD}))
 SECRET = "correct-horse-battery"
@@ -93,7 +93,7 @@ class World:
         """A call was made and took so long."""
         view = await self.store.plan(lease, answer(calls=1), given=(), slots=())
         n = view.steps[-1].n
-        await self.store.start_step(lease, n, None, "")
+        await self.store.start_step(lease, n, None, beginning())
         self.clock.advance(took_s)
         await self.store.finish_step(lease, n, result())
         return await self.store.turn(lease.turn)

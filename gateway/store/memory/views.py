@@ -1,101 +1,18 @@
-"""Accounts, Node and Views in memory."""
+"""Views in memory: reads of everything that is stored."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import TypeVar
 
-from gateway.errors import Forbidden
-from gateway.model.ids import NodeId, OwnerName, Principal, SessionId, TurnId, WaitId
+from gateway.model.ids import SessionId, TurnId, WaitId
 from gateway.model.sessions import Session, TurnKind, TurnState
 from gateway.model.slots import Slot, SlotState
-from gateway.model.views import Counts, Rows, SessionLine, TurnView, Whereabouts
+from gateway.model.views import Counts, Rows, SessionLine, TurnView
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store.memory.turns import Turns
-
-FAILURES_KEPT = timedelta(minutes=15)
-FAILURES_ALLOWED = 10
-
-
-class MemoryPeople(Turns):
-    """`ports.Accounts` and `ports.Node`."""
-
-    async def add_code(self, owner: OwnerName, code_sha: str, ttl: timedelta) -> None:
-        """Store a sign-in code."""
-        with self.transition() as now:
-            self.codes[code_sha] = (owner, now + ttl)
-
-    async def redeem_code(self, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
-        """Turn a code into a cookie, once."""
-        with self.transition() as now:
-            failures = [at for at in self.failures.get(source, []) if now - at < FAILURES_KEPT]
-            if len(failures) >= FAILURES_ALLOWED:
-                raise Forbidden("Too many failed sign-ins.", cure="Wait 15 minutes, then use a new link.")
-            owner, until = self.codes.pop(code_sha, (None, now))
-            if owner is None or until <= now:
-                self.failures[source] = [*failures, now]
-                return None
-            self.cookies[cookie_sha] = (owner, now + ttl)
-            return owner
-
-    async def signed_in(self, cookie_sha: str) -> OwnerName | None:
-        """Whose cookie this is."""
-        owner, until = self.cookies.get(cookie_sha, (None, self.clock.now()))
-        return owner if owner is not None and until > self.clock.now() else None
-
-    async def sign_out(self, cookie_sha: str) -> None:
-        """Forget a cookie."""
-        with self.transition():
-            self.cookies.pop(cookie_sha, None)
-
-    async def saw_page(self, owner: OwnerName) -> None:
-        """Remember that the page is open."""
-        with self.transition() as now:
-            self.page_seen[owner] = now
-
-    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> Whereabouts:
-        """Where these people can be reached."""
-        direct = {p: self.people[p] for p in principals if p in self.people}
-        return Whereabouts(direct=direct, page_seen_at=self.page_seen.get(owner))
-
-    async def alive(self, node: NodeId) -> None:
-        """Remember that this node lives."""
-        with self.transition() as now:
-            self.alive_at = now
-
-    async def last_alive(self) -> datetime | None:
-        """When a node last said so."""
-        return self.alive_at
-
-    async def hold(self, name: str, node: NodeId, ttl: timedelta) -> bool:
-        """Take or renew a named lease."""
-        with self.transition() as now:
-            holder, until = self.holds.get(name, (node, now))
-            if holder != node and until > now:
-                return False
-            self.holds[name] = (node, now + ttl)
-            return True
-
-
-class MemoryNotes(Turns):
-    """`ports.Notes`."""
-
-    async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
-        """Store a small fact; forget the room's expired ones."""
-        with self.transition() as now:
-            self.rooms[room] = self._lasting(room, now) | {key: (value, None if ttl is None else now + ttl)}
-
-    async def notes(self, room: str) -> Mapping[str, str]:
-        """The facts of a room."""
-        found = self._lasting(room, self.clock.now())
-        return {key: found[key][0] for key in sorted(found)}
-
-    def _lasting(self, room: str, now: datetime) -> dict[str, tuple[str, datetime | None]]:
-        facts = self.rooms.get(room, {}).items()
-        return {key: (value, until) for key, (value, until) in facts if until is None or until > now}
 
 
 class MemoryViews(Turns):

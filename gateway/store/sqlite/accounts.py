@@ -1,11 +1,10 @@
-"""Accounts and Node in SQLite."""
+"""Accounts and Node in SQLite: sign-in, where people can be reached, and the nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from gateway.errors import Forbidden
 from gateway.model.ids import NodeId, OwnerName, Principal
 from gateway.model.messages import Conversation
 from gateway.model.views import Whereabouts
@@ -13,12 +12,12 @@ from gateway.store.codec import MICROSECOND, from_us, load_conversation
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import moment
 from gateway.store.sqlite.tx import Reader, Tx
+from gateway.store.terms import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failures
 
-FAILURES_KEPT_US = timedelta(minutes=15) // MICROSECOND
-FAILURES_ALLOWED = 10
+FAILURES_KEPT_US = FAILURES_KEPT // MICROSECOND
 
 
-class SqlitePeople(SqliteBase):
+class SqliteAccounts(SqliteBase):
     """`ports.Accounts` and `ports.Node`."""
 
     async def add_code(self, owner: OwnerName, code_sha: str, ttl: timedelta) -> None:
@@ -60,27 +59,10 @@ class SqlitePeople(SqliteBase):
         return await self.write(lambda tx: bool(tx.run("hold", name, node, tx.now + ttl // MICROSECOND, tx.now)))
 
 
-class SqliteNotes(SqliteBase):
-    """`ports.Notes`."""
-
-    async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
-        """Store a small fact; forget the room's expired ones."""
-        await self.write(lambda tx: _note(tx, room, key, value, ttl))
-
-    async def notes(self, room: str) -> Mapping[str, str]:
-        """The facts of a room."""
-        return dict(await self.read(lambda reader: reader.run("notes", room, reader.now)))
-
-
-def _note(tx: Tx, room: str, key: str, value: str, ttl: timedelta | None) -> None:
-    tx.run("forget_notes", room, tx.now)
-    tx.run("note", room, key, value, None if ttl is None else tx.now + ttl // MICROSECOND)
-
-
 def _redeem_code(tx: Tx, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
     ((failures,),) = tx.run("failures", source, tx.now - FAILURES_KEPT_US)
     if failures >= FAILURES_ALLOWED:
-        raise Forbidden("Too many failed sign-ins.", cure="Wait 15 minutes, then use a new link.")
+        raise too_many_failures()
     found = tx.one("take_code", code_sha)
     if found is None or found[1] <= tx.now:
         tx.run("forget_failures", tx.now - FAILURES_KEPT_US)
