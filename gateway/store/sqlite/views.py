@@ -139,17 +139,14 @@ def history_of(
         places = [place for (place,) in reader.run("oldest_ended_turns", session.id, epoch, limit)]
     else:
         places = [place for (place,) in reader.run("ended_turns", session.id, epoch, limit)][::-1]
-    views = ended.find(places)
+    views = ended.find(places, session)
     unread = [place for place in places if place not in views]
     if unread:
         columns = {place: tuple(rest) for place, *rest in reader.run("turns_at", dump_json(unread))}
         fresh = dict(zip(columns, views_of(reader, list(columns.values()), session), strict=True))
         read.update(fresh)
         views.update(fresh)
-    found = [views[place] for place in places]
-    return [
-        TurnView(turn=one.turn, session=session, inputs=one.inputs, steps=one.steps, waits=one.waits) for one in found
-    ]
+    return [views[place] for place in places]
 
 
 def new_view(reader: Reader, columns: tuple[Any, ...]) -> TurnView:
