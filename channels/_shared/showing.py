@@ -14,7 +14,9 @@ from typing import Generic, Protocol, TypeVar
 from gateway.errors import SendFailed, SendOutcome
 from gateway.ports import Progress
 
-DIGESTS_KEPT = 2000
+DIGESTS_KEPT = 500
+"""Of one channel, a third of a kilobyte each. An edit of an older message is sent, and the platform says that it is the
+same."""
 
 
 class Digests:

@@ -13,6 +13,7 @@ import aiohttp
 from config.load import Loaded
 from gateway.app.core import Core, make_core
 from gateway.app.engine import make_sessions
+from gateway.app.heap import keep_tidy
 from gateway.app.plugins import load_channels
 from gateway.clock import SystemClock
 from gateway.control.answers import Answers
@@ -83,6 +84,7 @@ def build(
         delivery=_delivery(core, channels, pacer, streams),
         streams=streams,
         sweeper=Sweeper(node_id=core.node, sweeps=core.store, node=core.store, meters=core.meters),
+        chores={"tidy": keep_tidy},
         closers=[core.models.close, client.close],
     )
     return App(daemon=daemon, answers=answers)

@@ -12,6 +12,7 @@ import aiohttp
 
 from config.load import Loaded
 from gateway.app import App, build
+from gateway.app.heap import leave_alone_what_is_there, set_up_heap
 from gateway.app.plugins import redactor_of
 from gateway.errors import DragomanError, first_of
 from gateway.observe import log, set_up_logs
@@ -21,6 +22,7 @@ from gateway.sandbox import probe
 def serve(loaded: Loaded) -> int:
     """Run the daemon until it is told to stop. Return the exit code; errors are `DragomanError`s with their cure."""
     os.umask(0o077)
+    set_up_heap()
     set_up_logs(loaded.settings.log.level, redactor_of(loaded))
     for warning in loaded.warnings:
         log("config").warning(warning)
@@ -45,15 +47,25 @@ def _let_go_of_output() -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is open until the process ends
 
 
+def outbound_client() -> aiohttp.ClientSession:
+    """Return the HTTP client of models and channels. Called in the event loop; whoever has it closes it."""
+    return aiohttp.ClientSession(
+        # No limit here (aiohttp's is 100 connections): how many turns ask a model at once is the sessions' affair.
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
+        trust_env=False,
+        # None is kept: one service's would go to the others of its host, and stay for as long as the daemon lives.
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
+
+
 async def _serve(loaded: Loaded) -> None:
     containment = await probe()
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
-    # No limit here (aiohttp's is 100 connections): how many turns ask a model at once is the sessions' affair.
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False) as client:
+    async with outbound_client() as client:
         app = build(loaded, containment=containment, environ=os.environ, client=client)
 
         async def ready() -> None:
+            leave_alone_what_is_there()
             with suppress(OSError):  # nobody reads it, or the disk it goes to is full
                 await _greet(app)
 

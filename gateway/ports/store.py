@@ -270,8 +270,11 @@ class Views(Protocol):
         """One turn. Raises `NotFound`."""
         ...
 
-    async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
-        """The last `limit` ended turns of this epoch that its summary does not cover, in the order they ended."""
+    async def history(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> Sequence[TurnView]:
+        """The last `limit` ended turns of this epoch that its summary does not cover, in the order they ended.
+
+        `oldest`: the first ones instead.
+        """
         ...
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:

@@ -71,6 +71,18 @@ async def test_history_is_the_last_turns_that_ended(scene: Scene) -> None:
     assert await scene.store.history(MAIN, 0, 0) == []
 
 
+async def test_the_oldest_of_a_history_are_the_first_that_ended(scene: Scene) -> None:
+    """Since the last summary, in the same order."""
+    turns = [await scene.ended() for _ in range(4)]
+
+    async def oldest(limit: int) -> list[TurnId]:
+        return [view.turn.id for view in await scene.store.history(MAIN, 0, limit, oldest=True)]
+
+    assert [await oldest(limit) for limit in (0, 2, 10)] == [[], turns[:2], turns]
+    assert await scene.store.compact(MAIN, 0, turns[0], "In short.", None)
+    assert await oldest(2) == turns[1:3]
+
+
 async def test_history_shows_each_turn_as_it_stands_however_often_it_is_read(scene: Scene) -> None:
     """With its session of now: a title may change."""
     turns = [await scene.ended() for _ in range(3)]

@@ -49,12 +49,13 @@ class Turns(Tables):
             waits=tuple(self.waits[w] for w in row.waits),
         )
 
-    def history_of(self, session: SessionId, epoch: int, limit: int) -> list[TurnView]:
-        """The last ended turns of an epoch that its summary does not cover, in the order they ended."""
+    def history_of(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> list[TurnView]:
+        """The last ended turns of an epoch that its summary does not cover, or the first, in the order they ended."""
         known = self.all_sessions.get(session)
         begin = known.summed_up if known is not None and known.session.epoch == epoch else 0
         ended = [row for row in self.ended.get(session, [])[begin:] if row.turn.epoch == epoch]
-        return [self.view_of(row) for row in ended[max(0, len(ended) - limit) :]]
+        taken = ended[:limit] if oldest else ended[max(0, len(ended) - limit) :]
+        return [self.view_of(row) for row in taken]
 
     # --- the queue --------------------------------------------------------------------------
 

@@ -50,9 +50,9 @@ class MemoryViews(Turns):
         """One turn with everything stored of it."""
         return self.view_of(self.turn_row(turn))
 
-    async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
-        """The last ended turns, in the order they ended."""
-        return self.history_of(session, epoch, limit)
+    async def history(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> Sequence[TurnView]:
+        """The last ended turns, or the first, in the order they ended."""
+        return self.history_of(session, epoch, limit, oldest=oldest)
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
         """What changed since a revision."""

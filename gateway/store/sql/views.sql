@@ -69,6 +69,13 @@ WHERE session = ?1 AND epoch = ?2
   AND ended_rev > coalesce((SELECT summary_rev FROM sessions WHERE id = ?1 AND epoch = ?2), 0)
 ORDER BY ended_rev DESC LIMIT ?3;
 
+-- name: oldest_ended_turns
+-- The same, the first ones, the oldest first.
+SELECT ord FROM turns INDEXED BY turns_ended
+WHERE session = ?1 AND epoch = ?2
+  AND ended_rev > coalesce((SELECT summary_rev FROM sessions WHERE id = ?1 AND epoch = ?2), 0)
+ORDER BY ended_rev LIMIT ?3;
+
 -- name: messages_of_turns
 -- ? is a JSON array of turns.
 SELECT id, turn, given, received_at, event_key, conversation, principal, name, direct, addressed, text, sent_at,

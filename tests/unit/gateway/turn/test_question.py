@@ -40,9 +40,11 @@ class Histories(FailingStore):
         super().__init__(FakeClock())
         self.views = views
 
-    async def history(self, session: SessionId, epoch: int, limit: int) -> tuple[TurnView, ...]:
-        """Give the last ones."""
-        return self.views[-limit:]
+    async def history(
+        self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False
+    ) -> tuple[TurnView, ...]:
+        """Give the last ones, or the first."""
+        return self.views[:limit] if oldest else self.views[-limit:]
 
 
 def questions(folder: Path, *history: TurnView, context_tokens: int = 100_000) -> Questions:
