@@ -102,6 +102,10 @@ class Proof:
             *self.trouble,
         ]
 
+    def decided(self) -> list[str]:
+        """Budgets that are missed as far as a decision allows."""
+        return [f"{line['what']}: {line['holds']}" for line in self.budgets if str(line["holds"]).startswith("decided")]
+
 
 def merged(lines: Iterable[Json], order: Sequence[str]) -> list[Row]:
     """Put figures of one fault, name and bar together. Those of other faults are left out."""
@@ -146,8 +150,9 @@ def page(proof: Proof) -> str:
 
 
 def _head(proof: Proof) -> list[str]:
-    misses = proof.misses()
-    verdict = "Every bar held." if not misses else f"**{len(misses)} did not hold:**"
+    misses, decided = proof.misses(), proof.decided()
+    held = "Every bar held, or is missed no further than a decision allows." if decided else "Every bar held."
+    verdict = f"**{len(misses)} did not hold:**" if misses else held
     return [
         "# What was tried against the daemon",
         "",
@@ -155,10 +160,17 @@ def _head(proof: Proof) -> list[str]:
         "",
         f"{verdict}{' This is a part of the whole only.' if proof.partial else ''}",
         *(f"- {miss}" for miss in misses),
+        *_decided(decided),
         "",
         f"Made by `{proof.command}` on {proof.date}, commit {proof.commit}, seed {proof.seed}, {proof.machine}; "
         f"{proof.passed} tests passed, {len(proof.failed)} failed.",
     ]
+
+
+def _decided(budgets: Sequence[str]) -> list[str]:
+    if not budgets:
+        return []
+    return ["", "Missed no further than a decision in `gateway/decisions` allows:", *(f"- {one}" for one in budgets)]
 
 
 def _words(proof: Proof) -> str:
@@ -256,12 +268,25 @@ def _budgets(proof: Proof) -> list[str]:
             str(line["what"]),
             f"{short(line['value'])} {line['unit']}".strip(),
             "" if line["floor"] is None else short(line["floor"]),
-            "" if line["budget"] is None else f"{'≥' if line['at_least'] else '≤'} {short(line['budget'])}",
+            _budget(line),
             NO if line["holds"] == "NO" else str(line["holds"]),
         )
         for line in proof.budgets
     ]
     return ["", "## Budgets", "", *table(("what", "figure", "floor", "budget", "holds"), lines)]
+
+
+def _budget(line: Json) -> str:
+    """What is allowed, by itself, as a multiple of the floor, and by a decision."""
+    if line["budget"] is None:
+        return ""
+    decided: Json | None = line.get("decided")
+    more = [
+        f"{short(line['times'])} × the floor" if line.get("times") else "",
+        f"decision {decided['number']}: {short(decided['times'])} × the {decided['of']}" if decided else "",
+    ]
+    said = f"{'≥' if line['at_least'] else '≤'} {short(line['budget'])}"
+    return f"{said} ({'; '.join(filter(None, more))})" if any(more) else said
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:

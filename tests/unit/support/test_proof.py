@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests import prove
+from tests.bench.figures import Decision, Figure
 from tests.support.proof import KILLS, LOST, TWICE, counted, dice, figure, seed, times
 from tests.support.proof_page import NO, Fault, Proof, page, read_lines
 
@@ -111,6 +112,30 @@ def test_the_page_begins_with_what_does_not_hold(stated: Path) -> None:
     assert f"| sent into a ban | 1 × | 2 of 3 | 0 | {NO} |" in rest
     assert "1 of 2 were noticed" in rest
     assert f"| warm turn | 11 ms | 2 | ≤ 10 | {NO} |" in rest
+
+
+def test_a_budget_that_a_decision_allows_to_miss_is_said_and_is_no_miss() -> None:
+    cpu = Decision(number="0026", times=4.65, of="floor")
+    known: dict[str, Any] = {
+        "what": "warm turn, CPU",
+        "unit": "ms",
+        "floor": 2.0,
+        "budget": 4.5,
+        "times": 3.75,
+        "decided": cpu,
+    }
+    within, over = Figure(value=9.0, **known), Figure(value=9.5, **known)
+    found = proof([], faults=(), budgets=[within.as_json()])
+    assert found.misses() == []
+    text = page(found)
+    assert "Every bar held, or is missed no further than a decision allows." in text
+    assert "Missed no further than a decision in `gateway/decisions` allows:\n- warm turn, CPU: decided (0026)" in text
+    row = "| warm turn, CPU | 9 ms | 2 | ≤ 4.5 (3.75 × the floor; decision 0026: 4.65 × the floor) |"
+    assert f"{row} decided (0026) |" in text
+    text = page(proof([], faults=(), budgets=[over.as_json()]))
+    assert "- over its budget: warm turn, CPU" in text
+    assert "decision in `gateway/decisions` allows" not in text
+    assert f"{row.replace('9 ms', '9.5 ms')} {NO} |" in text
 
 
 def test_the_page_has_the_soaks_lives_and_its_figures() -> None:
