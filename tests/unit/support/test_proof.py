@@ -10,6 +10,7 @@ import pytest
 
 from tests import prove
 from tests.bench.figures import Decision, Figure
+from tests.mutants import Change, Found, as_json
 from tests.support.proof import KILLS, LOST, TWICE, counted, dice, figure, seed, times
 from tests.support.proof_page import NO, Fault, Proof, page, read_lines
 
@@ -159,7 +160,27 @@ def test_the_page_has_the_soaks_lives_and_its_figures() -> None:
     assert "| 2 | 1 |  | 95.5 |" in text
 
 
-@pytest.mark.parametrize("name", ["bench", "soak"])
+def test_the_page_has_the_mutants_and_begins_with_areas_that_miss() -> None:
+    same = Change(function="gateway.routing.route", old="1", new="2")
+    good = Found(killed=90, equivalent=4, survivors=[(same, "")] * 10)
+    poor = Found(killed=8, survivors=[(same, "")] * 2, stale=["gone"])
+    found = proof([], faults=(), mutants=json.loads(json.dumps(as_json({"routing": good, "permission": poor}))))
+    assert found.misses() == ["mutants of permission: 80.0% of 10 were noticed, and 1 exceptions are none any more"]
+    text = page(found)
+    assert "| routing | 90 | 100 | 4 | 90.0% | yes |" in text
+    assert f"| permission | 8 | 10 | 0 | 80.0% | {NO} |" in text
+    assert "Its tests must notice 85%." in text
+
+
+def test_what_other_commands_wrote_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "mutants.json"
+    file.write_text(json.dumps(as_json({})))
+    options = prove.parsed(["--mutants", str(file)])
+    assert prove.read(options.mutants) == as_json({})
+    assert prove.read(options.fuzz) is None
+
+
+@pytest.mark.parametrize("name", prove.REPORTS)
 def test_a_file_that_is_not_there_is_refused_with_how_to_make_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         prove.parsed([f"--{name}", "nowhere.json"])
