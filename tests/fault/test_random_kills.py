@@ -197,9 +197,9 @@ async def test_killed_at_random(tmp_path: Path) -> None:
         quiet_s = time.monotonic() - began
         pressing.cancel()
         assert await one.daemon.stop() == 0
+        await judge(people)
         tell_back(back)
         figure("F02", "from the last start and the last message until all was answered", quiet_s, ANSWERED_S, "s")
-        await judge(people)
 
 
 def tell_back(back: Back) -> None:
