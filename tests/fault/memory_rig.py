@@ -53,9 +53,18 @@ def _made(most: int) -> Path | None:
             with suppress(OSError):
                 (group / limit).read_text()  # not there where the parent does not pass memory on
                 (group / limit).write_text(str(most))
+                _without_swap(group, most)
                 return group
             group.rmdir()
     return None
+
+
+def _without_swap(group: Path, most: int) -> None:
+    """What is full is full: no disk in place of memory, where the kernel counts that at all."""
+    for name, value in (("memory.swap.max", 0), ("memory.memsw.limit_in_bytes", most)):
+        with suppress(OSError):
+            (group / name).read_text()
+            (group / name).write_text(str(value))
 
 
 def _places() -> Iterator[tuple[Path, str]]:
