@@ -174,6 +174,18 @@ def unsent(daemon: Daemon) -> list[tuple[str, str]]:
         ).fetchall()
 
 
+def unended(daemon: Daemon) -> dict[str, str]:
+    """By session: its first turn that has not ended. Nothing before there is a store."""
+    file = daemon.state / "dragoman.db"
+    if not file.exists():
+        return {}
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as store:
+        rows = store.execute(
+            "SELECT session, id FROM turns WHERE state NOT IN ('done', 'stopped', 'failed') ORDER BY ord DESC"
+        ).fetchall()
+    return dict(rows)
+
+
 async def health(daemon: Daemon) -> tuple[int, str]:
     """What /readyz says."""
     async with aiohttp.ClientSession() as client, client.get(f"{daemon.url}/readyz") as response:
