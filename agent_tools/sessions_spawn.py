@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
-from gateway.model.sessions import SpawnMode
+from gateway.model.children import SpawnMode
 from gateway.model.tools import Approval, Effect, Park, Permission, Risk, ToolResult, ToolSpec
 from gateway.ports import Task, ToolContext
 

@@ -37,9 +37,10 @@ from config.texts import Texts
 from config.tools import read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText, beyond
 from gateway.errors import ConfigError
+from gateway.model.children import Agent
 from gateway.model.ids import Principal, channel_of
-from gateway.model.sessions import Agent, TurnLimits
 from gateway.model.tools import ToolPolicy, ToolSpec
+from gateway.model.turns import TurnLimits
 
 PREFIX = "DRAGOMAN_"
 SECTIONS: Final = (

@@ -32,8 +32,10 @@ from config.basics import Table, address, is_loopback
 from config.model import ModelSettings
 from config.values import Flaw
 from gateway.model.ids import OwnerName, Principal
-from gateway.model.sessions import SessionKind, TurnLimits, WhileRunning
+from gateway.model.routes import WhileRunning
+from gateway.model.sessions import SessionKind
 from gateway.model.tools import Approval, Permission, Sandbox
+from gateway.model.turns import TurnLimits
 
 COMES_LATER = "comes with a later version"
 

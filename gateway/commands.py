@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from gateway.lines import count, money
 from gateway.model.ids import OwnerName, Principal, SessionId
-from gateway.model.sessions import ChildLine, Session, SessionKind
+from gateway.model.sessions import Session, SessionKind
+from gateway.model.steps import Usage
 from gateway.model.text import plain
-from gateway.model.tools import Usage
-from gateway.model.views import Counts, SessionLine, Spent
+from gateway.model.views import ChildLine, Counts, SessionLine, Spent
 from gateway.model.waits import Wait
 from gateway.permission import describe_permission
 from gateway.ports import CommandInfo

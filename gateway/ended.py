@@ -7,7 +7,7 @@ from sys import getsizeof
 from typing import Any, Generic, TypeVar, cast
 
 from gateway.model.ids import TurnId
-from gateway.model.tools import Step
+from gateway.model.steps import Step
 from gateway.model.views import TurnView
 from gateway.model.waits import Wait
 

@@ -19,7 +19,8 @@ from gateway.family import Families
 from gateway.gallery import Gallery
 from gateway.halting import HALTED_TEXT, Ending, Halt
 from gateway.model.live import OutputDelta, session_topic
-from gateway.model.sessions import Lease, home_of
+from gateway.model.sessions import home_of
+from gateway.model.steps import Step
 from gateway.model.tools import (
     Action,
     KeptFile,
@@ -28,11 +29,11 @@ from gateway.model.tools import (
     Picture,
     Reach,
     ResultStatus,
-    Step,
     ToolPolicy,
     ToolResult,
     ToolSpec,
 )
+from gateway.model.turns import Lease
 from gateway.model.views import TurnView
 from gateway.observe import Meters, Redactor, log
 from gateway.output import OutputBuffer

@@ -12,26 +12,22 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
 
-from gateway.model.ids import SYSTEM_CHILD, SessionId, TurnId, child_session
-from gateway.model.sessions import (
+from gateway.model.children import (
     CHILDREN_A_TURN,
-    ENDED,
-    LEASE_LASTS,
     LIVE_BELOW_A_ROOT,
     MAX_DEPTH,
     Agent,
-    ChildLine,
-    Lease,
     NewChild,
-    Session,
-    SessionKind,
     SpawnMode,
     SpawnRefusal,
-    TurnLimits,
 )
+from gateway.model.decisions import DenyReason
+from gateway.model.ids import SYSTEM_CHILD, SessionId, TurnId, child_session
+from gateway.model.sessions import LEASE_LASTS, Session, SessionKind
 from gateway.model.text import one_line
-from gateway.model.tools import DenyReason, Park, ResultStatus, ToolResult
-from gateway.model.views import TurnView
+from gateway.model.tools import Park, ResultStatus, ToolResult
+from gateway.model.turns import ENDED, Lease, TurnLimits
+from gateway.model.views import ChildLine, TurnView
 from gateway.model.waits import used_by_children
 from gateway.observe import Redactor
 from gateway.ports import Children, Clock, Models, Task, Views

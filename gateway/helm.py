@@ -8,7 +8,8 @@ from datetime import timedelta
 
 from gateway.commands import command_list
 from gateway.model.ids import NodeId, OwnerName, Principal, SessionId
-from gateway.model.sessions import Origin, Route, SessionKind, empty_session
+from gateway.model.routes import Route, empty_session
+from gateway.model.sessions import Origin, SessionKind
 from gateway.observe import log
 from gateway.ports import Clock, CommandInfo, Node, Notes, Outbox
 from gateway.registry import Registry

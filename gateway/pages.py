@@ -14,7 +14,8 @@ from gateway.commands import command_list
 from gateway.errors import Forbidden, NotFound
 from gateway.model.ids import OwnerName, SessionId, TurnId, main_session
 from gateway.model.live import LiveEvent
-from gateway.model.sessions import Session, empty_session, main_route
+from gateway.model.routes import empty_session, main_route
+from gateway.model.sessions import Session
 from gateway.model.slots import CardRow
 from gateway.model.tools import ToolResult
 from gateway.model.views import Rows, SessionLine

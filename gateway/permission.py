@@ -10,20 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
+from gateway.model.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.model.sessions import Session, SessionKind
-from gateway.model.tools import (
-    Allow,
-    Approval,
-    Ask,
-    Decision,
-    Deny,
-    DenyReason,
-    Permission,
-    Reach,
-    Risk,
-    ToolPolicy,
-    ToolSpec,
-)
+from gateway.model.tools import Approval, Permission, Reach, Risk, ToolPolicy, ToolSpec
 
 DEFAULT_APPROVAL: Mapping[Risk, Approval] = MappingProxyType(
     {

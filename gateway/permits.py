@@ -7,7 +7,7 @@ import hmac
 import secrets
 from dataclasses import dataclass
 
-from gateway.model.sessions import Lease
+from gateway.model.turns import Lease
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from gateway.errors import ConfigError
+from gateway.model.decisions import Deny, DenyReason
 from gateway.model.nesting import LEVELS_AT_MOST, is_too_deep
 from gateway.model.prompts import ToolOffer
 from gateway.model.sessions import Session, SessionKind
-from gateway.model.tools import Deny, DenyReason, Park, Reach, ToolPolicy, ToolResult, ToolSpec
+from gateway.model.tools import Park, Reach, ToolPolicy, ToolResult, ToolSpec
 from gateway.permission import available
 from gateway.ports import ToolContext
 

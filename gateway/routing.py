@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from gateway.model.ids import OwnerName, Principal, SessionId, channel_of
 from gateway.model.messages import Conversation, Inbound
-from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind, main_route
+from gateway.model.routes import Drop, DropReason, Route, main_route
+from gateway.model.sessions import Origin, SessionKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

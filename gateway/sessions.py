@@ -17,8 +17,8 @@ from gateway.failpoints import FailPoints
 from gateway.halting import Ending, Halt
 from gateway.model.ids import NodeId
 from gateway.model.live import TURNS, LiveEvent, TurnsDue, turn_topic
-from gateway.model.sessions import STOPPED_TEXT, Lease, TurnState
 from gateway.model.slots import NewSlot
+from gateway.model.turns import STOPPED_TEXT, Lease, TurnState
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import NewWait
 from gateway.observe import Meters, log

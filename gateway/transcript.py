@@ -18,9 +18,11 @@ from gateway.ended import OfEnded
 from gateway.model.ids import SYSTEM_CHILD, SYSTEM_PARENT, InboundId, SessionId
 from gateway.model.messages import CONTEXT_KEPT, Attachment, Brought, Inbound, Received
 from gateway.model.prompts import IMAGES, CallResult, Message, ModelRequest, ToolOffer, UserText, block, speaker
-from gateway.model.sessions import SessionKind, TurnKind
+from gateway.model.sessions import SessionKind
+from gateway.model.steps import Step, StepKind
 from gateway.model.text import plain
-from gateway.model.tools import Picture, ResultStatus, Step, StepKind, ToolResult
+from gateway.model.tools import Picture, ResultStatus, ToolResult
+from gateway.model.turns import TurnKind
 from gateway.model.views import TurnView
 
 CHARS_OF_EACH = 1_000

@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from gateway.model.children import Lineage, child_place
 from gateway.model.ids import PAGE, SYSTEM_CHILD, SessionId
 from gateway.model.live import OutputDelta, TextDelta
 from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Received
-from gateway.model.sessions import Lineage, Turn, child_place
 from gateway.model.slots import CardRow, Slot, SlotKind
+from gateway.model.steps import Step, StepKind, Usage
 from gateway.model.text import cut, plain
-from gateway.model.tools import Step, StepKind, ToolResult, Usage
+from gateway.model.tools import ToolResult
+from gateway.model.turns import Turn
 from gateway.model.views import Row, Rows, SessionLine
 from gateway.model.waits import ChildEnd, Wait, WaitKind
 from gateway.ports import Welcome

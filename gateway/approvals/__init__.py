@@ -24,9 +24,10 @@ from gateway.approvals.handles import Handles, cards_at, page_card, wait_of
 from gateway.approvals.where import SUB_SESSION, Audience, audience, card_slots, is_shown_by, payload
 from gateway.approvals.who import approvers, approving_owners, asks_reason, may_resolve
 from gateway.model.ids import Handle, OwnerName, Principal
-from gateway.model.sessions import Session, Turn
+from gateway.model.sessions import Session
 from gateway.model.slots import Button, CardRow
 from gateway.model.tools import Mode
+from gateway.model.turns import Turn
 from gateway.model.waits import ApprovalRequest, PressResult, Verb, Verdict, Wait, WaitState
 from gateway.ports import Accounts
 from gateway.routing import People

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 
 from gateway.model.ids import WaitId
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Session, SessionKind, Turn
+from gateway.model.sessions import Session, SessionKind
 from gateway.model.slots import NewSlot, Slot, SlotKind
+from gateway.model.turns import Turn
 from gateway.model.views import Whereabouts
 
 ROWS_A_CARD = 8

@@ -16,8 +16,8 @@ from gateway.model.audit import AuditRow
 from gateway.model.ids import OwnerName, TurnId, main_session, web_principal
 from gateway.model.live import session_topic
 from gateway.model.messages import Inbound, owner_page
-from gateway.model.sessions import ENDED
 from gateway.model.slots import Slot, SlotKind
+from gateway.model.turns import ENDED
 from gateway.pages import CODE_GOOD_FOR, Pages
 from gateway.ports import Audit, Clock, Live, Views
 

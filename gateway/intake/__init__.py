@@ -11,7 +11,8 @@ from gateway.failpoints import FailPoints
 from gateway.intake.reasons import Reasons
 from gateway.intake.replies import Replies
 from gateway.model.messages import Inbound, Press, Refused
-from gateway.model.sessions import Accepted, Drop, DropReason, Route, TurnKind, WhileRunning
+from gateway.model.routes import Accepted, Drop, DropReason, Route, WhileRunning
+from gateway.model.turns import TurnKind
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait
 from gateway.observe import Meters, log
 from gateway.ports import Books, Children, Clock, Intake, Notes, Views, Waiting

@@ -7,7 +7,8 @@ from datetime import UTC, timedelta
 from gateway import commands
 from gateway.model.ids import OwnerName, Principal
 from gateway.model.messages import Inbound
-from gateway.model.sessions import Route, Session, SessionKind, empty_session
+from gateway.model.routes import Route, empty_session
+from gateway.model.sessions import Session, SessionKind
 from gateway.ports import Books, Children, Clock, Control, ControlEffect, Views
 from gateway.registry import Registry
 from gateway.routing import People, may_begin_anew, may_stop_all

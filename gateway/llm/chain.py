@@ -19,8 +19,8 @@ from gateway.errors import ModelError
 from gateway.llm.prices import Price, cost_micros, price_of
 from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest
 from gateway.model.sessions import Session
+from gateway.model.steps import Answer
 from gateway.model.text import cut, plain
-from gateway.model.tools import Answer
 from gateway.observe import Redactor, log
 from gateway.ports import Clock, Model
 

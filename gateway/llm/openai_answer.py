@@ -13,7 +13,8 @@ from gateway.llm.reading import as_object, as_objects, as_text
 from gateway.llm.sse import EventSplitter, EventTooLong
 from gateway.model.ids import CallId
 from gateway.model.nesting import is_too_deep
-from gateway.model.tools import Answer, ToolCall, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import ToolCall
 
 CUT_NOTE = "\n\n[cut here: the model reached its output limit]"
 """Ends an answer whose text the model could not finish."""

@@ -20,7 +20,7 @@ from gateway.llm.openai_payload import Offered, has_images, request_body
 from gateway.llm.quirks import Dialect, dialect_of, instead
 from gateway.llm.tries import DEFAULT_PATIENCE, Patience, in_haste, tried
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
 from gateway.observe import log
 from gateway.ports import Clock
 from gateway.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS

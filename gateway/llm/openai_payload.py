@@ -19,7 +19,8 @@ from gateway.llm.reading import as_object
 from gateway.llm.schemas import Flavour, for_provider
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Image, ModelRequest, ToolOffer, UserText, block, speaker
-from gateway.model.tools import Answer, ResultStatus, ToolCall, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import ResultStatus, ToolCall, ToolResult
 
 OPAQUE = "openai"
 """The key of `Answer.opaque` that is ours."""

@@ -11,7 +11,8 @@ from typing import Any, cast
 from gateway.commands import code
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Complete, ModelEvent, ModelRequest, TextPart, ToolOffer, UserText
-from gateway.model.tools import Answer, ResultStatus, ToolCall, ToolResult, ToolSpec
+from gateway.model.steps import Answer
+from gateway.model.tools import ResultStatus, ToolCall, ToolResult, ToolSpec
 
 _COMMAND = re.compile(r"/([A-Za-z0-9_-]+)(?:[ \t]+|\n|$)")
 

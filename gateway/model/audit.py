@@ -7,8 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from gateway.model.ids import NodeId, Principal, SessionId, TurnId, WaitId
-from gateway.model.sessions import TurnKind
 from gateway.model.tools import Mode
+from gateway.model.turns import TurnKind
 
 
 class Because(StrEnum):

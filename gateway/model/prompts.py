@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gateway.model.ids import CallId, Principal
+from gateway.model.steps import Answer
 from gateway.model.text import plain
-from gateway.model.tools import Answer, Picture, ToolResult
+from gateway.model.tools import Picture, ToolResult
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 """Media types of pictures that models are given."""

@@ -10,8 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.model.ids import Principal, SessionId, TurnId, WaitId
-from gateway.model.sessions import ENDED, TurnState
-from gateway.model.tools import Action, Risk, Usage
+from gateway.model.steps import Usage
+from gateway.model.tools import Action, Risk
+from gateway.model.turns import ENDED, TurnState
 
 
 class WaitKind(StrEnum):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gateway.model.ids import OwnerName, SessionId, TurnId
 from gateway.model.live import LiveEvent
 from gateway.model.messages import Attachment, Conversation, Inbound, Press, Refused
-from gateway.model.sessions import Accepted, SessionKind
+from gateway.model.routes import Accepted
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import CardRow, Pace, Showing
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import Pressed, Wait

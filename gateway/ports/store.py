@@ -16,15 +16,10 @@ from gateway.model.audit import AuditHead, AuditRow, StartedCall
 from gateway.model.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.model.live import LiveEvent
 from gateway.model.messages import Inbound, Press, Refused
-from gateway.model.sessions import (
-    Accepted,
-    Drop,
-    Route,
-    Session,
-    TurnKind,
-    WhileRunning,
-)
+from gateway.model.routes import Accepted, Drop, Route, WhileRunning
+from gateway.model.sessions import Session
 from gateway.model.slots import Slot
+from gateway.model.turns import TurnKind
 from gateway.model.views import Counts, Rows, SessionLine, TurnView, Whereabouts
 from gateway.model.waits import Pressed, Verdict, Wait
 from gateway.ports.ingress import Control, Waiting

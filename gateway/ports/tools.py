@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from gateway.model.children import SpawnMode
 from gateway.model.ids import SessionId
-from gateway.model.sessions import ChildLine, SpawnMode
 from gateway.model.tools import KeptFile, Mode, Park, Picture, ToolResult
+from gateway.model.views import ChildLine
 from gateway.ports.clock import Clock
 
 

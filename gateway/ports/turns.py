@@ -10,18 +10,14 @@ from datetime import date
 from typing import Protocol
 
 from gateway.model.audit import Beginning
+from gateway.model.children import NewChild, SpawnRefusal
 from gateway.model.ids import InboundId, NodeId, Principal, SessionId, TurnId, WaitId
 from gateway.model.messages import Brought
-from gateway.model.sessions import (
-    ChildLine,
-    Lease,
-    NewChild,
-    SpawnRefusal,
-    TurnState,
-)
 from gateway.model.slots import NewSlot
-from gateway.model.tools import Answer, ToolResult
-from gateway.model.views import Claimed, Spent, TurnView
+from gateway.model.steps import Answer
+from gateway.model.tools import ToolResult
+from gateway.model.turns import Lease, TurnState
+from gateway.model.views import ChildLine, Claimed, Spent, TurnView
 from gateway.model.waits import NewWait, Start
 
 

@@ -13,9 +13,10 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BeforeValidator, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer
 from pydantic_core import PydanticSerializationError
 
+from gateway.model.children import Lineage
 from gateway.model.messages import Attachment, Brought, Conversation
-from gateway.model.sessions import Lineage
-from gateway.model.tools import Answer, KeptFile, ToolCall, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import KeptFile, ToolCall, ToolResult
 from gateway.model.waits import ApprovalRequest
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from gateway.model.messages import NEXT_PART_WITHIN, Inbound
-from gateway.model.sessions import TurnKind
+from gateway.model.turns import TurnKind
 
 HOLD_IN_ALL = timedelta(seconds=6)
 """How long it waits at most, from the first part on: who sends long texts without end must not keep a lane for ever."""

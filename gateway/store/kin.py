@@ -11,22 +11,21 @@ from datetime import datetime
 from typing import Any
 
 from gateway.errors import Forbidden, NotFound
-from gateway.model.ids import SYSTEM_CHILD, SYSTEM_PARENT, SessionId, child_session
-from gateway.model.messages import Conversation, Inbound
-from gateway.model.sessions import (
+from gateway.model.children import (
     CHILDREN_A_TURN,
     LIVE_BELOW_A_ROOT,
     MAX_DEPTH,
-    Lease,
     Lineage,
     NewChild,
-    Session,
     SpawnRefusal,
-    TurnState,
     child_place,
 )
+from gateway.model.ids import SYSTEM_CHILD, SYSTEM_PARENT, SessionId, child_session
+from gateway.model.messages import Conversation, Inbound
+from gateway.model.sessions import Session
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Answer, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.turns import Lease, TurnState
 from gateway.model.waits import ChildEnd
 
 CHILDREN = "child:"

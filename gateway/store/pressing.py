@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from gateway.model.ids import Principal, TurnId
-from gateway.model.sessions import TurnState
+from gateway.model.turns import TurnState
 from gateway.model.waits import PressResult, Verdict, Wait, WaitKind, WaitState
 
 

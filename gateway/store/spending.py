@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from gateway.model.ids import Principal
-from gateway.model.tools import Answer, Usage
+from gateway.model.steps import Answer, Usage
 from gateway.model.views import Spent
 
 NOTHING = Usage()

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from gateway.model.audit import AuditRow, Because, Beginning
 from gateway.model.ids import NodeId
-from gateway.model.sessions import Lease, TurnKind
-from gateway.model.tools import StepState
+from gateway.model.steps import StepState
+from gateway.model.turns import Lease, TurnKind
 from gateway.model.waits import DECISION_GOOD_FOR_S, Start, Wait, WaitState
 from gateway.store.codec import storable
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from gateway.errors import Forbidden
-from gateway.model.sessions import TurnState
 from gateway.model.tools import ResultStatus, ToolResult
+from gateway.model.turns import TurnState
 from gateway.model.waits import WaitState
 
 COMMANDS_AT_ONCE = 4

@@ -23,10 +23,12 @@ from gateway.halting import Halt
 from gateway.model.audit import Beginning
 from gateway.model.ids import WaitId, mint
 from gateway.model.live import LiveEvent, Now, turn_topic
-from gateway.model.sessions import Lease, SessionKind, TurnLimits
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import NewSlot
+from gateway.model.steps import Step, StepState
 from gateway.model.text import one_line
-from gateway.model.tools import Park, Risk, Step, StepState, ToolResult
+from gateway.model.tools import Park, Risk, ToolResult
+from gateway.model.turns import Lease, TurnLimits
 from gateway.model.views import TurnView
 from gateway.model.waits import NewWait, Start, Wait, WaitKind, WaitState
 from gateway.observe import Meters, log

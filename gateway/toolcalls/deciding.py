@@ -16,28 +16,13 @@ from pydantic import BaseModel, ValidationError
 from gateway import approvals as asking
 from gateway.errors import DragomanError, SandboxMissing
 from gateway.execution import Prepared
+from gateway.model.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.model.ids import WaitId
-from gateway.model.sessions import Session, SessionKind, TurnLimits, TurnState, home_of
+from gateway.model.sessions import Session, SessionKind, home_of
+from gateway.model.steps import Step, StepKind, StepState
 from gateway.model.text import head_and_tail_bytes
-from gateway.model.tools import (
-    EVERY_SCOPE,
-    Action,
-    Allow,
-    Approval,
-    Ask,
-    Decision,
-    Deny,
-    DenyReason,
-    Effect,
-    Mode,
-    Reach,
-    ResultStatus,
-    Sandbox,
-    Step,
-    StepKind,
-    StepState,
-    ToolResult,
-)
+from gateway.model.tools import EVERY_SCOPE, Action, Approval, Effect, Mode, Reach, ResultStatus, Sandbox, ToolResult
+from gateway.model.turns import TurnLimits, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
 from gateway.observe import Meters, log

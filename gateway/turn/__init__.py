@@ -18,9 +18,9 @@ from gateway.halting import Halt
 from gateway.model.ids import OwnerName, WaitId, mint
 from gateway.model.live import ANSWERS, Now, Rested, Working
 from gateway.model.prompts import Anew, Complete, ModelRequest, TextPart
-from gateway.model.sessions import Lease, TurnKind, TurnLimits, TurnState
 from gateway.model.slots import NewSlot, shown_when_stored
-from gateway.model.tools import Answer, StepState
+from gateway.model.steps import Answer, StepState
+from gateway.model.turns import Lease, TurnKind, TurnLimits, TurnState
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import NewWait, WaitKind
 from gateway.observe import Meters, Redactor, log

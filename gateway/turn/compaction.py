@@ -17,8 +17,8 @@ from typing import Any
 from gateway.errors import ModelError, StoreError
 from gateway.model.ids import SessionId
 from gateway.model.prompts import CallResult, Complete, Message, ModelRequest, UserText, block, speaker
+from gateway.model.steps import Answer, Usage
 from gateway.model.text import head_and_tail
-from gateway.model.tools import Answer, Usage
 from gateway.model.views import Spent, TurnView
 from gateway.observe import Redactor, log
 from gateway.ports import Books, Clock, Model, Models, Views

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from gateway.ended import OfEnded
 from gateway.errors import DragomanError
+from gateway.model.children import Agent
 from gateway.model.ids import SessionId
 from gateway.model.prompts import ModelRequest, ToolOffer
-from gateway.model.sessions import Agent, Session, home_of
+from gateway.model.sessions import Session, home_of
 from gateway.model.views import TurnView
 from gateway.ports import Views
 from gateway.registry import Registry

@@ -29,10 +29,10 @@ from gateway.lines import (
 from gateway.model.ids import status_slot
 from gateway.model.live import ANSWERS, Doing, Now
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.steps import Answer, Step, StepKind, Usage
 from gateway.model.text import cut
-from gateway.model.tools import Answer, Step, StepKind, Usage
+from gateway.model.turns import Lease
 from gateway.model.views import TurnView
 from gateway.model.waits import Wait, WaitKind, used_by_children
 from gateway.observe import Redactor, log

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from gateway.model.ids import Principal, SessionId
 from gateway.model.messages import Inbound
 from gateway.model.prompts import ToolOffer
+from gateway.model.steps import Step, StepKind
 from gateway.model.text import head_and_tail
-from gateway.model.tools import Step, StepKind, ToolResult
+from gateway.model.tools import ToolResult
 from gateway.model.views import TurnView
 
 HISTORY_TURNS = 40

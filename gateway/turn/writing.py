@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from gateway.errors import ModelError
 from gateway.model.ids import answer_slot
 from gateway.model.live import ANSWERS, TextDelta, session_topic
-from gateway.model.sessions import Lease, SessionKind
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.steps import Answer
 from gateway.model.text import plain
-from gateway.model.tools import Answer
+from gateway.model.turns import Lease
 from gateway.model.views import TurnView
 from gateway.observe import HELD_BACK_AT_MOST, HIDDEN, Redactor
 from gateway.ports import Clock, Live, Steps

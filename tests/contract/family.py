@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.model.children import NewChild, SpawnMode, SpawnRefusal
 from gateway.model.ids import Principal, SessionId, TurnId, WaitId, child_session
-from gateway.model.sessions import Lease, NewChild, Route, Session, SpawnMode, SpawnRefusal, Turn, TurnState
-from gateway.model.tools import Answer, Usage
+from gateway.model.routes import Route
+from gateway.model.sessions import Session
+from gateway.model.steps import Answer, Usage
+from gateway.model.turns import Lease, Turn, TurnState
 from gateway.model.waits import Start
 from tests.contract.scene import MAIN, Scene
 from tests.support.makers import ANN_TELEGRAM, answer, beginning, result, seconds

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from gateway.errors import LeaseLost
 from gateway.model.ids import NodeId
-from gateway.model.sessions import Lease
+from gateway.model.turns import Lease
 from gateway.ports import Store
 from gateway.store import open_store
 from tests.contract.promises import Seen

@@ -6,9 +6,10 @@ from collections import Counter
 
 from gateway.model.ids import SlotId, TurnId, WaitId
 from gateway.model.messages import Received
-from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState
 from gateway.model.slots import Slot, SlotState
-from gateway.model.tools import Step, StepState, ToolResult
+from gateway.model.steps import Step, StepState
+from gateway.model.tools import ToolResult
+from gateway.model.turns import ENDED, Lease, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import Start, Wait, WaitKind, WaitState
 from tests.contract.world import Snapshot

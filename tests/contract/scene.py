@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from gateway.model.ids import NodeId, Principal, SessionId, SlotId, TurnId, WaitId, main_session, mint
 from gateway.model.messages import Conversation, Inbound, Received
-from gateway.model.sessions import Accepted, Drop, DropReason, Lease, Route, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Accepted, Drop, DropReason, Route, WhileRunning
 from gateway.model.slots import Slot, SlotKind
-from gateway.model.tools import Step
+from gateway.model.steps import Step
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.views import Item, Row, TurnView
 from gateway.model.waits import NewWait, Pressed, Start, Verdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Store, Waiting

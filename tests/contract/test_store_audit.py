@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.audit import verify
 from gateway.model.audit import AuditHead, Because
 from gateway.model.ids import NodeId
-from gateway.model.sessions import ENDED, TurnKind
+from gateway.model.turns import ENDED, TurnKind
 from gateway.model.waits import Start
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene

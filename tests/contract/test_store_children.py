@@ -7,22 +7,13 @@ from dataclasses import replace
 import pytest
 
 from gateway.errors import LeaseLost, NotFound
+from gateway.model.children import CHILDREN_A_TURN, LIVE_BELOW_A_ROOT, Lineage, SpawnMode, SpawnRefusal, child_place
 from gateway.model.ids import SessionId, child_session
 from gateway.model.live import TURNS, TurnsDue
 from gateway.model.messages import Received
-from gateway.model.sessions import (
-    CHILDREN_A_TURN,
-    LIVE_BELOW_A_ROOT,
-    Lineage,
-    Origin,
-    SessionKind,
-    SpawnMode,
-    SpawnRefusal,
-    TurnKind,
-    TurnState,
-    child_place,
-)
-from gateway.model.tools import StepState
+from gateway.model.sessions import Origin, SessionKind
+from gateway.model.steps import StepState
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import Start, WaitKind, WaitState
 from gateway.ports import Store
 from tests.contract.family import RUN, SESSION, FamilyScene, new_child

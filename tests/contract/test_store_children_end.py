@@ -6,17 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from gateway.model.children import SpawnMode, child_place
 from gateway.model.ids import Principal, SessionId
 from gateway.model.live import TURNS, TurnsDue, TurnWoken, turn_topic
 from gateway.model.messages import Received
-from gateway.model.sessions import (
-    Lease,
-    SpawnMode,
-    TurnKind,
-    TurnState,
-    child_place,
-)
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.waits import Start, WaitState
 from gateway.ports import ControlEffect, Store
 from tests.contract.family import SESSION, Child, FamilyScene, spent

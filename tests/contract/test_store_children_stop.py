@@ -9,9 +9,10 @@ import pytest
 from gateway.errors import Forbidden, NotFound
 from gateway.model.ids import SessionId, child_session
 from gateway.model.live import TurnWoken, turn_topic
-from gateway.model.sessions import Lease, TurnKind, TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import ResultStatus, StepState
+from gateway.model.steps import StepState
+from gateway.model.tools import ResultStatus
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.waits import WaitState
 from gateway.ports import ControlEffect, Store
 from gateway.store.memory import MemoryStore

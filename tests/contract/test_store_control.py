@@ -9,9 +9,10 @@ import pytest
 from gateway.errors import LeaseLost
 from gateway.model.ids import SessionId
 from gateway.model.messages import Received
-from gateway.model.sessions import TurnKind, TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import ResultStatus, StepState
+from gateway.model.steps import StepState
+from gateway.model.tools import ResultStatus
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import Start, WaitState
 from gateway.ports import ControlEffect, Store
 from tests.contract.scene import MAIN, NODE, Scene

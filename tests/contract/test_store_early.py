@@ -8,8 +8,9 @@ from gateway.errors import LeaseLost
 from gateway.model.ids import SlotId
 from gateway.model.live import SLOTS, SlotsDue
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Lease, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.model.turns import Lease, TurnState
 from tests.contract.scene import NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import CHAT, OTHER_CHAT, PAGE, answer, said, seconds

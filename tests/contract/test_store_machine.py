@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from gateway.model.ids import NodeId, Principal, SlotId, WaitId
-from gateway.model.sessions import Drop, DropReason, Lease, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Drop, DropReason, WhileRunning
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import StepState, Usage
+from gateway.model.steps import StepState, Usage
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.views import Spent
 from gateway.model.waits import Verdict, WaitState
 from gateway.ports import ControlEffect

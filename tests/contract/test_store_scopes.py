@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.model.ids import SessionId
-from gateway.model.sessions import Lease, Route, TurnState
+from gateway.model.routes import Route
+from gateway.model.turns import Lease, TurnState
 from gateway.model.waits import ApprovalRequest, NewWait, Start
 from gateway.ports import ControlEffect, Store
 from gateway.store import open_store

@@ -10,8 +10,8 @@ from gateway.errors import LeaseLost
 from gateway.model.ids import SlotId, status_slot
 from gateway.model.live import SLOTS, SlotsDue
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.model.turns import Lease, TurnState
 from gateway.ports import ControlEffect, Store
 from tests.contract.family import FamilyScene
 from tests.contract.scene import NODE, Scene

@@ -6,9 +6,10 @@ import pytest
 
 from gateway.errors import LeaseLost
 from gateway.model.ids import CallId, InboundId, WaitId
-from gateway.model.sessions import TurnKind, TurnState
 from gateway.model.slots import SlotKind, SlotState
-from gateway.model.tools import Answer, ResultStatus, StepKind, StepState, ToolCall, ToolResult, Usage
+from gateway.model.steps import Answer, StepKind, StepState, Usage
+from gateway.model.tools import ResultStatus, ToolCall, ToolResult
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import Start, WaitState
 from tests.contract.scene import OTHER_NODE, Scene
 from tests.support.clock import FakeClock

@@ -8,9 +8,10 @@ import pytest
 
 from gateway.errors import NotFound
 from gateway.model.ids import SessionId, TurnId, WaitId
-from gateway.model.sessions import TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Step
+from gateway.model.steps import Step
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.views import Item, Row
 from gateway.ports import ControlEffect, Store
 from tests.contract.scene import MAIN, NODE, Scene

@@ -11,9 +11,9 @@ from typing import TypeVar
 from gateway.audit import Verdict, verify
 from gateway.model.ids import OwnerName, SessionId, TurnId, WaitId
 from gateway.model.messages import Inbound
-from gateway.model.sessions import ENDED, Lease, Turn, TurnState
 from gateway.model.slots import Slot, SlotState
-from gateway.model.tools import Step, StepState
+from gateway.model.steps import Step, StepState
+from gateway.model.turns import ENDED, Lease, Turn, TurnState
 from gateway.model.views import Row, TurnView
 from gateway.model.waits import WaitKind, WaitState
 from gateway.ports import Store

@@ -14,9 +14,10 @@ from typing import Any
 
 from gateway.audit import verify
 from gateway.model.messages import Received
-from gateway.model.sessions import ENDED, Turn
 from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.tools import ResultStatus, Step, StepKind, StepState
+from gateway.model.steps import Step, StepKind, StepState
+from gateway.model.tools import ResultStatus
+from gateway.model.turns import ENDED, Turn
 from gateway.model.views import Item
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.ports import Audit

@@ -23,7 +23,8 @@ from gateway.model.ids import NodeId
 from gateway.model.live import LiveEvent
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart, UserText
 from gateway.model.sessions import SessionKind
-from gateway.model.tools import Answer, Approval, Effect, Park, Risk, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import Approval, Effect, Park, Risk, ToolResult
 from gateway.ports import Task, ToolContext
 from gateway.streams import Streams
 from gateway.sweeps import Sweeper

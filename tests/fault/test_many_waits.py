@@ -13,7 +13,8 @@ import pytest
 import pytest_asyncio
 
 from gateway.model.ids import NodeId, SessionId, SlotId, WaitId, mint
-from gateway.model.sessions import Route, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Route, WhileRunning
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import Start, WaitState
 from gateway.ports import Store
 from gateway.store import open_store

@@ -12,7 +12,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from gateway.model.messages import Inbound, Press, Refused
-from gateway.model.sessions import Accepted
+from gateway.model.routes import Accepted
 from gateway.model.waits import Pressed, PressResult
 from tests.support.clock import FakeClock
 

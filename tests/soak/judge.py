@@ -16,9 +16,10 @@ from typing import TypeVar
 from gateway.clock import SystemClock
 from gateway.model.ids import SessionId
 from gateway.model.messages import Received
-from gateway.model.sessions import ENDED, Turn, TurnState
 from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.tools import ResultStatus, Step
+from gateway.model.steps import Step
+from gateway.model.tools import ResultStatus
+from gateway.model.turns import ENDED, Turn, TurnState
 from gateway.model.views import Item
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store import open_store

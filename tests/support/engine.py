@@ -25,16 +25,15 @@ from gateway.helm import Helmsman, NotesOf
 from gateway.http import HttpServer
 from gateway.http.checks import KEY_HEADER, Address
 from gateway.intake import Ingress
+from gateway.model.children import Agent
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.model.messages import Conversation, Press
-from gateway.model.sessions import Agent, Lease, SessionKind, TurnLimits, WhileRunning
+from gateway.model.routes import WhileRunning
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import Slot
-from gateway.model.tools import (
-    Answer,
-    ResultStatus,
-    Step,
-    ToolResult,
-)
+from gateway.model.steps import Answer, Step
+from gateway.model.tools import ResultStatus, ToolResult
+from gateway.model.turns import Lease, TurnLimits
 from gateway.model.views import Claimed
 from gateway.model.waits import Pressed, Verb, Wait
 from gateway.observe import Meters, Redactor

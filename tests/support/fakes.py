@@ -16,8 +16,8 @@ from gateway.model.messages import Attachment, Conversation
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.model.sessions import Session
 from gateway.model.slots import Pace, Showing, Slot
+from gateway.model.steps import Answer
 from gateway.model.tools import (
-    Answer,
     Approval,
     Effect,
     Park,

@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 from gateway.model.audit import Beginning
 from gateway.model.ids import CallId, Handle, OwnerName, Principal, SessionId, SlotId, WaitId, main_session, mint
 from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Press
-from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
+from gateway.model.routes import Drop, DropReason, Route
+from gateway.model.sessions import Origin, SessionKind
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Action, Answer, KeptFile, Mode, ResultStatus, Risk, ToolCall, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import Action, KeptFile, Mode, ResultStatus, Risk, ToolCall, ToolResult
 from gateway.model.waits import ApprovalRequest, NewWait, PressResult, Verdict, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 

@@ -14,7 +14,7 @@ from gateway.llm.library.errors import NotWhole, from_library
 from gateway.llm.openai_answer import CUT_NOTE, filtered, refuse_useless_cut
 from gateway.llm.tries import DEFAULT_PATIENCE, Patience, in_haste, tried
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
 from gateway.retry import DEFAULT_LIMITS, RetryLimits
 
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ from gateway.llm.openai_payload import MARKED, given_back, given_ids, given_name
 from gateway.llm.reading import as_object
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Image, ModelRequest, UserText
-from gateway.model.tools import Answer, ToolCall, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import ToolCall
 
 OPAQUE = "library"
 """The key of `Answer.opaque` that is ours: `thinking`, whole parts in order, and `calls`, by call id."""

@@ -7,7 +7,7 @@ from itertools import islice
 
 from gateway.audit import beginning_of, sealed
 from gateway.model.audit import AuditHead, AuditRow, StartedCall
-from gateway.model.tools import Step
+from gateway.model.steps import Step
 from gateway.store.codec import EPOCH
 from gateway.store.memory.tables import Tables
 

@@ -6,20 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.errors import NotFound
+from gateway.model.children import Lineage, NewChild, SpawnMode, SpawnRefusal
 from gateway.model.ids import Principal, SessionId, WaitId, mint
-from gateway.model.sessions import (
-    ChildLine,
-    Lease,
-    Lineage,
-    NewChild,
-    Origin,
-    Session,
-    SessionKind,
-    SpawnMode,
-    SpawnRefusal,
-    TurnState,
-)
-from gateway.model.tools import StepState
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.steps import StepState
+from gateway.model.turns import Lease, TurnState
+from gateway.model.views import ChildLine
 from gateway.model.waits import NewWait, WaitKind, WaitState
 from gateway.store import kin
 from gateway.store.memory.rows import SessionRow, TurnRow

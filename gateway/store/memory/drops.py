@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from gateway.model.ids import InboundId, SessionId
 from gateway.model.messages import Inbound, Received, Refused, RefusedReason
-from gateway.model.sessions import Drop, DropReason, TurnKind, TurnState
+from gateway.model.routes import Drop, DropReason
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.turns import TurnKind, TurnState
 from gateway.store.codec import head
 from gateway.store.memory.arrivals import Arrivals, event_of
 from gateway.store.memory.rows import TurnRow

@@ -11,9 +11,11 @@ from gateway.model.audit import Beginning
 from gateway.model.ids import InboundId, NodeId, WaitId
 from gateway.model.live import TURNS
 from gateway.model.messages import Brought
-from gateway.model.sessions import LEASE_LASTS, Lease, TurnKind, TurnState
+from gateway.model.sessions import LEASE_LASTS
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Answer, Step, StepKind, StepState, ToolResult
+from gateway.model.steps import Answer, Step, StepKind, StepState
+from gateway.model.tools import ToolResult
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import NewWait, Start, Wait, WaitState
 from gateway.store.kin import last_words

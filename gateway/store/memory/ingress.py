@@ -8,8 +8,10 @@ from datetime import datetime
 
 from gateway.model.ids import InboundId, Principal, TurnId, WaitId, mint
 from gateway.model.messages import Inbound, Press, Received
-from gateway.model.sessions import Accepted, Route, Session, Turn, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Accepted, Route, WhileRunning
+from gateway.model.sessions import Session
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.turns import Turn, TurnKind, TurnState
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import cut

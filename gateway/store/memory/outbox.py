@@ -10,7 +10,7 @@ from gateway.errors import NotFound
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
 from gateway.model.live import SLOTS
 from gateway.model.messages import owner_page
-from gateway.model.sessions import main_route
+from gateway.model.routes import main_route
 from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.store.memory.rows import SlotRow
 from gateway.store.memory.turns import Turns

@@ -8,9 +8,10 @@ from datetime import datetime
 
 from gateway.model.ids import InboundId, NodeId, SlotId, TurnId, WaitId
 from gateway.model.messages import CONTEXT_KEPT
-from gateway.model.sessions import STOPPED_TEXT, Session, Turn
+from gateway.model.sessions import Session
 from gateway.model.slots import Slot
-from gateway.model.tools import Step
+from gateway.model.steps import Step
+from gateway.model.turns import STOPPED_TEXT, Turn
 
 
 @dataclass(slots=True)

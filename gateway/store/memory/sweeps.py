@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gateway.model.ids import NodeId, OwnerName, SessionId, SlotId, child_session
-from gateway.model.sessions import TurnState
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
-from gateway.model.tools import StepState
+from gateway.model.steps import StepState
+from gateway.model.turns import TurnState
 from gateway.model.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
 from gateway.store.kin import NOBODY_WAITS
 from gateway.store.memory.rows import SlotRow, TurnRow

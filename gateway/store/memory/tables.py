@@ -10,9 +10,10 @@ from datetime import date, datetime
 from gateway.model.audit import AuditRow
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, mint
 from gateway.model.messages import Conversation, Received
-from gateway.model.sessions import ENDED, Route, Turn, TurnKind, empty_session
+from gateway.model.routes import Route, empty_session
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
-from gateway.model.tools import Step
+from gateway.model.steps import Step
+from gateway.model.turns import ENDED, Turn, TurnKind
 from gateway.model.views import Item, Row, Spent
 from gateway.model.waits import Wait
 from gateway.ports import Clock

@@ -10,9 +10,11 @@ from heapq import heappop, heappush
 from gateway.errors import LeaseLost, NotFound
 from gateway.model.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, SlotId, TurnId, child_session, mint
 from gateway.model.messages import Conversation, Inbound, Received
-from gateway.model.sessions import ENDED, Lease, Session, Turn, TurnKind, TurnState
+from gateway.model.sessions import Session
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Step, StepState, ToolResult, Usage
+from gateway.model.steps import Step, StepState, Usage
+from gateway.model.tools import ToolResult
+from gateway.model.turns import ENDED, Lease, Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import NewWait, Wait, WaitKind, WaitState, used_by_children
 from gateway.store.early import last_status, last_word

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gateway.model.ids import SessionId, TurnId, WaitId
-from gateway.model.sessions import Session, TurnKind, TurnState
+from gateway.model.sessions import Session
 from gateway.model.slots import Slot, SlotState
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.views import Counts, Rows, SessionLine, TurnView
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store.memory.turns import Turns

@@ -8,7 +8,7 @@ from gateway.audit import beginning_of, sealed
 from gateway.errors import StoreError
 from gateway.model.audit import AuditHead, AuditRow, Because, StartedCall
 from gateway.model.ids import NodeId, Principal, SessionId, TurnId, WaitId
-from gateway.model.sessions import TurnKind
+from gateway.model.turns import TurnKind
 from gateway.store.codec import from_us
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import Columns

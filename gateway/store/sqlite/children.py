@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.errors import NotFound
+from gateway.model.children import Lineage, NewChild, SpawnMode, SpawnRefusal
 from gateway.model.ids import Principal, SessionId, TurnId, WaitId, mint
-from gateway.model.sessions import (
-    ChildLine,
-    Lease,
-    Lineage,
-    NewChild,
-    Origin,
-    SessionKind,
-    SpawnMode,
-    SpawnRefusal,
-    TurnState,
-)
-from gateway.model.tools import StepState
+from gateway.model.sessions import Origin, SessionKind
+from gateway.model.steps import StepState
+from gateway.model.turns import Lease, TurnState
+from gateway.model.views import ChildLine
 from gateway.model.waits import NewWait, WaitKind
 from gateway.store import kin
 from gateway.store.codec import LINEAGE, dump_json, load_conversation

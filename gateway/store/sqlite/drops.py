@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.model.ids import InboundId, SessionId, mint
 from gateway.model.messages import Inbound, Refused, RefusedReason
-from gateway.model.sessions import Drop, DropReason, Route
+from gateway.model.routes import Drop, DropReason, Route
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.store.codec import MICROSECOND, dump_conversation, head
 from gateway.store.sqlite import arrivals, outgoing

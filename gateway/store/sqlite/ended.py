@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from gateway.ended import bytes_of
 from gateway.model.messages import Received
-from gateway.model.sessions import Session, Turn
-from gateway.model.tools import Step
+from gateway.model.sessions import Session
+from gateway.model.steps import Step
+from gateway.model.turns import Turn
 from gateway.model.views import TurnView
 from gateway.model.waits import Wait, WaitState
 

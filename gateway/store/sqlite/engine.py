@@ -10,9 +10,11 @@ from gateway.errors import LeaseLost, NotFound
 from gateway.model.audit import Beginning
 from gateway.model.ids import InboundId, NodeId, Principal, WaitId
 from gateway.model.messages import Brought
-from gateway.model.sessions import LEASE_LASTS, Lease, TurnKind, TurnState
+from gateway.model.sessions import LEASE_LASTS
 from gateway.model.slots import NewSlot
-from gateway.model.tools import Answer, StepState, ToolResult
+from gateway.model.steps import Answer, StepState
+from gateway.model.tools import ToolResult
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import NewWait, Start, Wait, WaitState
 from gateway.store.codec import ANSWER, BROUGHT, CALL, MICROSECOND, from_us

@@ -6,8 +6,9 @@ from collections.abc import Collection
 
 from gateway.model.ids import SYSTEM_CHILD, InboundId, SessionId, TurnId, WaitId, mint
 from gateway.model.messages import CONTEXT_KEPT, Inbound, Press
-from gateway.model.sessions import Accepted, Route, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Accepted, Route, WhileRunning
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import cut

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from gateway.errors import LeaseLost
 from gateway.model.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, TurnId, WaitId, child_session, mint
 from gateway.model.messages import Inbound
-from gateway.model.sessions import ENDED, STOPPED_TEXT, Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import StepState, ToolResult, Usage
+from gateway.model.steps import StepState, Usage
+from gateway.model.tools import ToolResult
+from gateway.model.turns import ENDED, STOPPED_TEXT, Lease, TurnKind, TurnState
 from gateway.model.waits import NewWait, WaitKind, WaitState
 from gateway.store import kin
 from gateway.store.codec import APPROVAL, LINEAGE, RESULT, dump_conversation, dump_json, load_conversation, to_us

@@ -8,7 +8,7 @@ from datetime import timedelta
 from gateway.errors import NotFound
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
 from gateway.model.messages import owner_page
-from gateway.model.sessions import main_route
+from gateway.model.routes import main_route
 from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.store.codec import MICROSECOND, dump_json, from_us, load_conversation
 from gateway.store.owners import TOLD_EVERY, latest_chat

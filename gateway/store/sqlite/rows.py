@@ -8,9 +8,10 @@ from typing import Any
 
 from gateway.model.ids import InboundId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.model.messages import Inbound, Received
-from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind, TurnState
+from gateway.model.sessions import Origin, Session, SessionKind
 from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.tools import Step, StepKind, StepState
+from gateway.model.steps import Step, StepKind, StepState
+from gateway.model.turns import Turn, TurnKind, TurnState
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store.codec import (
     ANSWER,

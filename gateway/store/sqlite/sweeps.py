@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from gateway.model.ids import SessionId, TurnId, WaitId, child_session
-from gateway.model.sessions import TurnState
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.turns import TurnState
 from gateway.model.waits import DECISION_GOOD_FOR_S, WaitKind, WaitState
 from gateway.store import kin
 from gateway.store.codec import MICROSECOND, load_conversation, load_json

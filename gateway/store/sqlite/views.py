@@ -9,9 +9,10 @@ from typing import Any
 from gateway.errors import NotFound
 from gateway.model.ids import SessionId, TurnId, WaitId
 from gateway.model.messages import Received
-from gateway.model.sessions import Session, Turn
+from gateway.model.sessions import Session
 from gateway.model.slots import Slot
-from gateway.model.tools import Step
+from gateway.model.steps import Step
+from gateway.model.turns import Turn
 from gateway.model.views import Counts, Item, Row, Rows, SessionLine, TurnView
 from gateway.model.waits import Wait
 from gateway.store.codec import dump_json

@@ -13,7 +13,8 @@ from gateway import registry
 from gateway.approvals import asked
 from gateway.approvals.asked import action_key, needs_escape, render_action, unrender
 from gateway.model import nesting
-from gateway.model.tools import Action, Deny, DenyReason, Mode, Risk, ToolPolicy
+from gateway.model.decisions import Deny, DenyReason
+from gateway.model.tools import Action, Mode, Risk, ToolPolicy
 from gateway.model.waits import ApprovalRequest
 from gateway.registry import Tool, check_arguments
 from gateway.store.codec import APPROVAL

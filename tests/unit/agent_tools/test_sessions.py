@@ -13,20 +13,13 @@ from pydantic import ValidationError
 
 from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell
 from gateway.errors import NotFound
+from gateway.model.children import Lineage, SpawnMode
 from gateway.model.ids import SessionId, TurnId, WaitId
 from gateway.model.messages import Conversation
-from gateway.model.sessions import (
-    ChildLine,
-    Lineage,
-    Origin,
-    Session,
-    SessionKind,
-    SpawnMode,
-    Turn,
-    TurnKind,
-    TurnState,
-)
+from gateway.model.sessions import Origin, Session, SessionKind
 from gateway.model.tools import Approval, Effect, Park, Permission, ResultStatus, Risk, ToolPolicy, ToolResult
+from gateway.model.turns import Turn, TurnKind, TurnState
+from gateway.model.views import ChildLine
 from gateway.output import OutputBuffer
 from gateway.ports import Ended, Task
 from gateway.registry import Registry, Tool

@@ -20,8 +20,9 @@ from config.load import load
 from config.plugins import tool_specs
 from config.schema import schema, text
 from gateway.errors import ConfigError
-from gateway.model.sessions import Agent, TurnLimits
+from gateway.model.children import Agent
 from gateway.model.tools import Permission
+from gateway.model.turns import TurnLimits
 
 HERE = Path(config.__file__).parent
 

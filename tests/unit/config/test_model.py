@@ -12,8 +12,9 @@ import pytest
 from config.describe import lines
 from config.load import Loaded, load
 from gateway.errors import ConfigError
-from gateway.model.sessions import Agent, TurnLimits
+from gateway.model.children import Agent
 from gateway.model.tools import Effect, Permission, Risk, ToolSpec
+from gateway.model.turns import TurnLimits
 
 SPECS = {
     name: ToolSpec(name=name, description="", risk=Risk.READ, effect=Effect.PURE, permission=Permission.ALWAYS)

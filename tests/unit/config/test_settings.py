@@ -19,8 +19,10 @@ from config.settings import (
     ToolSettings,
 )
 from config.values import Flaw, compound, duration, secret, spoken
-from gateway.model.sessions import SessionKind, TurnLimits, WhileRunning
+from gateway.model.routes import WhileRunning
+from gateway.model.sessions import SessionKind
 from gateway.model.tools import Approval, Permission
+from gateway.model.turns import TurnLimits
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import pytest
 
 from gateway.approvals import Approvals, Handles, name_of, payload
 from gateway.model.ids import OwnerName, Principal
-from gateway.model.sessions import SessionKind, TurnKind, WhileRunning
+from gateway.model.routes import WhileRunning
+from gateway.model.sessions import SessionKind
+from gateway.model.turns import TurnKind
 from gateway.model.waits import PRESSED_TEXT, PressResult, Verb, Verdict, WaitKind
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock

@@ -12,7 +12,7 @@ import pytest
 from gateway.audit import PAGE, Broken, Why, beginning_of, follow, hash_of, missing, sealed, verify
 from gateway.model.audit import AuditHead, AuditRow, Because, StartedCall
 from gateway.model.ids import NodeId, Principal, SessionId, TurnId, WaitId
-from gateway.model.sessions import TurnKind
+from gateway.model.turns import TurnKind
 from tests.support.makers import EPOCH
 
 EMPTY = AuditHead(since=EPOCH, seq=0, hash=beginning_of(EPOCH))

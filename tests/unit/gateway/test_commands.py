@@ -31,21 +31,13 @@ from gateway.commands import (
     unknown_text,
     usage_text,
 )
+from gateway.model.children import Lineage, SpawnMode, child_place
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
-from gateway.model.sessions import (
-    ChildLine,
-    Lineage,
-    Origin,
-    Session,
-    SessionKind,
-    SpawnMode,
-    Turn,
-    TurnKind,
-    TurnState,
-    child_place,
-)
-from gateway.model.tools import Permission, Risk, Sandbox, Usage
-from gateway.model.views import Counts, SessionLine, Spent
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.steps import Usage
+from gateway.model.tools import Permission, Risk, Sandbox
+from gateway.model.turns import Turn, TurnKind, TurnState
+from gateway.model.views import ChildLine, Counts, SessionLine, Spent
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.registry import Registry
 from tests.support.fakes import CLEO, FakeTool

@@ -18,8 +18,9 @@ from gateway.daemon import Daemon
 from gateway.errors import StoreError
 from gateway.http import HttpServer
 from gateway.http.checks import Address
-from gateway.model.sessions import TurnState
-from gateway.model.tools import Answer, ResultStatus, Risk, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import ResultStatus, Risk, ToolResult
+from gateway.model.turns import TurnState
 from gateway.model.views import Counts
 from gateway.ports import Channel, KeptTool, ToolContext
 from gateway.sweeps import Sweeper

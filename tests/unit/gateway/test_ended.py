@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gateway.ended import BYTES_AT_MOST, BYTES_KEPT, TURNS_KEPT, OfEnded, bytes_of
 from gateway.model.ids import TurnId
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
 from gateway.model.views import TurnView
 from tests.unit.gateway.test_transcript import received, said, view
 

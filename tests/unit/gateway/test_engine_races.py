@@ -12,9 +12,10 @@ import pytest
 from gateway.errors import LeaseLost, ModelError
 from gateway.model.ids import NodeId, SessionId, TurnId
 from gateway.model.prompts import ModelEvent, ModelRequest, UserText
-from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import SlotKind
 from gateway.model.tools import Approval, Effect, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.model.turns import ENDED, Lease, TurnKind, TurnState
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import WaitState
 from gateway.ports import ToolContext

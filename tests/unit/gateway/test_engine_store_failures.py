@@ -17,9 +17,11 @@ from gateway.errors import SendFailed, SendOutcome, StoreError, StoreFull
 from gateway.model.ids import Principal, SessionId
 from gateway.model.messages import Conversation
 from gateway.model.prompts import CallResult, Complete, ModelEvent, ModelRequest
-from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import Showing, SlotKind, SlotState
-from gateway.model.tools import Answer, Approval, Effect, ResultStatus, Risk
+from gateway.model.steps import Answer
+from gateway.model.tools import Approval, Effect, ResultStatus, Risk
+from gateway.model.turns import ENDED, Lease, TurnKind, TurnState
 from gateway.model.waits import PressResult, Verb
 from gateway.ports import Accounts, Intake, Lanes, Node, Outbox, Steps, Sweeps, Views
 from gateway.sweeps import Sweeper

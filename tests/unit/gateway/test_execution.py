@@ -16,8 +16,10 @@ from gateway.gallery import PICTURE_BYTES
 from gateway.halting import Ending, Halt
 from gateway.model.ids import TurnId, WaitId, main_session
 from gateway.model.live import OutputDelta, session_topic
-from gateway.model.sessions import Lease, Turn, TurnKind, TurnState, empty_session
-from gateway.model.tools import Action, Park, ResultStatus, Step, StepKind, StepState, ToolPolicy, ToolResult
+from gateway.model.routes import empty_session
+from gateway.model.steps import Step, StepKind, StepState
+from gateway.model.tools import Action, Park, ResultStatus, ToolPolicy, ToolResult
+from gateway.model.turns import Lease, Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.permits import Permit, PermitOffice
 from gateway.ports import ToolContext

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from gateway.execution import Prepared
 from gateway.halting import Halt
-from gateway.model.sessions import Lease
-from gateway.model.tools import Action, Mode, ResultStatus, StepState, ToolResult
+from gateway.model.steps import StepState
+from gateway.model.tools import Action, Mode, ResultStatus, ToolResult
+from gateway.model.turns import Lease
 from gateway.model.views import TurnView
 from gateway.ports import ToolContext
 from gateway.workspaces import kept_for

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from gateway.family import ENDS_WITHIN, title_of
+from gateway.model.children import Lineage, SpawnMode
 from gateway.model.ids import Principal, SessionId, child_session
-from gateway.model.sessions import Lease, Lineage, Session, SpawnMode, TurnLimits, TurnState
-from gateway.model.tools import ResultStatus, StepState
+from gateway.model.sessions import Session
+from gateway.model.steps import StepState
+from gateway.model.tools import ResultStatus
+from gateway.model.turns import Lease, TurnLimits, TurnState
 from gateway.model.waits import WaitKind, WaitState
 from gateway.toolcalls.deciding import CHILD_BYTES
 from tests.support.engine import Engine

@@ -12,9 +12,10 @@ from gateway.halting import Ending, Halt
 from gateway.llm.operator import Operator
 from gateway.model.ids import Principal, child_session
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Lease, TurnKind, TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Answer, Approval, ResultStatus, Risk
+from gateway.model.steps import Answer
+from gateway.model.tools import Approval, ResultStatus, Risk
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.waits import Verb, WaitKind, WaitState
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP, NODE, FakeTool, ToolBox

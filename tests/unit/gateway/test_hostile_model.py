@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 
 from gateway.approvals import approvers
 from gateway.errors import LeaseLost
+from gateway.model.children import LIVE_BELOW_A_ROOT, MAX_DEPTH
 from gateway.model.ids import CallId, Principal, SessionId, TurnId, child_session
 from gateway.model.messages import Conversation
-from gateway.model.sessions import LIVE_BELOW_A_ROOT, MAX_DEPTH, Lease, Session, SessionKind
+from gateway.model.sessions import Session, SessionKind
 from gateway.model.tools import Permission, Risk, ToolCall
+from gateway.model.turns import Lease
 from gateway.model.waits import WaitKind, WaitState
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP, NODE, PEOPLE, FakeTool

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import BadRequest, SandboxMissing
-from gateway.model.tools import DenyReason, Mode, Permission, Risk, Sandbox
+from gateway.model.decisions import DenyReason
+from gateway.model.tools import Mode, Permission, Risk, Sandbox
 from gateway.permission import available
 from gateway.sandbox import Containment, Limits, probe, run_contained
 from gateway.sandbox.plan import environment, launcher_for

@@ -6,22 +6,10 @@ from typing import cast
 
 import pytest
 
+from gateway.model.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.model.ids import SessionId
 from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.tools import (
-    Allow,
-    Approval,
-    Ask,
-    Decision,
-    Deny,
-    DenyReason,
-    Effect,
-    Permission,
-    Reach,
-    Risk,
-    ToolPolicy,
-    ToolSpec,
-)
+from gateway.model.tools import Approval, Effect, Permission, Reach, Risk, ToolPolicy, ToolSpec
 from gateway.permission import available, decide, default_approval, describe_permission, refused
 from tests.support.makers import EPOCH
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.model.ids import TurnId, main_session
-from gateway.model.sessions import Lease
+from gateway.model.turns import Lease
 from gateway.permits import Permit, PermitOffice
 from tests.support.fakes import NODE
 from tests.support.makers import ANN, EPOCH

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gateway.errors import ConfigError
+from gateway.model.decisions import Deny, DenyReason
 from gateway.model.ids import SessionId
 from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.tools import Deny, DenyReason, Effect, Permission, Risk, Sandbox, ToolPolicy, ToolResult, ToolSpec
+from gateway.model.tools import Effect, Permission, Risk, Sandbox, ToolPolicy, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 from gateway.registry import ARGUMENTS_AT_MOST, Registry, Tool, check_arguments, usage
 from tests.support.fakes import FakeTool, Text, done

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from gateway.approvals import approvers
 from gateway.errors import SandboxMissing
 from gateway.family import Left, Refusal, Rights, rights_of_child
+from gateway.model.children import MAX_DEPTH, Agent
 from gateway.model.ids import OwnerName, SessionId
-from gateway.model.sessions import MAX_DEPTH, Agent, Origin, Session, SessionKind
+from gateway.model.sessions import Origin, Session, SessionKind
 from gateway.model.tools import Mode, Permission, Sandbox
 from gateway.permission import available
 from gateway.ports import Task

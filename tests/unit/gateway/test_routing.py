@@ -6,7 +6,8 @@ import pytest
 
 from gateway.model.ids import OwnerName, Principal, main_session
 from gateway.model.messages import Conversation, Inbound
-from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
+from gateway.model.routes import Drop, DropReason, Route
+from gateway.model.sessions import Origin, SessionKind
 from gateway.routing import People, may_begin_anew, may_see, may_stop_all, route
 from tests.support.fakes import BOB_CHAT, CLEO, CLEO_TELEGRAM, GROUP, PEOPLE
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, attachment, inbound

@@ -14,8 +14,9 @@ from gateway.model.ids import NodeId, Principal, SessionId, TurnId, answer_slot
 from gateway.model.live import ANSWERS, LiveEvent, TurnWoken, Working, turn_topic
 from gateway.model.messages import Conversation
 from gateway.model.prompts import ModelEvent, ModelRequest, TextPart
-from gateway.model.sessions import TurnLimits, TurnState
-from gateway.model.tools import Answer, Effect, Park, ResultStatus, Risk, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import Effect, Park, ResultStatus, Risk, ToolResult
+from gateway.model.turns import TurnLimits, TurnState
 from gateway.model.waits import WaitKind
 from gateway.ports import ControlEffect, Task, ToolContext
 from gateway.sessions import FIRST_LOOK_S

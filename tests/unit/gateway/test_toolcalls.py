@@ -9,15 +9,10 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from gateway.model.ids import CallId
-from gateway.model.sessions import Lease, TurnLimits
 from gateway.model.slots import SlotKind
-from gateway.model.tools import (
-    Answer,
-    Permission,
-    ResultStatus,
-    Risk,
-    ToolCall,
-)
+from gateway.model.steps import Answer
+from gateway.model.tools import Permission, ResultStatus, Risk, ToolCall
+from gateway.model.turns import Lease, TurnLimits
 from gateway.model.waits import PressResult, Start, Verb, WaitState
 from gateway.registry import Tool
 from tests.support.engine import Engine

@@ -8,14 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.halting import Ending, Halt
-from gateway.model.sessions import Lease, TurnState
-from gateway.model.tools import (
-    Effect,
-    ResultStatus,
-    Risk,
-    StepState,
-    ToolResult,
-)
+from gateway.model.steps import StepState
+from gateway.model.tools import Effect, ResultStatus, Risk, ToolResult
+from gateway.model.turns import Lease, TurnState
 from gateway.ports import ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, Text, ToolBox, done

@@ -9,8 +9,10 @@ import pytest
 from gateway.model.ids import SYSTEM_CHILD, SYSTEM_PARENT, CallId, InboundId, SessionId, TurnId, main_session
 from gateway.model.messages import CONTEXT_KEPT, Inbound, Received
 from gateway.model.prompts import CallResult, Message, UserText
-from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind, TurnState
-from gateway.model.tools import Answer, ResultStatus, Step, StepKind, StepState, ToolCall, ToolResult, Usage
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.steps import Answer, Step, StepKind, StepState, Usage
+from gateway.model.tools import ResultStatus, ToolCall, ToolResult
+from gateway.model.turns import Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.transcript import (
     ANSWERED,

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from gateway.model.children import Agent, SpawnMode
 from gateway.model.live import ANSWERS, Doing, LiveEvent
 from gateway.model.prompts import CallResult, ModelRequest, UserText
-from gateway.model.sessions import Agent, Lease, SpawnMode, Turn, TurnLimits, TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Answer, Effect, Park, Risk, ToolResult, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import Effect, Park, Risk, ToolResult
+from gateway.model.turns import Lease, Turn, TurnLimits, TurnState
 from gateway.ports import Task, ToolContext
 from gateway.transcript import ANSWERED
 from tests.support.engine import Engine

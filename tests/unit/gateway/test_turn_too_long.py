@@ -11,8 +11,9 @@ import pytest
 from gateway.errors import ModelError
 from gateway.halting import Halt
 from gateway.model.prompts import CallResult, Complete, ModelEvent, ModelRequest, UserText
-from gateway.model.sessions import TurnState
-from gateway.model.tools import Answer, Risk, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import Risk, ToolResult
+from gateway.model.turns import TurnState
 from gateway.model.views import Claimed
 from gateway.ports import ToolContext
 from tests.support.engine import Engine

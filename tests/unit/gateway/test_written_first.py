@@ -10,9 +10,11 @@ from gateway.errors import StoreError
 from gateway.model.audit import Beginning
 from gateway.model.ids import TurnId, WaitId
 from gateway.model.messages import Inbound
-from gateway.model.sessions import Accepted, Lease, Route, TurnKind, WhileRunning
+from gateway.model.routes import Accepted, Route, WhileRunning
 from gateway.model.slots import NewSlot
-from gateway.model.tools import Approval, Effect, ResultStatus, Risk, StepState, ToolResult
+from gateway.model.steps import StepState
+from gateway.model.tools import Approval, Effect, ResultStatus, Risk, ToolResult
+from gateway.model.turns import Lease, TurnKind
 from gateway.model.waits import Start
 from gateway.ports import ToolContext, Waiting
 from tests.support.clock import FakeClock

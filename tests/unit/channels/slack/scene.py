@@ -22,7 +22,8 @@ from gateway.clock import SystemClock
 from gateway.errors import StoreError
 from gateway.model.ids import InboundId, SlotId, TurnId
 from gateway.model.messages import Conversation, Inbound, Press, Refused
-from gateway.model.sessions import Accepted, SessionKind
+from gateway.model.routes import Accepted
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import Showing, Slot, SlotKind, SlotState
 from gateway.model.waits import Pressed, PressResult
 from gateway.ports import ChannelContext, Clock, CommandInfo, Desk

@@ -13,7 +13,8 @@ import aiohttp
 from channels.telegram.settings import TelegramSettings
 from gateway.errors import StoreError
 from gateway.model.messages import Inbound, Press, Refused
-from gateway.model.sessions import Accepted, SessionKind
+from gateway.model.routes import Accepted
+from gateway.model.sessions import SessionKind
 from gateway.model.waits import Pressed, PressResult
 from gateway.ports import ChannelContext, CommandInfo, Desk
 from tests.support.clock import FakeClock

@@ -11,9 +11,11 @@ from channels.web import outbound
 from channels.web.outbound import NAME_AT_MOST, SHOWN, header_name, row, shown_name
 from gateway.model.ids import SessionId, TurnId, child_session
 from gateway.model.live import OutputDelta, TextDelta
-from gateway.model.sessions import Lease, SessionKind
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import CardRow, SlotKind
-from gateway.model.tools import Answer, Effect, KeptFile, ResultStatus, Risk, ToolCall, ToolResult, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import Effect, KeptFile, ResultStatus, Risk, ToolCall, ToolResult
+from gateway.model.turns import Lease
 from gateway.model.views import Row, Rows
 from gateway.model.waits import Wait
 from gateway.ports import ToolContext

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from gateway.model.children import Lineage, SpawnMode
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Lineage, Origin, Session, SessionKind, SpawnMode, Turn, TurnKind, TurnState
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.turns import Turn, TurnKind, TurnState
 from gateway.model.waits import PressResult, Verdict, Wait, WaitKind, WaitState
 from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH, approval
 

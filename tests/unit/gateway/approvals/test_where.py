@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from gateway.approvals.where import ROWS_A_CARD, Audience, audience, card_slots, is_shown_by
+from gateway.model.children import child_place
 from gateway.model.ids import Principal, SlotId, WaitId
 from gateway.model.messages import Conversation
-from gateway.model.sessions import SessionKind, child_place
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import Slot, SlotKind, SlotState
 from gateway.model.views import Whereabouts
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP

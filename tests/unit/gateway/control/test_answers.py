@@ -11,8 +11,9 @@ import pytest
 
 from gateway.control.answers import Answers
 from gateway.errors import BadRequest
-from gateway.model.sessions import TurnState
-from gateway.model.tools import Answer, Risk
+from gateway.model.steps import Answer
+from gateway.model.tools import Risk
+from gateway.model.turns import TurnState
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import CLEO, FakeTool, calls, in_background
 from tests.support.makers import ANN

@@ -10,8 +10,10 @@ import pytest
 
 from gateway.model.ids import Principal, SlotId, WaitId
 from gateway.model.messages import Conversation, Press
-from gateway.model.sessions import Accepted, TurnState
-from gateway.model.tools import Answer, Effect, ResultStatus, Risk
+from gateway.model.routes import Accepted
+from gateway.model.steps import Answer
+from gateway.model.tools import Effect, ResultStatus, Risk
+from gateway.model.turns import TurnState
 from gateway.model.waits import Pressed, PressResult, Verb, Wait, WaitState
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP, NODE, FakeTool, calls

@@ -12,7 +12,7 @@ from gateway.llm.openai_answer import AnswerLimits
 from gateway.llm.openai_chat import OpenAIChat
 from gateway.llm.tries import Patience
 from gateway.model.prompts import Complete, ModelRequest, TextPart, UserText
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
 from gateway.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import ScriptedModel

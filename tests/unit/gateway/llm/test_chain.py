@@ -14,11 +14,12 @@ import pytest
 from gateway.errors import ModelError
 from gateway.llm.chain import WELL, ChainedModels, Health, after_failure, next_choice
 from gateway.llm.prices import Price
+from gateway.model.children import Lineage, SpawnMode
 from gateway.model.ids import SessionId, TurnId
 from gateway.model.messages import Conversation
 from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest, TextPart, UserText
-from gateway.model.sessions import Lineage, Origin, Session, SessionKind, SpawnMode
-from gateway.model.tools import Answer, Usage
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.steps import Answer, Usage
 from gateway.observe import Redactor
 from gateway.ports import Model
 from tests.support.clock import FakeClock

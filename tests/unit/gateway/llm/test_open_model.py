@@ -12,7 +12,8 @@ from gateway.llm import Choice, Price, open_model, open_models
 from gateway.llm.operator import Operator
 from gateway.model.ids import SessionId
 from gateway.model.prompts import Anew, Complete, ModelRequest, UserText
-from gateway.model.sessions import Origin, Route, SessionKind, empty_session
+from gateway.model.routes import Route, empty_session
+from gateway.model.sessions import Origin, SessionKind
 from gateway.observe import Redactor
 from gateway.ports import Model
 from tests.support.clock import FakeClock

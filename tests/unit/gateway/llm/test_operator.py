@@ -9,7 +9,8 @@ import pytest
 from gateway.llm.operator import Operator
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Complete, Message, ModelRequest, TextPart, ToolOffer, UserText
-from gateway.model.tools import Answer, Effect, Permission, ResultStatus, Risk, ToolCall, ToolResult, ToolSpec
+from gateway.model.steps import Answer
+from gateway.model.tools import Effect, Permission, ResultStatus, Risk, ToolCall, ToolResult, ToolSpec
 
 
 def spec(name: str, positional: str | None = None) -> ToolSpec:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gateway.model.children import child_place
 from gateway.model.ids import OwnerName, SessionId
 from gateway.model.messages import Conversation, owner_page
-from gateway.model.sessions import child_place
 
 CHAT = Conversation(channel="telegram", account="main", chat="1001", thread="7")
 

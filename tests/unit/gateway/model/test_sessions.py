@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gateway.model.ids import OwnerName, SessionId
-from gateway.model.sessions import Origin, Route, SessionKind, main_route
+from gateway.model.routes import Route, main_route
+from gateway.model.sessions import Origin, SessionKind
 
 ANN = OwnerName("ann")
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.model.ids import SessionId, TurnId, WaitId
-from gateway.model.sessions import TurnState
-from gateway.model.tools import Usage
+from gateway.model.steps import Usage
+from gateway.model.turns import TurnState
 from gateway.model.waits import ChildEnd, Wait, WaitKind, WaitState, used_by_children
 from tests.support.makers import EPOCH
 

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.audit import Why, verify
 from gateway.errors import StoreError
-from gateway.model.sessions import TurnState
-from gateway.model.tools import StepState
+from gateway.model.steps import StepState
+from gateway.model.turns import TurnState
 from gateway.model.waits import Start, WaitState
 from gateway.store.codec import EPOCH
 from gateway.store.sqlite import open_sqlite

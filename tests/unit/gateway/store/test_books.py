@@ -10,8 +10,8 @@ import pytest
 
 from gateway.errors import ConfigError
 from gateway.model.messages import Inbound
-from gateway.model.sessions import TurnKind
-from gateway.model.tools import Answer, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.turns import TurnKind
 from gateway.model.views import Spent
 from gateway.store import open_store
 from gateway.store.cut import goes_on, held_until

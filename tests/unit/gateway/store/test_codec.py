@@ -8,7 +8,8 @@ import pytest
 
 from gateway.model.ids import CallId
 from gateway.model.messages import Conversation
-from gateway.model.tools import Answer, Mode, Picture, ResultStatus, ToolCall, ToolResult, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import Mode, Picture, ResultStatus, ToolCall, ToolResult
 from gateway.store.codec import (
     ANSWER,
     APPROVAL,

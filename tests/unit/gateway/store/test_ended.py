@@ -11,8 +11,10 @@ import pytest
 
 from gateway.ended import bytes_of
 from gateway.model.ids import TurnId, WaitId
-from gateway.model.sessions import Session, Turn, TurnKind, TurnState, empty_session
-from gateway.model.tools import Answer, Step, StepKind, StepState
+from gateway.model.routes import empty_session
+from gateway.model.sessions import Session
+from gateway.model.steps import Answer, Step, StepKind, StepState
+from gateway.model.turns import Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store.sqlite.ended import BYTES_KEPT, TURNS_KEPT, EndedTurns

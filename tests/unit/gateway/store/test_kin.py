@@ -9,11 +9,12 @@ from datetime import timedelta
 import pytest
 
 from gateway.errors import NotFound
+from gateway.model.children import NewChild, SpawnMode, SpawnRefusal
 from gateway.model.ids import NodeId, Principal, SessionId, TurnId, main_session
 from gateway.model.messages import Conversation, Inbound
-from gateway.model.sessions import Lease, NewChild, SpawnMode, SpawnRefusal, TurnState
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Answer, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.turns import Lease, TurnState
 from gateway.store.kin import (
     WORDS_KEPT,
     End,

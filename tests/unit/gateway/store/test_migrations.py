@@ -13,9 +13,10 @@ from gateway.audit import verify
 from gateway.errors import StoreTooNew
 from gateway.model.ids import InboundId, NodeId, TurnId
 from gateway.model.messages import Brought, Received, Refused, RefusedReason
-from gateway.model.sessions import TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import Slot
-from gateway.model.tools import Usage
+from gateway.model.steps import Usage
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import Start
 from gateway.store.sqlite import open_sqlite
 from gateway.store.sqlite.opening import connect, migrate

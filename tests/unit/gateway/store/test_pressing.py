@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.model.ids import Principal, SessionId, TurnId, WaitId
-from gateway.model.sessions import TurnState
+from gateway.model.turns import TurnState
 from gateway.model.waits import PressResult, Verdict, Wait, WaitKind, WaitState
 from gateway.store.pressing import is_stopped_by, result_of_press
 from tests.support.makers import ANN_TELEGRAM, BOB, EPOCH, approval, approve, deny, refuse

@@ -15,9 +15,10 @@ import pytest
 from gateway.errors import DragomanError
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, WaitId
 from gateway.model.messages import Conversation, Inbound, Refused, RefusedReason
-from gateway.model.sessions import Drop, DropReason, Lease, Route, Turn, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Drop, DropReason, Route, WhileRunning
 from gateway.model.slots import NewSlot, Slot, SlotKind
-from gateway.model.tools import StepState, Usage
+from gateway.model.steps import StepState, Usage
+from gateway.model.turns import Lease, Turn, TurnKind, TurnState
 from gateway.model.views import Spent, TurnView
 from gateway.model.waits import NewWait, Verdict, Wait, WaitKind
 from gateway.ports import ControlEffect, Store

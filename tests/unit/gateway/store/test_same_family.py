@@ -16,11 +16,12 @@ from random import Random
 
 import pytest
 
+from gateway.model.children import NewChild, SpawnMode
 from gateway.model.ids import child_session
 from gateway.model.messages import Received
-from gateway.model.sessions import ENDED, ChildLine, Lease, NewChild, SpawnMode, TurnState
-from gateway.model.tools import StepState
-from gateway.model.views import TurnView
+from gateway.model.steps import StepState
+from gateway.model.turns import ENDED, Lease, TurnState
+from gateway.model.views import ChildLine, TurnView
 from gateway.model.waits import WaitKind, WaitState
 from gateway.ports import Store
 from gateway.store.memory import MemoryStore

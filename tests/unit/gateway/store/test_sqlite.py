@@ -18,7 +18,8 @@ import pytest
 from gateway.errors import Forbidden, LeaseLost, NotFound, StoreError, StoreInUse, StoreTooNew
 from gateway.model.ids import NodeId, SessionId, TurnId
 from gateway.model.live import TURNS, TurnsDue
-from gateway.model.sessions import Accepted, Lease, TurnKind, WhileRunning
+from gateway.model.routes import Accepted, WhileRunning
+from gateway.model.turns import Lease, TurnKind
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.statements import load_migrations
 from gateway.store.sqlite.tx import Tx

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.model.audit import Because
 from gateway.model.ids import NodeId, SessionId, TurnId, WaitId
-from gateway.model.sessions import Lease, TurnKind
-from gateway.model.tools import StepState
+from gateway.model.steps import StepState
+from gateway.model.turns import Lease, TurnKind
 from gateway.model.waits import Start, Wait, WaitKind, WaitState
 from gateway.store.starting import audit_row, may_consume
 from tests.support.makers import ANN_TELEGRAM, EPOCH, approval, beginning, sha

@@ -9,16 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from gateway.model.ids import CallId, TurnId, WaitId, main_session
-from gateway.model.sessions import TurnLimits
-from gateway.model.tools import (
-    Effect,
-    Reach,
-    Risk,
-    Step,
-    StepKind,
-    StepState,
-    ToolCall,
-)
+from gateway.model.steps import Step, StepKind, StepState
+from gateway.model.tools import Effect, Reach, Risk, ToolCall
+from gateway.model.turns import TurnLimits
 from gateway.model.views import TurnView
 from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.observe import Meters

@@ -14,19 +14,9 @@ from structlog.testing import capture_logs
 
 from gateway.approvals import action_key, action_sha
 from gateway.model.ids import TurnId, main_session
-from gateway.model.sessions import TurnLimits
-from gateway.model.tools import (
-    Action,
-    Approval,
-    Permission,
-    Reach,
-    ResultStatus,
-    Risk,
-    Sandbox,
-    Step,
-    StepState,
-    ToolResult,
-)
+from gateway.model.steps import Step, StepState
+from gateway.model.tools import Action, Approval, Permission, Reach, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.model.turns import TurnLimits
 from gateway.model.waits import WaitState
 from gateway.toolcalls.deciding import (
     COMPARED_AT_MOST,

@@ -9,16 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.model.tools import (
-    Approval,
-    Effect,
-    Permission,
-    Reach,
-    ResultStatus,
-    Risk,
-    StepState,
-    ToolResult,
-)
+from gateway.model.steps import StepState
+from gateway.model.tools import Approval, Effect, Permission, Reach, ResultStatus, Risk, ToolResult
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.registry import Tool
 from gateway.toolcalls.deciding import (

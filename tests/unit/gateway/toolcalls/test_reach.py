@@ -11,20 +11,10 @@ import pytest
 from gateway.halting import Ending, Halt
 from gateway.model.audit import Because
 from gateway.model.ids import SessionId, main_session
-from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import (
-    EVERY_SCOPE,
-    Approval,
-    Effect,
-    KeptFile,
-    Picture,
-    Reach,
-    ResultStatus,
-    Risk,
-    StepState,
-    ToolResult,
-)
+from gateway.model.steps import StepState
+from gateway.model.tools import EVERY_SCOPE, Approval, Effect, KeptFile, Picture, Reach, ResultStatus, Risk, ToolResult
+from gateway.model.turns import Lease, TurnState
 from gateway.model.waits import Verb, WaitState
 from gateway.ports import ToolContext
 from gateway.registry import Tool

@@ -11,8 +11,8 @@ import pytest
 from gateway.halting import Halt
 from gateway.model.ids import TurnId, WaitId, main_session
 from gateway.model.live import Now
-from gateway.model.sessions import Lease
 from gateway.model.tools import Risk
+from gateway.model.turns import Lease
 from gateway.model.waits import Verb, Wait, WaitKind, WaitState
 from gateway.toolcalls import DOING_CHARS, waits_for
 from tests.support.engine import Engine

@@ -13,9 +13,9 @@ from gateway.errors import StoreError
 from gateway.halting import Halt
 from gateway.model.audit import Beginning
 from gateway.model.ids import WaitId
-from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot
 from gateway.model.tools import Approval, ResultStatus, Risk, ToolResult
+from gateway.model.turns import Lease
 from gateway.model.waits import Start
 from gateway.toolcalls.deciding import not_approved
 from tests.support.clock import FakeClock

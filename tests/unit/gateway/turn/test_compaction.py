@@ -11,8 +11,9 @@ import pytest
 from gateway.errors import ModelError
 from gateway.model.ids import SessionId, main_session
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, UserText
-from gateway.model.sessions import TurnState
-from gateway.model.tools import Answer, Risk, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import Risk
+from gateway.model.turns import TurnState
 from gateway.model.views import TurnView
 from gateway.transcript import SUMMARY
 from gateway.turn.compaction import CHARS_OF_EACH, READ_TURNS, SUMMARY_CHARS

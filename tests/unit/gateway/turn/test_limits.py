@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.model.ids import SessionId, TurnId, WaitId
-from gateway.model.sessions import Session, TurnLimits
+from gateway.model.sessions import Session
+from gateway.model.turns import TurnLimits
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.turn.limits import active_limit, beyond, tokens_limit, tokens_used
 from tests.support.makers import EPOCH

@@ -12,9 +12,10 @@ import agent_tools
 import gateway.app
 from gateway.errors import DragomanError
 from gateway.llm.openai_payload import request_body
+from gateway.model.children import Agent
 from gateway.model.ids import SYSTEM_CHILD, SessionId, main_session
 from gateway.model.prompts import CallResult, Image, UserText
-from gateway.model.sessions import Agent, Session
+from gateway.model.sessions import Session
 from gateway.model.tools import Picture, ToolPolicy, ToolResult, ToolSpec
 from gateway.model.views import TurnView
 from gateway.ports import ToolContext

@@ -13,12 +13,15 @@ import pytest
 
 from gateway.errors import LeaseLost, StoreError
 from gateway.lines import AT_WORK, TEXT_CHARS
+from gateway.model.children import Lineage, SpawnMode, child_place
 from gateway.model.ids import CallId, NodeId, SessionId, TurnId, WaitId, main_session, status_slot
 from gateway.model.live import ANSWERS, Doing, Now
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Lease, Lineage, SpawnMode, TurnKind, TurnState, WhileRunning, child_place
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
-from gateway.model.tools import Answer, Step, StepKind, StepState, ToolCall, Usage
+from gateway.model.steps import Answer, Step, StepKind, StepState, Usage
+from gateway.model.tools import ToolCall
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.observe import Redactor

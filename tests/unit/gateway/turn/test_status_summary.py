@@ -11,7 +11,7 @@ import pytest
 
 from gateway.lines import LINE_CHARS
 from gateway.model.ids import status_slot
-from gateway.model.tools import Answer, Step, StepKind, StepState, Usage
+from gateway.model.steps import Answer, Step, StepKind, StepState, Usage
 from gateway.model.views import TurnView
 from gateway.model.waits import WaitKind
 from gateway.observe import Redactor

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.model.tools import Step
+from gateway.model.steps import Step
 from gateway.model.views import TurnView
 from gateway.transcript import messages
 from gateway.turn.window import (
