@@ -17,7 +17,7 @@ from gateway.model.steps import Usage
 from gateway.model.text import plain
 from gateway.model.views import ChildLine, Counts, SessionLine, Spent
 from gateway.model.waits import Wait
-from gateway.permission import describe_permission
+from gateway.permission import describe_availability
 from gateway.ports import CommandInfo
 from gateway.registry import Registry, Tool, usage
 from gateway.routing import may_see
@@ -131,7 +131,7 @@ def tools_text(registry: Registry, session: Session) -> str:
 
 
 def _tool_line(tool: Tool) -> str:
-    where = describe_permission(tool.policy.permission)
+    where = describe_availability(tool.policy.availability)
     sandbox = f", sandbox {tool.policy.sandbox}" if tool.policy.sandbox else ""
     return f"- {code(tool.spec.name)}: {where}, {tool.spec.risk}, stops after {tool.policy.timeout_s:g} s{sandbox}"
 

@@ -104,7 +104,7 @@ class Registry:
                 reason=DenyReason.SANDBOX_MISSING,
                 hint=f"{tool.spec.name} needs a sandbox here and this machine has none; `dragoman check` tells why.",
             )
-        return available(tool.spec.name, tool.policy.permission, session)
+        return available(tool.spec.name, tool.policy.availability, session)
 
 
 def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:

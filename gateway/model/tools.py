@@ -10,8 +10,8 @@ from typing import Any
 from gateway.model.ids import CallId, WaitId
 
 
-class Permission(StrEnum):
-    """In which kinds of session a tool exists (its availability)."""
+class Availability(StrEnum):
+    """In which kinds of session a tool exists. Its key is `permission`."""
 
     ALWAYS = "always"
     MAIN = "main"
@@ -42,8 +42,8 @@ class Effect(StrEnum):
     """Never run again by itself: the outcome is unknown and said to be so."""
 
 
-class Approval(StrEnum):
-    """What the configuration says of a tool in a kind of session, before any rule."""
+class Default(StrEnum):
+    """What holds for calls of a tool in a kind of session, before any rule. Its key is `approval`."""
 
     ASK = "ask"
     ALLOW = "allow"
@@ -78,7 +78,7 @@ class ToolSpec:
     """One or two sentences for the model."""
     risk: Risk
     effect: Effect
-    permission: Permission
+    availability: Availability
     """The default availability."""
     timeout_s: float = 30.0
     max_timeout_s: float | None = None
@@ -91,7 +91,7 @@ class ToolSpec:
     """The argument that takes the whole text after `/<name>`; None: the text is `key=value` words."""
     shows: str | None = None
     """The argument that a card shows as the thing that will run; the others are listed below it."""
-    approval: Mapping[str, Approval] = field(default_factory=dict[str, Approval])
+    approval: Mapping[str, Default] = field(default_factory=dict[str, Default])
     """The default approval by kind of session, where it is another one than its risk's."""
     settings: type[Any] | None = None
     """A pydantic model of its own keys in `[tools.<name>]`, each with a default; None: it has none."""
@@ -116,8 +116,8 @@ class ToolSpec:
 class ToolPolicy:
     """A tool as configured: the spec's defaults with the owner's settings laid over them."""
 
-    permission: Permission
-    approval: Mapping[str, Approval]
+    availability: Availability
+    approval: Mapping[str, Default]
     """By session kind (`main`, `dm`, `non-main`); a missing kind has the default of the risk."""
     timeout_s: float
     actions: Mapping[str, float]

@@ -21,7 +21,7 @@ from gateway.model.ids import WaitId
 from gateway.model.sessions import Session, SessionKind, home_of
 from gateway.model.steps import Step, StepKind, StepState
 from gateway.model.text import head_and_tail_bytes
-from gateway.model.tools import EVERY_SCOPE, Action, Approval, Effect, Mode, Reach, ResultStatus, Sandbox, ToolResult
+from gateway.model.tools import EVERY_SCOPE, Action, Default, Effect, Mode, Reach, ResultStatus, Sandbox, ToolResult
 from gateway.model.turns import TurnLimits, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
@@ -326,7 +326,7 @@ def _scopes(tool: Tool, session: Session, reach: Reach | None, allowed: Scopes) 
     found = {scope for name, scope in allowed if name == tool.spec.name}
     if reach is not None and reach.scope:
         found.add(reach.scope)
-    if default_approval(tool.spec, tool.policy, session) is Approval.ALLOW:
+    if default_approval(tool.spec, tool.policy, session) is Default.ALLOW:
         found.add(EVERY_SCOPE)
     return frozenset(found)
 

@@ -24,7 +24,7 @@ from gateway.egress import Egress
 from gateway.egress.addresses import Address
 from gateway.egress.dial import Ends, connect_to
 from gateway.gallery import Gallery
-from gateway.model.tools import KeptFile, Mode, Permission, Picture, ToolPolicy, ToolResult
+from gateway.model.tools import Availability, KeptFile, Mode, Picture, ToolPolicy, ToolResult
 from gateway.ports import KeptTool, ToolContext
 from gateway.sandbox import Containment
 from tests.support.browser import executable
@@ -250,7 +250,7 @@ async def besieged(state: Path, sandbox: Mode, containment: Containment) -> Asyn
         places = Places(state=state, clock=SystemClock(), containment=containment, egress=egress)
         settings = Settings(hosts=(f"127.0.0.1:{net.pages}",), executable=executable(), evaluate="ask")
         policy = ToolPolicy(
-            permission=Permission.MAIN, approval={}, timeout_s=60, actions={}, sandbox=None, settings=settings
+            availability=Availability.MAIN, approval={}, timeout_s=60, actions={}, sandbox=None, settings=settings
         )
         tool = browser.keep(places.of("browser", policy))
         serving = asyncio.create_task(tool.serve(), name="browser")

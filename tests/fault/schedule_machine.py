@@ -24,7 +24,7 @@ from gateway.model.live import LiveEvent
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart, UserText
 from gateway.model.sessions import SessionKind
 from gateway.model.steps import Answer
-from gateway.model.tools import Approval, Effect, Park, Risk, ToolResult
+from gateway.model.tools import Default, Effect, Park, Risk, ToolResult
 from gateway.ports import Task, ToolContext
 from gateway.streams import Streams
 from gateway.sweeps import Sweeper
@@ -228,7 +228,7 @@ class Thinker:
 def _tools(world: World, machine: Machine, way: Way) -> list[FakeTool]:
     life = machine.life
 
-    def tool(name: str, risk: Risk, effect: Effect, approval: dict[str, Approval] | None = None) -> FakeTool:
+    def tool(name: str, risk: Risk, effect: Effect, approval: dict[str, Default] | None = None) -> FakeTool:
         async def act(ctx: ToolContext, _args: Text) -> ToolResult:
             dice = world.dice
             long_s = dice.choice((0, 0, 0.01, 0.5, 3, 12))
@@ -245,14 +245,14 @@ def _tools(world: World, machine: Machine, way: Way) -> list[FakeTool]:
         world.called += 1
         return await ctx.family.spawn(Task(text=f"m{1_000 + world.called}"))
 
-    everywhere = {kind.value: Approval.ALLOW for kind in SessionKind}
+    everywhere = {kind.value: Default.ALLOW for kind in SessionKind}
     return [
         tool("look", Risk.READ, Effect.PURE),
         tool("mark", Risk.WRITE, Effect.IDEMPOTENT, everywhere),
         tool("trusted", Risk.EXECUTE, Effect.UNSAFE, everywhere),
         tool("shell", Risk.EXECUTE, Effect.UNSAFE),
         FakeTool(name="spawn", risk=Risk.NONE, effect=Effect.IDEMPOTENT, body=spawn),
-        tool("save", Risk.WRITE, Effect.IDEMPOTENT, dict.fromkeys(everywhere, Approval.ASK)),
+        tool("save", Risk.WRITE, Effect.IDEMPOTENT, dict.fromkeys(everywhere, Default.ASK)),
     ]
 
 

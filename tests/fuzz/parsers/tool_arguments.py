@@ -31,7 +31,7 @@ WORDS = (
 
 def _tool(module: Any) -> Tool:
     policy = ToolPolicy(
-        permission=module.SPEC.permission, approval={}, timeout_s=30.0, actions={}, sandbox=module.SPEC.sandbox
+        availability=module.SPEC.availability, approval={}, timeout_s=30.0, actions={}, sandbox=module.SPEC.sandbox
     )
     return Tool(spec=module.SPEC, policy=policy, arguments=module.Args, run=module.run)
 

@@ -34,7 +34,7 @@ def own_tool(module: ModuleType) -> Tool:
     """A tool of Dragoman with its own defaults."""
     spec = module.SPEC
     policy = ToolPolicy(
-        permission=spec.permission, approval={}, timeout_s=spec.timeout_s, actions={}, sandbox=spec.sandbox
+        availability=spec.availability, approval={}, timeout_s=spec.timeout_s, actions={}, sandbox=spec.sandbox
     )
     return Tool(spec=spec, policy=policy, arguments=module.Args, run=module.run)
 

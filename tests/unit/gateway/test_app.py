@@ -195,7 +195,7 @@ def test_the_tools_are_those_of_the_configuration(tmp_path: Path) -> None:
     )
 
     (shell,) = [tool for tool in tools if tool.spec.name == "shell"]
-    assert (shell.policy.permission.value, shell.policy.timeout_s) == ("always", 7)
+    assert (shell.policy.availability.value, shell.policy.timeout_s) == ("always", 7)
 
 
 def test_a_tool_that_is_not_complete_is_named(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from gateway.model.children import Lineage, SpawnMode, child_place
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.model.sessions import Origin, Session, SessionKind
 from gateway.model.steps import Usage
-from gateway.model.tools import Permission, Risk, Sandbox
+from gateway.model.tools import Availability, Risk, Sandbox
 from gateway.model.turns import Turn, TurnKind, TurnState
 from gateway.model.views import ChildLine, Counts, SessionLine, Spent
 from gateway.model.waits import Wait, WaitKind, WaitState
@@ -163,7 +163,7 @@ COUNTS = Counts(
 REGISTRY = Registry(
     [
         FakeTool(name="read", risk=Risk.READ).tool(),
-        FakeTool(name="shell", risk=Risk.EXECUTE, permission=Permission.MAIN, sandbox=Sandbox.AUTO).tool(),
+        FakeTool(name="shell", risk=Risk.EXECUTE, availability=Availability.MAIN, sandbox=Sandbox.AUTO).tool(),
     ],
     sandboxed=True,
 )

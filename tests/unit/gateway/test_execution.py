@@ -55,7 +55,7 @@ SECRET = "correct horse battery"
 
 SPEC = FakeTool(name="x").tool().spec
 POLICY = ToolPolicy(
-    permission=SPEC.permission, approval={}, timeout_s=30, actions={"download": 300, "peek": 5}, sandbox=None
+    availability=SPEC.availability, approval={}, timeout_s=30, actions={"download": 300, "peek": 5}, sandbox=None
 )
 
 

@@ -14,7 +14,7 @@ from gateway.model.ids import Principal, child_session
 from gateway.model.messages import Conversation
 from gateway.model.slots import SlotKind
 from gateway.model.steps import Answer
-from gateway.model.tools import Approval, ResultStatus, Risk
+from gateway.model.tools import Default, ResultStatus, Risk
 from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.waits import Verb, WaitKind, WaitState
 from tests.support.engine import Engine
@@ -156,7 +156,7 @@ async def test_secrets_are_out_of_what_a_child_said(tmp_path: Path) -> None:
 
 async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
-    shell = FakeTool(name="shell", risk=Risk.EXECUTE, approval={"main": Approval.ASK})
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE, approval={"main": Default.ASK})
     engine = spawning(tmp_path, [read, shell], secrets=["hush-hush"])
     told: list[str] = []
     parent = await planned(

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.errors import BadRequest, SandboxMissing
 from gateway.model.decisions import DenyReason
-from gateway.model.tools import Mode, Permission, Risk, Sandbox
+from gateway.model.tools import Availability, Mode, Risk, Sandbox
 from gateway.permission import available
 from gateway.sandbox import Containment, Limits, probe, run_contained
 from gateway.sandbox.plan import environment, launcher_for
@@ -34,7 +34,7 @@ WITH_BUBBLEWRAP = Containment(can_bwrap=True, can_pid_namespace=True)
 
 def test_a_child_that_was_given_no_tools_has_none() -> None:
     child = replace(session(of=lineage()), tools=())
-    refused = available("shell", Permission.ALWAYS, child)
+    refused = available("shell", Availability.ALWAYS, child)
 
     assert refused is not None
     assert refused.reason is DenyReason.NOT_GRANTED

@@ -15,7 +15,7 @@ from gateway.family import Left, Refusal, Rights, rights_of_child
 from gateway.model.children import MAX_DEPTH, Agent
 from gateway.model.ids import OwnerName, SessionId
 from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.tools import Mode, Permission, Sandbox
+from gateway.model.tools import Availability, Mode, Sandbox
 from gateway.permission import available
 from gateway.ports import Task
 from gateway.routing import may_see
@@ -111,13 +111,13 @@ def test_a_child_is_contained_at_least_as_well_as_its_root(wanted: Sandbox, can_
         assert found is Mode.BASIC
 
 
-@pytest.mark.parametrize("permission", list(Permission))
-def test_a_child_has_nothing_but_what_it_was_given(permission: Permission) -> None:
+@pytest.mark.parametrize("availability", list(Availability))
+def test_a_child_has_nothing_but_what_it_was_given(availability: Availability) -> None:
     given_shell = replace(CHILD, tools=("shell",))
 
-    assert available("browser", permission, given_shell) is not None
-    lost = (Permission.BLOCKED, Permission.NON_MAIN)  # its root is a main session
-    assert (available("shell", permission, given_shell) is None) is (permission not in lost)
+    assert available("browser", availability, given_shell) is not None
+    lost = (Availability.BLOCKED, Availability.NON_MAIN)  # its root is a main session
+    assert (available("shell", availability, given_shell) is None) is (availability not in lost)
 
 
 @pytest.mark.parametrize(("owner", "seen"), [(ANN, True), (CLEO, False)])

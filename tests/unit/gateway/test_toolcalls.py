@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from gateway.model.ids import CallId
 from gateway.model.slots import SlotKind
 from gateway.model.steps import Answer
-from gateway.model.tools import Permission, ResultStatus, Risk, ToolCall
+from gateway.model.tools import Availability, ResultStatus, Risk, ToolCall
 from gateway.model.turns import Lease, TurnLimits
 from gateway.model.waits import PressResult, Start, Verb, WaitState
 from gateway.registry import Tool
@@ -475,7 +475,7 @@ async def test_a_tool_that_was_blocked_meanwhile_does_not_run_though_approved(
     lease = await parked(engine, "shell:ls")
     (wait,) = await engine.waits(lease.turn)
     await engine.press(wait.id)
-    later = Engine(tmp_path, [FakeTool(name="shell", permission=Permission.BLOCKED)], store=engine.store)
+    later = Engine(tmp_path, [FakeTool(name="shell", availability=Availability.BLOCKED)], store=engine.store)
     lease = await woken(later, lease)
 
     assert await later.settle(lease)

@@ -13,7 +13,7 @@ from gateway.model.messages import Inbound
 from gateway.model.routes import Accepted, Route, WhileRunning
 from gateway.model.slots import NewSlot
 from gateway.model.steps import StepState
-from gateway.model.tools import Approval, Effect, ResultStatus, Risk, ToolResult
+from gateway.model.tools import Default, Effect, ResultStatus, Risk, ToolResult
 from gateway.model.turns import Lease, TurnKind
 from gateway.model.waits import Start
 from gateway.ports import ToolContext, Waiting
@@ -61,7 +61,7 @@ async def test_a_call_runs_only_when_it_is_stored_that_it_began(tmp_path: Path) 
         seen.append(view.steps[1].state)
         return done("did it")
 
-    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, body=look, approval={"main": Approval.ALLOW})
+    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, body=look, approval={"main": Default.ALLOW})
     engine = Engine(tmp_path, [write], store=store)
     lease = await engine.planned("write")
     turn.append(lease.turn)
@@ -74,7 +74,7 @@ async def test_a_call_runs_only_when_it_is_stored_that_it_began(tmp_path: Path) 
 async def test_a_result_that_cannot_be_stored_now_is_stored_later_and_the_call_runs_once(tmp_path: Path) -> None:
     store = NotKept(FakeClock())
     store.failing["finish_step"] = 1
-    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": Approval.ALLOW})
+    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
     engine = Engine(tmp_path, [write], store=store)
     lease = await engine.planned("write:it")
 

@@ -10,7 +10,7 @@ from gateway.llm.operator import Operator
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Complete, Message, ModelRequest, TextPart, ToolOffer, UserText
 from gateway.model.steps import Answer
-from gateway.model.tools import Effect, Permission, ResultStatus, Risk, ToolCall, ToolResult, ToolSpec
+from gateway.model.tools import Availability, Effect, ResultStatus, Risk, ToolCall, ToolResult, ToolSpec
 
 
 def spec(name: str, positional: str | None = None) -> ToolSpec:
@@ -19,7 +19,7 @@ def spec(name: str, positional: str | None = None) -> ToolSpec:
         description="",
         risk=Risk.NONE,
         effect=Effect.PURE,
-        permission=Permission.ALWAYS,
+        availability=Availability.ALWAYS,
         positional=positional,
     )
 

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from gateway.approvals import action_key, action_sha
 from gateway.model.ids import TurnId, main_session
 from gateway.model.steps import Step, StepState
-from gateway.model.tools import Action, Approval, Permission, Reach, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.model.tools import Action, Availability, Default, Reach, ResultStatus, Risk, Sandbox, ToolResult
 from gateway.model.turns import TurnLimits
 from gateway.model.waits import WaitState
 from gateway.toolcalls.deciding import (
@@ -70,10 +70,10 @@ def test_what_is_asked_binds_the_whole_action_to_who_asked(tmp_path: Path) -> No
     ("made", "given", "status", "code", "hint"),
     [
         (step(tool="nosuch"), {}, ERROR, "unknown_tool", "There is no tool 'nosuch'. Available: shell."),
-        (step(), {"permission": Permission.BLOCKED}, DENIED, "blocked", "The owner has blocked shell."),
+        (step(), {"availability": Availability.BLOCKED}, DENIED, "blocked", "The owner has blocked shell."),
         (
             step(),
-            {"approval": {"main": Approval.DENY}},
+            {"approval": {"main": Default.DENY}},
             DENIED,
             "configured",
             "The configuration denies shell here.",

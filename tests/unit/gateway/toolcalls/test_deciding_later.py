@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.model.steps import StepState
-from gateway.model.tools import Approval, Effect, Permission, Reach, ResultStatus, Risk, ToolResult
+from gateway.model.tools import Availability, Default, Effect, Reach, ResultStatus, Risk, ToolResult
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.registry import Tool
 from gateway.toolcalls.deciding import (
@@ -166,8 +166,8 @@ def test_what_may_have_happened_is_said_to_be_unknown(tmp_path: Path, known: boo
         (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.UNSAFE), False),
         # The settings changed over the restart: what would be asked about, or is refused, does not run by itself.
         (tool(Risk.READ, Effect.PURE), tool(Risk.WRITE, Effect.PURE), False),
-        (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.PURE, permission=Permission.BLOCKED), False),
-        (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.PURE, approval={"main": Approval.DENY}), False),
+        (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.PURE, availability=Availability.BLOCKED), False),
+        (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.PURE, approval={"main": Default.DENY}), False),
     ],
 )
 def test_what_may_run_twice_runs_again_when_it_is_still_allowed(
@@ -188,20 +188,20 @@ def test_what_may_run_twice_runs_again_when_it_is_still_allowed(
 
 
 @pytest.mark.parametrize(
-    ("effect", "permission", "again"),
+    ("effect", "availability", "again"),
     [
-        (Effect.PURE, Permission.ALWAYS, True),
-        (Effect.IDEMPOTENT, Permission.ALWAYS, True),
-        (Effect.UNSAFE, Permission.ALWAYS, False),
-        (Effect.PURE, Permission.BLOCKED, False),
+        (Effect.PURE, Availability.ALWAYS, True),
+        (Effect.IDEMPOTENT, Availability.ALWAYS, True),
+        (Effect.UNSAFE, Availability.ALWAYS, False),
+        (Effect.PURE, Availability.BLOCKED, False),
     ],
 )
 def test_what_was_approved_and_cut_runs_again_as_it_was_approved(
-    tmp_path: Path, effect: Effect, permission: Permission, again: bool
+    tmp_path: Path, effect: Effect, availability: Availability, again: bool
 ) -> None:
     one = step()
     request = asked(deciding(tmp_path, tool(effect=effect)), one)
-    by = deciding(tmp_path, tool(effect=effect, permission=permission))
+    by = deciding(tmp_path, tool(effect=effect, availability=availability))
     # The transcript says something else than what was allowed: it is not what counts.
     cut = replace(step(arguments='{"text": "rm"}'), state=StepState.STARTED)
     found = by.later(turn_view(steps=[cut]), cut, waiting(WaitState.CONSUMED, approval=request))

@@ -13,7 +13,7 @@ from gateway.model.audit import Because
 from gateway.model.ids import SessionId, main_session
 from gateway.model.slots import SlotKind
 from gateway.model.steps import StepState
-from gateway.model.tools import EVERY_SCOPE, Approval, Effect, KeptFile, Picture, Reach, ResultStatus, Risk, ToolResult
+from gateway.model.tools import EVERY_SCOPE, Default, Effect, KeptFile, Picture, Reach, ResultStatus, Risk, ToolResult
 from gateway.model.turns import Lease, TurnState
 from gateway.model.waits import Verb, WaitState
 from gateway.ports import ToolContext
@@ -70,7 +70,7 @@ def browser() -> Browser:
 
 @pytest.fixture
 def shell() -> FakeTool:
-    return FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE, approval={"main": Approval.ALLOW})
+    return FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ async def test_a_tool_has_every_host_that_was_allowed_and_the_calls_own(engine: 
 
 async def test_where_the_owners_settings_ask_nobody_every_host_is_allowed(tmp_path: Path, browser: Browser) -> None:
     """Also to the calls after the one that opened it: no approval is stored that would cover them."""
-    browser.fake.approval = {"main": Approval.ALLOW}
+    browser.fake.approval = {"main": Default.ALLOW}
     engine = Engine(tmp_path, [browser.tool()])
     lease = await engine.planned("browser:open example.org/", "browser:click")
 
@@ -216,7 +216,7 @@ async def test_a_new_history_and_another_session_begin_with_nothing_allowed(engi
 async def test_an_allowed_host_is_gone_where_the_owner_denies_the_tool_now(engine: Engine, tmp_path: Path) -> None:
     lease = await opened(engine, "example.org")
     denying = Browser()
-    denying.fake.approval = {"main": Approval.DENY}
+    denying.fake.approval = {"main": Default.DENY}
     later = Engine(tmp_path, [denying.tool()], store=engine.store)
 
     assert await again(later, lease, "browser:open example.org/")

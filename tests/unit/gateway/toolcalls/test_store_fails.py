@@ -14,7 +14,7 @@ from gateway.halting import Halt
 from gateway.model.audit import Beginning
 from gateway.model.ids import WaitId
 from gateway.model.slots import NewSlot
-from gateway.model.tools import Approval, ResultStatus, Risk, ToolResult
+from gateway.model.tools import Default, ResultStatus, Risk, ToolResult
 from gateway.model.turns import Lease
 from gateway.model.waits import Start
 from gateway.toolcalls.deciding import not_approved
@@ -95,7 +95,7 @@ async def test_what_cannot_be_read_before_anything_runs_is_an_error(tmp_path: Pa
 
 async def test_what_runs_goes_on_when_the_turn_cannot_be_read_and_the_rest_follows(tmp_path: Path) -> None:
     slow = FakeTool(name="slow", risk=Risk.READ, hold=True)
-    trusted = FakeTool(name="trusted", risk=Risk.EXECUTE, approval={"main": Approval.ALLOW})
+    trusted = FakeTool(name="trusted", risk=Risk.EXECUTE, approval={"main": Default.ALLOW})
     engine = Engine(tmp_path, [slow, trusted])
     lease = await engine.planned("slow", "trusted:a", "trusted:b")
     with capture_logs() as logs:

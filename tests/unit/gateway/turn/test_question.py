@@ -263,7 +263,7 @@ async def _never(ctx: ToolContext, args: Any) -> ToolResult:
 
 
 def policy(spec: ToolSpec) -> ToolPolicy:
-    return ToolPolicy(permission=spec.permission, approval={}, timeout_s=30, actions={}, sandbox=spec.sandbox)
+    return ToolPolicy(availability=spec.availability, approval={}, timeout_s=30, actions={}, sandbox=spec.sandbox)
 
 
 @pytest.mark.parametrize("of", [session(), session(of=lineage())])
