@@ -39,7 +39,7 @@ def audit_row(
         because=_because(state, wait, scoped=beginning.scoped),
         wait=None if wait is None else wait.id,
         decided_by=None if wait is None else wait.decided_by,
-        sandbox=beginning.sandbox or "",
+        sandbox="" if beginning.sandbox is None else beginning.sandbox.value,
         node=NodeId(storable(lease.node)),
         prev_hash="",
         hash="",
