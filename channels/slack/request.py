@@ -180,13 +180,13 @@ def _good(called: str, came: Answer) -> Json:
     if status == 200 and answer.get("ok") is True:
         return answer
     error = answer.get("error")
-    told = error if isinstance(error, str) else ""
+    told = error[:100] if isinstance(error, str) else ""
     if status == 429:
         raise Declined(LIMITED, method=called, status=status, retry_after_s=_retry_after(came.headers))
     if not told or status >= 500 or told in UNCLEAR:
         raise Unanswered(f"Slack did not say what became of {called} (status {status}{', ' + told if told else ''}).")
     raise Declined(
-        told[:100],
+        told,
         method=called,
         status=status,
         retry_after_s=_retry_after(came.headers) if told == LIMITED else 0,
