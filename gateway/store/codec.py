@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BeforeValidator, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer
-from pydantic_core import PydanticSerializationError
+from pydantic_core import CoreConfig, PydanticSerializationError, SchemaValidator
 
 from gateway.model.children import Lineage
 from gateway.model.messages import Attachment, Brought, Conversation
@@ -29,8 +29,13 @@ class Payload(Generic[T]):
     """One type of the model as JSON text and back. Unknown keys are ignored, absent ones take their defaults."""
 
     def __init__(self, adapter: TypeAdapter[T]) -> None:
-        """Take pydantic's adapter of the type."""
+        """Take pydantic's adapter of the type.
+
+        By itself pydantic keeps the last 16,384 short texts that it read, for as long as the process lives: ids and
+        commands that hardly ever come again, spread over all of the heap.
+        """
         self._adapter = adapter
+        self._validator = SchemaValidator(adapter.core_schema, CoreConfig(cache_strings="keys"))
 
     def dump(self, value: T) -> str:
         """Return `value` as JSON. Half surrogate pairs, which no file can hold, become U+FFFD."""
@@ -42,7 +47,7 @@ class Payload(Generic[T]):
 
     def load(self, text: str) -> T:
         """Read what `dump` wrote. Raises pydantic's `ValidationError` when it is something else."""
-        return self._adapter.validate_json(text)
+        return self._validator.validate_json(text)
 
 
 def _with_sandbox(request: ApprovalRequest, dump: SerializerFunctionWrapHandler) -> Any:

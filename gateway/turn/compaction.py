@@ -36,7 +36,7 @@ from gateway.turn.window import (
 from gateway.turn.writing import unmarked
 
 SUMMARY_CHARS = 6_000
-READ_TURNS = 2 * HISTORY_TURNS
+READ_TURNS = 5 * HISTORY_TURNS
 """Ended turns that are in memory at once, however many there are in case this has failed for a while."""
 CHARS_OF_EACH = 4_000
 """Of each message at most, head and tail."""

@@ -21,8 +21,12 @@ PRAGMA temp_store = MEMORY;
 PRAGMA wal_autocheckpoint = 1000;
 
 -- name: cache_size
--- KiB of pages that a connection keeps: the kernel has them too, and each of the three would hold 2 MB of its own.
+-- KiB of pages that the writer keeps; 2 MB by itself. The kernel has them too.
 PRAGMA cache_size = -1024;
+
+-- name: cache_size_of_reader
+-- A reader's pages are good until the next commit; more of them would only be filled by ever longer lists.
+PRAGMA cache_size = -256;
 
 -- name: query_only
 PRAGMA query_only = ON;

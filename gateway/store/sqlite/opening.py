@@ -105,7 +105,7 @@ def open_reader(path: str, sql: Mapping[str, str]) -> sqlite3.Connection:
     try:
         db = connect(path)
         try:
-            for name in ("busy_timeout", "temp_store", "cache_size", "query_only"):
+            for name in ("busy_timeout", "temp_store", "cache_size_of_reader", "query_only"):
                 db.execute(sql[name]).fetchall()
             _verify(db, path, sql, {"query_only": 1, "busy_timeout": 5000})
         except BaseException:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -13,6 +15,7 @@ from gateway.model.tools import Mode, Picture, ResultStatus, ToolCall, ToolResul
 from gateway.store.codec import (
     ANSWER,
     APPROVAL,
+    CALL,
     RESULT,
     dump_conversation,
     from_us,
@@ -96,3 +99,18 @@ def test_half_a_surrogate_pair_becomes_a_mark_and_a_whole_one_its_character() ->
     assert storable("plain ü") == "plain ü"
     for text in ("a\ud83db", 'ü "quoted" \udc00'):
         assert ANSWER.dump(Answer(text=text)) == ANSWER.dump(Answer(text=storable(text)))
+
+
+def test_nothing_of_what_was_read_is_kept() -> None:
+    """Short texts are not put aside for a next time that does not come."""
+
+    def read(numbers: range) -> None:
+        for n in numbers:
+            CALL.load(f'{{"id":"call_{n:08}","tool":"shell","arguments":"ls {n}"}}')
+
+    read(range(100))
+    gc.collect()
+    before = sys.getallocatedblocks()
+    read(range(100, 3_100))
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 100

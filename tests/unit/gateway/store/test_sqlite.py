@@ -130,8 +130,9 @@ async def test_the_file_is_durable_and_the_readers_cannot_write(path: str) -> No
     async with opened(path) as store:
         names = ["read_journal_mode", "read_synchronous", "read_foreign_keys", "read_busy_timeout"]
         assert await store.write(lambda tx: [tx.run(name) for name in names]) == [[("wal",)], [(2,)], [(1,)], [(5000,)]]
-        for cached in (store.write, store.read):
-            assert await cached(lambda found: found.db.execute("PRAGMA cache_size").fetchone()) == (-1024,)
+        ways = (store.write, store.read)
+        caches = [await ask(lambda found: found.db.execute("PRAGMA cache_size").fetchone()) for ask in ways]
+        assert caches == [(-1024,), (-256,)]
         with pytest.raises(StoreError, match="cannot be opened for writing"):
             await store.read(lambda reader: reader.run("probe"))
 
