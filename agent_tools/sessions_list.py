@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from gateway.model.sessions import ChildLine
-from gateway.model.tools import Effect, Permission, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.model.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.model.views import ChildLine
 from gateway.ports import ToolContext
 
 SPEC = ToolSpec(
@@ -13,7 +13,8 @@ SPEC = ToolSpec(
     description="List the sub-sessions of this session: id, state, tokens, task.",
     risk=Risk.NONE,
     effect=Effect.PURE,
-    permission=Permission.ALWAYS,
+    availability=Availability.ALWAYS,
+    of_children=True,
 )
 
 

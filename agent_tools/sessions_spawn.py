@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
-from gateway.model.sessions import SpawnMode
-from gateway.model.tools import Approval, Effect, Park, Permission, Risk, ToolResult, ToolSpec
+from gateway.model.children import SpawnMode
+from gateway.model.tools import Availability, Default, Effect, Park, Risk, ToolResult, ToolSpec
 from gateway.ports import Task, ToolContext
 
 SPEC = ToolSpec(
@@ -21,11 +21,13 @@ SPEC = ToolSpec(
     ),
     risk=Risk.NONE,
     effect=Effect.IDEMPOTENT,
-    permission=Permission.ALWAYS,
-    approval={"main": Approval.ALLOW, "dm": Approval.ASK, "non-main": Approval.ASK},
+    availability=Availability.ALWAYS,
+    approval={"main": Default.ALLOW, "dm": Default.ASK, "non-main": Default.ASK},
     positional="task",
     shows="task",
     command="spawn",
+    of_children=True,
+    speaks=True,
 )
 
 TASK_CHARS = 16_384

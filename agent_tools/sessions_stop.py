@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from gateway.errors import Forbidden, NotFound
 from gateway.model.ids import SessionId
-from gateway.model.tools import Effect, Permission, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.model.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
 SPEC = ToolSpec(
@@ -16,9 +16,10 @@ SPEC = ToolSpec(
     description="Stop a sub-session of this session, and all below it.",
     risk=Risk.NONE,
     effect=Effect.IDEMPOTENT,
-    permission=Permission.ALWAYS,
+    availability=Availability.ALWAYS,
     positional="session",
     shows="session",
+    of_children=True,
 )
 
 

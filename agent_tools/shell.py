@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
-from gateway.model.tools import Effect, Permission, ResultStatus, Risk, Sandbox, ToolResult, ToolSpec
+from gateway.model.tools import Availability, Effect, ResultStatus, Risk, Sandbox, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
 SPEC = ToolSpec(
@@ -21,7 +21,7 @@ SPEC = ToolSpec(
     ),
     risk=Risk.EXECUTE,
     effect=Effect.UNSAFE,
-    permission=Permission.MAIN,
+    availability=Availability.MAIN,
     timeout_s=120.0,
     max_timeout_s=600.0,
     sandbox=Sandbox.AUTO,

@@ -6,7 +6,8 @@ from config.load import Loaded
 from config.model import OPERATOR, ModelSettings
 from config.tools import describe
 from config.values import spoken
-from gateway.model.sessions import Agent, TurnLimits
+from gateway.model.children import Agent
+from gateway.model.turns import TurnLimits
 
 
 def lines(loaded: Loaded) -> list[tuple[str, str]]:

@@ -35,11 +35,12 @@ from config.slack import read_slack, slack_warnings
 from config.telegram import read_telegram, telegram_warnings
 from config.texts import Texts
 from config.tools import read_own_tools, read_tools
-from config.values import EnvText, beyond
+from config.values import LEVELS_AT_MOST, EnvText, beyond
 from gateway.errors import ConfigError
+from gateway.model.children import Agent
 from gateway.model.ids import Principal, channel_of
-from gateway.model.sessions import Agent, TurnLimits
 from gateway.model.tools import ToolPolicy, ToolSpec
+from gateway.model.turns import TurnLimits
 
 PREFIX = "DRAGOMAN_"
 SECTIONS: Final = (
@@ -166,6 +167,9 @@ def _lay_over(
     for path, name in overrides.items():
         if path[0] not in SECTIONS:
             reader.wrong(path, f"unknown table {path[0]!r}", suggest(path[0], SECTIONS))
+            continue
+        if len(path) > LEVELS_AT_MOST:
+            reader.wrong(path[:2], f"{name[:60]}… names more than {LEVELS_AT_MOST} tables in one another", "Unset it")
             continue
         here = raw
         for part in path[:-1]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from config.reading import Path, Reader
 from config.values import EnvText, Flaw
-from gateway.model.ids import OwnerName, Principal
+from gateway.model.ids import PAGE, OwnerName, Principal
 
 DEFAULT_OWNER = OwnerName("owner")
 _OWNER = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -117,7 +117,7 @@ def _split(
     channel, colon, rest = text.partition(":")
     if not colon or not rest:
         raise Flaw(f"{text!r} does not say channel and id", f"Write it as in {example}")
-    if channel == "web":
+    if channel == PAGE:
         raise Flaw(f"{text} needs no entry: every owner may sign in on the web page", "Remove it")
     if channel not in known and channel not in imported:
         raise Flaw(f"there is no channel {channel!r}", f"Known are: {', '.join(sorted({*known, *imported}))}")

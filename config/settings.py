@@ -32,8 +32,10 @@ from config.basics import Table, address, is_loopback
 from config.model import ModelSettings
 from config.values import Flaw
 from gateway.model.ids import OwnerName, Principal
-from gateway.model.sessions import SessionKind, TurnLimits, WhileRunning
-from gateway.model.tools import Approval, Permission, Sandbox
+from gateway.model.routes import WhileRunning
+from gateway.model.sessions import SessionKind
+from gateway.model.tools import Availability, Default, Sandbox
+from gateway.model.turns import TurnLimits
 
 COMES_LATER = "comes with a later version"
 
@@ -83,14 +85,14 @@ def _store_url(text: str) -> str:
 
 
 def _main_only(text: object) -> object:
-    return Permission.MAIN if text == "main-only" else text
+    return Availability.MAIN if text == "main-only" else text
 
 
 def _by_kind(value: object) -> object:
     if not isinstance(value, str):
         return value
-    if value not in set(Approval):
-        choices = ", ".join(f'"{one}"' for one in Approval)
+    if value not in set(Default):
+        choices = ", ".join(f'"{one}"' for one in Default)
         cure = f'Write one of {choices}, or a table by kind: {{ main = "ask", dm = "deny" }}'
         raise Flaw(f"{value!r} is none of the choices", cure)
     return dict.fromkeys(SessionKind, value)
@@ -222,7 +224,7 @@ class LogSettings(Table):
 
 
 _KINDS = [kind.value for kind in SessionKind]
-_APPROVALS = [one.value for one in Approval]
+_APPROVALS = [one.value for one in Default]
 _APPROVALS_BY_KIND: dict[str, Any] = {
     "anyOf": [
         {"enum": _APPROVALS},
@@ -237,12 +239,12 @@ class ToolSettings(Table):
     module: Annotated[str, AfterValidator(_module)] | None = Field(
         default=None, description='"package.module" of a tool that is not part of Dragoman; it runs with its rights.'
     )
-    permission: Annotated[Permission, BeforeValidator(_main_only)] | None = Field(
+    permission: Annotated[Availability, BeforeValidator(_main_only)] | None = Field(
         default=None, description='Where it exists: "always", "main", "non-main" (everywhere but main), "blocked".'
     )
-    approval: Annotated[dict[SessionKind, Approval], BeforeValidator(_by_kind), WithJsonSchema(_APPROVALS_BY_KIND)] = (
+    approval: Annotated[dict[SessionKind, Default], BeforeValidator(_by_kind), WithJsonSchema(_APPROVALS_BY_KIND)] = (
         Field(
-            default_factory=dict[SessionKind, Approval],
+            default_factory=dict[SessionKind, Default],
             description='"ask", "allow" or "deny", or by kind of session: { main = "ask", dm = "deny" }.',
         )
     )

@@ -14,7 +14,7 @@ from config.settings import ToolSettings
 from config.values import Flaw, spoken
 from gateway.errors import ConfigError
 from gateway.model.sessions import SessionKind
-from gateway.model.tools import Approval, Permission, Risk, ToolPolicy, ToolSpec
+from gateway.model.tools import Availability, Default, Risk, ToolPolicy, ToolSpec
 
 TIMEOUTS = "timeouts"
 """The one key of `[tools]` that is not a tool."""
@@ -119,9 +119,9 @@ def _check_timeout(timeout: timedelta, spec: ToolSpec, path: Path, reader: Reade
 def _policy(spec: ToolSpec, settings: ToolSettings, timeouts: Mapping[str, timedelta]) -> ToolPolicy:
     timeout = settings.timeout or timeouts.get(spec.name)
     actions = {action: timeouts.get(f"{spec.name}.{action}") for action in spec.actions}
-    configured: dict[str, Approval] = {kind.value: choice for kind, choice in settings.approval.items()}
+    configured: dict[str, Default] = {kind.value: choice for kind, choice in settings.approval.items()}
     return ToolPolicy(
-        permission=settings.permission or spec.permission,
+        availability=settings.permission or spec.availability,
         approval={**spec.approval, **configured},
         timeout_s=spec.timeout_s if timeout is None else timeout.total_seconds(),
         actions={a: spec.actions[a] if set_ is None else set_.total_seconds() for a, set_ in actions.items()},
@@ -134,16 +134,16 @@ def _warnings(spec: ToolSpec, policy: ToolPolicy) -> list[str]:
     if spec.risk is not Risk.EXECUTE:
         return []
     lines: list[str] = []
-    outside = policy.permission in {Permission.ALWAYS, Permission.NON_MAIN}
+    outside = policy.availability in {Availability.ALWAYS, Availability.NON_MAIN}
     for kind in (SessionKind.DM, SessionKind.NON_MAIN):
-        if outside and policy.approval.get(kind.value) is Approval.ALLOW:
+        if outside and policy.approval.get(kind.value) is Default.ALLOW:
             lines.append(f"tools.{spec.name}: runs without asking anyone in sessions of kind {kind.value}.")
     return lines
 
 
 def describe(policy: ToolPolicy) -> str:
     """Say in one line how a tool is configured."""
-    parts: list[Any] = [policy.permission.value]
+    parts: list[Any] = [policy.availability.value]
     parts += [f"{kind}: {choice.value}" for kind, choice in sorted(policy.approval.items())]
     parts.append(spoken(timedelta(seconds=policy.timeout_s)))
     parts += [f"{action} {spoken(timedelta(seconds=seconds))}" for action, seconds in sorted(policy.actions.items())]

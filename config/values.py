@@ -14,12 +14,13 @@ from typing import Any
 from pydantic import SecretStr
 
 from gateway.model.nesting import levels
+from gateway.model.text import cut
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
 _LONGEST = timedelta(days=3650)
 _SECRET_BYTES = 65_536
-_LEVELS_AT_MOST = 30
+LEVELS_AT_MOST = 30
 """Of tables and lists in one another; settings need six."""
 
 
@@ -134,8 +135,8 @@ def beyond(value: Mapping[str, Any] | list[Any]) -> str:
     TOML has whole numbers of 64 bits, and refuses others; Python reads some that it cannot even write.
     """
     for n, parts in enumerate(levels(value)):
-        if n == _LEVELS_AT_MOST:
-            return f"more than {_LEVELS_AT_MOST} tables or lists in one another"
+        if n == LEVELS_AT_MOST:
+            return f"more than {LEVELS_AT_MOST} tables or lists in one another"
         if any(isinstance(part, int) and not -(2**63) <= part < 2**63 for part in parts):
             return "a whole number of more than 64 bits"
     return ""
@@ -143,4 +144,4 @@ def beyond(value: Mapping[str, Any] | list[Any]) -> str:
 
 def _shown(value: object) -> str:
     text = f'"{value}"' if isinstance(value, str) else str(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"
+    return cut(text, 80)

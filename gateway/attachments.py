@@ -20,7 +20,8 @@ from typing import Any
 from gateway.errors import DragomanError, FetchFailed
 from gateway.model.ids import SessionId
 from gateway.model.messages import Attachment, Brought, Conversation, Received
-from gateway.model.sessions import Lease, home_of
+from gateway.model.sessions import home_of
+from gateway.model.turns import Lease
 from gateway.model.views import TurnView
 from gateway.observe import Redactor, log
 from gateway.ports import Channel, Steps

@@ -10,13 +10,16 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TypeAlias
 
+from gateway.lines import count, money
 from gateway.model.ids import OwnerName, Principal, SessionId
-from gateway.model.sessions import ChildLine, Session, SessionKind
-from gateway.model.views import Counts, SessionLine, Spent
+from gateway.model.sessions import Session, SessionKind
+from gateway.model.steps import Usage
+from gateway.model.text import plain
+from gateway.model.views import ChildLine, Counts, SessionLine, Spent
 from gateway.model.waits import Wait
-from gateway.permission import describe_permission
+from gateway.permission import describe_availability
 from gateway.ports import CommandInfo
-from gateway.registry import Registry, Tool, by_hand, usage
+from gateway.registry import Registry, Tool, usage
 from gateway.routing import may_see
 
 CONTROL: Mapping[str, str] = MappingProxyType(
@@ -77,8 +80,7 @@ def code(text: str) -> str:
 
     Names, titles and ids stand in the gateway's own texts by this alone: `**owner** [approve](…)` is a name, too.
     """
-    seen = "".join(char for char in " ".join(text.split()) if char.isprintable())
-    line = " ".join(seen.split()) or "?"
+    line = plain(text) or "?"
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
     space = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{fence}{space}{line}{space}{fence}"
@@ -129,7 +131,7 @@ def tools_text(registry: Registry, session: Session) -> str:
 
 
 def _tool_line(tool: Tool) -> str:
-    where = describe_permission(tool.policy.permission)
+    where = describe_availability(tool.policy.availability)
     sandbox = f", sandbox {tool.policy.sandbox}" if tool.policy.sandbox else ""
     return f"- {code(tool.spec.name)}: {where}, {tool.spec.risk}, stops after {tool.policy.timeout_s:g} s{sandbox}"
 
@@ -249,15 +251,11 @@ def _used(lines: Sequence[Spent], currency: str) -> str:
 
 def _used_line(name: str, lines: Sequence[Spent], currency: str) -> str:
     answers = sum(one.answers for one in lines)
-    read = sum(one.usage.input_tokens for one in lines)
-    cached = sum(one.usage.cached_tokens for one in lines)
-    written = sum(one.usage.output_tokens for one in lines)
-    micros = sum(one.usage.cost_micros for one in lines)
-    parts = [f"{answers:,} answer{'' if answers == 1 else 's'}"]
-    parts.append(f"{read:,} tokens read" + (f" ({cached:,} cached)" if cached else ""))
-    parts.append(f"{written:,} written")
-    if micros:
-        parts.append(f"{micros / 1_000_000:,.4f} {currency}".strip())
+    used = sum((one.usage for one in lines), Usage())
+    cached = f" ({used.cached_tokens:,} cached)" if used.cached_tokens else ""
+    parts = [count(answers, "answer"), f"{used.input_tokens:,} tokens read{cached}", f"{used.output_tokens:,} written"]
+    if used.cost_micros:
+        parts.append(money(used.cost_micros, currency))
     return f"{name}: {', '.join(parts)}"
 
 
@@ -271,7 +269,7 @@ def command_list(registry: Registry, session: Session) -> list[CommandInfo]:
     """The commands of a session as a channel offers them, the gateway's own first."""
     control = [CommandInfo(name=name, usage=f"/{name}", about=about) for name, about in CONTROL.items()]
     tools = [
-        CommandInfo(name=by_hand(t.spec), usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)
+        CommandInfo(name=t.spec.by_hand, usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)
         for t in registry.seen_by(session)
     ]
     return [*control, *tools]

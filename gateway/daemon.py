@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from gateway.control import ControlServer
+from gateway.control.server import ControlServer
 from gateway.delivery import Delivery
 from gateway.errors import StoreError
 from gateway.http import HttpServer
@@ -47,6 +47,10 @@ class Daemon:
     delivery: Delivery
     streams: Streams
     sweeper: Sweeper
+    chores: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(
+        default_factory=dict[str, Callable[[], Coroutine[Any, Any, None]]]
+    )
+    """What runs beside it all until it drains, by name. They do not fail."""
     closers: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     """What is closed last, in order: HTTP sessions."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -86,6 +90,7 @@ class Daemon:
             ]
             inward.append(group.create_task(self.control.run(reachable), name="control"))
             sweeps = group.create_task(self.sweeper.run(), name="sweeps")
+            chores = [group.create_task(chore(), name=name) for name, chore in self.chores.items()]
             streams = group.create_task(self.streams.run(), name="streams")
             tools = [
                 group.create_task(self._keep_running(f"tool {name}", tool.serve), name=f"tool {name}")
@@ -98,7 +103,7 @@ class Daemon:
             self._log.info("ready", port=self.http.port)
             await self.stopping.wait()
             self._log.info("draining")
-            for task in [*inward, sweeps]:
+            for task in [*inward, sweeps, *chores]:
                 task.cancel()
             self.streams.drain()
             await _within(streams, STREAMS_WITHIN_S)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -64,8 +63,8 @@ class Delivery:
     """Who is told what could not be shown, and who they are in chats."""
     pacer: Pacer
     streams: Streams
-    outputs: Callable[[SessionId], Path]
-    """Where a session's files are."""
+    kept: Callable[[SessionId, str], Path | None]
+    """Where a file of a session's call is."""
     _knows_bans: bool = False
     _draining: bool = False
     _flushing: bool = False
@@ -191,16 +190,10 @@ class Delivery:
         return Showing(slot=slot, text=self.redactor.text(slot.text), rows=tuple(rows), path=self._path(slot))
 
     def _path(self, slot: Slot) -> Path | None:
-        """Where the file of a slot is, if it still is there: never a link, whose end might be anything."""
+        """Where the file of a slot is, if it still is there."""
         if slot.file is None or slot.session is None:
             return None
-        if Path(slot.file.file).name != slot.file.file:
-            return None
-        path = self.outputs(slot.session) / slot.file.file
-        try:
-            return path if stat.S_ISREG(path.lstat().st_mode) else None
-        except (OSError, ValueError):
-            return None
+        return self.kept(slot.session, slot.file.file)
 
     async def _failed(self, sending: _Sending, failed: SendFailed) -> None:
         """Record a failure by its class: retry, wait, uncertain or dead."""
@@ -232,7 +225,7 @@ class Delivery:
         delay = timedelta(seconds=delay_s)
         await self.record(
             slot,
-            lambda: self.outbox.slot_retry(slot.id, slot.version, delay, uncertain=uncertain, counted=counted),
+            lambda: self.outbox.slot_retry(slot.id, delay, uncertain=uncertain, counted=counted),
         )
 
     async def _give_up(self, slot: Slot, why: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any, cast
 
 
 class DragomanError(Exception):
@@ -160,3 +161,9 @@ class SendFailed(DragomanError):
         self.until = until
         self.scope = scope
         self.creating = creating
+
+
+def first_of(group: BaseExceptionGroup[Any]) -> BaseException:
+    """Return the first error in a group, however deep it stands."""
+    found = group.exceptions[0]
+    return first_of(cast("BaseExceptionGroup[Any]", found)) if isinstance(found, BaseExceptionGroup) else found

@@ -12,32 +12,27 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
 
-from gateway.model.ids import SessionId, TurnId, child_session, principal
-from gateway.model.sessions import (
+from gateway.model.children import (
     CHILDREN_A_TURN,
-    ENDED,
     LIVE_BELOW_A_ROOT,
     MAX_DEPTH,
     Agent,
-    ChildLine,
-    Lease,
-    Lineage,
     NewChild,
-    Session,
-    SessionKind,
     SpawnMode,
     SpawnRefusal,
-    TurnLimits,
 )
-from gateway.model.tools import DenyReason, Park, ResultStatus, ToolResult
-from gateway.model.views import TurnView
-from gateway.model.waits import WaitKind, WaitState
+from gateway.model.decisions import DenyReason
+from gateway.model.ids import SYSTEM_CHILD, SessionId, TurnId, child_session
+from gateway.model.sessions import LEASE_LASTS, Session, SessionKind
+from gateway.model.text import one_line
+from gateway.model.tools import Park, ResultStatus, ToolResult
+from gateway.model.turns import ENDED, Lease, TurnLimits
+from gateway.model.views import ChildLine, TurnView
+from gateway.model.waits import used_by_children
 from gateway.observe import Redactor
 from gateway.ports import Children, Clock, Models, Task, Views
 from gateway.registry import Registry
 
-OWN_TOOLS = "sessions_"
-"""What the tools are called that spawn and look after children."""
 PART_OF_TOKENS = 6
 """A child may use a sixth of its parent's tokens at most: five live ones leave the parent one."""
 ENDS_WITHIN = timedelta(hours=24)
@@ -47,10 +42,6 @@ NAME_CHARS = 64
 NAMES_IN_A_HINT = 20
 FAMILY_READ = 500
 """Children that are looked at for what a turn gave away: all of the turn's own, which ended last."""
-LEASED = timedelta(seconds=15)
-"""How long before its first expiry a lease was given."""
-ENDS = principal("system", "child")
-"""Who tells a session that one of its children has ended."""
 STOPPED = "Stopped by the session that spawned it."
 
 _REFUSED: Mapping[SpawnRefusal, str] = MappingProxyType(
@@ -104,10 +95,9 @@ def rights_of(session: Session, visible: Collection[str], limits: TurnLimits) ->
 
 def tokens_used(view: TurnView) -> int:
     """Return the tokens that the turn's answers read and wrote, and those of the children that it waited for."""
-    usages = [step.answer.usage for step in view.steps if step.answer is not None]
-    own = sum(usage.input_tokens + usage.output_tokens for usage in usages)
-    ended = [wait for wait in view.waits if wait.kind is WaitKind.CHILD and wait.state is WaitState.ANSWERED]
-    return own + sum(_figure(wait.payload.get(name)) for wait in ended for name in ("input_tokens", "output_tokens"))
+    own = (step.answer.usage for step in view.steps if step.answer is not None)
+    used = sum(own, used_by_children(view.waits))
+    return used.input_tokens + used.output_tokens
 
 
 def tokens_given(turn: TurnId, family: Sequence[ChildLine]) -> int:
@@ -126,10 +116,13 @@ def tokens_given(turn: TurnId, family: Sequence[ChildLine]) -> int:
     return given
 
 
-def rights_of_child(parent: Rights, left: Left, task: Task, agent: Agent | None, at_most_s: float) -> Rights | Refusal:
+def rights_of_child(
+    parent: Rights, left: Left, task: Task, agent: Agent | None, at_most_s: float, of_children: Collection[str]
+) -> Rights | Refusal:
     """Cut a child's rights out of its parent's and of what that has left; never is one of them more. Pure.
 
-    `at_most_s`: seconds of work that any child has at most. A tool that the parent lacks is refused, not left out.
+    `at_most_s`: seconds of work that any child has at most. `of_children`: the tools that spawn and look after them.
+    A tool that the parent lacks is refused, not left out.
     """
     depth = parent.depth + 1
     if depth > MAX_DEPTH:
@@ -150,7 +143,7 @@ def rights_of_child(parent: Rights, left: Left, task: Task, agent: Agent | None,
     if agent is not None and agent.tools is not None:
         tools &= set(agent.tools)
     if depth == MAX_DEPTH:  # it has no children to look after
-        tools = frozenset(name for name in tools if not name.startswith(OWN_TOOLS))
+        tools -= frozenset(of_children)
     return Rights(
         tools=frozenset(tools),
         active_s=min(wanted_s, at_most_s, parent.active_s, left.active_s),
@@ -163,8 +156,7 @@ def rights_of_child(parent: Rights, left: Left, task: Task, agent: Agent | None,
 def title_of(task: str) -> str:
     """A few words of the task: its first line, without what does not show."""
     first = next((line for line in task.splitlines() if line.strip()), "")
-    seen = " ".join("".join(char if char.isprintable() else " " for char in first).split())
-    return seen if len(seen) <= TITLE_CHARS else f"{seen[: TITLE_CHARS - 3].rstrip()}..."
+    return one_line(first, TITLE_CHARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +228,7 @@ class CallFamily:
         family = await families.children.family(self.view.session.id, FAMILY_READ)
         own = child_session(turn.id, self.n)
         given = tokens_given(turn.id, [line for line in family if line.session.id != own])
-        held = families.clock.now() - (self.lease.expires_at - LEASED)
+        held = families.clock.now() - (self.lease.expires_at - LEASE_LASTS)
         most = rights_of(self.view.session, (), families.limits)
         return Left(
             active_s=most.active_s - now.turn.active_ms / 1000 - max(0.0, held.total_seconds()),
@@ -257,46 +249,30 @@ class CallFamily:
         agent = families.agents.get(task.agent)
         visible = [tool.spec.name for tool in families.registry.seen_by(self.view.session)]
         parent = rights_of(self.view.session, visible, families.limits)
-        rights = rights_of_child(parent, left, task, agent, families.limits.child_active.total_seconds())
+        at_most_s = families.limits.child_active.total_seconds()
+        rights = rights_of_child(parent, left, task, agent, at_most_s, families.registry.of_children)
         if isinstance(rights, Refusal):
             return rights
+        above = self.view.session.lineage
         return NewChild(
             session=child_session(self.view.turn.id, self.n),
             title=title_of(families.redactor.text(task.text)),
             task=task.text,
             tools=tuple(sorted(rights.tools)),
-            lineage=self._lineage(task, agent, rights),
-            expires_at=families.clock.now() + ENDS_WITHIN,
-        )
-
-    def _lineage(self, task: Task, agent: Agent | None, rights: Rights) -> Lineage:
-        session, turn = self.view.session, self.view.turn
-        above = session.lineage
-        return Lineage(
-            parent=session.id,
-            turn=turn.id,
-            n=self.n,
-            root=above.root if above else session.id,
-            root_turn=above.root_turn if above else turn.id,
-            conversation=above.conversation if above else turn.conversation,
-            depth=rights.depth,
             mode=SpawnMode(task.mode),
             # Written out, not left to be looked up: a grandchild without a word of its own is as its parent is.
             agent=task.agent or (above.agent if above else ""),
             model=task.model or (agent.model if agent else "") or (above.model if above else ""),
             active_s=rights.active_s,
             tokens=rights.tokens,
+            expires_at=families.clock.now() + ENDS_WITHIN,
         )
 
 
 def _nobody_asked(view: TurnView) -> bool:
     """Whether a turn was begun by the end of a sub-session, and no person has said anything in it."""
     asking = [one.message.principal for one in view.inputs if not one.context]
-    return bool(asking) and all(who == ENDS for who in asking)
-
-
-def _figure(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return bool(asking) and all(who == SYSTEM_CHILD for who in asking)
 
 
 def _limit(refusal: SpawnRefusal) -> Refusal:

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 from gateway.commands import command_list
 from gateway.model.ids import NodeId, OwnerName, Principal, SessionId
-from gateway.model.sessions import Origin, Route, SessionKind, empty_session
+from gateway.model.routes import Route, empty_session
+from gateway.model.sessions import Origin, SessionKind
 from gateway.observe import log
 from gateway.ports import Clock, CommandInfo, Node, Notes, Outbox
 from gateway.registry import Registry
@@ -16,7 +17,7 @@ from gateway.registry import Registry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Helmsman:
-    """`ports.Helm`, one for all channels."""
+    """`ports.Helm`, one for each channel."""
 
     node_id: NodeId
     node: Node
@@ -42,16 +43,16 @@ class Helmsman:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """`ports.Memory`: the notes of one channel."""
+class NotesOf:
+    """`ports.ChannelNotes`: what the store keeps in one room."""
 
     notes: Notes
-    name: str
+    room: str
 
     async def read(self) -> Mapping[str, str]:
         """All of them."""
-        return await self.notes.notes(self.name)
+        return await self.notes.notes(self.room)
 
     async def keep(self, key: str, value: str) -> None:
         """Store one."""
-        await self.notes.note(self.name, key, value)
+        await self.notes.note(self.room, key, value)

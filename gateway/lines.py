@@ -7,6 +7,8 @@ from datetime import timedelta
 
 from gateway.model.ids import SessionId
 from gateway.model.live import Doing
+from gateway.model.text import cut, plain
+from gateway.model.waits import WaitKind
 from gateway.observe import Redactor
 
 LINE_CHARS = 300
@@ -20,6 +22,7 @@ CHILDREN_KEPT = 100
 AT_WORK = "▸"
 """Stands before a line that will change. What stands without it is the line's last word: a summary, or "Ended."."""
 THINKING = "thinking"
+_FOR_CHILDREN = frozenset({WaitKind.CHILD})
 _SYMBOLS = (("USD", "$"), ("EUR", "€"), ("GBP", "£"))
 
 
@@ -31,6 +34,8 @@ class Doings:
     ended: bool = False
     """Whether the root's turn was heard to have ended: what its line says then is not said here."""
     _own: str = ""
+    _waits: frozenset[WaitKind] = frozenset()
+    """What the root waits for, when it does nothing else."""
     _since: float = 0.0
     """When that was heard first, in seconds of the caller's clock."""
     _children: dict[SessionId, tuple[str, str]] = field(default_factory=dict[SessionId, tuple[str, str]])
@@ -38,13 +43,13 @@ class Doings:
 
     def hear(self, said: Doing, now: float) -> None:
         """Take what the root, or a child, does now."""
-        text = one_line(said.text, TEXT_CHARS, self.redactor)
+        text = redacted_line(said.text, TEXT_CHARS, self.redactor)
         if not said.title:
-            self.ended = not text
+            self.ended, self._waits = not text, said.waits
             if text != self._own:
                 self._own, self._since = text, now
         elif said.by in self._children or len(self._children) < CHILDREN_KEPT:
-            self._children[said.by] = (one_line(said.title, TITLE_CHARS, self.redactor), text)
+            self._children[said.by] = (redacted_line(said.title, TITLE_CHARS, self.redactor), text)
 
     @property
     def children_at_work(self) -> bool:
@@ -69,7 +74,7 @@ class Doings:
     @property
     def _shows_own(self) -> bool:
         """Whether what the root does is more than waiting for those that stand beside it."""
-        return bool(self._own) and not (self._children and for_children(self._own, only=True))
+        return bool(self._own) and not (self._children and self._waits == _FOR_CHILDREN)
 
     def _of_children(self) -> str:
         found = sorted(self._children.values(), key=lambda one: not one[1])  # those at work first
@@ -83,15 +88,14 @@ class Doings:
         return head + " · ".join([*(cut(f"{title}: {text or 'done'}", each) for title, text in shown), *tail])
 
 
-def one_line(text: str, limit: int, redactor: Redactor) -> str:
+def redacted_line(text: str, limit: int, redactor: Redactor) -> str:
     """Make any text one plain line without secrets, of at most `limit` characters."""
     if len(text) > READ_CHARS:
         text = text[:READ_CHARS]
         text = text[: len(text) - redactor.pending(text)]  # no half of a secret that was cut in two
     hidden = redactor.text(text)
     # By spaces, and looked at once more: what is taken out must not join what stood around it to something secret.
-    plain = " ".join("".join(char if char.isprintable() else " " for char in hidden).split())
-    return cut(redactor.text(plain), limit)
+    return cut(redactor.text(plain(hidden)), limit)
 
 
 def money(micros: int, currency: str) -> str:
@@ -115,21 +119,16 @@ def duration(time: timedelta) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
-def for_children(text: str, *, only: bool = False) -> bool:
-    """Whether what a session does is to wait for its children, in the words of `toolcalls`; `only` for them."""
-    return text.startswith("waits for") and "sub-session" in text and not (only and "decision" in text)
-
-
 def at_work(text: str) -> str:
     """A line that will change."""
     return f"{AT_WORK} {text or THINKING}"
 
 
+def is_at_work(text: str) -> bool:
+    """Whether a stored line is one of `at_work`: what stands without that mark is its last word."""
+    return text.startswith(AT_WORK)
+
+
 def count(number: int, what: str) -> str:
-    """`1 call`, `2 calls`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def cut(text: str, limit: int) -> str:
-    """The text, or its beginning with `…`, in at most `limit` characters."""
-    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+    """`1 call`, `2 calls`, `1,000 calls`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

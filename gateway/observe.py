@@ -1,4 +1,4 @@
-"""Seeing it: JSON logs with bound ids and redaction at the sink, and the counters behind /metrics."""
+"""Beside the whole path: JSON logs with bound ids and redaction at the sink, and the counters behind /metrics."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 HIDDEN = "[hidden]"
-_TOKENS = re.compile(
-    r"(?<!\d)\d{6,12}:[A-Za-z0-9_-]{30,}"  # Telegram bot tokens; an address has them right after `/bot`
-    r"|x(?:ox[abeoprs]|app)-[A-Za-z0-9-]{10,}"  # Slack
-    r"|\bsk-[A-Za-z0-9_-]{16,}"  # model providers
-    r"|(?i:bearer\s+)[A-Za-z0-9._~+/-]{16,}=*"
-    r"|#code=[A-Za-z0-9_-]+"
+_FORMS = (
+    r"\bsk-[A-Za-z0-9_-]{16,}",  # keys of model providers
+    r"(?i:bearer\s+)[A-Za-z0-9._~+/-]{16,}=*",
+    r"#code=[A-Za-z0-9_-]+",  # of our own sign-in links
 )
+"""What looks like a secret wherever it comes from; the tokens of a platform are known to its channel."""
 _LAST_WORDS_BACKWARDS = re.compile(r"[!-~]*(?:\s+[!-~]+)?")
 """In a text that is turned round: looked for from the front, every word would be tried as the last but one."""
 HELD_BACK_AT_MOST = 4_096
@@ -29,8 +28,12 @@ HELD_BACK_AT_MOST = 4_096
 class Redactor:
     """Takes secrets out of whatever is written: the configured ones, and what looks like one."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        """Know the configured secrets; those shorter than six characters are left alone."""
+    def __init__(self, secrets: Iterable[str] = (), forms: Iterable[str] = ()) -> None:
+        """Know the configured secrets; those shorter than six characters are left alone.
+
+        `forms`: regular expressions of what else looks like one.
+        """
+        self._forms = re.compile("|".join([*forms, *_FORMS]))
         self._secrets = sorted({s for s in secrets if len(s) >= 6}, key=len, reverse=True)
         self._known = re.compile("|".join(re.escape(s) for s in self._secrets)) if self._secrets else None
 
@@ -38,7 +41,7 @@ class Redactor:
         """Return the text with secrets hidden."""
         if self._known is not None:
             value = self._known.sub(HIDDEN, value)
-        return _TOKENS.sub(HIDDEN, value)
+        return self._forms.sub(HIDDEN, value)
 
     def pending(self, text: str) -> int:
         """Return how many characters at the end of a text that goes on must not be shown yet.
@@ -50,7 +53,7 @@ class Redactor:
         words = _LAST_WORDS_BACKWARDS.match(text[::-1])
         cut = len(text) - words.end() if words and len(text) <= HELD_BACK_AT_MOST else len(text)
         cut = min([cut, *(len(text) - _begun(text, secret) for secret in self._secrets)])
-        hidden = [*(self._known.finditer(text) if self._known else ()), *_TOKENS.finditer(text)]
+        hidden = [*(self._known.finditer(text) if self._known else ()), *self._forms.finditer(text)]
         for found in sorted(hidden, key=lambda one: one.start(), reverse=True):
             if found.start() < cut < found.end():
                 cut = found.start()

@@ -51,11 +51,6 @@ class OutputBuffer:
         self._live = _LiveText(clock, on_text) if on_text else None
 
     @property
-    def total_bytes(self) -> int:
-        """How many bytes were written."""
-        return self._total
-
-    @property
     def dropped_bytes(self) -> int:
         """How many of them `text` leaves out."""
         return self._total - len(self._head) - len(self._kept_tail())

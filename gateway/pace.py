@@ -60,8 +60,7 @@ class Way:
     @staticmethod
     def to(conversation: Conversation, paces: Sequence[Pace]) -> Way:
         """The way to a conversation: a ban holds there whether or not its scope has a pace."""
-        account = f"{conversation.channel}/{conversation.account}"
-        chat = f"{account}/{conversation.chat}"
+        account, chat = conversation.account_scope, conversation.chat_scope
         scopes = dict.fromkeys([account, chat, conversation.key, *(pace.scope for pace in paces)])
         return Way(account=account, chat=chat, scopes=tuple(scopes), paces=tuple(paces))
 
@@ -129,8 +128,8 @@ class _Waiter:
 
 @dataclass(slots=True)
 class Pacer:
-    """The one limiter of all that leaves. The best rank goes first, then who came first; nobody waits for a stranger:
-    who is held up in one scope does not hold up those that do not pass it.
+    """The one limiter of all that leaves. The best rank goes first, then who came first; who is held up in one scope
+    does not hold up those that do not pass it.
     """
 
     _clock: Clock

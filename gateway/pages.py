@@ -14,12 +14,13 @@ from gateway.commands import command_list
 from gateway.errors import Forbidden, NotFound
 from gateway.model.ids import OwnerName, SessionId, TurnId, main_session
 from gateway.model.live import LiveEvent
-from gateway.model.sessions import Origin, Route, Session, SessionKind, empty_session
+from gateway.model.routes import empty_session, main_route
+from gateway.model.sessions import Session
 from gateway.model.slots import CardRow
 from gateway.model.tools import ToolResult
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import Wait
-from gateway.ports import Accounts, Clock, Live, Views, Welcome
+from gateway.ports import Accounts, Clock, Credential, Live, Views, Welcome
 from gateway.registry import Registry
 from gateway.routing import may_see
 
@@ -45,20 +46,20 @@ class Pages:
         registry: Registry,
         approvals: Approvals,
         clock: Clock,
-        outputs: Callable[[SessionId], Path],
+        kept: Callable[[SessionId, str], Path | None],
         model_name: str,
         version: str,
         signed_in_for: timedelta,
         currency: str = "USD",
     ) -> None:
-        """Take what is read; `outputs` says where a session's long outputs are, `currency` what prices are in."""
+        """Take what is read; `kept` says where a file of a session's call is, `currency` what prices are in."""
         self._accounts = accounts
         self._views = views
         self._live = live
         self._registry = registry
         self._approvals = approvals
         self._clock = clock
-        self._outputs = outputs
+        self._kept = kept
         self._model_name = model_name
         self._version = version
         self._signed_in_for = signed_in_for
@@ -70,19 +71,19 @@ class Pages:
         await self._accounts.add_code(owner, sha(code), CODE_GOOD_FOR)
         return code
 
-    async def sign_in(self, code: str, source: str) -> tuple[OwnerName, str] | None:
-        """Redeem a code for a cookie and a key, joined by a dot; neither is worth anything alone."""
-        cookie = f"{secrets.token_urlsafe(32)}.{secrets.token_urlsafe(32)}"
-        owner = self._known(await self._accounts.redeem_code(sha(code), sha(cookie), self._signed_in_for, source))
-        return None if owner is None else (owner, cookie)
+    async def sign_in(self, code: str, source: str) -> tuple[OwnerName, Credential] | None:
+        """Redeem a code for a cookie and a key."""
+        made = Credential(cookie=secrets.token_urlsafe(32), key=secrets.token_urlsafe(32))
+        owner = self._known(await self._accounts.redeem_code(sha(code), sha(made.text), self._signed_in_for, source))
+        return None if owner is None else (owner, made)
 
-    async def sign_out(self, cookie: str) -> None:
+    async def sign_out(self, credential: Credential) -> None:
         """End a sign-in."""
-        await self._accounts.sign_out(sha(cookie))
+        await self._accounts.sign_out(sha(credential.text))
 
-    async def owner_of(self, cookie: str) -> OwnerName | None:
-        """Whose cookie this is."""
-        return self._known(await self._accounts.signed_in(sha(cookie)))
+    async def owner_of(self, credential: Credential) -> OwnerName | None:
+        """Whose sign-in this is now."""
+        return self._known(await self._accounts.signed_in(sha(credential.text)))
 
     def _known(self, owner: OwnerName | None) -> OwnerName | None:
         """Leave out whom the configuration no longer names: codes and cookies outlive a change of it."""
@@ -102,10 +103,7 @@ class Pages:
 
     def _main(self, owner: OwnerName) -> Session:
         """The owner's main session as it is before its first message."""
-        place = Route(
-            session=main_session(owner), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=owner, title=owner
-        )
-        return empty_session(place, self._clock.now())
+        return empty_session(main_route(owner), self._clock.now())
 
     async def sessions(self, owner: OwnerName) -> Sequence[SessionLine]:
         """The sessions that this owner may see; the own main one first, also before it has anything in it."""
@@ -153,10 +151,7 @@ class Pages:
             return None
         step = view.steps[n] if 0 <= n < len(view.steps) else None
         name = _file_of(step.result, picture, file) if step is not None and step.result is not None else ""
-        if not name:
-            return None
-        path = self._outputs(view.session.id) / Path(name).name
-        return path if path.is_file() and not path.is_symlink() else None
+        return self._kept(view.session.id, name) if name else None
 
     async def saw(self, owner: OwnerName) -> None:
         """The page is open now."""

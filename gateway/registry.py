@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,17 +10,17 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from gateway.errors import ConfigError
-from gateway.model.nesting import is_deeper
+from gateway.model.decisions import Deny, DenyReason
+from gateway.model.nesting import LEVELS_AT_MOST, is_too_deep
 from gateway.model.prompts import ToolOffer
 from gateway.model.sessions import Session, SessionKind
-from gateway.model.tools import Deny, DenyReason, Park, Reach, ToolPolicy, ToolResult, ToolSpec
+from gateway.model.tools import Park, Reach, ToolPolicy, ToolResult, ToolSpec
 from gateway.permission import available
 from gateway.ports import ToolContext
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 ARGUMENTS_AT_MOST = 1_048_576
 """Bytes of arguments text that are looked at; more is refused."""
-LEVELS_AT_MOST = 100
 """Of objects and lists in one another; at 199 they could be asked for, and not be read again from the store."""
 NAMED_AT_MOST = 200
 """Characters of an argument's name that an error repeats; a model may make names of any length."""
@@ -58,6 +57,7 @@ class Registry:
                 raise ConfigError(f"Two tools are called {name}.", cure="Remove one of them.")
             self._tools[name] = tool
         self._commands = _commands(self.specs)
+        self._of_children = frozenset(name for name, tool in self._tools.items() if tool.spec.of_children)
         self._offers = {name: _offer(tool) for name, tool in self._tools.items()}
 
     @property
@@ -69,6 +69,11 @@ class Registry:
     def commands(self) -> Mapping[str, ToolSpec]:
         """Every tool's spec, by each word that calls it by hand: its name, and its shorter one if it has that."""
         return self._commands
+
+    @property
+    def of_children(self) -> frozenset[str]:
+        """The names of the tools that spawn sub-sessions or look after them."""
+        return self._of_children
 
     def get(self, name: str) -> Tool | None:
         """Return the tool of this name."""
@@ -99,7 +104,7 @@ class Registry:
                 reason=DenyReason.SANDBOX_MISSING,
                 hint=f"{tool.spec.name} needs a sandbox here and this machine has none; `dragoman check` tells why.",
             )
-        return available(tool.spec.name, tool.policy.permission, session)
+        return available(tool.spec.name, tool.policy.availability, session)
 
 
 def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:
@@ -108,28 +113,18 @@ def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:
         return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The arguments are longer than 1 MiB.")
     try:
         read = tool.arguments.model_validate_json(text)
-        return _too_deep(text) or read
     except ValidationError as error:
         problems = "; ".join(_problem(one) for one in error.errors(include_url=False, include_context=False)[:5])
         return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=f"{problems}. {usage(tool.spec)}")
-
-
-def _too_deep(text: str) -> Deny | None:
-    """Refuse JSON, which the text is, that is nested too deep."""
-    if text.count("{") + text.count("[") <= LEVELS_AT_MOST:
-        return None
-    hint = f"The arguments are nested more than {LEVELS_AT_MOST} deep."
-    return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint) if is_deeper(json.loads(text), LEVELS_AT_MOST) else None
-
-
-def by_hand(spec: ToolSpec) -> str:
-    """The word that people call the tool by."""
-    return spec.command or spec.name
+    if is_too_deep(text):
+        hint = f"The arguments are nested more than {LEVELS_AT_MOST} deep."
+        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint)
+    return read
 
 
 def usage(spec: ToolSpec) -> str:
     """Say how the tool is called by hand."""
-    return f"Usage: /{by_hand(spec)} {f'<{spec.positional}>' if spec.positional else 'name=value …'}"
+    return f"Usage: /{spec.by_hand} {f'<{spec.positional}>' if spec.positional else 'name=value …'}"
 
 
 def _commands(specs: Mapping[str, ToolSpec]) -> Mapping[str, ToolSpec]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gateway.model.ids import OwnerName, Principal, SessionId, channel_of, main_session
+from gateway.model.ids import OwnerName, Principal, SessionId, channel_of
 from gateway.model.messages import Conversation, Inbound
-from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
+from gateway.model.routes import Drop, DropReason, Route, main_route
+from gateway.model.sessions import Origin, SessionKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +53,7 @@ def route(message: Inbound, people: People) -> Route | Drop:
         return _route_in_chat(message, people)
     owner = people.owner_of(message.principal)
     if owner is not None:
-        return _if_readable(
-            message,
-            Route(session=main_session(owner), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=owner, title=owner),
-        )
+        return _if_readable(message, main_route(owner))
     if not people.may_write_directly(message.principal):
         return Drop(reason=DropReason.STRANGER, refuse=True)
     session = SessionId(f"dm:{message.conversation.key}")
@@ -94,6 +92,11 @@ def _if_readable(message: Inbound, found: Route) -> Route | Drop:
 def may_see(owner: OwnerName, session_owner: OwnerName | None, root_kind: SessionKind) -> bool:
     """Whether `owner` sees a session on the page: the own main one, its children, and what is nobody's main."""
     return session_owner == owner if root_kind is SessionKind.MAIN else True
+
+
+def may_begin_anew(message: Inbound, people: People) -> bool:
+    """Whether /new begins a new history here: owners do anywhere, others in their own chat."""
+    return message.direct or people.owner_of(message.principal) is not None
 
 
 def may_stop_all(message: Inbound, people: People) -> bool:

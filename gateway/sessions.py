@@ -8,17 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import structlog
 
-from gateway.errors import DragomanError, LeaseLost, StoreError
-from gateway.execution import Cut, Interrupt
+from gateway.errors import DragomanError, LeaseLost, StoreError, first_of
 from gateway.failpoints import FailPoints
+from gateway.halting import Ending, Halt
 from gateway.model.ids import NodeId
 from gateway.model.live import TURNS, LiveEvent, TurnsDue, turn_topic
-from gateway.model.sessions import STOPPED_TEXT, Lease, TurnState
 from gateway.model.slots import NewSlot
+from gateway.model.turns import STOPPED_TEXT, Lease, TurnState
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import NewWait
 from gateway.observe import Meters, log
@@ -32,9 +32,9 @@ CLAIMED_AT_ONCE = 32
 """In one transition, which takes about 0.3 ms for each: other writes wait for it."""
 RENEW_EVERY_S = 5.0
 FIRST_LOOK_S = 0.25
-"""A turn that is shorter has no keeper, which saves 0.2 ms of CPU; one that was stopped by then sees it then."""
+"""A turn that is shorter has no renewer, which saves 0.2 ms of CPU; one that was stopped by then sees it then."""
 CALM_S = 0.01
-"""Most wakes of a keeper are its own turn's end, which cancels it: no need to look after those."""
+"""Most wakes of a renewer are its own turn's end, which cancels it: no need to look after those."""
 LOOK_EVERY_S = 1.0
 RETRY_AFTER_S = 1.0
 
@@ -43,7 +43,7 @@ RETRY_AFTER_S = 1.0
 class _Held:
     """One holding of a turn. The same turn can be claimed again while its last holding still ends."""
 
-    cut: Cut
+    halt: Halt
     work: asyncio.Task[Long | None] | None = None
 
 
@@ -70,7 +70,7 @@ class Sessions:
         async with asyncio.TaskGroup() as group:
             while not self._draining:
                 for one in await self._claim():
-                    held = _Held(cut=Cut())
+                    held = _Held(halt=Halt())
                     self._held.add(held)
                     group.create_task(self._hold(one, held), name=f"turn {one.lease.turn}")
 
@@ -79,7 +79,7 @@ class Sessions:
         self._draining = True
         self.live.publish(TURNS, TurnsDue())
         for held in self._held:
-            _cut(held, Interrupt.SHUTDOWN)
+            _halt(held, Ending.SHUTDOWN)
         for task in self._after:
             task.cancel()
 
@@ -100,14 +100,14 @@ class Sessions:
             try:
                 await self.points.hit("J4")
                 await self._work(claimed, held)
-                await self._give_up(lease, held.cut)
+                await self._give_up(lease, held.halt)
             except (StoreError, LeaseLost) as error:
                 # The lease runs out by itself and a sweep takes the turn back.
                 self._log.error("turn left to the sweeps", error=str(error))
             except Exception:  # noqa: BLE001 - the loop of sessions: one turn does not end the others (house rule 9)
                 self._log.exception("turn left to the sweeps")
             finally:
-                self.turns.let_go(lease, ended=held.cut.why in (Interrupt.STOP, Interrupt.LIMIT))
+                self.turns.let_go(lease, ended=held.halt.why in (Ending.STOP, Ending.LIMIT))
                 full = len(self._held) >= AT_ONCE
                 self._held.discard(held)
                 if full:  # the store announced who may run when there was no room yet
@@ -134,17 +134,17 @@ class Sessions:
             self._after.discard(task)
 
     async def _work(self, claimed: Claimed, held: _Held) -> None:
-        """Run the turn beside the keeper of its lease."""
+        """Run the turn beside the renewer of its lease."""
         lease = claimed.lease
         try:
             async with asyncio.TaskGroup() as group:
-                held.work = group.create_task(self.turns.run(claimed, held.cut), name=f"run {lease.turn}")
+                held.work = group.create_task(self.turns.run(claimed, held.halt), name=f"run {lease.turn}")
                 if self._draining:
-                    _cut(held, Interrupt.SHUTDOWN)
+                    _halt(held, Ending.SHUTDOWN)
                 _, goes_on = await asyncio.wait([held.work], timeout=FIRST_LOOK_S)
                 if goes_on:
-                    keeper = group.create_task(self._keep(lease, held), name=f"lease of {lease.turn}")
-                    held.work.add_done_callback(lambda _: keeper.cancel())
+                    renewer = group.create_task(self._renew(lease, held), name=f"lease of {lease.turn}")
+                    held.work.add_done_callback(lambda _: renewer.cancel())
         except ExceptionGroup as failed:  # the loop of sessions: a failure becomes a row (house rule 9)
             await self._went_wrong(lease, held, failed)
 
@@ -154,24 +154,24 @@ class Sessions:
             self._log.error("turn failed", exc_info=failed)
             text = f"Something went wrong inside Dragoman; its log tells more (turn `{lease.turn}`)."
             await self._end(lease, TurnState.FAILED, text)
-            held.cut.why = Interrupt.LOST
+            held.halt.why = Ending.LOST
         elif (store := failed.subgroup(StoreError)) is not None:
-            self._log.error("the store failed during a turn", error=str(_first(store)))
+            self._log.error("the store failed during a turn", error=str(first_of(store)))
             await asyncio.sleep(RETRY_AFTER_S)
-            held.cut.why = Interrupt.SHUTDOWN
+            held.halt.why = Ending.SHUTDOWN
         else:
-            held.cut.why = held.cut.why or await self._why_refused(lease)
+            held.halt.why = held.halt.why or await self._why_refused(lease)
 
-    async def _keep(self, lease: Lease, held: _Held) -> None:
+    async def _renew(self, lease: Lease, held: _Held) -> None:
         """Renew the lease now and every 5 s, and look at once when somebody stopped the turn."""
         async with self.live.subscribe(turn_topic(lease.turn)) as wakes:
             while True:
                 try:
                     if await self.lanes.renew(lease) is TurnState.STOPPING:
-                        _cut(held, Interrupt.STOP)
+                        _halt(held, Ending.STOP)
                         return
                 except LeaseLost:
-                    _cut(held, Interrupt.LOST)
+                    _halt(held, Ending.LOST)
                     return
                 except StoreError as error:
                     self._log.error("lease not renewed", error=str(error))
@@ -179,29 +179,29 @@ class Sessions:
                     self.turns.say_working(lease)
                 left_s = self.turns.left_s(lease)
                 if left_s is not None and left_s <= 0:
-                    _cut(held, Interrupt.LIMIT)
+                    _halt(held, Ending.LIMIT)
                     return
                 # Not at once: a clock may differ by a little from the one that wakes.
                 await _look_again(wakes, RENEW_EVERY_S if left_s is None else min(RENEW_EVERY_S, left_s + CALM_S))
                 await asyncio.sleep(CALM_S)
 
-    async def _why_refused(self, lease: Lease) -> Interrupt:
+    async def _why_refused(self, lease: Lease) -> Ending:
         """A write was refused: because the turn was stopped, or because somebody else has it."""
         try:
             state = await self.lanes.renew(lease)
         except DragomanError:
-            return Interrupt.LOST
-        return Interrupt.STOP if state is TurnState.STOPPING else Interrupt.LOST
+            return Ending.LOST
+        return Ending.STOP if state is TurnState.STOPPING else Ending.LOST
 
-    async def _give_up(self, lease: Lease, cut: Cut) -> None:
-        match cut.why:
-            case Interrupt.STOP:
-                await self._end(lease, TurnState.STOPPED, STOPPED_TEXT)
-            case Interrupt.LIMIT:
-                await self._end(lease, TurnState.FAILED, None)
-            case Interrupt.SHUTDOWN:
+    async def _give_up(self, lease: Lease, halt: Halt) -> None:
+        match halt.why:
+            case Ending.STOP:
+                await self._end(lease, TurnState.STOPPED)
+            case Ending.LIMIT:
+                await self._end(lease, TurnState.FAILED)
+            case Ending.SHUTDOWN:
                 await self._release(lease)
-            case Interrupt.LOST | None:
+            case Ending.LOST | None:
                 pass
 
     async def _release(self, lease: Lease) -> None:
@@ -215,14 +215,18 @@ class Sessions:
             else:
                 return
 
-    async def _end(self, lease: Lease, state: TurnState, text: str | None) -> None:
-        """End a turn that has no answer; without a text it says that its time is over."""
+    async def _end(self, lease: Lease, state: TurnState, text: str = "") -> None:
+        """End a turn that has no answer. Without a text one that was stopped says what whoever stopped it wants, and
+        any other that its time is over.
+        """
         view = await self._view(lease)
         slots: list[NewSlot] = []
         timers: list[NewWait] = []
         if view is not None:
-            words = self.turns.out_of_time(view) if text is None else text
-            slots, timers = self.turns.last_slots(view, lease, words, keep=state is TurnState.STOPPED)
+            stopped = state is TurnState.STOPPED
+            if not text:
+                text = view.turn.stopped_text or STOPPED_TEXT if stopped else self.turns.out_of_time(view)
+            slots, timers = self.turns.last_slots(view, lease, text, keep=stopped)
         if state is TurnState.STOPPED:
             timers = []  # whoever stopped it knows
         if await self.lanes.finish_turn(lease, state, answer=None, given=(), slots=slots, timers=timers):
@@ -238,17 +242,11 @@ class Sessions:
             return None
 
 
-def _cut(held: _Held, why: Interrupt) -> None:
+def _halt(held: _Held, why: Ending) -> None:
     """Cancel a turn's work, once, having said why."""
-    if held.cut.why is None and held.work is not None and not held.work.done():
-        held.cut.why = why
+    if held.halt.why is None and held.work is not None and not held.work.done():
+        held.halt.why = why
         held.work.cancel()
-
-
-def _first(failed: BaseExceptionGroup[Any]) -> BaseException:
-    """The first thing that was raised, however deep it stands."""
-    found = failed.exceptions[0]
-    return _first(cast("BaseExceptionGroup[Any]", found)) if isinstance(found, BaseExceptionGroup) else found
 
 
 async def _look_again(wakes: AsyncIterator[LiveEvent], seconds: float) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.errors import SendFailed, SendOutcome, StoreError
-from gateway.lines import AT_WORK, Doings
+from gateway.lines import Doings, is_at_work
 from gateway.model.ids import SlotId, TurnId, status_slot
 from gateway.model.live import ANSWERS, Doing, Rested, TextDelta, Working
 from gateway.model.messages import Conversation
@@ -299,7 +299,7 @@ class Streams:
         return self._lines[slot]
 
     def _line_shown(self, slot: Slot, platform_id: str) -> None:
-        if not slot.text.startswith(AT_WORK):  # its last words
+        if not is_at_work(slot.text):
             self._lines.pop(slot.id, None)
         elif (line := self._line(slot.id, slot.conversation)) is not None:
             now = self.clock.monotonic()

@@ -1,4 +1,5 @@
-"""The history a model is given, built from stored turns: pure, and always valid for a provider.
+"""The history a model is given, built from stored turns and always valid for a provider. Pure, but that `Marks` draws
+a key when it is made.
 
 Each answer's calls are followed by exactly their results, in call order, before any text of a person. What others
 said stands apart from it, in blocks whose end they cannot write.
@@ -14,15 +15,16 @@ from itertools import count
 from typing import TypeAlias
 
 from gateway.ended import OfEnded
-from gateway.model.ids import InboundId, SessionId, principal
-from gateway.model.messages import Attachment, Brought, Inbound, Received
+from gateway.model.ids import SYSTEM_CHILD, SYSTEM_PARENT, InboundId, SessionId
+from gateway.model.messages import CONTEXT_KEPT, Attachment, Brought, Inbound, Received
 from gateway.model.prompts import IMAGES, CallResult, Message, ModelRequest, ToolOffer, UserText, block, speaker
-from gateway.model.sessions import SessionKind, TurnKind
-from gateway.model.tools import Picture, ResultStatus, Step, StepKind, ToolResult
+from gateway.model.sessions import SessionKind
+from gateway.model.steps import Step, StepKind
+from gateway.model.text import plain
+from gateway.model.tools import Picture, ResultStatus, ToolResult
+from gateway.model.turns import TurnKind
 from gateway.model.views import TurnView
 
-HEARD_AT_MOST = 50
-"""Messages said beside the bot that a model is given: the last ones, of all those turns."""
 CHARS_OF_EACH = 1_000
 NAME_CHARS = 100
 """Of what a file is called."""
@@ -35,11 +37,6 @@ QUOTED = "The message that the message below answers"
 ANSWERED = "What the sub-session answered"
 SUMMARY = "What was said before the messages below, in short"
 FILES = "Files that came with the message below, as paths in the workspace; their senders chose what they are called"
-
-PARENT = principal("system", "parent")
-"""Who gives a sub-session its task."""
-CHILD = principal("system", "child")
-"""Who tells a session that one of its sub-sessions has ended."""
 
 _NO_RESULT = ToolResult(status=ResultStatus.UNKNOWN, text="", code="unknown", hint="Outcome unknown.")
 
@@ -121,7 +118,7 @@ def _has_mark(message: Message) -> bool:
 def messages(history: Sequence[TurnView], turn: TurnView, mark: str, told: Told | None = None) -> tuple[Message, ...]:
     """Return the whole conversation: the ended turns, oldest first, then this one with every message it has so far."""
     views = [*history, turn]
-    heard = frozenset([one.id for view in views for one in view.inputs if one.context][-HEARD_AT_MOST:])
+    heard = frozenset([one.id for view in views for one in view.inputs if one.context][-CONTEXT_KEPT:])
     out: list[Message] = []
     for view in history:
         plain = told.of(view) if told is not None else None
@@ -187,12 +184,12 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
     for parts in _joined(received):
         one = [part.message for part in parts]
         text, name, who = "".join(message.text for message in one), "", None
-        if several and one[0].principal != PARENT:  # its task is all that a sub-session is told: plain text
+        if several and one[0].principal != SYSTEM_PARENT:  # its task is all that a sub-session is told: plain text
             name, who = one[0].name or one[0].principal, one[0].principal
         if command:
             yield UserText(text=text, name=name, who=who)
             continue
-        if one[0].principal == CHILD:
+        if one[0].principal == SYSTEM_CHILD:
             yield UserText(text="", data="\n\n".join(filter(None, [data, _ended(one[0], mark)])))
             data = ""
             continue
@@ -233,7 +230,7 @@ def _joined(received: Sequence[Received]) -> list[list[Received]]:
 
 def _readable(text: str, unread: Sequence[str]) -> str:
     """Say what came along, so that the model does not make it up."""
-    notes = [f"[{' '.join(one.split())} came with this message; it cannot be read yet]" for one in unread]
+    notes = [f"[{plain(one)} came with this message; it cannot be read yet]" for one in unread]
     return "\n\n".join(filter(None, [text, *notes]))
 
 
@@ -256,13 +253,12 @@ def _file(file: Attachment, found: Brought | None) -> str:
     if found is not None and found.path:
         return f"{found.path} ({found.media_type}, {found.size:,} bytes), {called}"
     why = found.trouble if found is not None and found.trouble else "It was not fetched."
-    return f"Not there: a file {called}. {' '.join(why.split())}"
+    return f"Not there: a file {called}. {plain(why)}"
 
 
 def _name(file: Attachment) -> str:
     """On one line, nothing in it that cannot be seen."""
-    seen = "".join(char if char.isprintable() else " " for char in file.name[:NAME_READ])
-    return " ".join(seen.split()).replace('"', "'")[:NAME_CHARS]
+    return plain(file.name[:NAME_READ]).replace('"', "'")[:NAME_CHARS]
 
 
 def _pictures(received: Sequence[Received]) -> tuple[Picture, ...]:

@@ -1,4 +1,4 @@
-"""What holds for every test: none may leave a task or a process behind."""
+"""What holds for every test: none may leave a task or a process behind; and where several run at once, their order."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.support.order import order
+
 GRACE_S = 0.5
 """How long what is just ending may take to be gone."""
+
+
+@pytest.hookimpl(trylast=True)  # after pytest put those together that share what is made for them
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put long tests first where several processes run them; alone they stay in the order of their files."""
+    if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        items[:] = [items[position] for position in order([item.nodeid for item in items], processes)]
 
 
 @pytest.fixture(autouse=True)

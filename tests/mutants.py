@@ -24,6 +24,8 @@ from mutmut.mutation.diff_apply import get_diff_for_mutant
 from mutmut.mutation.file_mutation import mutate_file_contents
 from mutmut.utils.format_utils import get_mutant_name, orig_function_and_class_names_from_key
 
+from gateway.clock import SystemClock
+from tests.prove import commit, machine
 from tests.twins import copy_of_the_project
 
 LIST = Path(__file__).with_suffix(".toml")
@@ -64,7 +66,7 @@ class Change:
     """One mutant, as the list names it: mutmut's own numbers move with every line of code."""
 
     function: str
-    """With its module: `gateway.routing.route`, `gateway.approvals.Handles.make`."""
+    """With its module: `gateway.routing.route`, `gateway.approvals.handles.Handles.make`."""
     old: str
     """The lines that go, without indentation, joined by spaces."""
     new: str
@@ -101,6 +103,11 @@ class Found:
     def score(self) -> float:
         """Killed ones among those that can be."""
         return self.killed / (self.killed + len(self.survivors)) if self.killed + len(self.survivors) else 0.0
+
+    @property
+    def good(self) -> bool:
+        """Whether enough were killed, and the list of exceptions fits."""
+        return self.score >= BAR and not self.stale
 
 
 def areas() -> dict[str, Area]:
@@ -224,15 +231,38 @@ def say(area: Area, found: Found) -> bool:
         print(f"  hung      {change.function}\n    - {change.old}\n    + {change.new}")
     for line in found.stale:
         print(f"  to be taken off {LIST.name}: {line}")
-    survived, good = len(found.survivors), found.score >= BAR and not found.stale
+    survived = len(found.survivors)
     total = found.killed + found.equivalent + survived
     killed = f"{found.killed} killed ({len(found.hung)} hung)"
     print(
-        f"{'ok    ' if good else 'FAILED'}  {area.name}: {total} mutants, {killed}, {found.equivalent} equivalent, "
-        f"{survived} survived: {found.score:.1%} (at least {BAR:.0%})",
+        f"{'ok    ' if found.good else 'FAILED'}  {area.name}: {total} mutants, {killed}, "
+        f"{found.equivalent} equivalent, {survived} survived: {found.score:.1%} (at least {BAR:.0%})",
         flush=True,
     )
-    return good
+    return found.good
+
+
+def as_json(found: Mapping[str, Found]) -> dict[str, Any]:
+    """What came of areas, for `--json`."""
+    return {
+        "date": SystemClock().now().date().isoformat(),
+        "commit": commit(),
+        "machine": machine(),
+        "bar": BAR,
+        "areas": [
+            {
+                "area": name,
+                "killed": one.killed,
+                "hung": len(one.hung),
+                "equivalent": one.equivalent,
+                "survived": len(one.survivors),
+                "stale": len(one.stale),
+                "score": one.score,
+                "good": one.good,
+            }
+            for name, one in found.items()
+        ],
+    }
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -243,14 +273,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="mutants whose name contains this")
     parser.add_argument("--sample", type=int, metavar="N", help="so many of them, the same each time; 0: all")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="processes (1)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file for ./run proof")
     asked = parser.parse_args(arguments)
     if unknown := [name for name in asked.areas if name not in every]:
         parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(every)}")
-    results = [
-        say(every[name], try_area(every[name], only=asked.only, sample=asked.sample, at_once=asked.at_once))
-        for name in asked.areas or every
-    ]
-    return 0 if all(results) else 1
+    found: dict[str, Found] = {}
+    for name in asked.areas or every:
+        found[name] = try_area(every[name], only=asked.only, sample=asked.sample, at_once=asked.at_once)
+        say(every[name], found[name])
+        if asked.json:
+            asked.json.write_text(json.dumps(as_json(found), indent=1) + "\n", encoding="utf-8")
+    return 0 if all(one.good for one in found.values()) else 1
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from agent_tools.browser import files, navigating, pointing, reading, tabs
 from agent_tools.browser.arguments import Args
 from agent_tools.browser.seats import Seat
 from agent_tools.browser.settings import Settings
-from agent_tools.browser.trouble import Trouble, cure_of, meaning, one_line
+from agent_tools.browser.trouble import Trouble, cure_of, meaning
+from gateway.model.text import one_line
 from gateway.model.tools import KeptFile, Picture, ResultStatus, ToolResult
 from gateway.ports import ToolContext
 
@@ -101,7 +102,7 @@ def _beside(seat: Seat) -> list[str]:
     """Tell what else happened since the last result, a line each."""
     told = [f"Note: {text}" for text in seat.notes]
     seat.notes.clear()
-    if turned := seat.gate.turned():
+    if turned := seat.gate.turned_away():
         named = dict.fromkeys(f"{one_line(one.host, 100)} ({one_line(one.why, 200)})" for one in turned)
         told.append(f"Note: parts of the page were refused on the way: {', '.join(named)}")
     return told
@@ -143,7 +144,7 @@ async def _seen(call: _Call, read: Callable[[Page], Awaitable[str]]) -> str:
 async def _open(call: _Call) -> _Done:
     url = call.args.url or ""
     page = await _loadable(call.seat)
-    call.seat.gate.turned()  # of pages before
+    call.seat.gate.turned_away()  # of pages before
     try:
         status = await navigating.go(call.seat, page, url, call.limit_s)
     except Error as error:
@@ -167,7 +168,7 @@ async def _loadable(seat: Seat) -> Page:
 
 async def _refused_at_the_gate(seat: Seat, page: Page, url: str) -> None:
     """Raise `Trouble` when the page itself was refused on the way out; its parts are told later."""
-    turned = list(seat.gate.turned())
+    turned = list(seat.gate.turned_away())
     mains = {_host_and_port(url), _host_and_port(page.url)}
     for one in turned:
         if one.host.lower() in mains:

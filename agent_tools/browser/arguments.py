@@ -16,7 +16,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from agent_tools.browser.hosts import checked_url, scope_of
 from agent_tools.browser.settings import Settings
-from gateway.model.tools import Approval, Effect, Permission, Reach, Risk, Sandbox, ToolSpec
+from gateway.model.tools import Availability, Default, Effect, Reach, Risk, Sandbox, ToolSpec
 
 SPEC = ToolSpec(
     name="browser",
@@ -26,7 +26,7 @@ SPEC = ToolSpec(
     ),
     risk=Risk.NETWORK,
     effect=Effect.UNSAFE,
-    permission=Permission.MAIN,
+    availability=Availability.MAIN,
     timeout_s=60.0,
     max_timeout_s=300.0,
     actions={
@@ -51,7 +51,7 @@ SPEC = ToolSpec(
     sandbox=Sandbox.AUTO,
     positional="action",
     shows="url",
-    approval={"dm": Approval.DENY, "non-main": Approval.DENY},
+    approval={"dm": Default.DENY, "non-main": Default.DENY},
     settings=Settings,
     needs="playwright",
     extra="browser",

@@ -22,6 +22,7 @@ from agent_tools.browser.navigating import answers, stop
 from agent_tools.browser.seats import Seat
 from agent_tools.browser.settings import Settings
 from gateway.errors import DragomanError
+from gateway.model.tools import Mode
 from gateway.ports import Enclosure, ToolPlace
 
 if TYPE_CHECKING:
@@ -58,12 +59,16 @@ SWITCHES = (
     "--disable-gpu",
     "--disk-cache-size=52428800",
 )
+READS = tuple(map(Path, ("/etc/fonts", "/var/cache/fontconfig", "/etc/chromium", "/etc/chromium.d")))
+"""What it must be shown of the machine: without fonts it draws no text, and a distribution's own settings start it."""
 NOWHERE = "http://127.0.0.1:9"
 """The way out of the browser itself: none. Only places have one."""
 
 
 @asynccontextmanager
-async def chromium(place: ToolPlace, settings: Settings, sandbox: str) -> AsyncGenerator[tuple[Browser, Enclosure]]:
+async def chromium(
+    place: ToolPlace, settings: Settings, sandbox: Mode | None
+) -> AsyncGenerator[tuple[Browser, Enclosure]]:
     """Run driver and browser; both are gone afterwards, within about 4 s.
 
     Raises `NotFound` when there is no Chromium, `DragomanError` when it does not start.
@@ -76,7 +81,9 @@ async def chromium(place: ToolPlace, settings: Settings, sandbox: str) -> AsyncG
                 # Outside of the enclosure: once everything in there is killed, nothing holds the driver.
                 stack.push_async_callback(_within_end, playwright.stop)
                 enclosure = await stack.enter_async_context(
-                    place.enclose(program, sandbox=sandbox, hosts=settings.hosts, gates=settings.sessions)
+                    place.enclose(
+                        program, sandbox=sandbox, hosts=settings.hosts, gates=settings.sessions, readable=READS
+                    )
                 )
                 browser = await playwright.chromium.launch(
                     executable_path=_starter(enclosure),
@@ -85,7 +92,7 @@ async def chromium(place: ToolPlace, settings: Settings, sandbox: str) -> AsyncG
                     downloads_path=_made(enclosure.folder / "files"),
                     env={"PATH": os.defpath},  # for the launcher, which gives Chromium one of its own
                     # Root is the one user that Chromium's own sandbox refuses, and in the enclosure nobody is root.
-                    chromium_sandbox=sandbox == "basic" or os.geteuid() != 0,
+                    chromium_sandbox=sandbox == Mode.BASIC or os.geteuid() != 0,
                     proxy={"server": NOWHERE, "bypass": "<-loopback>"},
                     handle_sighup=False,
                     handle_sigint=False,

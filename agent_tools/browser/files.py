@@ -13,7 +13,8 @@ from playwright.async_api import ElementHandle, Error, Page
 from agent_tools.browser import navigating, pointing, tabs, workspace
 from agent_tools.browser.guard import Arrival
 from agent_tools.browser.seats import Seat
-from agent_tools.browser.trouble import Trouble, meaning, one_line
+from agent_tools.browser.trouble import Trouble, meaning
+from gateway.model.text import one_line
 from gateway.model.tools import KeptFile
 from gateway.ports import ToolContext
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 from playwright.async_api import BrowserContext, CDPSession, Error, Page
 
 from agent_tools.browser.hosts import scope_of
-from agent_tools.browser.trouble import one_line
+from gateway.model.text import one_line
 from gateway.model.tools import EVERY_SCOPE
 
 MOST_NOTES = 20

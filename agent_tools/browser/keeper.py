@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, cast
 from agent_tools.browser.seats import Seat
 from agent_tools.browser.settings import Settings
 from gateway.errors import DragomanError
+from gateway.model.tools import Mode
 from gateway.ports import ToolPlace
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class _Chair:
 class _Life:
     """One browser, from the first call's wish to its end."""
 
-    sandbox: str
+    sandbox: Mode | None
     used_at: float
     chairs: dict[str, _Chair] = field(default_factory=dict[str, _Chair])
     failed: DragomanError | None = None
@@ -86,14 +87,14 @@ class Keeper:
         self._place = place
         self._settings = cast("Settings", place.settings)
         self._prepare = prepare
-        self._lives: dict[str, _Life] = {}
+        self._lives: dict[Mode | None, _Life] = {}
         self._group: asyncio.TaskGroup | None = None
         self._serving = asyncio.Event()
 
     # --- for calls ------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def seat(self, key: str, sandbox: str) -> AsyncGenerator[Seat]:
+    async def seat(self, key: str, sandbox: Mode | None) -> AsyncGenerator[Seat]:
         """The session's place, for one call alone; started, opened or repaired first. Raises `DragomanError`.
 
         When the body is cut, the page stops loading before the next call begins.
@@ -119,7 +120,7 @@ class Keeper:
                 if chair.untidy:
                     chair.wake.set()
 
-    async def leave(self, key: str, sandbox: str) -> bool:
+    async def leave(self, key: str, sandbox: Mode | None) -> bool:
         """Save and close the session's place; return whether there was one."""
         life = self._lives.get(sandbox)
         chair = life.chairs.get(key) if life else None
@@ -150,7 +151,7 @@ class Keeper:
 
     # --- who has which place --------------------------------------------------------------------
 
-    async def _chair(self, key: str, sandbox: str) -> tuple[_Life, _Chair]:
+    async def _chair(self, key: str, sandbox: Mode | None) -> tuple[_Life, _Chair]:
         """Return the session's place and count the caller among its users. It may not be ready yet."""
         while True:
             life = await self._life(sandbox)
@@ -186,7 +187,7 @@ class Keeper:
         for life in self._lives.values():
             yield from life.chairs.values()
 
-    async def _life(self, sandbox: str) -> _Life:
+    async def _life(self, sandbox: Mode | None) -> _Life:
         """Return a browser that runs; the first caller has it started. Raises `DragomanError` when that fails."""
         try:
             async with asyncio.timeout(SERVED_WITHIN_S):

@@ -8,7 +8,8 @@ from typing import cast
 from playwright.async_api import Locator, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from agent_tools.browser.trouble import SNAPSHOT, Trouble, one_line
+from agent_tools.browser.trouble import SNAPSHOT, Trouble
+from gateway.model.text import one_line
 
 ACT_S = 5.0
 """Seconds for an element to be ready and the act to be done."""

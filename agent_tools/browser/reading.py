@@ -16,7 +16,8 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agent_tools.browser.navigating import stop
 from agent_tools.browser.pointing import locate
-from agent_tools.browser.trouble import Trouble, meaning, one_line
+from agent_tools.browser.trouble import Trouble, meaning
+from gateway.model.text import one_line
 
 LONGEST = 24_000
 """Characters of a page in one result."""

@@ -13,7 +13,8 @@ from playwright.async_api import Dialog, Error, Page
 
 from agent_tools.browser.guard import Guard, note
 from agent_tools.browser.seats import Seat
-from agent_tools.browser.trouble import Trouble, one_line
+from agent_tools.browser.trouble import Trouble
+from gateway.model.text import one_line
 
 MOST_TABS = 10
 MOST_DIALOGS = 50

@@ -36,13 +36,13 @@ class BrowserTool:
         try:
             if args.action == "close" and args.tab is None:
                 return await self._close(ctx)
-            async with self._keeper.seat(ctx.keeper, ctx.sandbox) as seat:
+            async with self._keeper.seat(ctx.kept_for, ctx.sandbox) as seat:
                 return await self._act(seat, ctx, args)
         except DragomanError as error:
             return _failed(error.message, "browser", error.cure)
 
     async def _close(self, ctx: ToolContext) -> ToolResult:
-        was_there = await self._keeper.leave(ctx.keeper, ctx.sandbox)
+        was_there = await self._keeper.leave(ctx.kept_for, ctx.sandbox)
         said = "Closed; cookies are kept." if was_there else "No page was open."
         return ToolResult(status=ResultStatus.OK, text=said)
 

@@ -9,6 +9,7 @@ import re
 from contextlib import suppress
 from ipaddress import ip_address
 
+from gateway.model.text import one_line
 from gateway.model.tools import ResultStatus, ToolResult
 
 SNAPSHOT = "Take a new snapshot: refs are good until the page changes."
@@ -77,12 +78,6 @@ def meaning(message: str) -> Trouble:
         return Trouble("timeout", "The page did not do it in time.", SNAPSHOT)
     first = re.sub(r"^[A-Za-z]+\.[a-z_]+: ", "", message.partition("\n")[0])
     return Trouble("browser", f"The browser could not do that: {one_line(first, 200)}", SNAPSHOT)
-
-
-def one_line(text: str, limit: int) -> str:
-    """Make words of a page safe for a line of ours: no line breaks, nothing that cannot be seen, not too long."""
-    plain = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * limit]).split())
-    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
 
 
 def cure_of(host: str) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar, Self, cast
 
-from channels._shared.text import seen
+from gateway.model.text import plain
 
 TEXT_AT_MOST = 65_536
 """Characters: more than people may write on any platform."""
@@ -64,7 +64,7 @@ class Fields:
         Empty when it is absent or no text: nothing depends on it, so nothing is refused for it.
         """
         value = self._raw.get(key)
-        return seen(value[: 4 * most], most) if isinstance(value, str) else ""
+        return plain(value[: 4 * most])[:most].rstrip() if isinstance(value, str) else ""
 
     def count(self, key: str) -> int:
         """Return a number that somebody says something is large; 0 when it is absent, or cannot be one."""

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.messages import Conversation
 from gateway.ports import Progress
 
-DIGESTS_KEPT = 2000
+DIGESTS_KEPT = 500
+"""Of one channel, a third of a kilobyte each. An edit of an older message is sent, and the platform says that it is the
+same."""
 
 
 class Digests:
@@ -39,16 +40,6 @@ class Digests:
     def drop(self, key: str) -> None:
         """Forget one."""
         self._kept.pop(key, None)
-
-
-def account_scope(conversation: Conversation) -> str:
-    """What an account's limits are counted by."""
-    return f"{conversation.channel}/{conversation.account}"
-
-
-def chat_scope(conversation: Conversation) -> str:
-    """What a chat's limits are counted by; its threads share them."""
-    return f"{account_scope(conversation)}/{conversation.chat}"
 
 
 def shown_by(platform_id: str) -> list[str]:

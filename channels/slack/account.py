@@ -84,10 +84,10 @@ class Account:
         self.name = name
         self.settings = settings
         self._context = context
-        self._bans = Bans(name, context.memory, context.clock)
+        self._bans = Bans(name, context.notes, context.clock)
         self.client = self._client_of(settings.bot_token.get_secret_value())
         self.download = Download(self.client, settings.api_root)
-        self.panels = Threads(f"{name}/panels", context.memory)
+        self.panels = Threads(f"{name}/panels", context.notes)
         self.courtesies = Courtesies(name, self.client, context.clock)
         self._pauses = pauses
         self._timing = timing
@@ -185,7 +185,7 @@ class Account:
             sink=sink,
             clock=self._context.clock,
             people=People(self.client, self._context.clock),
-            threads=Threads(self.name, self._context.memory),
+            threads=Threads(self.name, self._context.notes),
             panels=self.panels,
             courtesies=self.courtesies,
             commands=frozenset(known),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from channels._shared.accounts import serve, troubles
-from channels._shared.showing import Digests, account_scope, chat_scope
+from channels._shared.showing import Digests
 from channels.slack import ids
 from channels.slack.account import Account, Pauses
 from channels.slack.download import refused
@@ -139,8 +139,8 @@ class SlackChannel:
         limits = account.settings.limits
         overall_per_s = limits.overall_per_min / 60
         wanted = (
-            (account_scope(conversation), overall_per_s, max(BURST, int(overall_per_s * OVERALL_BURST_S))),
-            (chat_scope(conversation), limits.per_channel_per_s, BURST),
+            (conversation.account_scope, overall_per_s, max(BURST, int(overall_per_s * OVERALL_BURST_S))),
+            (conversation.chat_scope, limits.per_channel_per_s, BURST),
         )
         return [Pace(scope=scope, every_s=1 / per_s, burst=burst) for scope, per_s, burst in wanted if per_s > 0]
 

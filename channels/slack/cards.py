@@ -15,6 +15,7 @@ from channels.slack.limits import ACTION_CHARS, BLOCKS
 from channels.slack.mrkdwn import clean
 from channels.slack.parts import ROOM, Part, TextPart
 from gateway.model.slots import CardRow
+from gateway.model.text import plain
 
 OUTCOME_CHARS = 300
 """Room for the outcome of a row, kept free while it is open."""
@@ -71,7 +72,7 @@ def _size(row: Row) -> int:
 def _title(row: Row) -> str:
     """Which row it is, how risky, and what will be done."""
     risk = f"{row.risk} · " if row.risk else ""
-    return f"{row.number}{risk}{_one_line(row.row.title)}".strip() or NOTHING
+    return f"{row.number}{risk}{plain(row.row.title)}".strip() or NOTHING
 
 
 def _said(row: Row) -> list[Json]:
@@ -81,8 +82,8 @@ def _said(row: Row) -> list[Json]:
     notes = [row.beginning] if row.beginning else []
     notes += [] if row.whole(clean) else [TOO_LONG]
     notes += [ESCAPED] if approval and approval.escaped else []
-    notes += [f"⚠️ {shorten(_one_line(approval.note), NOTE_CHARS)}"] if approval and approval.note else []
-    facts = [f"{label}: {shorten(_one_line(value), FACT_CHARS)}" for label, value in row.facts]
+    notes += [f"⚠️ {shorten(plain(approval.note), NOTE_CHARS)}"] if approval and approval.note else []
+    facts = [f"{label}: {shorten(plain(value), FACT_CHARS)}" for label, value in row.facts]
     return [
         header(_title(row)),
         code(text or NOTHING),
@@ -101,8 +102,4 @@ def _state(row: Row) -> list[Json]:
 
 def _outcome(row: Row) -> str:
     """What became of it, on one line."""
-    return shorten(_one_line(row.outcome), OUTCOME_CHARS)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(clean(text).split())
+    return shorten(plain(row.outcome), OUTCOME_CHARS)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from channels.slack.request import Declined, SlackClient, SlackFailure
+from gateway.model.text import one_line
 from gateway.ports import Clock
 
 AT_ONCE = 8
@@ -62,8 +63,7 @@ class Courtesies:
 
     async def title(self, channel: str, thread: str, text: str) -> None:
         """Call a thread of the panel after what was said first."""
-        words = " ".join(text.split())
-        short = words if len(words) <= TITLE_CHARS else f"{words[: TITLE_CHARS - 1]}…"
+        short = one_line(text, TITLE_CHARS)
         if short:
             place = {"channel_id": channel, "thread_ts": thread}
             await self._do("assistant.threads.setTitle", place | {"title": short})

@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from typing import TypeAlias, cast
 
 from channels._shared.fields import as_ascii
-from channels._shared.text import seen
 from channels.slack import ids, words
 from channels.slack.attached import attached
 from channels.slack.blocks import DENY_WITH_REASON, REASON, FormPlace, verb_of
 from channels.slack.fields import Fields, Malformed
 from gateway.model.ids import Handle
 from gateway.model.messages import Conversation, Inbound, Press, Refused, RefusedReason
+from gateway.model.text import plain
 from gateway.model.waits import Verb
 
 RAW_AT_MOST = 65_536
@@ -292,7 +292,7 @@ class _Reading:
 
     def _name(self, profile: Fields | None, user: str) -> str:
         told = "" if profile is None else profile.text("display_name") or profile.text("real_name")
-        return seen(self.known.name or told, NAME_AT_MOST) or user
+        return plain(self.known.name or told)[:NAME_AT_MOST].rstrip() or user
 
     def _when(self, ts: str) -> datetime:
         seconds, _, fraction = ts.partition(".")
@@ -318,7 +318,7 @@ class _Reading:
             event_key=ids.command_key(self.me.team, place, command.word("trigger_id", most=200)),
             conversation=ids.conversation(self.me.account, place),
             principal=ids.principal(self.me.team, user),
-            name=seen(self.known.name or command.text("user_name"), NAME_AT_MOST) or user,
+            name=plain(self.known.name or command.text("user_name"))[:NAME_AT_MOST].rstrip() or user,
             direct=direct,
             addressed=True,
             text=text,

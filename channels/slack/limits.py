@@ -13,9 +13,6 @@ BUTTON_CHARS = 75
 VALUE_CHARS = 2000
 """What a button carries."""
 ACTION_ID_CHARS = 255
-MARKDOWN_CHARS = 12_000
-"""Of all markdown blocks of a message together."""
-MODAL_TITLE_CHARS = 24
 METADATA_CHARS = 3000
 """What a form carries."""
 

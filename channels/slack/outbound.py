@@ -17,6 +17,7 @@ from channels.slack.markup import Markup, safe
 from channels.slack.mrkdwn import clean
 from channels.slack.parts import ROOM, Part, StoredPart, TextPart
 from gateway.model.slots import Showing, SlotKind
+from gateway.model.text import plain
 
 LINES = 2000
 """A text of more lines goes as a file: the time to look for code in it grows with them."""
@@ -96,7 +97,7 @@ class Renderer:
         caption = self._said(showing.text) if visible(clean(showing.text)) else ""
         file, size = showing.slot.file, size_of(showing.path)
         if file is not None and showing.path is not None and 0 < size <= UPLOAD_BYTES:
-            name = " ".join(clean(file.name).split())[:NAME_CHARS] or file.file
+            name = plain(file.name)[:NAME_CHARS] or file.file
             return [StoredPart(name=name, path=showing.path, size=size, caption=shorten(caption, CAPTION_CHARS))]
         why = too_large("Slack") if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
         text = f"{shorten(showing.text, CAPTION_CHARS)}\n\n{why}".strip()
@@ -110,11 +111,8 @@ class Renderer:
 
 def _status(text: str) -> list[Part]:
     """One line as it is, whole or not: nothing in it formats."""
-    plain = " ".join(clean(text).split())
-    if not visible(plain):
-        return []
-    shown = small([plain[:STATUS_CHARS]])
-    return [TextPart(blocks=(shown,), said=plain[:STATUS_CHARS])]
+    shown = plain(text)[:STATUS_CHARS]
+    return [TextPart(blocks=(small([shown]),), said=shown)] if visible(shown) else []
 
 
 def _lines(text: str, chars: int, lines: int = LINES) -> str:

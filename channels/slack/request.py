@@ -19,6 +19,7 @@ from yarl import URL
 
 from channels._shared.http import Answer, NoAnswer, Wire, within
 from channels.slack.bans import Bans
+from gateway.model.text import plain
 
 ANSWER_WITHIN_S = 20.0
 UPLOAD_WITHIN_S = 30.0
@@ -179,13 +180,13 @@ def _good(called: str, came: Answer) -> Json:
     if status == 200 and answer.get("ok") is True:
         return answer
     error = answer.get("error")
-    told = error if isinstance(error, str) else ""
+    told = error[:100] if isinstance(error, str) else ""
     if status == 429:
         raise Declined(LIMITED, method=called, status=status, retry_after_s=_retry_after(came.headers))
     if not told or status >= 500 or told in UNCLEAR:
         raise Unanswered(f"Slack did not say what became of {called} (status {status}{', ' + told if told else ''}).")
     raise Declined(
-        told[:100],
+        told,
         method=called,
         status=status,
         retry_after_s=_retry_after(came.headers) if told == LIMITED else 0,
@@ -208,7 +209,7 @@ def _details(answer: Json) -> tuple[str, ...]:
 
 
 def _words(value: object, most: int) -> str:
-    return " ".join(value.split())[:most] if isinstance(value, str) else ""
+    return plain(value)[:most] if isinstance(value, str) else ""
 
 
 def _json(payload: bytes) -> Json:

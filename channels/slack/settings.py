@@ -16,6 +16,8 @@ from channels._shared.settings import check_account_name, flaw, server
 
 Mode: TypeAlias = Literal["socket", "http"]
 OFFICIAL_API = "https://slack.com/api/"
+SECRETS = (r"x(?:ox[abeoprs]|app)-[A-Za-z0-9-]{10,}",)
+"""What Slack's tokens look like, to be hidden whosever they are."""
 _TOKEN_REST = re.compile(r"[A-Za-z0-9-]{1,500}")
 _SIGNING_SECRET = re.compile(r"[!-~]{8,256}")  # Slack's are 32 hex digits; the tests' own servers have others
 _KINDS: tuple[tuple[str, str], ...] = (

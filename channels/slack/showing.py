@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from channels._shared import showing
-from channels._shared.showing import account_scope, chat_scope
 from channels.slack import files, sending
 from channels.slack.failures import Act, Remedy, judge
 from channels.slack.parts import NO_PREVIEWS, FilePart, Part, StoredPart, TextPart
@@ -169,15 +168,13 @@ class Screen(showing.Screen[Part]):
         if isinstance(failure, Declined):
             await self.refused(failure)
         place = self._place
-        return judge(
-            failure, act, chat_scope=chat_scope(place), account_scope=account_scope(place), now=self.clock.now()
-        )
+        return judge(failure, act, chat_scope=place.chat_scope, account_scope=place.account_scope, now=self.clock.now())
 
     def _in_thread(self, place: Json) -> Json:
         return place | ({"thread_ts": self._place.thread} if self._place.thread else {})
 
     def _key(self, message: str) -> str:
-        return f"{chat_scope(self._place)}/{message}"
+        return f"{self._place.chat_scope}/{message}"
 
 
 def _certain(made: str | Remedy) -> str:

@@ -6,31 +6,32 @@ import json
 from collections import OrderedDict
 from typing import cast
 
+from channels.slack.ids import thread_key
 from gateway.errors import StoreError
-from gateway.ports import Memory
+from gateway.ports import ChannelNotes
 
 KEPT_AT_MOST = 1_000
 """Of one account; the longest unused are forgotten, and the bot has to be named there again."""
 
 
 class Threads:
-    """The threads of one account, by channel and ts. Kept over a restart, in one fact of the channel's memory."""
+    """The threads of one account, by channel and ts. Kept over a restart, in one of the channel's notes."""
 
-    def __init__(self, account: str, memory: Memory) -> None:
+    def __init__(self, account: str, notes: ChannelNotes) -> None:
         """Read nothing yet."""
         self._key = f"threads/{account}"
-        self._memory = memory
+        self._notes = notes
         self._known: OrderedDict[str, None] | None = None
 
     async def takes_part(self, channel: str, thread: str) -> bool:
         """Whether the bot answers in this thread. Raises `StoreError`."""
         known = await self._read()
-        return _name(channel, thread) in known
+        return thread_key(channel, thread) in known
 
     async def join(self, channel: str, thread: str) -> None:
         """It does from now on. Raises `StoreError`; twice is safe."""
         known = await self._read()
-        name = _name(channel, thread)
+        name = thread_key(channel, thread)
         if name in known:
             known.move_to_end(name)
             return
@@ -38,21 +39,17 @@ class Threads:
         while len(known) > KEPT_AT_MOST:
             known.popitem(last=False)
         try:
-            await self._memory.keep(self._key, json.dumps(list(known)))
+            await self._notes.keep(self._key, json.dumps(list(known)))
         except StoreError:
             known.pop(name, None)
             raise
 
     async def _read(self) -> OrderedDict[str, None]:
         if self._known is None:
-            stored = _names((await self._memory.read()).get(self._key, ""))
+            stored = _names((await self._notes.read()).get(self._key, ""))
             if self._known is None:  # else somebody else read it meanwhile, and may have joined one
                 self._known = OrderedDict.fromkeys(stored[-KEPT_AT_MOST:])
         return self._known
-
-
-def _name(channel: str, thread: str) -> str:
-    return f"{channel}/{thread}"
 
 
 def _names(stored: str) -> list[str]:

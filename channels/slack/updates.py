@@ -27,7 +27,7 @@ from channels.slack.threads import Threads
 from channels.slack.web import Answer
 from gateway.errors import StoreError
 from gateway.model.messages import Inbound, Refused
-from gateway.model.sessions import Accepted
+from gateway.model.routes import Accepted
 from gateway.model.waits import PRESSED_TEXT, PressResult
 from gateway.ports import Clock, Sink
 

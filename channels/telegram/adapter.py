@@ -12,7 +12,7 @@ from datetime import timedelta
 from telegram.error import TelegramError
 
 from channels._shared.accounts import serve, troubles
-from channels._shared.showing import Digests, account_scope, chat_scope
+from channels._shared.showing import Digests
 from channels.telegram import ids
 from channels.telegram.account import Account, Pauses
 from channels.telegram.moves import Moves
@@ -41,7 +41,7 @@ class TelegramChannel:
             raise TypeError("the Telegram channel is built with its own settings")
         self._clock = context.clock
         self._pauses = pauses
-        self._moves = Moves(context.memory)
+        self._moves = Moves(context.notes)
         self._digests = Digests()
         self._renderer = Renderer()
         self._accounts = {
@@ -115,10 +115,10 @@ class TelegramChannel:
         account = self._accounts.get(conversation.account)
         if account is None:
             return ()
-        limits, chat = account.settings.limits, chat_scope(conversation)
+        limits, chat = account.settings.limits, conversation.chat_scope
         is_group = conversation.chat.startswith("-")
         wanted = (
-            _Limit(account_scope(conversation), limits.overall_per_s, max(BURST, int(limits.overall_per_s / 3))),
+            _Limit(conversation.account_scope, limits.overall_per_s, max(BURST, int(limits.overall_per_s / 3))),
             _Limit(chat, limits.per_chat_per_s, BURST),
             _Limit(f"{chat}/group", limits.per_group_per_min / 60 if is_group else 0, BURST),
         )

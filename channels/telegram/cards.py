@@ -15,6 +15,7 @@ from channels.telegram.limits import CALLBACK_BYTES, TEXT_PARTS
 from channels.telegram.parts import ROOM, Part, TextPart
 from channels.telegram.rich import Draft, Json, clean, shorten, units
 from gateway.model.slots import CardRow
+from gateway.model.text import plain
 
 OUTCOME_UNITS = 300
 """Room for the outcome of a row, kept free while it is open."""
@@ -114,7 +115,7 @@ def _short(row: Row, text: str, limit: int) -> str:
 
 def _outcome(row: Row) -> str:
     """What became of it, on one line."""
-    return shorten(" ".join(clean(row.outcome).split()), OUTCOME_UNITS)
+    return shorten(plain(row.outcome), OUTCOME_UNITS)
 
 
 def _buttons(row: Row) -> tuple[Json, ...]:

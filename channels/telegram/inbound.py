@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from channels._shared.fields import as_ascii
-from channels._shared.text import seen
 from channels.telegram import ids
 from channels.telegram.attached import attached
 from channels.telegram.fields import Fields, Malformed
 from channels.telegram.words import Words
 from gateway.model.ids import Handle
 from gateway.model.messages import Conversation, Inbound, Press, Refused, RefusedReason
+from gateway.model.text import plain
 
 ALLOWED_UPDATES = ("message", "edited_message", "callback_query")
 """What Telegram is asked for. Everything else is refused, should it come all the same."""
@@ -260,7 +260,7 @@ def _somebody(event: Fields) -> Fields:
 def _name(sender: Fields) -> str:
     """Return how a person is called."""
     name = f"{sender.text('first_name')} {sender.text('last_name')}"
-    return seen(name, NAME_AT_MOST) or str(sender.number("id"))
+    return plain(name)[:NAME_AT_MOST].rstrip() or str(sender.number("id"))
 
 
 # --- what it answers, what it brings ------------------------------------------------------------

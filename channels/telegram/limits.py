@@ -18,8 +18,6 @@ NAME_CHARS = 255
 """Ours: characters of a file's name."""
 CALLBACK_BYTES = 64
 """UTF-8 bytes that a button carries."""
-TOAST_UNITS = 200
-"""UTF-16 units of the answer to a press."""
 UPLOAD_BYTES = 45_000_000
 """Ours: Telegram takes 50 MB, the form around the file included."""
 

@@ -11,18 +11,18 @@ from dataclasses import replace
 
 from gateway.errors import StoreError
 from gateway.model.messages import Conversation
-from gateway.ports import Memory
+from gateway.ports import ChannelNotes
 
 HOPS_AT_MOST = 10
 """A group moves once; more is a mistake that must not become an endless loop."""
 
 
 class Moves:
-    """What is known of moved groups; kept in the channel's memory, old id to new."""
+    """What is known of moved groups; kept in the channel's notes, old id to new."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, notes: ChannelNotes) -> None:
         """Read nothing yet."""
-        self._memory = memory
+        self._notes = notes
         self._new: dict[str, str] | None = None
         self._old: dict[str, str] = {}
         self._kept: set[str] = set()
@@ -51,7 +51,7 @@ class Moves:
             return
         known[old] = new
         self._old[new] = old
-        await self._memory.keep(old, new)
+        await self._notes.keep(old, new)
         self._kept.add(old)
 
     async def learn_if_possible(self, old: str, new: str) -> None:
@@ -63,7 +63,7 @@ class Moves:
 
     async def _known(self) -> dict[str, str]:
         if self._new is None:
-            self._new = dict(await self._memory.read())
+            self._new = dict(await self._notes.read())
             self._old = {new: old for old, new in self._new.items()}
             self._kept = set(self._new)
         return self._new

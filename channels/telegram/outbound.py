@@ -15,9 +15,10 @@ from channels.telegram.limits import NAME_CHARS, TEXT_PARTS, TEXT_UNITS, UPLOAD_
 from channels.telegram.markup import Markup
 from channels.telegram.parts import CAPTION_ROOM, ROOM, Part, StoredPart, TextPart
 from channels.telegram.pictures import is_photo
-from channels.telegram.rich import Rich, clean, finish, joined, split, units
+from channels.telegram.rich import Rich, finish, joined, split, units
 from channels.telegram.source import closed, output
 from gateway.model.slots import Showing, SlotKind
+from gateway.model.text import plain
 
 SOURCE_CHARS = 16_384
 SOURCE_LINES = 800
@@ -97,7 +98,7 @@ class Renderer:
         file, path, size = showing.slot.file, showing.path, size_of(showing.path)
         can = 0 < size <= UPLOAD_BYTES
         if file is not None and (can or showing.slot.platform_id):
-            name = " ".join(clean(file.name).replace('"', "'").split())[:NAME_CHARS] or file.file
+            name = plain(file.name).replace('"', "'")[:NAME_CHARS] or file.file
             photo = can and path is not None and is_photo(path, size)
             return [StoredPart(name=name, path=path if can else None, photo=photo, caption=caption)]
         why = too_large("Telegram") if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
@@ -125,8 +126,8 @@ class Renderer:
 
 def _status(showing: Showing) -> list[Part]:
     """One line as it is, whole or not: nothing in it formats, it makes no sound and rings nobody in groups."""
-    plain = finish(" ".join(clean(showing.text).split()), (), quiet=_in_group(showing))
-    return [TextPart(text=line.text, silent=True) for line in islice(split(plain, ROOM), 1)]
+    rich = finish(plain(showing.text), (), quiet=_in_group(showing))
+    return [TextPart(text=line.text, silent=True) for line in islice(split(rich, ROOM), 1)]
 
 
 def _in_group(showing: Showing) -> bool:

@@ -15,6 +15,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, mo
 from channels._shared.settings import check_account_name, flaw, server
 
 OFFICIAL_API = "https://api.telegram.org"
+SECRETS = (r"(?<!\d)\d{6,12}:[A-Za-z0-9_-]{30,}",)
+"""What a bot's token looks like, to be hidden whosever it is. An address has it right after `/bot`."""
 # Lenient about the length: the tests' own servers, and others', hand out short ones.
 _TOKEN = re.compile(r"([1-9]\d{0,18}):([A-Za-z0-9_-]{1,256})")
 _WEBHOOK_SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")

@@ -13,7 +13,6 @@ from telegram import InputFile, MessageEntity
 from telegram.error import TelegramError
 
 from channels._shared import showing
-from channels._shared.showing import account_scope, chat_scope
 from channels.telegram.failures import Act, Moved, Remedy, judge
 from channels.telegram.moves import Moves
 from channels.telegram.parts import FilePart, Part, StoredPart, TextPart
@@ -143,7 +142,7 @@ class Screen(showing.Screen[Part]):
 
     def _judge(self, error: TelegramError, act: Act) -> Remedy | Moved | SendFailed:
         where = self.conversation
-        return judge(error, act, chat_scope=chat_scope(where), account_scope=account_scope(where), now=self.clock.now())
+        return judge(error, act, chat_scope=where.chat_scope, account_scope=where.account_scope, now=self.clock.now())
 
     def _at(self, message: str) -> Json:
         return {"chat_id": self.chat, "message_id": int(message)}

@@ -25,9 +25,8 @@ from gateway.model.messages import Attachment, Conversation
 from gateway.model.slots import Pace, Showing
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import PRESSED_TEXT, PressResult
-from gateway.ports import Auth, ChannelContext, Desk, Endpoint, Progress, Sink
+from gateway.ports import COOKIE, Auth, ChannelContext, Desk, Endpoint, Progress, Sink
 
-COOKIE = "dragoman"
 FRAME_AT_MOST = 1_048_576
 PING_S = 15.0
 ASK_AGAIN_S = 2.0
@@ -139,18 +138,17 @@ class WebChannel:
         if found is None:
             text = "This link was used or has expired. Run `dragoman link` (in a clone `./run link`) for a new one."
             return web.json_response({"error": text}, status=401)
-        owner, both = found
-        cookie, _, key = both.partition(".")
-        response = web.json_response({"owner": owner, "key": key})
+        owner, made = found
+        response = web.json_response({"owner": owner, "key": made.key})
         secure = request.headers.get("Origin", "").startswith("https://")
         response.set_cookie(
-            COOKIE, cookie, max_age=self._lasts_s, httponly=True, samesite="Strict", secure=secure, path="/"
+            COOKIE, made.cookie, max_age=self._lasts_s, httponly=True, samesite="Strict", secure=secure, path="/"
         )
         return response
 
     async def _sign_out(self, request: web.Request) -> web.Response:
         await self._desk.sign_out(request["credential"])
-        for page in [page for page in self._pages if page.signed_in_by == _sha(request["credential"])]:
+        for page in [page for page in self._pages if page.signed_in_by == _sha(request["credential"].text)]:
             page.stop()
         response = web.Response(status=204)
         response.del_cookie(COOKIE, path="/")
@@ -202,7 +200,7 @@ class WebChannel:
             channel=self,
             socket=socket,
             owner=request["owner"],
-            signed_in_by=_sha(request["credential"]),
+            signed_in_by=_sha(request["credential"].text),
             signed_in=request["signed_in"],
         )
         self._pages.add(page)

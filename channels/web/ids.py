@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 
-from gateway.model.ids import OwnerName, Principal, web_principal
-from gateway.model.messages import Conversation
+from gateway.model.ids import PAGE, OwnerName, Principal, web_principal
+from gateway.model.messages import Conversation, owner_page
 
-CHANNEL = "web"
-ACCOUNT = "page"
+CHANNEL = PAGE
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
 def conversation(owner: OwnerName) -> Conversation:
     """The page of an owner."""
-    return Conversation(channel=CHANNEL, account=ACCOUNT, chat=owner)
+    return owner_page(owner)
 
 
 def principal(owner: OwnerName) -> Principal:

@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway.model.ids import Principal, SessionId
+from gateway.model.children import Lineage, child_place
+from gateway.model.ids import PAGE, SYSTEM_CHILD, SessionId
 from gateway.model.live import OutputDelta, TextDelta
 from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Received
-from gateway.model.sessions import Lineage, Turn, child_place
 from gateway.model.slots import CardRow, Slot, SlotKind
-from gateway.model.tools import Step, StepKind, ToolResult, Usage
+from gateway.model.steps import Step, StepKind, Usage
+from gateway.model.text import cut, plain
+from gateway.model.tools import ToolResult
+from gateway.model.turns import Turn
 from gateway.model.views import Row, Rows, SessionLine
-from gateway.model.waits import Wait, WaitKind
+from gateway.model.waits import ChildEnd, Wait, WaitKind
 from gateway.ports import Welcome
 
 Json = dict[str, Any]
@@ -26,8 +29,6 @@ SHOWN = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
 """Of slots. Cards, status lines and files are for chats: the page shows the approvals and the steps themselves."""
 NAME_AT_MOST = 120
 """Characters of what a file is called."""
-SYSTEM_CHILD = Principal("system:child")
-"""Who tells a session that a sub-session has ended."""
 
 
 def time(at: datetime | None) -> str | None:
@@ -58,7 +59,7 @@ def line(one: SessionLine) -> Json:
         "kind": session.kind.value,
         "origin": session.origin.value,
         "title": session.title,
-        "channel": place.partition("/")[0] if "/" in place else "web",
+        "channel": place.partition("/")[0] if "/" in place else PAGE,
         "waiting": one.waiting,
         "running": one.running,
         "queued": one.queued,
@@ -155,7 +156,7 @@ def _role(message: Inbound) -> Json:
     """Who speaks: a person, whoever spawned this session, or a sub-session that has ended."""
     if message.principal == SYSTEM_CHILD:
         child = message.event_key.removeprefix("child/").removesuffix("/end")
-        return {"role": "child", "child": child, "quoted": _cut(message.quoted, QUOTED_AT_MOST)}
+        return {"role": "child", "child": child, "quoted": cut(message.quoted, QUOTED_AT_MOST)}
     return {"role": "task" if _is_child(message.conversation) else "person"}
 
 
@@ -194,7 +195,7 @@ def _step(step: Step) -> Json:
         "ended_at": time(step.ended_at),
     }
     if step.kind is StepKind.TOOL and step.call is not None:
-        tool, arguments = _cut(step.call.tool, TOOL_AT_MOST), _cut(step.call.arguments, ARGUMENTS_AT_MOST)
+        tool, arguments = cut(step.call.tool, TOOL_AT_MOST), cut(step.call.arguments, ARGUMENTS_AT_MOST)
         body |= {"call": step.call.id, "tool": tool, "arguments": arguments}
         body["result"] = _result(step, step.result) if step.result else None
     elif step.answer is not None:
@@ -210,10 +211,6 @@ def _usage(usage: Usage) -> Json:
         "cached_tokens": usage.cached_tokens,
         "cost_micros": usage.cost_micros,
     }
-
-
-def _cut(text: str, at_most: int) -> str:
-    return text if len(text) <= at_most else f"{text[:at_most]}…"
 
 
 def _result(step: Step, result: ToolResult) -> Json:
@@ -237,7 +234,7 @@ def _result(step: Step, result: ToolResult) -> Json:
 def shown_name(name: str) -> str:
     """What a file is called, in a form that it can be saved under: no path, nothing hidden, nothing that turns text."""
     last = name.replace("\\", "/").rpartition("/")[2]
-    seen = "".join(char for char in last if char.isprintable() and char not in '<>:"|?*').strip(". ")
+    seen = "".join(char for char in plain(last) if char not in '<>:"|?*').strip(". ")
     stem, dot, ending = seen.rpartition(".")
     if len(seen) > NAME_AT_MOST:
         seen = f"{stem[: NAME_AT_MOST - 12]}{dot}{ending[:11]}" if stem else seen[:NAME_AT_MOST]
@@ -261,29 +258,20 @@ def _wait(wait: Wait, card: Callable[[Wait], CardRow]) -> Json | None:
 
 def _child(wait: Wait) -> Json:
     """A sub-session that the turn waits for. What it said is the result of the call."""
-    ended = wait.payload
-    usage = Usage(
-        input_tokens=_figure(ended.get("input_tokens")),
-        output_tokens=_figure(ended.get("output_tokens")),
-        cost_micros=_figure(ended.get("cost_micros")),
-    )
+    end = ChildEnd.of(wait)
     return {
         "type": "child",
         "id": wait.id,
         "turn": wait.turn,
         "n": wait.n,
         "state": wait.state.value,
-        "session": str(ended.get("child", "")),
-        "outcome": ended.get("state"),
-        "active_ms": _figure(ended.get("active_ms")),
-        "usage": _usage(usage),
+        "session": str(wait.payload.get("child", "")),
+        "outcome": end.state.value if end else None,
+        "active_ms": end.active_ms if end else 0,
+        "usage": _usage(end.usage if end else Usage()),
         "opened_at": time(wait.opened_at),
         "expires_at": time(wait.expires_at),
     }
-
-
-def _figure(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _approval(wait: Wait, card: CardRow) -> Json | None:

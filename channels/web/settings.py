@@ -6,6 +6,9 @@ from datetime import timedelta
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+SECRETS: tuple[str, ...] = ()
+"""Nothing of its own: keys of the page have no form, and a sign-in link's code is hidden everywhere."""
+
 
 class WebSettings(BaseModel):
     """`[channels.web]`. Durations are written `"30d"`; the configuration reads them."""

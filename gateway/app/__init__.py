@@ -13,15 +13,18 @@ import aiohttp
 from config.load import Loaded
 from gateway.app.core import Core, make_core
 from gateway.app.engine import make_sessions
+from gateway.app.heap import keep_tidy
 from gateway.app.plugins import load_channels
 from gateway.clock import SystemClock
-from gateway.control import ControlServer
+from gateway.control.answers import Answers
+from gateway.control.server import ControlServer
+from gateway.control.wire import AUDIT_TAKES_S, SEND_WAITS_S, socket_path
 from gateway.daemon import Daemon
 from gateway.delivery import Delivery
-from gateway.helm import Helmsman, Room
-from gateway.http import Address, HttpServer
+from gateway.helm import Helmsman, NotesOf
+from gateway.http import HttpServer
+from gateway.http.checks import Address
 from gateway.intake import Ingress
-from gateway.local import LocalCommands
 from gateway.pace import Pacer
 from gateway.pages import Pages
 from gateway.ports import Channel, ChannelContext, Clock, Endpoint, Store
@@ -29,16 +32,13 @@ from gateway.sandbox import Containment
 from gateway.streams import Streams
 from gateway.sweeps import Sweeper
 
-SEND_WAITS_S = 3600.0
-"""Seconds that `dragoman send --wait` may wait for its answer."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App:
     """A wired daemon, and the part of it that makes sign-in links."""
 
     daemon: Daemon
-    local: LocalCommands
+    answers: Answers
 
 
 def build(
@@ -66,7 +66,7 @@ def build(
     )
     ingress = _ingress(core)
     http = _http(core, pages, endpoints, channels)
-    local = _local(core, pages, http, ingress)
+    answers = _answers(core, pages, http, ingress)
     daemon = Daemon(
         machine=core.machine,
         store=core.store,
@@ -75,14 +75,19 @@ def build(
         channels=channels,
         kept=core.kept,
         http=http,
-        control=ControlServer(loaded.state / "control.sock", local.commands(), limits={"send": SEND_WAITS_S}),
+        control=ControlServer(
+            socket_path(loaded.state),
+            answers.commands(),
+            limits={"send": SEND_WAITS_S, "audit": AUDIT_TAKES_S},
+        ),
         sessions=make_sessions(core, channels),
         delivery=_delivery(core, channels, pacer, streams),
         streams=streams,
         sweeper=Sweeper(node_id=core.node, sweeps=core.store, node=core.store, meters=core.meters),
+        chores={"tidy": keep_tidy},
         closers=[core.models.close, client.close],
     )
-    return App(daemon=daemon, local=local)
+    return App(daemon=daemon, answers=answers)
 
 
 def _context(core: Core, pages: Pages, name: str, settings: Any) -> ChannelContext:
@@ -100,7 +105,7 @@ def _context(core: Core, pages: Pages, name: str, settings: Any) -> ChannelConte
         settings=settings,
         desk=pages,
         helm=helm,
-        memory=Room(notes=core.store, name=f"channel/{name}"),
+        notes=NotesOf(notes=core.store, room=f"channel/{name}"),
         client=core.client,
         public_url=core.loaded.settings.http.public_url or "",
         clock=core.clock,
@@ -108,12 +113,13 @@ def _context(core: Core, pages: Pages, name: str, settings: Any) -> ChannelConte
     )
 
 
-def _local(core: Core, pages: Pages, http: HttpServer, ingress: Ingress) -> LocalCommands:
-    return LocalCommands(
+def _answers(core: Core, pages: Pages, http: HttpServer, ingress: Ingress) -> Answers:
+    return Answers(
         pages=pages,
         http=http,
         ingress=ingress,
         views=core.store,
+        audit=core.store,
         live=core.store.live,
         clock=core.clock,
         owners=list(core.people.owners),
@@ -128,7 +134,7 @@ def _pages(core: Core) -> Pages:
         registry=core.registry,
         approvals=core.approvals,
         clock=core.clock,
-        outputs=core.workspaces.outputs,
+        kept=core.workspaces.kept,
         model_name=core.loaded.settings.model.name,
         version=own_version(),
         signed_in_for=core.loaded.settings.channels.web.cookie_lifetime,
@@ -168,7 +174,7 @@ def _http(core: Core, pages: Pages, endpoints: list[Endpoint], channels: Mapping
         address=address,
         endpoints=endpoints,
         desks=pages,
-        store=core.store,
+        health=core.store,
         meters=core.meters,
         clock=core.clock,
         troubles=lambda: [found for channel in channels.values() if (found := channel.trouble())],
@@ -191,7 +197,7 @@ def _delivery(core: Core, channels: Mapping[str, Channel], pacer: Pacer, streams
         owners=core.loaded.settings.owners,
         pacer=pacer,
         streams=streams,
-        outputs=core.workspaces.outputs,
+        kept=core.workspaces.kept,
     )
 
 

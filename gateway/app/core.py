@@ -10,12 +10,11 @@ from dataclasses import dataclass
 import aiohttp
 
 from config.load import Loaded
-from gateway.app.plugins import load_tools
-from gateway.app.rooms import Rooms
+from gateway.app.places import Places
+from gateway.app.plugins import load_tools, redactor_of
 from gateway.app.state import open_state, state_key
 from gateway.approvals import Approvals, Handles
 from gateway.egress import Egress
-from gateway.execution import Workspaces
 from gateway.failpoints import FailPoints
 from gateway.llm import ChainedModels, Choice, Price, open_models
 from gateway.llm.operator import Operator
@@ -26,6 +25,7 @@ from gateway.registry import Registry
 from gateway.routing import People
 from gateway.sandbox import Containment
 from gateway.store import open_store
+from gateway.workspaces import Workspaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +70,10 @@ def make_core(
         allowed=frozenset(Principal(one) for one in settings.people.allow),
         chats=frozenset(settings.chats.allow),
     )
-    rooms = Rooms(state=state, clock=clock, containment=containment, egress=Egress())
-    tools, kept = load_tools(loaded, rooms.of)
+    places = Places(state=state, clock=clock, containment=containment, egress=Egress())
+    tools, kept = load_tools(loaded, places.of)
     registry = Registry(tools, sandboxed=containment.can_bwrap)
+    operator, redactor = Operator(registry.commands), redactor_of(loaded)
     store = store or open_store(settings.store.url, clock)
     return Core(
         loaded=loaded,
@@ -80,7 +81,7 @@ def make_core(
         store=store,
         node=NodeId(f"{machine}#{secrets.token_hex(4)}"),
         machine=machine,
-        redactor=Redactor([one.get_secret_value() for one in loaded.secrets]),
+        redactor=redactor,
         meters=Meters(),
         points=FailPoints.read(environ),
         registry=registry,
@@ -89,13 +90,15 @@ def make_core(
         approvals=Approvals(people, store, Handles(state_key(state))),
         workspaces=Workspaces(state),
         containment=containment,
-        models=_models(loaded, registry, client, clock),
-        operator=Operator(registry.specs),
+        models=_models(loaded, operator, redactor, client, clock),
+        operator=operator,
         client=client,
     )
 
 
-def _models(loaded: Loaded, registry: Registry, client: aiohttp.ClientSession, clock: Clock) -> ChainedModels:
+def _models(
+    loaded: Loaded, operator: Model, redactor: Redactor, client: aiohttp.ClientSession, clock: Clock
+) -> ChainedModels:
     settings = loaded.settings.model
     choices = [
         Choice(
@@ -106,4 +109,4 @@ def _models(loaded: Loaded, registry: Registry, client: aiohttp.ClientSession, c
         for one in (settings, *settings.fallback)
     ]
     prices = {name: Price(input=p.input, output=p.output, cached=p.cached) for name, p in settings.prices.items()}
-    return open_models(choices, prices, session=client, specs=registry.specs, clock=clock)
+    return open_models(choices, prices, session=client, operator=operator, redactor=redactor, clock=clock)

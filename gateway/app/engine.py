@@ -7,9 +7,10 @@ from pathlib import Path
 
 from gateway.app.core import Core
 from gateway.attachments import Attachments
-from gateway.execution import Execution, PermitOffice
+from gateway.execution import Execution
 from gateway.family import Families
 from gateway.model.sessions import SessionKind
+from gateway.permits import PermitOffice
 from gateway.ports import Channel
 from gateway.sessions import Sessions
 from gateway.toolcalls import ToolCalls
@@ -37,7 +38,7 @@ def make_sessions(core: Core, channels: Mapping[str, Channel]) -> Sessions:
         meters=core.meters,
         points=core.points,
         redactor=core.redactor,
-        elsewhere=settings.owners,
+        elsewhere=frozenset(owner for owner, who in settings.owners.items() if who),
         streams=[name for name, channel in channels.items() if channel.streams],
         attachments=Attachments(
             channels=channels, homes=core.workspaces.workspace, steps=store, redactor=core.redactor

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 import agent_tools
+import channels as own_channels
 from config.load import Loaded
 from config.settings import ChannelsSettings
 from gateway.errors import ConfigError, NotFound
 from gateway.model.tools import Reach, ToolPolicy, ToolSpec
+from gateway.observe import Redactor
 from gateway.ports import Channel, ChannelContext, Endpoint, KeptTool, ToolPlace
 from gateway.registry import Tool
 
@@ -87,6 +90,18 @@ def load_channels(
     for name, table in channels.imported.items():
         found[name] = _factory(name, table.module)(context(name, table.options))
     return found, endpoints
+
+
+def redactor_of(loaded: Loaded) -> Redactor:
+    """What hides the configured secrets, and whatever looks like a token of a platform.
+
+    Of every channel of this version, configured or not: people paste tokens, and errors quote them.
+    """
+    named = [one.name for one in pkgutil.iter_modules(own_channels.__path__) if not one.name.startswith("_")]
+    settings = [importlib.import_module(f"{own_channels.__name__}.{name}.settings") for name in named]
+    return Redactor(
+        [one.get_secret_value() for one in loaded.secrets], [form for one in settings for form in one.SECRETS]
+    )
 
 
 def _own(channels: ChannelsSettings) -> list[tuple[str, Any]]:

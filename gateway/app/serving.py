@@ -7,21 +7,23 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Any, cast
 
 import aiohttp
 
 from config.load import Loaded
 from gateway.app import App, build
-from gateway.errors import DragomanError
-from gateway.observe import Redactor, log, set_up_logs
+from gateway.app.heap import leave_alone_what_is_there, set_up_heap
+from gateway.app.plugins import redactor_of
+from gateway.errors import DragomanError, first_of
+from gateway.observe import log, set_up_logs
 from gateway.sandbox import probe
 
 
 def serve(loaded: Loaded) -> int:
     """Run the daemon until it is told to stop. Return the exit code; errors are `DragomanError`s with their cure."""
     os.umask(0o077)
-    set_up_logs(loaded.settings.log.level, Redactor([one.get_secret_value() for one in loaded.secrets]))
+    set_up_heap()
+    set_up_logs(loaded.settings.log.level, redactor_of(loaded))
     for warning in loaded.warnings:
         log("config").warning(warning)
     try:
@@ -31,7 +33,7 @@ def serve(loaded: Loaded) -> int:
         ours = group.subgroup(DragomanError)
         if ours is None:
             raise
-        raise _first(ours) from None
+        raise first_of(ours) from None
     finally:
         _let_go_of_output()
     return 0
@@ -45,21 +47,25 @@ def _let_go_of_output() -> None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is open until the process ends
 
 
-def _first(group: BaseExceptionGroup[Any]) -> BaseException:
-    """The first error in it, however deep it stands."""
-    found = group.exceptions[0]
-    return _first(cast("BaseExceptionGroup[Any]", found)) if isinstance(found, BaseExceptionGroup) else found
+def outbound_client() -> aiohttp.ClientSession:
+    """Return the HTTP client of models and channels. Called in the event loop; whoever has it closes it."""
+    return aiohttp.ClientSession(
+        # No limit here (aiohttp's is 100 connections): how many turns ask a model at once is the sessions' affair.
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
+        trust_env=False,
+        # None is kept: one service's would go to the others of its host, and stay for as long as the daemon lives.
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
 
 
 async def _serve(loaded: Loaded) -> None:
     containment = await probe()
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
-    # No limit here (aiohttp's is 100 connections): how many turns ask a model at once is the sessions' affair.
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout, trust_env=False) as client:
+    async with outbound_client() as client:
         app = build(loaded, containment=containment, environ=os.environ, client=client)
 
         async def ready() -> None:
+            leave_alone_what_is_there()
             with suppress(OSError):  # nobody reads it, or the disk it goes to is full
                 await _greet(app)
 
@@ -72,9 +78,9 @@ async def _serve(loaded: Loaded) -> None:
 async def _greet(app: App) -> None:
     """Tell a person at a terminal how to sign in. The link never goes into a log or a pipe."""
     out = sys.stdout
-    where = app.local.http.address.link(app.local.http.port)
+    where = app.answers.http.address.link(app.answers.http.port)
     if out.isatty():
-        link = await app.local.link(app.local.owners[0])
+        link = await app.answers.link(app.answers.owners[0])
         out.write(f"\nDragoman is ready. Open this once, within ten minutes:\n\n  {link}\n\n")
         out.write("`dragoman link` (in a clone `./run link`) makes another one. Ctrl-C stops.\n\n")
     else:

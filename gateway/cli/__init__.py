@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 35.0
 """Seconds a command waits for the daemon, a little more than the daemon gives itself."""
-_WAIT_S = 3600.0
-"""Seconds that `send --wait` waits for the agent's answer."""
+_NOT_WHOLE = "Stop the daemon and keep a copy of its state folder; deploy/RUNBOOK.md says what to look at."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +114,23 @@ def approvals(options: _Options) -> None:
 
 
 @cli.command()
+@click.option("--last", metavar="N", type=click.IntRange(0, 500), default=20, show_default=True, help="Rows to print.")
+@click.pass_obj
+def audit(options: _Options, last: int) -> None:
+    """List the last calls that started, and verify the whole audit. Exit code 1 when it is not whole."""
+    from gateway.cli.show import table
+    from gateway.control.wire import AUDIT_TAKES_S
+
+    found = _call(options, "audit", {"last": last}, timeout_s=AUDIT_TAKES_S)
+    columns = ("seq", "at", "call", "session", "by", "tool", "because", "decided_by", "approval", "sandbox", "action")
+    if found["rows"]:
+        click.echo(table(columns, found["rows"]) + "\n")
+    if found["broken"] is not None:
+        raise DragomanError(found["broken"], cure=_NOT_WHOLE)
+    click.echo(f"The audit is whole: {found['count']} rows, {found['calls']} started calls. Its head: {found['head']}")
+
+
+@cli.command()
 @click.argument("text")
 @click.option("--owner", metavar="NAME", help="Whose main session it goes to; needed when there are several owners.")
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
@@ -122,12 +138,13 @@ def approvals(options: _Options) -> None:
 def send(options: _Options, text: str, owner: str | None, wait: bool) -> None:
     """Say TEXT in an owner's main session. TEXT `-` is read from standard input."""
     from gateway.cli.show import block
+    from gateway.control.wire import SEND_WAITS_S
 
     said = sys.stdin.read() if text == "-" else text
     if not said.strip():
         raise click.UsageError("There is no text to send.")
     args = {"owner": owner, "text": said, "wait": wait}
-    answer = _call(options, "send", args, timeout_s=_WAIT_S if wait else _ANSWER_S).get("answer")
+    answer = _call(options, "send", args, timeout_s=SEND_WAITS_S if wait else _ANSWER_S).get("answer")
     click.echo("Sent." if answer is None else block(answer, ""))
 
 

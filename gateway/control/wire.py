@@ -14,6 +14,10 @@ from gateway.errors import BadRequest, StartError
 NAME = "control.sock"
 REQUEST_AT_MOST = 1_048_576
 """Bytes of one request."""
+SEND_WAITS_S = 3600.0
+"""Seconds that `dragoman send --wait` may wait for its answer."""
+AUDIT_TAKES_S = 3600.0
+"""Seconds that `dragoman audit` may take: a million rows are half a minute of CPU."""
 _ADDRESS_AT_MOST = 100
 """Bytes that fit into a socket address everywhere (108 on Linux, 104 on BSD and macOS)."""
 

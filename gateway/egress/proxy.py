@@ -24,7 +24,7 @@ from gateway.egress.dial import (
 from gateway.egress.exchange import Limits, serve
 from gateway.egress.hosts import Permitted
 from gateway.observe import log
-from gateway.ports import Gate, Turned
+from gateway.ports import Gate, TurnedAway
 
 TURNED_AT_MOST = 20
 _LOOK_UPS = 8
@@ -100,7 +100,7 @@ class _OpenGate:
         self._group = group
         self._loop = asyncio.get_running_loop()
         self._served: set[asyncio.Task[None]] = set()
-        self._turned: deque[Turned] = deque(maxlen=TURNED_AT_MOST)
+        self._turned: deque[TurnedAway] = deque(maxlen=TURNED_AT_MOST)
         self._is_open = False
 
     @property
@@ -110,7 +110,7 @@ class _OpenGate:
     def let(self, scopes: Collection[str]) -> None:
         self._dialler.permitted.let(scopes)
 
-    def turned(self) -> Sequence[Turned]:
+    def turned_away(self) -> Sequence[TurnedAway]:
         turned = list(self._turned)
         self._turned.clear()
         return turned
@@ -142,7 +142,7 @@ class _OpenGate:
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
-            log("egress").warning("accept_failed", error=str(error))
+            log("egress").warning("a connection was not accepted", error=str(error))
             self._loop.remove_reader(self._sock)
             self._loop.call_later(_BREATH_S, self._resume)
             return
@@ -166,10 +166,10 @@ class _OpenGate:
         try:
             await serve(client, self._dialler, self._limits, self._note)
         except Exception as error:  # noqa: BLE001 - an edge: one connection's failure is not the gate's
-            log("egress").error("connection_failed", exc_info=error)
+            log("egress").error("a connection failed", exc_info=error)
 
     def _note(self, refusal: TurnedAwayError) -> None:
-        log("egress").info("turned_away", host=refusal.host, why=refusal.why)
-        turned = Turned(host=refusal.host, why=refusal.why)
+        log("egress").info("turned away", host=refusal.host, why=refusal.why)
+        turned = TurnedAway(host=refusal.host, why=refusal.why)
         if turned not in self._turned:  # browsers try again, and would push the others out
             self._turned.append(turned)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gateway.errors import ConfigError
 from gateway.llm.chain import ChainedModels
 from gateway.llm.prices import Price
-from gateway.model.tools import ToolSpec
+from gateway.observe import Redactor
 from gateway.ports import Clock, Model
 
 if TYPE_CHECKING:
@@ -36,22 +36,24 @@ def open_models(
     prices: Mapping[str, Price],
     *,
     session: aiohttp.ClientSession,
-    specs: Mapping[str, ToolSpec],
+    operator: Model,
+    redactor: Redactor,
     clock: Clock,
 ) -> ChainedModels:
     """Return the configured model, and those that step in for it in this order; `close` it in the end.
 
-    `prices` are by a model's name, with or without its provider. Raises `ConfigError` for one that cannot be opened.
+    `prices` are by a model's name, with or without its provider; `operator` is the one that is called so;
+    `redactor` goes over what people are told of failures. Raises `ConfigError` for one that cannot be opened.
     """
     opened = [
-        open_model(
-            choice.name, session=session, base_url=choice.base_url, api_key=choice.api_key, specs=specs, clock=clock
-        )
+        operator
+        if choice.name == operator.name
+        else open_model(choice.name, session=session, base_url=choice.base_url, api_key=choice.api_key, clock=clock)
         for choice in choices
     ]
     if not opened:
         raise ConfigError("No model is configured.", cure='Set [model] name; "operator" is no model at all.')
-    return ChainedModels(opened, prices, clock)
+    return ChainedModels(opened, prices, clock, redactor)
 
 
 def open_model(
@@ -60,17 +62,12 @@ def open_model(
     session: aiohttp.ClientSession,
     base_url: str | None,
     api_key: str | None,
-    specs: Mapping[str, ToolSpec],
     clock: Clock,
 ) -> Model:
-    """Return the model called `name`: `operator` or `<provider>:<model>`. Raises `ConfigError` for anything else.
+    """Return the model called `name`: `<provider>:<model>`. Raises `ConfigError` for anything else.
 
-    `specs` are all registered tools by name and alias; the session stays the caller's, and is used for `openai:` alone.
+    The session stays the caller's, and is used for `openai:` alone.
     """
-    if name == "operator":
-        from gateway.llm.operator import Operator
-
-        return Operator(specs)
     provider, _, model = name.partition(":")
     if not model or not provider or provider == "operator":
         raise ConfigError(

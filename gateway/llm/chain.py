@@ -19,7 +19,8 @@ from gateway.errors import ModelError
 from gateway.llm.prices import Price, cost_micros, price_of
 from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest
 from gateway.model.sessions import Session
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
+from gateway.model.text import cut, plain
 from gateway.observe import Redactor, log
 from gateway.ports import Clock, Model
 
@@ -94,8 +95,11 @@ class Member:
 class Chain:
     """`ports.Model` over several, in order."""
 
-    def __init__(self, members: Sequence[Member], prices: Mapping[str, Price], clock: Clock) -> None:
+    def __init__(
+        self, members: Sequence[Member], prices: Mapping[str, Price], clock: Clock, redactor: Redactor
+    ) -> None:
         """Ask `members` in this order. At least one."""
+        self._redactor = redactor
         self._members = tuple(members)
         self._prices = prices
         self._clock = clock
@@ -138,6 +142,10 @@ class Chain:
                 yield Anew(because=failed.message)
         raise self._all_failed(failures)
 
+    def _reason(self, error: ModelError) -> str:
+        """One short line, without secrets: a provider's words may quote any."""
+        return cut(plain(self._redactor.text(error.message)).rstrip("."), _REASON_CHARS)
+
     @property
     def _healths(self) -> list[Health]:
         return [member.health for member in self._members]
@@ -154,7 +162,7 @@ class Chain:
 
     def _failed(self, member: Member, error: ModelError) -> None:
         if not error.about_request and not error.too_long:
-            because = reason(error.message)
+            because = self._reason(error)
             member.health = after_failure(member.health, because, error.retry_after_s, self._clock.monotonic())
         rest_s = max(0.0, member.health.rests_until - self._clock.monotonic())
         self._log.warning("model failed", model=member.model.name, error=str(error), rests_s=round(rest_s))
@@ -173,7 +181,7 @@ class Chain:
         if n == 0:
             return ""
         first = self._members[0]
-        why = reason(failures[0].message) if 0 in failures else first.health.because
+        why = self._reason(failures[0]) if 0 in failures else first.health.because
         how = "failed" if 0 in failures else "rests after a failure"
         return f"{called(self._members[n])} answered: {called(first)} {how}" + (f" ({why})" if why else "")
 
@@ -182,7 +190,7 @@ class Chain:
         first = min(failures)
         error = next((failures[n] for n in sorted(failures) if failures[n].too_long), failures[first])
         others = [
-            f"{called(member)} ({reason(failures[n].message) if n in failures else f'rests: {member.health.because}'})"
+            f"{called(member)} ({self._reason(failures[n]) if n in failures else f'rests: {member.health.because}'})"
             for n, member in enumerate(self._members)
             if n != first
         ]
@@ -203,15 +211,15 @@ class ChainedModels:
     A child's model comes first in its own chain; the others follow in their order.
     """
 
-    def __init__(self, models: Sequence[Model], prices: Mapping[str, Price], clock: Clock) -> None:
+    def __init__(self, models: Sequence[Model], prices: Mapping[str, Price], clock: Clock, redactor: Redactor) -> None:
         """Take the configured model and its fallbacks. At least one; health is kept here, for this process."""
         self._members = members = [Member(model=model) for model in models]
         self._log: Any = log("models")
-        self._default = Chain(members, prices, clock)
+        self._default = Chain(members, prices, clock, redactor)
         self._named: dict[str, Chain] = {}
         for member in members:
             chain = [member, *(other for other in members if other is not member)]
-            self._named.setdefault(member.model.name, Chain(chain, prices, clock))
+            self._named.setdefault(member.model.name, Chain(chain, prices, clock, redactor))
 
     @property
     def names(self) -> Sequence[str]:
@@ -246,9 +254,3 @@ def called(member: Member) -> str:
     """How people are told of a model: without its provider."""
     name = member.model.name
     return name.partition(":")[2] or name
-
-
-def reason(message: str) -> str:
-    """One short line, without what looks like a secret."""
-    line = " ".join(Redactor().text(message).split()).rstrip(".")
-    return line if len(line) <= _REASON_CHARS else f"{line[: _REASON_CHARS - 1]}…"

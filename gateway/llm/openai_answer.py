@@ -9,10 +9,12 @@ from typing import Any, cast
 
 from gateway.errors import ModelError
 from gateway.llm.openai_payload import CALL_EXTRAS, OPAQUE
+from gateway.llm.reading import as_object, as_objects, as_text
 from gateway.llm.sse import EventSplitter, EventTooLong
 from gateway.model.ids import CallId
-from gateway.model.nesting import is_deeper
-from gateway.model.tools import Answer, ToolCall, Usage
+from gateway.model.nesting import is_too_deep
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import ToolCall
 
 CUT_NOTE = "\n\n[cut here: the model reached its output limit]"
 """Ends an answer whose text the model could not finish."""
@@ -22,7 +24,6 @@ _BROKEN = frozenset({"error", "abort", "network_error", "insufficient_system_res
 _ID_CHARS = 128
 _TOKENS_AT_MOST = 1_000_000_000
 """Of one answer; no model reads more, and the sums of a store's books hold nine billion such answers."""
-_LEVELS_AT_MOST = 100
 """Of objects and lists in one chunk; servers send ten, and a store can keep two hundred."""
 
 
@@ -137,18 +138,18 @@ class Assembly:
     def _chunk(self, chunk: dict[str, Any]) -> None:
         if chunk.get("error"):
             raise self._refused(chunk["error"])
-        if usage := _object(chunk.get("usage")):
+        if usage := as_object(chunk.get("usage")):
             self._usage = _usage(usage)
-        for choice in _objects(chunk.get("choices")):
+        for choice in as_objects(chunk.get("choices")):
             if choice.get("index") in (None, 0):
                 self._choice(choice)
-                if usage := _object(choice.get("usage")):  # Moonshot's place for it
+                if usage := as_object(choice.get("usage")):  # Moonshot's place for it
                     self._usage = _usage(usage)
 
     def _choice(self, choice: dict[str, Any]) -> None:
-        delta = _object(choice.get("delta")) or _object(choice.get("message"))
+        delta = as_object(choice.get("delta")) or as_object(choice.get("message"))
         said = [_content(part) for name in ("content", "refusal") if (part := delta.get(name))]
-        calls = _objects(delta.get("tool_calls"))
+        calls = as_objects(delta.get("tool_calls"))
         if any(said) or calls:
             self._finish_reason = ""  # what goes on after its end has not ended
         for text in said:
@@ -159,7 +160,7 @@ class Assembly:
             if isinstance(part := delta.get(name), str) and part:
                 self._reasoning.setdefault(name, []).append(part)
                 self._count_reasoning(len(part))
-        for detail in _objects(delta.get("reasoning_details")):
+        for detail in as_objects(delta.get("reasoning_details")):
             self._add_detail(detail)
         if isinstance(reason := choice.get("finish_reason"), str) and reason != "null":
             self._finish_reason = reason or self._finish_reason
@@ -183,8 +184,8 @@ class Assembly:
     # --- calls --------------------------------------------------------------------------------
 
     def _add_call(self, delta: dict[str, Any]) -> None:
-        function = _object(delta.get("function"))
-        name, call_id = _string(function.get("name")), _string(delta.get("id"))
+        function = as_object(delta.get("function"))
+        name, call_id = as_text(function.get("name")), as_text(delta.get("id"))
         arguments = _arguments(function.get("arguments"))
         call = self._call_for(delta.get("index"), name, call_id, arguments)
         call.id = call.id or call_id
@@ -321,35 +322,16 @@ def _parsed(data: bytes) -> dict[str, Any]:
         value: object = json.loads(data)
     except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, dict) or _is_too_deep(data, cast("object", value)):
+    if not isinstance(value, dict) or is_too_deep(data):
         raise ModelError("The model's server sent something that is not a chunk of an answer.", retryable=True)
     return cast("dict[str, Any]", value)
-
-
-def _is_too_deep(data: bytes, value: object) -> bool:
-    """Whether more is nested in it than can be written again, told or stored."""
-    return data.count(b"{") + data.count(b"[") > _LEVELS_AT_MOST and is_deeper(value, _LEVELS_AT_MOST)
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[dict[str, Any]]:
-    if not isinstance(value, list):
-        return []
-    return [cast("dict[str, Any]", item) for item in cast("list[object]", value) if isinstance(item, dict)]
-
-
-def _string(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _content(value: object) -> str:
     """Text, or the text parts of a list (some servers send those)."""
     if isinstance(value, str):
         return value
-    return "".join(_string(part.get("text")) for part in _objects(value) if part.get("type") == "text")
+    return "".join(as_text(part.get("text")) for part in as_objects(value) if part.get("type") == "text")
 
 
 def _arguments(value: object) -> str:
@@ -360,7 +342,7 @@ def _arguments(value: object) -> str:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    details = _object(usage.get("prompt_tokens_details"))
+    details = as_object(usage.get("prompt_tokens_details"))
     return Usage(
         input_tokens=_count(usage.get("prompt_tokens")),
         output_tokens=_count(usage.get("completion_tokens")),

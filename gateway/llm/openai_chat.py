@@ -18,9 +18,9 @@ from gateway.llm.openai_answer import AnswerLimits, Assembly
 from gateway.llm.openai_errors import Peer, Refused, from_chunk, from_response, not_an_answer, to_error
 from gateway.llm.openai_payload import Offered, has_images, request_body
 from gateway.llm.quirks import Dialect, dialect_of, instead
-from gateway.llm.tries import in_haste, tried
+from gateway.llm.tries import DEFAULT_PATIENCE, Patience, in_haste, tried
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
 from gateway.observe import log
 from gateway.ports import Clock
 from gateway.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
@@ -30,24 +30,6 @@ _ERROR_BODY_BYTES = 64 * 1024
 _DRAIN_S = 0.2
 _CHANGES_AT_MOST = 4
 """Parts of one request that a server may refuse, one after the other."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long one try may take, in seconds."""
-
-    connect_s: float = 15.0
-    stall_s: float = 120.0
-    """Without a byte: before the first, and between any two."""
-    hasty_s: float = 30.0
-    """The same before the first, when another model could answer instead."""
-    after_finish_s: float = 5.0
-    """For figures, once the answer is whole."""
-    whole_s: float = 3600.0
-    """All of it, so that a server that only keeps the line alive does not hold a turn for ever."""
-
-
-DEFAULT_PATIENCE = Patience()
 
 
 @dataclass(slots=True)

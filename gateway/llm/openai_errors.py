@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from gateway.errors import ModelError
+from gateway.llm.reading import as_object
+from gateway.model.text import one_line
 
 MESSAGE_CHARS = 500
 
@@ -85,9 +87,7 @@ class Peer:
         """Bound what a server says and take the key out of it, also where the server masked a part of it."""
         if self.api_key:
             text = text.replace(self.api_key, "[key]")
-        text = _MASKED_KEY.sub("[key]", text[: 4 * MESSAGE_CHARS])
-        text = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-        return text if len(text) <= MESSAGE_CHARS else f"{text[: MESSAGE_CHARS - 1]}…"
+        return one_line(_MASKED_KEY.sub("[key]", text[: 4 * MESSAGE_CHARS]), MESSAGE_CHARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,15 +182,15 @@ def not_an_answer(content_type: str, peer: Peer) -> ModelError:
 
 def _code_and_message(parsed: object) -> tuple[str, str]:
     """Codes as words in one text: some servers say a status there and the kind beside it (llama.cpp, OpenRouter)."""
-    outer = _object(parsed)
+    outer = as_object(parsed)
     error = outer.get("error", outer.get("detail", outer))
     if not isinstance(error, dict):
         return "", _words(error)
-    inner = _object(cast("object", error))
+    inner = as_object(cast("object", error))
     code = " ".join(str(inner[key]) for key in ("code", "type") if isinstance(inner.get(key), str | int))
     message = _words(inner.get("message") or inner.get("detail") or inner or "")
     # OpenRouter says “Provider returned error”, and what that was only here.
-    raw = _object(inner.get("metadata")).get("raw")
+    raw = as_object(inner.get("metadata")).get("raw")
     return code, f"{message}: {raw}" if isinstance(raw, str) and raw else message
 
 
@@ -200,10 +200,6 @@ def _words(value: object) -> str:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return ""
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 # --- one explanation each: words, cure, whether asking again may help -------------------------------

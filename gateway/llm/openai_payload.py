@@ -12,13 +12,15 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from gateway.llm.quirks import Dialect
+from gateway.llm.reading import as_object
 from gateway.llm.schemas import Flavour, for_provider
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Image, ModelRequest, ToolOffer, UserText, block, speaker
-from gateway.model.tools import Answer, ResultStatus, ToolCall, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import ResultStatus, ToolCall, ToolResult
 
 OPAQUE = "openai"
 """The key of `Answer.opaque` that is ours."""
@@ -197,14 +199,14 @@ def said(message: UserText, mark: str) -> str:
 def _assistant(
     answer: Answer, answered_by: str, dialect: Dialect, ids: Mapping[CallId, CallId]
 ) -> list[dict[str, Any]]:
-    opaque = _own(answer.opaque.get(OPAQUE)) if answer.model == answered_by else {}
+    opaque = as_object(answer.opaque.get(OPAQUE)) if answer.model == answered_by else {}
     text = answer.text if answer.text.strip() else None
     made: dict[str, Any] = {"role": "assistant", "content": text, **_reasoning(opaque, dialect)}
     if answer.calls:
         if dialect.reasoning_everywhere:
             made.setdefault("reasoning_content", " ")
-        extras = _own(opaque.get(CALL_EXTRAS))
-        made["tool_calls"] = [_call(call, ids[call.id], _own(extras.get(call.id))) for call in answer.calls]
+        extras = as_object(opaque.get(CALL_EXTRAS))
+        made["tool_calls"] = [_call(call, ids[call.id], as_object(extras.get(call.id))) for call in answer.calls]
     if len(made) == 2 and not text:
         return []  # servers refuse an assistant message that says nothing
     return [made]
@@ -275,7 +277,3 @@ def _tool(offer: ToolOffer, flavour: Flavour) -> dict[str, Any]:
     parameters = for_provider(offer.schema, flavour)
     function = {"name": offer.name, "description": offer.description, "parameters": parameters}
     return {"type": "function", "function": function}
-
-
-def _own(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

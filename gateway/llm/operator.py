@@ -8,12 +8,11 @@ import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
+from gateway.commands import code
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Complete, ModelEvent, ModelRequest, TextPart, ToolOffer, UserText
-from gateway.model.tools import Answer, ResultStatus, ToolCall, ToolResult, ToolSpec
-
-SPEAKS = frozenset({"sessions_spawn"})
-"""Tools whose text is what another session said, which is Markdown already."""
+from gateway.model.steps import Answer
+from gateway.model.tools import ResultStatus, ToolCall, ToolResult, ToolSpec
 
 _COMMAND = re.compile(r"/([A-Za-z0-9_-]+)(?:[ \t]+|\n|$)")
 
@@ -33,9 +32,9 @@ api_key = "env:OPENAI_API_KEY"
 class Operator:
     """`ports.Model` that is no model: commands become calls, results become text, anything else a short hint."""
 
-    def __init__(self, specs: Mapping[str, ToolSpec]) -> None:
-        """`specs` are all registered tools by name; the words that call them by hand are read from them."""
-        self._specs = {spec.command: spec for spec in specs.values() if spec.command} | dict(specs)
+    def __init__(self, commands: Mapping[str, ToolSpec]) -> None:
+        """`commands` are the registered tools by each word that calls them by hand, their names among them."""
+        self._commands = commands
 
     @property
     def name(self) -> str:
@@ -52,7 +51,7 @@ class Operator:
     def _answer(self, request: ModelRequest) -> Answer:
         last = request.messages[-1] if request.messages else None
         if isinstance(last, CallResult):
-            return self._say("\n\n".join(_shown(result) for result in _last_results(request)))
+            return self._say("\n\n".join(self._shown(result) for result in _last_results(request)))
         if isinstance(last, UserText):
             return self._reply(last.text, request.tools)
         return self._say(self._hint(request.tools))
@@ -61,7 +60,7 @@ class Operator:
         command = _COMMAND.match(text)
         if command is None:
             return self._say(self._hint(offers))
-        spec = self._specs.get(command.group(1).lower())  # telephones begin a message with a capital
+        spec = self._commands.get(command.group(1).lower())  # telephones begin a message with a capital
         if spec is None:
             return self._say(f"There is no command `/{command.group(1)}`. {self._tools(offers)}".strip())
         arguments = _arguments(spec, text[command.end() :], offers)
@@ -82,8 +81,12 @@ class Operator:
         return f"There are: {names}." if names else "No tool is available here."
 
     def _names(self, offers: Sequence[ToolOffer]) -> str:
-        known = {spec.name: spec.command or spec.name for spec in self._specs.values()}
+        known = {spec.name: spec.by_hand for spec in self._commands.values()}
         return ", ".join(f"`/{known[offer.name]}`" for offer in offers if offer.name in known)
+
+    def _shown(self, given: CallResult) -> str:
+        spec = self._commands.get(given.tool)
+        return _shown(given, speaks=spec is not None and spec.speaks)
 
 
 # --- a command's text becomes arguments -----------------------------------------------------------
@@ -104,15 +107,15 @@ def _arguments(spec: ToolSpec, rest: str, offers: Sequence[ToolOffer]) -> dict[s
     for word in words:
         key, equals, value = word.partition("=")
         if not key or not equals:
-            return _usage(spec, f"{_code(word)} is not of the form `key=value`")
+            return _usage(spec, f"{code(word)} is not of the form `key=value`")
         if key in arguments:
-            return _usage(spec, f"{_code(key)} is given twice")
+            return _usage(spec, f"{code(key)} is given twice")
         arguments[key] = value if _is_text(schema, key) else _value(value)
     return arguments
 
 
 def _usage(spec: ToolSpec, why: str) -> str:
-    example = f'`/{spec.command or spec.name} key=value other="two words"`'
+    example = f'`/{spec.by_hand} key=value other="two words"`'
     return f"I cannot read that command: {why}. Write it as {example}; a value may be JSON. Nothing was run."
 
 
@@ -147,12 +150,15 @@ def _last_results(request: ModelRequest) -> list[CallResult]:
     return results[::-1]
 
 
-def _shown(given: CallResult) -> str:
-    """The output in a fence, the way it ended below it; what never ran has no output, only words."""
+def _shown(given: CallResult, *, speaks: bool) -> str:
+    """The output in a fence, the way it ended below it; what never ran has no output, only words.
+
+    `speaks`: the output is Markdown already, what another session said.
+    """
     result = given.result
     parts: list[str] = []
     if _ran(result):
-        text = result.text if given.tool in SPEAKS else _fenced(result.text)
+        text = result.text if speaks else _fenced(result.text)
         parts += [text] if result.text else []
         parts.append(_status(result, given.tool))
     else:
@@ -160,7 +166,7 @@ def _shown(given: CallResult) -> str:
         said = result.text or result.hint or reason
         parts.append(said if said.lower().startswith(word) else f"{word}: {said}")
     if result.dropped_bytes:
-        where = f"; all of it is in {_code(result.full_output)}" if result.full_output else ""
+        where = f"; all of it is in {code(result.full_output)}" if result.full_output else ""
         parts.append(f"{result.dropped_bytes:,} bytes left out{where}")
     if result.hint and not any(result.hint in part for part in (result.text, parts[-1])):
         parts.append(result.hint)
@@ -208,10 +214,3 @@ def _seconds(duration_ms: int) -> str:
 def _fenced(text: str) -> str:
     ticks = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
     return f"{ticks}\n{text.removesuffix(chr(10))}\n{ticks}"
-
-
-def _code(text: str) -> str:
-    """Text inside a line, as code, whatever backticks it holds."""
-    ticks = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
-    pad = " " if text.startswith("`") or text.endswith("`") else ""
-    return f"{ticks}{pad}{text}{pad}{ticks}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gateway.model.tools import Usage
+from gateway.model.steps import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

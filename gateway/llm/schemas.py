@@ -14,6 +14,8 @@ from enum import StrEnum
 from typing import Any, TypeAlias, TypeGuard
 from urllib.parse import unquote
 
+from gateway.model.nesting import LEVELS_AT_MOST, is_deeper
+
 Schema: TypeAlias = dict[str, Any]
 
 _DEPTH_AT_MOST = 40
@@ -83,7 +85,7 @@ class _Inlining:
                 made[key] = [self.node(one, seen, depth + 1) for one in part]
             elif key in _OF_ONE and _is_object(part):
                 made[key] = self.node(part, seen, depth + 1)
-            elif key not in _NOISE:
+            elif key not in _NOISE and not is_deeper(part, LEVELS_AT_MOST):
                 made[key] = part
         return _simple(made)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gateway.errors import ModelError
 from gateway.retry import Failure, GiveUp, RetryLimits, next_try
@@ -13,6 +13,24 @@ from gateway.retry import Failure, GiveUp, RetryLimits, next_try
 HASTY_TRIES = 2
 HASTY_WAIT_S = 10.0
 """Between two tries, also when the server asks for more: then the other is asked at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long one try may take, in seconds."""
+
+    connect_s: float = 15.0
+    stall_s: float = 120.0
+    """Without a byte: before the first, and between any two."""
+    hasty_s: float = 30.0
+    """The same before the first, when another model could answer instead."""
+    after_finish_s: float = 5.0
+    """For figures, once the answer is whole."""
+    whole_s: float = 3600.0
+    """All of it, so that a server that only keeps the line alive does not hold a turn for ever."""
+
+
+DEFAULT_PATIENCE = Patience()
 
 
 def in_haste(limits: RetryLimits) -> RetryLimits:

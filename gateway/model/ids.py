@@ -27,6 +27,13 @@ NodeId = NewType("NodeId", str)
 Handle = NewType("Handle", str)
 """What a button carries. Worthless without the state key; see `gateway.approvals`."""
 
+PAGE = "web"
+"""The channel of the web page, which reads the rows themselves: what others are sent, it has when it is stored."""
+SYSTEM_PARENT = Principal("system:parent")
+"""Who gives a child its task: words of its parent's model, not of the person whose turn spawned it."""
+SYSTEM_CHILD = Principal("system:child")
+"""Who tells a session that one of its children has ended."""
+
 
 def mint(prefix: str) -> str:
     """Return a new id: the prefix and 64 random bits in hex."""
@@ -47,7 +54,7 @@ def channel_of(who: Principal) -> str:
 
 def web_principal(owner: OwnerName) -> Principal:
     """Return the principal that `owner` has on the web page."""
-    return Principal(f"web:{owner}")
+    return principal(PAGE, owner)
 
 
 def main_session(owner: OwnerName) -> SessionId:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from gateway.model.ids import SessionId, TurnId
 from gateway.model.messages import Conversation
+from gateway.model.waits import WaitKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,16 @@ class Rested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Now:
+    """What is done now for a turn."""
+
+    text: str = ""
+    """One line of plain text: `shell: df -h`, `waits for a decision`; empty: no call is at work."""
+    waits: frozenset[WaitKind] = frozenset()
+    """What is waited for, when nothing else is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Doing:
     """What is done now for a turn of a root, by itself or by a child, for its status line."""
 
@@ -85,6 +96,8 @@ class Doing:
     """The child's title; empty for the root."""
     text: str
     """One line of plain text: `shell: df -h`, `thinking`, `waits for a decision`; empty when it has ended."""
+    waits: frozenset[WaitKind] = frozenset()
+    """What is waited for, when nothing else is done."""
 
 
 LiveEvent: TypeAlias = Changed | TurnsDue | SlotsDue | TurnWoken | TextDelta | OutputDelta | Working | Rested | Doing

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
-from gateway.model.ids import Handle, InboundId, Principal, TurnId
+from gateway.model.ids import PAGE, Handle, InboundId, OwnerName, Principal, TurnId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,18 +24,28 @@ class Conversation:
 
     @property
     def key(self) -> str:
-        """The one text form, `channel/account/chat[/thread]`; `parse` reads it back."""
-        parts = [self.channel, self.account, self.chat]
-        return "/".join([*parts, self.thread] if self.thread else parts)
+        """The one text form, `channel/account/chat[/thread]`. No two places share one: only a thread may have a `/`."""
+        return f"{self.chat_scope}/{self.thread}" if self.thread else self.chat_scope
 
-    @staticmethod
-    def parse(key: str) -> Conversation:
-        """Read what `key` wrote. Raises `ValueError` when it is something else."""
-        parts = key.split("/", 3)
-        if len(parts) < 3 or not all(parts[:3]):
-            raise ValueError(f"not a conversation: {key!r}")
-        thread = parts[3] if len(parts) == 4 else ""
-        return Conversation(channel=parts[0], account=parts[1], chat=parts[2], thread=thread)
+    @property
+    def account_scope(self) -> str:
+        """What limits and bans of the whole account are counted by: `channel/account`."""
+        return f"{self.channel}/{self.account}"
+
+    @property
+    def chat_scope(self) -> str:
+        """What limits and bans of the chat are counted by: `channel/account/chat`; its threads share them."""
+        return f"{self.account_scope}/{self.chat}"
+
+    @property
+    def on_page(self) -> bool:
+        """Whether it is on the web page, an owner's own or a child's place."""
+        return self.channel == PAGE
+
+
+def owner_page(owner: OwnerName) -> Conversation:
+    """The owner's own conversation on the web page."""
+    return Conversation(channel=PAGE, account="page", chat=owner)
 
 
 class RefusedReason(StrEnum):
@@ -61,6 +71,10 @@ class Attachment:
     """As the platform says; empty when it does not."""
     size: int
     """Bytes as the platform says; 0 when it does not."""
+
+
+NEXT_PART_WITHIN = timedelta(seconds=1.5)
+"""How soon the next part of a message follows that its platform cut off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +141,10 @@ class Brought:
     """By its first bytes where they tell, else what the platform said."""
     trouble: str = ""
     """Why it is not there, one sentence."""
+
+
+CONTEXT_KEPT = 50
+"""Messages said beside the bot that a new turn is given, and that a model is given of all its turns: the last ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

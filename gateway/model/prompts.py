@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gateway.model.ids import CallId, Principal
-from gateway.model.tools import Answer, Picture, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.text import plain
+from gateway.model.tools import Picture, ToolResult
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 """Media types of pictures that models are given."""
@@ -60,8 +62,8 @@ def speaker(name: str, who: Principal | None) -> str:
 
     Names are chosen by strangers: at most 64 characters of one are shown, and none that cannot be seen.
     """
-    seen = "".join(char for char in " ".join(name.split()) if char.isprintable()).translate(_HARMLESS)
-    return " ".join(filter(None, [f'"{seen[:NAME_CHARS]}"', who]))
+    seen = plain(name).translate(_HARMLESS)[:NAME_CHARS].rstrip()
+    return " ".join(filter(None, [f'"{seen}"', who]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ class SlotState(StrEnum):
 
 def shown_when_stored(conversation: Conversation) -> bool:
     """Whether a slot here counts as sent when it is stored: the web page reads the rows themselves."""
-    return conversation.channel == "web"
+    return conversation.on_page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

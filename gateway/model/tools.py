@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any
 
-from gateway.model.ids import CallId, TurnId, WaitId
+from gateway.model.ids import CallId, WaitId
 
 
-class Permission(StrEnum):
-    """In which kinds of session a tool exists (its availability)."""
+class Availability(StrEnum):
+    """In which kinds of session a tool exists. Its key is `permission`."""
 
     ALWAYS = "always"
     MAIN = "main"
@@ -39,14 +38,12 @@ class Effect(StrEnum):
     """Run again."""
     IDEMPOTENT = "idempotent"
     """Run again with the step's id as its key."""
-    CHECKABLE = "checkable"
-    """For a tool that can say what happened. None is asked yet, so that its outcome is unknown, as of `UNSAFE`."""
     UNSAFE = "unsafe"
     """Never run again by itself: the outcome is unknown and said to be so."""
 
 
-class Approval(StrEnum):
-    """What the configuration says of a tool in a kind of session, before any rule."""
+class Default(StrEnum):
+    """What holds for calls of a tool in a kind of session, before any rule. Its key is `approval`."""
 
     ASK = "ask"
     ALLOW = "allow"
@@ -64,6 +61,13 @@ class Sandbox(StrEnum):
     """Main sessions only: basic where a probe works, else the host, said on every card."""
 
 
+class Mode(StrEnum):
+    """How the processes of one call are contained, decided of what is wanted (`Sandbox`) and what there is."""
+
+    OFF = "off"
+    BASIC = "basic"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
     """What a tool is. Data only: no vendor import, no I/O."""
@@ -74,7 +78,7 @@ class ToolSpec:
     """One or two sentences for the model."""
     risk: Risk
     effect: Effect
-    permission: Permission
+    availability: Availability
     """The default availability."""
     timeout_s: float = 30.0
     max_timeout_s: float | None = None
@@ -87,7 +91,7 @@ class ToolSpec:
     """The argument that takes the whole text after `/<name>`; None: the text is `key=value` words."""
     shows: str | None = None
     """The argument that a card shows as the thing that will run; the others are listed below it."""
-    approval: Mapping[str, Approval] = field(default_factory=dict[str, Approval])
+    approval: Mapping[str, Default] = field(default_factory=dict[str, Default])
     """The default approval by kind of session, where it is another one than its risk's."""
     settings: type[Any] | None = None
     """A pydantic model of its own keys in `[tools.<name>]`, each with a default; None: it has none."""
@@ -97,14 +101,23 @@ class ToolSpec:
     """The extra of Dragoman that brings that package."""
     command: str = ""
     """How it is called by hand, when that is shorter than its name: `spawn` for `sessions_spawn`."""
+    of_children: bool = False
+    """It spawns sub-sessions or looks after them: a session that may have none is not given it."""
+    speaks: bool = False
+    """It spawns a sub-session, whose last words are its text: Markdown as they stand, and no output of a program."""
+
+    @property
+    def by_hand(self) -> str:
+        """The word that people call it by."""
+        return self.command or self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPolicy:
     """A tool as configured: the spec's defaults with the owner's settings laid over them."""
 
-    permission: Permission
-    approval: Mapping[str, Approval]
+    availability: Availability
+    approval: Mapping[str, Default]
     """By session kind (`main`, `dm`, `non-main`); a missing kind has the default of the risk."""
     timeout_s: float
     actions: Mapping[str, float]
@@ -130,8 +143,8 @@ class Action:
     arguments: Mapping[str, Any]
     """The validated arguments, JSON-safe, defaults filled in."""
     cwd: str
-    sandbox: str
-    """`off`, `basic` or empty for a tool that starts no process."""
+    sandbox: Mode | None
+    """None for a tool that starts no process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,55 +176,6 @@ def host_scope(name: str, port: int) -> str:
 
 EVERY_SCOPE = "*"
 """Among the scopes of a call: the configuration allows the tool without asking, so there is none that it lacks."""
-
-
-class DenyReason(StrEnum):
-    """Why a call did not run. Stored, counted, asserted in tests."""
-
-    UNKNOWN_TOOL = "unknown_tool"
-    BLOCKED = "blocked"
-    NOT_IN_MAIN = "not_in_main"
-    ONLY_IN_MAIN = "only_in_main"
-    NOT_GRANTED = "not_granted"
-    """A child's parent did not give it this tool."""
-    INVALID_ARGUMENTS = "invalid_arguments"
-    CONFIGURED = "configured"
-    """The configuration says deny."""
-    NOBODY_TO_ASK = "nobody_to_ask"
-    TOO_LONG_TO_SHOW = "too_long_to_show"
-    SANDBOX_MISSING = "sandbox_missing"
-    NOT_INSTALLED = "not_installed"
-    """What it needs is not installed here."""
-    LOOP = "loop"
-    """The same call was made over and over in this turn."""
-    POLICY_ERROR = "policy_error"
-    """The decision itself failed, so the answer is no."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allow:
-    """The call may run now."""
-
-    because: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """The call waits for a button pressed by someone who may press it."""
-
-    because: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deny:
-    """The call will not run. Becomes a refused `ToolResult`; never an exception."""
-
-    reason: DenyReason
-    hint: str
-    """One sentence the model and the person can act on."""
-
-
-Decision: TypeAlias = Allow | Ask | Deny
 
 
 class ResultStatus(StrEnum):
@@ -284,71 +248,3 @@ class Park:
     """A tool's answer "not yet": the store opened `wait` on this very step, and its answer becomes the result."""
 
     wait: WaitId
-
-
-class StepKind(StrEnum):
-    """The journalled acts of a turn."""
-
-    MODEL = "model"
-    TOOL = "tool"
-
-
-class StepState(StrEnum):
-    """Where a tool call stands. A model step is stored when it is finished."""
-
-    PLANNED = "planned"
-    """Named by a stored answer; nothing was done."""
-    ASKED = "asked"
-    """A wait is open, or decided and not yet consumed."""
-    STARTED = "started"
-    """Its effect may have begun."""
-    FINISHED = "finished"
-    """It has its result."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What a model answer cost."""
-
-    input_tokens: int = 0
-    """All that was read, with what was cached."""
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    cost_micros: int = 0
-    """Millionths of the configured currency; 0 when no price is known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """One complete answer of a model: text, calls, or both."""
-
-    text: str
-    calls: tuple[ToolCall, ...] = ()
-    model: str = ""
-    """Which model gave it."""
-    usage: Usage = field(default_factory=Usage)
-    opaque: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What a provider wants back unchanged (reasoning), by provider; never interpreted here."""
-    note: str = ""
-    """What the person is told besides, such as that a fallback answered. One line; no model is given it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One act of a turn, as stored. Numbers grow by one in a turn, in the order of the model's answers and calls."""
-
-    turn: TurnId
-    n: int
-    kind: StepKind
-    state: StepState
-    answer: Answer | None = None
-    """For a model step."""
-    call: ToolCall | None = None
-    """For a tool step."""
-    answer_n: int = 0
-    """For a tool step: the model step that named it."""
-    result: ToolResult | None = None
-    asked_anew: bool = False
-    """True when a downtime swallowed its first approval, and it was asked again; it happens once."""
-    started_at: datetime | None = None
-    ended_at: datetime | None = None

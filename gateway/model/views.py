@@ -9,9 +9,10 @@ from typing import TypeAlias
 
 from gateway.model.ids import Principal, SessionId
 from gateway.model.messages import Conversation, Received
-from gateway.model.sessions import Lease, Session, Turn
+from gateway.model.sessions import Session
 from gateway.model.slots import Slot
-from gateway.model.tools import Step, Usage
+from gateway.model.steps import Step, Usage
+from gateway.model.turns import Lease, Turn
 from gateway.model.waits import Wait
 
 
@@ -114,3 +115,18 @@ class Whereabouts:
     """Each principal's last direct conversation and when it was used."""
     page_seen_at: datetime | None
     """When one of them last had the web page open, signed in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildLine:
+    """A child as lists show it."""
+
+    session: Session
+    """With its lineage."""
+    turn: Turn
+    """The one that does its task."""
+    waiting: int
+    """Open approvals."""
+    input_tokens: int
+    output_tokens: int
+    """Of that turn so far."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -10,7 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.model.ids import Principal, SessionId, TurnId, WaitId
+from gateway.model.steps import Usage
 from gateway.model.tools import Action, Risk
+from gateway.model.turns import ENDED, TurnState
 
 
 class WaitKind(StrEnum):
@@ -85,14 +87,66 @@ class Wait:
     state: WaitState
     approval: ApprovalRequest | None
     payload: Mapping[str, Any]
-    """For the other kinds: what they need. For a child: `child`, its session; once it has ended also `state` (of its
-    turn), `text` (its last words), `active_ms`, `input_tokens`, `output_tokens` and `cost_micros`.
-    """
+    """For the other kinds: what they need. For a child: `child`, its session; once it has ended, all of `ChildEnd`."""
     opened_at: datetime
     expires_at: datetime
     decided_by: Principal | None = None
     decided_at: datetime | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildEnd:
+    """How the task of a child ended, as the wait of its parent tells it."""
+
+    child: SessionId
+    state: TurnState
+    """Of the turn that did the task: done, stopped or failed."""
+    text: str
+    """Its last words; of very many only the beginning."""
+    active_ms: int
+    usage: Usage
+    """Of that turn and of the children that it waited for; what was cached is not told apart."""
+
+    @staticmethod
+    def of(wait: Wait) -> ChildEnd | None:
+        """What a wait tells; None when it is not on a child, or on one that has not ended."""
+        told = wait.payload
+        if wait.kind is not WaitKind.CHILD or str(told.get("state")) not in ENDED:
+            return None
+        return ChildEnd(
+            child=SessionId(str(told.get("child", ""))),
+            state=TurnState(str(told["state"])),
+            text=str(told.get("text", "")),
+            active_ms=_figure(told, "active_ms"),
+            usage=Usage(
+                input_tokens=_figure(told, "input_tokens"),
+                output_tokens=_figure(told, "output_tokens"),
+                cost_micros=_figure(told, "cost_micros"),
+            ),
+        )
+
+    def as_payload(self) -> dict[str, Any]:
+        """What is stored, and what `of` reads."""
+        return {
+            "child": self.child,
+            "state": self.state.value,
+            "text": self.text,
+            "active_ms": self.active_ms,
+            "input_tokens": self.usage.input_tokens,
+            "output_tokens": self.usage.output_tokens,
+            "cost_micros": self.usage.cost_micros,
+        }
+
+
+def _figure(payload: Mapping[str, Any], name: str) -> int:
+    value = payload.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def used_by_children(waits: Iterable[Wait]) -> Usage:
+    """What the children used that have ended, of those that these waits are on."""
+    return sum((end.usage for end in map(ChildEnd.of, waits) if end is not None), Usage())
 
 
 class PressResult(StrEnum):

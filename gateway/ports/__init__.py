@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from gateway.ports.channels import (
+    COOKIE,
     Auth,
     Channel,
     ChannelContext,
+    ChannelNotes,
     CommandInfo,
+    Credential,
     Desk,
     Desks,
     Endpoint,
     Helm,
     HttpChannel,
-    Memory,
     Progress,
     Sink,
     Welcome,
@@ -22,6 +24,7 @@ from gateway.ports.ingress import Control, ControlEffect, Waiting
 from gateway.ports.models import Model, Models
 from gateway.ports.store import (
     Accounts,
+    Audit,
     Intake,
     Live,
     Node,
@@ -41,21 +44,25 @@ from gateway.ports.tools import (
     Task,
     ToolContext,
     ToolPlace,
-    Turned,
+    TurnedAway,
 )
 from gateway.ports.turns import Books, Children, Lanes, Steps
 
 __all__ = [
+    "COOKIE",
     "Accounts",
+    "Audit",
     "Auth",
     "Books",
     "Channel",
     "ChannelContext",
+    "ChannelNotes",
     "Children",
     "Clock",
     "CommandInfo",
     "Control",
     "ControlEffect",
+    "Credential",
     "Desk",
     "Desks",
     "Enclosure",
@@ -69,7 +76,6 @@ __all__ = [
     "KeptTool",
     "Lanes",
     "Live",
-    "Memory",
     "Model",
     "Models",
     "Node",
@@ -84,7 +90,7 @@ __all__ = [
     "Task",
     "ToolContext",
     "ToolPlace",
-    "Turned",
+    "TurnedAway",
     "Views",
     "Waiting",
     "Welcome",

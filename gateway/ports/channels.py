@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gateway.model.ids import OwnerName, SessionId, TurnId
 from gateway.model.live import LiveEvent
 from gateway.model.messages import Attachment, Conversation, Inbound, Press, Refused
-from gateway.model.sessions import Accepted, SessionKind
+from gateway.model.routes import Accepted
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import CardRow, Pace, Showing
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import Pressed, Wait
@@ -148,18 +149,33 @@ class Welcome:
     """What `Usage.cost_micros` are millionths of."""
 
 
+COOKIE = "dragoman"
+"""What the cookie of a sign-in is called, and the sub-protocol that a page's WebSocket names before its key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """What shows that somebody is signed in. Neither half is worth anything alone."""
+
+    cookie: str = field(repr=False)
+    """Browsers send it to every port of the host, so to whatever a tool serves there."""
+    key: str = field(repr=False)
+    """Stays with the page, which alone can read it; shown with every request."""
+
+    @property
+    def text(self) -> str:
+        """The one text form, whose hash is stored."""
+        return f"{self.cookie}.{self.key}"
+
+
 class Desk(Protocol):
     """What the web page may see and ask, by owner. Raises `Forbidden` for another owner's main session."""
 
-    async def sign_in(self, code: str, source: str) -> tuple[OwnerName, str] | None:
-        """Redeem a link's code: the owner and `<cookie>.<key>`, or None.
-
-        Browsers send a cookie to every port of a host; so a page also shows a key that only its own origin can read.
-        `Forbidden` after too many failures.
-        """
+    async def sign_in(self, code: str, source: str) -> tuple[OwnerName, Credential] | None:
+        """Redeem a link's code, once; None when it is not good. `Forbidden` after too many failures."""
         ...
 
-    async def sign_out(self, cookie: str) -> None:
+    async def sign_out(self, credential: Credential) -> None:
         """End a sign-in."""
         ...
 
@@ -201,13 +217,13 @@ class Desk(Protocol):
 class Desks(Protocol):
     """Who is signed in; asked by `http` before a handler with `Auth.COOKIE` is called."""
 
-    async def owner_of(self, cookie: str) -> OwnerName | None:
-        """Whose cookie this is."""
+    async def owner_of(self, credential: Credential) -> OwnerName | None:
+        """Whose sign-in this is now."""
         ...
 
 
-class Memory(Protocol):
-    """Small facts of one channel that outlive a restart."""
+class ChannelNotes(Protocol):
+    """The notes of one channel: small facts that outlive a restart."""
 
     async def read(self) -> Mapping[str, str]:
         """All of them."""
@@ -243,7 +259,7 @@ class ChannelContext:
     """Its own settings model, or the table as it stands for a channel loaded by import path."""
     desk: Desk
     helm: Helm
-    memory: Memory
+    notes: ChannelNotes
     client: ClientSession
     """The daemon's one HTTP client session: no total timeout, no redirect rules of its own."""
     public_url: str

@@ -28,7 +28,7 @@ class Control:
     only: Principal | None
     """Stop only turns of this person; None: all of the session's."""
     reply: str
-    """The reply, when something was stopped or nothing had to be. `{n}` is the number of turns stopped."""
+    """The reply, when something was stopped or nothing had to be."""
     idle: str
     """The reply when there was nothing to stop."""
     stopped_text: str

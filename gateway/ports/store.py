@@ -12,18 +12,14 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from gateway.model.audit import AuditHead, AuditRow, StartedCall
 from gateway.model.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.model.live import LiveEvent
 from gateway.model.messages import Inbound, Press, Refused
-from gateway.model.sessions import (
-    Accepted,
-    Drop,
-    Route,
-    Session,
-    TurnKind,
-    WhileRunning,
-)
+from gateway.model.routes import Accepted, Drop, Route, WhileRunning
+from gateway.model.sessions import Session
 from gateway.model.slots import Slot
+from gateway.model.turns import TurnKind
 from gateway.model.views import Counts, Rows, SessionLine, TurnView, Whereabouts
 from gateway.model.waits import Pressed, Verdict, Wait
 from gateway.ports.ingress import Control, Waiting
@@ -166,9 +162,7 @@ class Outbox(Protocol):
         """So much of it is shown, under this id; the rest follows, of which nothing is uncertain. Its state stays."""
         ...
 
-    async def slot_retry(
-        self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool, counted: bool = True
-    ) -> None:
+    async def slot_retry(self, slot: SlotId, delay: timedelta, *, uncertain: bool, counted: bool = True) -> None:
         """It was not shown, or that is not known (`uncertain`: a message of it may have appeared): again after `delay`.
 
         Not `counted`: it was not even tried (a limit, a ban), or the platform said when; it does not use up a try.
@@ -240,7 +234,10 @@ class Node(Protocol):
 
 
 class Notes(Protocol):
-    """Small facts that outlive a restart, by room: bans, chats that moved, reasons that were asked for."""
+    """Small facts that outlive a restart: bans, chats that moved, reasons that were asked for.
+
+    A room is a named set of them, such as `channel/slack`.
+    """
 
     async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:
         """Store one, in place of an older one of the key; forgotten after `ttl`."""
@@ -268,8 +265,11 @@ class Views(Protocol):
         """One turn. Raises `NotFound`."""
         ...
 
-    async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
-        """The last `limit` ended turns of this epoch that its summary does not cover, in the order they ended."""
+    async def history(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> Sequence[TurnView]:
+        """The last `limit` ended turns of this epoch that its summary does not cover, in the order they ended.
+
+        `oldest`: the first ones instead.
+        """
         ...
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
@@ -297,6 +297,22 @@ class Views(Protocol):
         ...
 
 
+class Audit(Protocol):
+    """Reads of the audit. A row is written by `Steps.start_step`, in its own transition, and by nothing else."""
+
+    async def audit_head(self) -> AuditHead:
+        """Where it stands."""
+        ...
+
+    async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
+        """Rows with `seq` > after, by `seq`. Raises `StoreError` for one that cannot be read."""
+        ...
+
+    async def started_calls(self, after: int, limit: int) -> Sequence[StartedCall]:
+        """The calls that were ever started whose step's `ord` is > after, by `ord`, each with its row."""
+        ...
+
+
 class Live(Protocol):
     """Publish and subscribe for what may be lost. Never blocks, never fails."""
 
@@ -310,7 +326,7 @@ class Live(Protocol):
 
 
 class Store(
-    Intake, Lanes, Steps, Children, Books, Sweeps, Outbox, Accounts, Node, Notes, Views, Protocol
+    Intake, Lanes, Steps, Children, Books, Sweeps, Outbox, Accounts, Node, Notes, Views, Audit, Protocol
 ):  # the bundle that `open_store` returns; callers take the part they need
     """Everything behind one URL."""
 

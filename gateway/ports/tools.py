@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from gateway.model.children import SpawnMode
 from gateway.model.ids import SessionId
-from gateway.model.sessions import ChildLine, SpawnMode
-from gateway.model.tools import KeptFile, Park, Picture, ToolResult
+from gateway.model.tools import KeptFile, Mode, Park, Picture, ToolResult
+from gateway.model.views import ChildLine
 from gateway.ports.clock import Clock
 
 
@@ -84,14 +85,14 @@ class ToolContext(Protocol):
         ...
 
     @property
-    def keeper(self) -> str:
-        """Whose things these are, for a tool that keeps some between calls: other text for another session, and for
-        the same one once its history began anew. Only letters, digits, `-` and `_`."""
+    def kept_for(self) -> str:
+        """The name that a tool keeps things under between calls: one text for one history of a session, another as soon
+        as it begins anew. Only letters, digits, `-` and `_`."""
         ...
 
     @property
-    def sandbox(self) -> str:
-        """How this call's programs are contained: `basic`, `off` or empty."""
+    def sandbox(self) -> Mode | None:
+        """How this call's programs are contained; None: it starts none."""
         ...
 
     @property
@@ -128,7 +129,7 @@ class ToolContext(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turned:
+class TurnedAway:
     """One address that a gate refused."""
 
     host: str
@@ -151,7 +152,7 @@ class Gate(Protocol):
         """
         ...
 
-    def turned(self) -> Sequence[Turned]:
+    def turned_away(self) -> Sequence[TurnedAway]:
         """What was refused since this was last asked, oldest first, the last 20."""
         ...
 
@@ -194,14 +195,16 @@ class ToolPlace(Protocol):
         ...
 
     def enclose(
-        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int
+        self, program: Path, *, sandbox: Mode | None, hosts: Sequence[str], gates: int, readable: Sequence[Path] = ()
     ) -> AbstractAsyncContextManager[Enclosure]:
         """Make a place for one run of a program.
 
-        `basic`: its own view of the files and no network but `gates` gates; `off`: on the host, whose gates it must
-        be told to use. Its environment is constructed. `hosts`: `host[:port]`, also `*.host`, that gates let through
-        although their addresses are private; without a port 80 and 443 are meant.
-        Raises `SandboxMissing`, `NotFound` (the program).
+        `sandbox` is the call's. `basic`: its own view of the files and no network but `gates` gates; `off`: on the
+        host, whose gates it must be told to use. Its environment is constructed. `hosts`: `host[:port]`, also `*.host`,
+        that gates let through although their addresses are private; without a port 80 and 443 are meant. `readable`:
+        absolute paths that `basic` shows besides the system and the program's own folder; what is not there is left
+        out. Raises `SandboxMissing` (also when `sandbox` is None), `NotFound` (the program), `BadRequest` (what cannot
+        be shown).
         """
         ...
 

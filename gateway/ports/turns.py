@@ -9,18 +9,15 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Protocol
 
+from gateway.model.audit import Beginning
+from gateway.model.children import NewChild, SpawnRefusal
 from gateway.model.ids import InboundId, NodeId, Principal, SessionId, TurnId, WaitId
 from gateway.model.messages import Brought
-from gateway.model.sessions import (
-    ChildLine,
-    Lease,
-    NewChild,
-    SpawnRefusal,
-    TurnState,
-)
 from gateway.model.slots import NewSlot
-from gateway.model.tools import Answer, ToolResult
-from gateway.model.views import Claimed, Spent, TurnView
+from gateway.model.steps import Answer
+from gateway.model.tools import ToolResult
+from gateway.model.turns import Lease, TurnState
+from gateway.model.views import ChildLine, Claimed, Spent, TurnView
 from gateway.model.waits import NewWait, Start
 
 
@@ -71,8 +68,7 @@ class Lanes(Protocol):
         Calls without a result get a CANCELLED one (a STARTED call UNKNOWN), open and approved waits become CANCELLED;
         `timers` outlive the turn. Return False, and change
         nothing, when DONE was asked for and a message not in `given` waits to be given, or the turn is STOPPING:
-        the caller goes on. STOPPED and FAILED always end it; messages not given count as given then. With STOPPED an
-        ANSWER slot says what whoever stopped the turn gave as its `stopped_text`.
+        the caller goes on. STOPPED and FAILED always end it; messages not given count as given then.
         """
         ...
 
@@ -154,11 +150,12 @@ class Steps(Protocol):
         """
         ...
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
-        """Store that the step's effect may begin. With `wait`: consume that approval in the same transition.
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
+        """Store that the step's effect may begin, with a row of the audit. With `wait`: consume that approval too.
 
         The wait must be APPROVED, of this step, bound to `action_sha` and decided within five minutes. Without: the
-        step must be PLANNED, or STARTED under a lower fence (a call of an earlier holder that is run again).
+        step must be PLANNED, or STARTED under a lower fence (a call of an earlier holder that is run again). Without
+        the row nothing is started: all of it is one transition.
         """
         ...
 

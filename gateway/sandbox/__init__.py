@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from gateway.sandbox.enclosure import enclosed
-from gateway.sandbox.plan import Containment, Limits, Mode, choose
+from gateway.sandbox.plan import Containment, Limits, choose
 from gateway.sandbox.probe import probe
 from gateway.sandbox.run import run_contained
 
-__all__ = ["Containment", "Limits", "Mode", "choose", "enclosed", "probe", "run_contained"]
+__all__ = ["Containment", "Limits", "choose", "enclosed", "probe", "run_contained"]

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from gateway.errors import BadRequest, DragomanError, SandboxMissing
+from gateway.model.tools import Mode
 from gateway.ports import Enclosure, Gate
 from gateway.sandbox import inside, launch
 from gateway.sandbox.copies import Copies
@@ -34,7 +35,6 @@ from gateway.sandbox.plan import (
     Containment,
     Launcher,
     Limits,
-    Mode,
     Place,
     command,
     environment,
@@ -77,13 +77,13 @@ async def enclosed(
     if not 0 < gates <= MAX_GATES:
         raise BadRequest(f"An enclosure has 1 to {MAX_GATES} gates, not {gates}.", cure="Ask for as many as are used.")
     file = program_file(program)
-    seen = visible(file, readable, parent) if mode == "basic" else ()
+    seen = visible(file, readable, parent) if mode == Mode.BASIC else ()
     async with folder_of_its_own(parent) as base:
         folder = base / "shared"
         place = Place(workspace=folder, cwd=folder, home=folder / "home", readable=seen, enclosed=True)
         enclosure = _Enclosure(base, place, gates, serve, start_s)
         try:
-            tmp = TMP if mode == "basic" else str(short_tmp(base))
+            tmp = TMP if mode == Mode.BASIC else str(short_tmp(base))
             enclosure.open(_Start(file, tmp, launcher, mode, containment))
             yield enclosure
         finally:
@@ -113,7 +113,7 @@ class _Start:
         self._program = program
         self._tmp = tmp
         self._launcher = launcher
-        self._mode: Mode = mode
+        self._mode = mode
         self._containment = containment
 
     def tree(self, place: Place, words: _Words, gates: int, asked: _Asked) -> tuple[HeldTree, socket.socket]:

@@ -19,7 +19,6 @@ from gateway.sandbox.plan import SYSTEM
 
 PREFIX = "enclosure-"
 TMP_LINK = "tmp"
-BROWSERS_NEED = ("/etc/fonts", "/var/cache/fontconfig", "/etc/chromium", "/etc/chromium.d")
 NEVER_WHOLE = ("/etc", "/home", "/root", "/run", "/var/lib", "/srv", "/tmp", "/proc", "/sys", "/dev")  # noqa: S108 - kept out
 
 
@@ -32,20 +31,22 @@ def program_file(program: Path) -> Path:
 
 
 def visible(program: Path, readable: Sequence[Path], parent: Path) -> tuple[Path, ...]:
-    """Return what `basic` shows, read-only, besides the system: what the program, Python and fonts need.
+    """Return what `basic` shows, read-only, besides the system: the program's folder, `readable`, and Python.
 
-    Raises `BadRequest` when that would show the home, the daemon's own folders or half the machine.
+    Each under the name that it has here, wherever that leads. Raises `BadRequest` when that would show the home, the
+    daemon's own folders or half the machine.
     """
     own = [Path(sys.base_prefix).resolve(), Path(sys.executable).resolve(), Path(inside.__file__)]
     shown: list[Path] = []
-    for path in (program.parent, *(path.resolve() for path in readable), *own):
+    for path in (program.parent, *readable, *own):
         if _beneath(path, [*map(Path, SYSTEM), *shown]):
             continue
-        if above := next((kept for kept in _kept(parent) if kept.is_relative_to(path)), None):
+        led_to = path.resolve()
+        if above := next((kept for kept in _kept(parent) if _beneath(kept, [path, led_to])), None):
             cure = "Put it into a folder of its own."
             raise BadRequest(f"{path} cannot be shown in the sandbox: {above} is in it.", cure=cure)
         shown.append(path)
-    return (*map(Path, BROWSERS_NEED), *shown)
+    return tuple(shown)
 
 
 def _kept(parent: Path) -> Iterator[Path]:

@@ -49,6 +49,19 @@ def stat_of(pid: int) -> Stat | None:
         return None
 
 
+def dies_first(pid: int) -> None:
+    """Let the kernel end a tool's processes, and all that they start, before the daemon when memory runs out.
+
+    It would end whoever is largest: a tool that fills its /tmp, which is memory, is small itself. Where the kernel does
+    not let us say so, nothing is said.
+    """
+    try:
+        with open(f"/proc/{pid}/oom_score_adj", "wb") as score:
+            score.write(b"1000")
+    except OSError:
+        return
+
+
 def descendants(pid: int, of: Mapping[int, Stat]) -> list[int]:
     """Return the descendants of a process, each after its parent."""
     below: dict[int, list[int]] = {}
@@ -145,6 +158,7 @@ def _become(bounds: list[tuple[int, int]], argv: list[str]) -> None:
             signal.signal(ignored_by_python, signal.SIG_DFL)
         for number, value in bounds:
             resource.setrlimit(number, (value, value))
+        dies_first(os.getpid())
         os.execvp(argv[0], argv)  # noqa: S606 - becoming the program is what it is for
     except OSError as error:
         os.write(2, f"dragoman: {argv[0]}: {error.strerror}\n".encode())

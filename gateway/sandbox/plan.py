@@ -14,14 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from gateway.errors import BadRequest, NotFound, SandboxMissing
-from gateway.model.tools import Sandbox
+from gateway.model.tools import Mode, Sandbox
 from gateway.sandbox import keeper
 from gateway.sandbox.copies import Copies
-
-Mode: TypeAlias = Literal["off", "basic"]
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 TMP = "/tmp"  # noqa: S108 - the sandbox's own, not the host's
@@ -121,17 +118,17 @@ def choose(wanted: Sandbox, kind_is_main: bool, containment: Containment) -> Mod
     OFF is honoured in main only; everywhere else it is at least basic. AUTO in main is basic where it works.
     """
     if kind_is_main and (wanted is Sandbox.OFF or (wanted is Sandbox.AUTO and not containment.can_bwrap)):
-        return "off"
+        return Mode.OFF
     if not containment.can_bwrap:
         raise SandboxMissing(f"This needs the sandbox `basic`: {containment.why_no_bwrap or 'no probe was made'}.")
-    return "basic"
+    return Mode.BASIC
 
 
 def launcher_for(mode: Mode, containment: Containment) -> Launcher:
     """Return the best launcher for a mode. Raises `SandboxMissing`; `basic` never falls back to the host."""
     if containment.can_bwrap:
         return Launcher.BWRAP
-    if mode == "basic":
+    if mode == Mode.BASIC:
         raise SandboxMissing(f"This needs the sandbox `basic`: {containment.why_no_bwrap or 'no probe was made'}.")
     return Launcher.UNSHARE if containment.can_pid_namespace else Launcher.KEEPER
 
@@ -151,7 +148,7 @@ def check_place(place: Place, mode: Mode) -> None:
     """Raise `NotFound` or `BadRequest` when a call cannot run there."""
     if not place.cwd.is_dir():
         raise NotFound(f"The folder {place.cwd} is not there.", cure="Create it, or name another one.")
-    if mode == "off":
+    if mode == Mode.OFF:
         return
     if str(place.workspace) in {"/", *SYSTEM}:
         raise BadRequest(f"{place.workspace} cannot be a sandbox's workspace.", cure="Choose a folder of its own.")
@@ -169,7 +166,7 @@ def check_program(program: str, mode: Mode, place: Place, env: Mapping[str, str]
     if found is None:
         raise NotFound(f"There is no program `{program}`.", cure=f"Install it, or name one that is in {PATH}.")
     seen = [*SYSTEM, str(place.workspace)]
-    if mode == "basic" and not any(Path(found).is_relative_to(root) for root in seen):
+    if mode == Mode.BASIC and not any(Path(found).is_relative_to(root) for root in seen):
         raise NotFound(
             f"The program {found} cannot be seen in the sandbox.",
             cure="Install it under /usr, or put it into the workspace.",
@@ -221,7 +218,7 @@ def command(launcher: Launcher, mode: Mode, argv: Sequence[str], place: Place, *
         outside = [helper("setpriv"), "--pdeathsig", "KILL", helper("unshare"), *as_user]
         namespace = ["--pid", "--fork", "--kill-child", "--mount-proc"]
         return [*outside, *namespace, "/bin/sh", "-c", INIT, "sh", helper("setsid"), *argv]
-    view = _basic(place, limits, containment, copies) if mode == "basic" else _host()
+    view = _basic(place, limits, containment, copies) if mode == Mode.BASIC else _host()
     tail = ["--chdir", str(place.cwd), "--", "/bin/sh", "-c", INIT, "sh", *argv]
     return [helper("bwrap"), "--die-with-parent", "--new-session", "--as-pid-1", *view, *tail]
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.errors import DragomanError
-from gateway.sandbox.plan import PATH, Containment, Limits, Mode
+from gateway.model.tools import Mode
+from gateway.sandbox.plan import PATH, Containment, Limits
 from gateway.sandbox.run import run_contained
 
 PROBE_S = 5.0
@@ -38,12 +39,12 @@ async def probe() -> Containment:
     if shutil.which("bwrap", path=PATH):
         for hardened in (True, False):
             asked = replace(nothing, can_bwrap=True, hardened=hardened)
-            namespace, why_no_bwrap = await _try("basic", asked)
+            namespace, why_no_bwrap = await _try(Mode.BASIC, asked)
             if namespace:
                 found = replace(asked, counts_processes=_counts(namespace))
                 break
     asked = replace(nothing, can_pid_namespace=True)
-    namespace, why = await _try("off", asked)
+    namespace, why = await _try(Mode.OFF, asked)
     if namespace and not found.can_bwrap:
         found = replace(found, counts_processes=_counts(namespace))
     return replace(found, can_pid_namespace=bool(namespace), why_no_bwrap="" if found.can_bwrap else why_no_bwrap,

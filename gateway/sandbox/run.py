@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gateway.errors import SandboxMissing
+from gateway.model.tools import Mode
 from gateway.ports import Ended, Output
 from gateway.sandbox.copies import Copies
 from gateway.sandbox.plan import (
     SYSTEM,
     Containment,
     Limits,
-    Mode,
     Place,
     check_place,
     check_program,
@@ -79,6 +79,6 @@ def _home(mode: Mode) -> Path:
     except KeyError:
         home = "/"
     unfit = home in {"", "/", "/nonexistent", *SYSTEM} or home.startswith(tuple(f"{root}/" for root in SYSTEM))
-    if mode == "basic" and unfit:
+    if mode == Mode.BASIC and unfit:
         return Path("/home/dragoman")
     return Path(home)

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 
 from gateway.errors import BadRequest
 from gateway.ports import Output
-from gateway.sandbox.keeper import is_below, signal_below, stat_of
+from gateway.sandbox.keeper import dies_first, is_below, signal_below, stat_of
 from gateway.sandbox.plan import Containment, Launcher, Limits, Place, bounds
 
 CHUNK = 65_536
@@ -131,6 +131,7 @@ class Tree:
                 raise ProcessLookupError(f"process {pid} is not the leader's child")
             for number, value in self._bounds.items():
                 resource.prlimit(pid, number, (value, value))
+            dies_first(pid)
             self._control.send(b"\n")
             self._init = pid
         except OSError as error:  # what cannot be held or limited must not run: without an answer it ends

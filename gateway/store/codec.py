@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import TypeAdapter
-from pydantic_core import PydanticSerializationError
+from pydantic import BeforeValidator, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer
+from pydantic_core import CoreConfig, PydanticSerializationError, SchemaValidator
 
+from gateway.model.children import Lineage
 from gateway.model.messages import Attachment, Brought, Conversation
-from gateway.model.sessions import Lineage
-from gateway.model.tools import Answer, KeptFile, ToolCall, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import KeptFile, ToolCall, ToolResult
 from gateway.model.waits import ApprovalRequest
 
 T = TypeVar("T")
@@ -28,8 +29,13 @@ class Payload(Generic[T]):
     """One type of the model as JSON text and back. Unknown keys are ignored, absent ones take their defaults."""
 
     def __init__(self, adapter: TypeAdapter[T]) -> None:
-        """Take pydantic's adapter of the type."""
+        """Take pydantic's adapter of the type.
+
+        By itself pydantic keeps the last 16,384 short texts that it read, for as long as the process lives: ids and
+        commands that hardly ever come again, spread over all of the heap.
+        """
         self._adapter = adapter
+        self._validator = SchemaValidator(adapter.core_schema, CoreConfig(cache_strings="keys"))
 
     def dump(self, value: T) -> str:
         """Return `value` as JSON. Half surrogate pairs, which no file can hold, become U+FFFD."""
@@ -41,13 +47,33 @@ class Payload(Generic[T]):
 
     def load(self, text: str) -> T:
         """Read what `dump` wrote. Raises pydantic's `ValidationError` when it is something else."""
-        return self._adapter.validate_json(text)
+        return self._validator.validate_json(text)
+
+
+def _with_sandbox(request: ApprovalRequest, dump: SerializerFunctionWrapHandler) -> Any:
+    """Write that an action needs no sandbox as an empty text: rows had that before there was a `Mode`."""
+    data = dump(request)
+    data["action"]["sandbox"] = data["action"]["sandbox"] or ""
+    return data
+
+
+def _without_sandbox(data: Any) -> Any:
+    """Read what `_with_sandbox` wrote."""
+    match data:
+        case {"action": {"sandbox": ""}}:
+            return {**data, "action": {**data["action"], "sandbox": None}}
+        case _:
+            return data
 
 
 ANSWER = Payload(TypeAdapter(Answer))
 CALL = Payload(TypeAdapter(ToolCall))
 RESULT = Payload(TypeAdapter(ToolResult))
-APPROVAL = Payload(TypeAdapter(ApprovalRequest))
+APPROVAL = Payload(
+    TypeAdapter[ApprovalRequest](
+        Annotated[ApprovalRequest, BeforeValidator(_without_sandbox), WrapSerializer(_with_sandbox)]
+    )
+)
 LINEAGE = Payload(TypeAdapter(Lineage))
 ATTACHMENTS = Payload(TypeAdapter(tuple[Attachment, ...]))
 BROUGHT = Payload(TypeAdapter(tuple[Brought, ...]))

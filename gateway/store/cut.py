@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from gateway.model.messages import Inbound
-from gateway.model.sessions import TurnKind
+from gateway.model.messages import NEXT_PART_WITHIN, Inbound
+from gateway.model.turns import TurnKind
 
-HOLD = timedelta(seconds=1.5)
-"""How long a turn waits for the next part."""
 HOLD_IN_ALL = timedelta(seconds=6)
 """How long it waits at most, from the first part on: who sends long texts without end must not keep a lane for ever."""
 PARTS = 8
@@ -30,4 +28,4 @@ def held_until(message: Inbound, *, part: int, first_at: datetime, now: datetime
     """
     if not message.cut or part >= PARTS:
         return None
-    return min(now + HOLD, first_at + HOLD_IN_ALL)
+    return min(now + NEXT_PART_WITHIN, first_at + HOLD_IN_ALL)

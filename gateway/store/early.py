@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from gateway.model.ids import SlotId
 from gateway.model.messages import Conversation
-from gateway.model.sessions import STOPPED_TEXT, TurnState
 from gateway.model.slots import NewSlot, SlotKind
 
 STATUS_LEFT = "Ended."
@@ -39,17 +38,4 @@ def last_status(slots: Sequence[NewSlot], status: Sequence[tuple[SlotId, Convers
     return [
         *slots,
         *(NewSlot(conversation=place, kind=SlotKind.STATUS, text=STATUS_LEFT, id=id_) for id_, place in left),
-    ]
-
-
-def as_stopped(state: TurnState, slots: Sequence[NewSlot], text: str | None) -> Sequence[NewSlot]:
-    """Return the last slots of a turn; those of one that was stopped say what whoever stopped it wants them to say.
-
-    That stands where the holder, who does not know it, wrote `STOPPED_TEXT`: alone or below the beginning of an answer.
-    """
-    if state is not TurnState.STOPPED or not text:
-        return slots
-    return [
-        replace(slot, text=text.join(slot.text.rsplit(STOPPED_TEXT, 1))) if slot.kind is SlotKind.ANSWER else slot
-        for slot in slots
     ]

@@ -6,35 +6,31 @@ Shared by every store, whose transitions read and write the rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from gateway.errors import Forbidden, NotFound
-from gateway.model.ids import Principal, SessionId, child_session
-from gateway.model.messages import Conversation, Inbound
-from gateway.model.sessions import (
+from gateway.model.children import (
     CHILDREN_A_TURN,
     LIVE_BELOW_A_ROOT,
     MAX_DEPTH,
-    Lease,
     Lineage,
     NewChild,
-    Session,
     SpawnRefusal,
-    TurnState,
     child_place,
 )
+from gateway.model.ids import SYSTEM_CHILD, SYSTEM_PARENT, SessionId, child_session
+from gateway.model.messages import Conversation, Inbound
+from gateway.model.sessions import Session
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer, Usage
+from gateway.model.turns import Lease, TurnState
+from gateway.model.waits import ChildEnd
 
 CHILDREN = "child:"
 """What the id of every child begins with, and of no other session: its end is told to somebody."""
-SYSTEM_PARENT = Principal("system:parent")
-"""Who speaks in a child's first message: words of its parent's model, not of the person whose turn spawned it."""
 TASK_NAME = "task"
-SYSTEM_CHILD = Principal("system:child")
-"""Who speaks when the end of a child comes as a message."""
 NAME = "sub-session"
 WORDS_KEPT = 200_000
 """Characters of a child's last words that its parent is told."""
@@ -61,17 +57,22 @@ def of_another(child: SessionId) -> Forbidden:
     return Forbidden(f"The sub-session {child} is of somebody else's turn.", cure="Whoever asked for it can stop it.")
 
 
-def lineage_below(parent: Session, lease: Lease, n: int, given: Lineage) -> Lineage:
-    """Where a child comes from. What the store knows itself holds, whatever the caller says: limits count by it."""
+def lineage_below(parent: Session, lease: Lease, n: int, began: Conversation, child: NewChild) -> Lineage:
+    """Where a child comes from: limits count by it. `began` is where the leased turn did."""
     above = parent.lineage
-    return replace(
-        given,
+    return Lineage(
         parent=parent.id,
         turn=lease.turn,
         n=n,
         root=above.root if above else parent.id,
         root_turn=above.root_turn if above else lease.turn,
+        conversation=above.conversation if above else began,
         depth=above.depth + 1 if above else 1,
+        mode=child.mode,
+        agent=child.agent,
+        model=child.model,
+        active_s=child.active_s,
+        tokens=child.tokens,
     )
 
 
@@ -119,18 +120,10 @@ def last_words(answer: Answer | None, slots: Sequence[NewSlot]) -> str:
     return next((slot.text for slot in slots if slot.text and slot.kind is not SlotKind.STATUS), "")
 
 
-def answer_of(end: End, active_ms: int, spent: Sequence[int]) -> dict[str, Any]:
-    """The payload of a wait on a child that has ended. `spent`: tokens read, tokens written, millionths of money."""
-    input_tokens, output_tokens, cost_micros = spent
-    return {
-        "child": end.child,
-        "state": end.state.value,
-        "text": end.words[:WORDS_KEPT],
-        "active_ms": active_ms,
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "cost_micros": cost_micros,
-    }
+def answer_of(end: End, active_ms: int, spent: Usage) -> dict[str, Any]:
+    """The payload of a wait on a child that has ended."""
+    words = end.words[:WORDS_KEPT]
+    return ChildEnd(child=end.child, state=end.state, text=words, active_ms=active_ms, usage=spent).as_payload()
 
 
 def end_message(end: End, place: Conversation, now: datetime) -> Inbound:

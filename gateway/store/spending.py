@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from gateway.model.ids import Principal
-from gateway.model.tools import Answer, Usage
+from gateway.model.steps import Answer, Usage
 from gateway.model.views import Spent
 
 NOTHING = Usage()
@@ -22,11 +22,4 @@ def cost_of(answer: Answer, principal: Principal, now: datetime) -> Spent | None
 
 def together(one: Spent, other: Spent) -> Spent:
     """The sum of two of the same day, person and model."""
-    a, b = one.usage, other.usage
-    usage = Usage(
-        input_tokens=a.input_tokens + b.input_tokens,
-        output_tokens=a.output_tokens + b.output_tokens,
-        cached_tokens=a.cached_tokens + b.cached_tokens,
-        cost_micros=a.cost_micros + b.cost_micros,
-    )
-    return replace(one, answers=one.answers + other.answers, usage=usage)
+    return replace(one, answers=one.answers + other.answers, usage=one.usage + other.usage)

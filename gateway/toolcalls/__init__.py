@@ -17,17 +17,22 @@ from typing import Any
 from gateway import approvals as asking
 from gateway.approvals import Approvals, Audience
 from gateway.errors import StoreError
-from gateway.execution import Cut, Execution, Permit, Prepared
+from gateway.execution import Execution, Prepared
 from gateway.failpoints import FailPoints
-from gateway.files import file_slots
+from gateway.halting import Halt
+from gateway.model.audit import Beginning
 from gateway.model.ids import WaitId, mint
-from gateway.model.live import LiveEvent, turn_topic
-from gateway.model.sessions import Lease, SessionKind, TurnLimits
+from gateway.model.live import LiveEvent, Now, turn_topic
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import NewSlot
-from gateway.model.tools import Park, Risk, Step, StepState, ToolResult
+from gateway.model.steps import Step, StepState
+from gateway.model.text import one_line
+from gateway.model.tools import Park, Risk, ToolResult
+from gateway.model.turns import Lease, TurnLimits
 from gateway.model.views import TurnView
 from gateway.model.waits import NewWait, Start, Wait, WaitKind, WaitState
 from gateway.observe import Meters, log
+from gateway.permits import Permit
 from gateway.ports import Clock, Live, Steps, Views
 from gateway.registry import Registry
 from gateway.toolcalls.deciding import (
@@ -40,14 +45,15 @@ from gateway.toolcalls.deciding import (
     after_a_wait,
     not_approved,
 )
+from gateway.toolcalls.shown import file_slots
 
 SIDE_BY_SIDE = 4
 READS = frozenset({Risk.NONE, Risk.READ})
 STORE_AGAIN_S = 1.0
 DOING_CHARS = 120
 
-Tell = Callable[[str], None]
-"""Told in one line of plain text what is done now, whenever that changes; empty: nothing. Must not raise."""
+Tell = Callable[[Now], None]
+"""Told what is done now, whenever that changes. Must not raise."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,7 +84,7 @@ class ToolCalls:
             meters=self.meters,
         )
 
-    async def settle(self, view: TurnView, lease: Lease, cut: Cut, doing: Tell) -> TurnView | None:
+    async def settle(self, view: TurnView, lease: Lease, halt: Halt, doing: Tell) -> TurnView | None:
         """Do all that can be done now for the turn, which stands as in `view`; tell `doing` what that is.
 
         Return how it stands when every call has its result, None when only waits are left.
@@ -107,7 +113,7 @@ class ToolCalls:
                 for one in runnable:
                     if _fits(one.call.tool.spec.risk, running):
                         running[one.call.step.n] = one.call
-                        work = self._run(one, lease, cut, running, changed)
+                        work = self._run(one, lease, halt, running, changed)
                         group.create_task(work, name=f"call {lease.turn}/{one.call.step.n}")
                 if not running and not changed.is_set():
                     break
@@ -185,14 +191,14 @@ class ToolCalls:
     # --- run ----------------------------------------------------------------------------------
 
     async def _run(
-        self, one: Runnable, lease: Lease, cut: Cut, running: dict[int, Prepared], changed: asyncio.Event
+        self, one: Runnable, lease: Lease, halt: Halt, running: dict[int, Prepared], changed: asyncio.Event
     ) -> None:
         n = one.call.step.n
         try:
             started = await self._start(one, lease)
             if started is Start.STARTED:
                 await self.points.hit("J11")
-                await self._execute(one.call, lease, cut)
+                await self._execute(one.call, lease, halt)
             elif started is Start.NOT_APPROVED:
                 await self.steps.finish_step(lease, n, not_approved())
         finally:
@@ -201,8 +207,12 @@ class ToolCalls:
 
     async def _start(self, one: Runnable, lease: Lease) -> Start | None:
         """Store that a call begins; None when the store failed: nothing was begun, and it is looked at again."""
+        action = one.call.action
+        beginning = Beginning(
+            tool=action.tool, action_sha=one.call.action_sha, sandbox=action.sandbox, scoped=one.scoped
+        )
         try:
-            return await self.steps.start_step(lease, one.call.step.n, one.wait, one.call.action_sha)
+            return await self.steps.start_step(lease, one.call.step.n, one.wait, beginning)
         except StoreError as error:
             await self._a_moment(lease, error)
             return None
@@ -211,7 +221,7 @@ class ToolCalls:
         self._log.error("the store failed beside a call", turn=lease.turn, error=str(error))
         await asyncio.sleep(STORE_AGAIN_S)
 
-    async def _execute(self, call: Prepared, lease: Lease, cut: Cut) -> None:
+    async def _execute(self, call: Prepared, lease: Lease, halt: Halt) -> None:
         n = call.step.n
         permit: Permit = self.execution.office.issue(lease, n, call.action_sha)
 
@@ -219,7 +229,7 @@ class ToolCalls:
             await asyncio.shield(self.steps.finish_step(lease, n, result))
 
         await self.points.hit("J12")
-        outcome = await self.execution.run(permit, call, lease, cut, store_partial)
+        outcome = await self.execution.run(permit, call, lease, halt, store_partial)
         await self.points.hit("J13")
         if isinstance(outcome, Park):  # the store has opened its wait already
             return
@@ -301,7 +311,7 @@ class _Saying:
     doing: Tell
     clean: Callable[[str], str]
     """Takes secrets out."""
-    _said: str = ""
+    _said: Now = field(default_factory=Now)
 
     def running(self, calls: Mapping[int, Prepared]) -> None:
         """Tell of the calls that run; of the first one what it does."""
@@ -309,34 +319,30 @@ class _Saying:
             return
         first = next(iter(calls.values()))
         beside = f" (and {len(calls) - 1} more)" if len(calls) > 1 else ""
-        self._say(f"{_line(self.clean(_of_call(first)))}{beside}")
+        self._say(Now(text=f"{one_line(self.clean(_of_call(first)), DOING_CHARS)}{beside}"))
 
     def waiting(self, view: TurnView) -> None:
         """Tell what the turn waits for, nothing being left to run."""
         self._say(waits_for(view))
 
-    def _say(self, line: str) -> None:
-        if line != self._said:
-            self._said = line
-            self.doing(line)
+    def _say(self, now: Now) -> None:
+        if now != self._said:
+            self._said = now
+            self.doing(now)
 
 
-def waits_for(view: TurnView) -> str:
-    """Say in one line what a turn waits for: decisions first, since somebody can do something about those."""
-    open_ones = [wait.kind for wait in view.waits if wait.state is WaitState.OPEN]
+def waits_for(view: TurnView) -> Now:
+    """Say what a turn waits for, in words of decisions first, since somebody can do something about those."""
+    open_ones = [wait.kind for wait in view.waits if wait.state is WaitState.OPEN and wait.kind is not WaitKind.TIMER]
     asked, children = open_ones.count(WaitKind.APPROVAL), open_ones.count(WaitKind.CHILD)
+    text = ""
     if asked:
-        return "waits for a decision" if asked == 1 else f"waits for {asked} decisions"
-    if children:
-        return "waits for a sub-session" if children == 1 else f"waits for {children} sub-sessions"
-    return ""
+        text = "waits for a decision" if asked == 1 else f"waits for {asked} decisions"
+    elif children:
+        text = "waits for a sub-session" if children == 1 else f"waits for {children} sub-sessions"
+    return Now(text=text, waits=frozenset(open_ones))
 
 
 def _of_call(call: Prepared) -> str:
     shown = call.action.arguments.get(call.tool.spec.shows or "")
     return f"{call.action.tool}: {shown}" if isinstance(shown, str) and shown.strip() else call.action.tool
-
-
-def _line(text: str) -> str:
-    seen = " ".join("".join(char if char.isprintable() else " " for char in text[: 10 * DOING_CHARS]).split())
-    return seen if len(seen) <= DOING_CHARS else f"{seen[: DOING_CHARS - 1].rstrip()}…"

@@ -15,33 +15,22 @@ from pydantic import BaseModel, ValidationError
 
 from gateway import approvals as asking
 from gateway.errors import DragomanError, SandboxMissing
-from gateway.execution import Prepared, Workspaces
+from gateway.execution import Prepared
+from gateway.model.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.model.ids import WaitId
-from gateway.model.sessions import Session, SessionKind, TurnLimits, TurnState, home_of
-from gateway.model.tools import (
-    EVERY_SCOPE,
-    Action,
-    Allow,
-    Approval,
-    Ask,
-    Decision,
-    Deny,
-    DenyReason,
-    Effect,
-    Reach,
-    ResultStatus,
-    Step,
-    StepKind,
-    StepState,
-    ToolResult,
-)
+from gateway.model.sessions import Session, SessionKind, home_of
+from gateway.model.steps import Step, StepKind, StepState
+from gateway.model.text import head_and_tail_bytes
+from gateway.model.tools import EVERY_SCOPE, Action, Default, Effect, Mode, Reach, ResultStatus, Sandbox, ToolResult
+from gateway.model.turns import TurnLimits, TurnState
 from gateway.model.views import TurnView
-from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
+from gateway.model.waits import ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
 from gateway.observe import Meters, log
-from gateway.permission import decide, default_approval
+from gateway.permission import decide, default_approval, refused
 from gateway.registry import Registry, Tool, check_arguments
 from gateway.sandbox import Containment, choose
 from gateway.toolcalls.loops import ASK_FROM, checked, repeats, same_call
+from gateway.workspaces import Workspaces
 
 COMPARED_AT_MOST = 65_536
 """Characters of arguments that the loop check reads as JSON; longer ones are compared as they were written."""
@@ -61,11 +50,11 @@ _CHILD_CUT: Mapping[WaitState, tuple[ResultStatus, str, str]] = MappingProxyType
         WaitState.CANCELLED: (ResultStatus.CANCELLED, "withdrawn", "The sub-session was stopped."),
     }
 )
-_CHILD_ENDED: Mapping[str, tuple[ResultStatus, str, str]] = MappingProxyType(
+_CHILD_ENDED: Mapping[TurnState, tuple[ResultStatus, str, str]] = MappingProxyType(
     {
-        TurnState.DONE.value: (ResultStatus.OK, "", ""),
-        TurnState.FAILED.value: (ResultStatus.ERROR, "child_failed", "The sub-session failed."),
-        TurnState.STOPPED.value: (ResultStatus.CANCELLED, "child_stopped", "The sub-session was stopped."),
+        TurnState.DONE: (ResultStatus.OK, "", ""),
+        TurnState.FAILED: (ResultStatus.ERROR, "child_failed", "The sub-session failed."),
+        TurnState.STOPPED: (ResultStatus.CANCELLED, "child_stopped", "The sub-session was stopped."),
     }
 )
 
@@ -84,6 +73,8 @@ class Runnable:
 
     call: Prepared
     wait: WaitId | None
+    scoped: bool = False
+    """As in `Allow.scoped`."""
 
 
 Found: TypeAlias = Runnable | Asked | ToolResult
@@ -135,9 +126,9 @@ class Deciding:
                 return self.refuse(call)
             repeated = repeats(view, step.n, same)
             match checked(_decided(call, allowed, askable=askable), repeated):
-                case Allow():
+                case Allow() as allow:
                     self.meters.decisions.labels("allow", "").inc()
-                    return Runnable(call=call, wait=None)
+                    return Runnable(call=call, wait=None, scoped=allow.scoped)
                 case Deny() as deny:
                     return self.refuse(deny)
                 case Ask() if not askable:  # the loop check asks where otherwise nobody would be
@@ -281,16 +272,16 @@ class Deciding:
             return None
         try:
             reach = tool.reach(arguments)
-            return Deny(reason=DenyReason.CONFIGURED, hint=reach.refused) if reach.refused else reach
+            return refused(reach) or reach
         except Exception:  # noqa: BLE001 - a decision that fails is a refusal (I02), and so a result (house rule 9)
             self._log.exception("reach failed", tool=tool.spec.name)
             hint = f"{tool.spec.name} could not say what this call reaches, so the answer is no."
             return Deny(reason=DenyReason.POLICY_ERROR, hint=hint)
 
-    def _sandbox(self, wanted: Any, session: Session) -> str:
+    def _sandbox(self, wanted: Sandbox | None, session: Session) -> Mode | None:
         """The containment of a call; a child's is at least basic, whatever its root's."""
         if wanted is None:
-            return ""
+            return None
         return choose(wanted, session.kind is SessionKind.MAIN, self.containment)
 
     def _request(self, view: TurnView, call: Prepared, repeated: int) -> Asked | ToolResult:
@@ -304,7 +295,7 @@ class Deciding:
                 )
             )
         notes: list[str] = []
-        if call.action.sandbox == "off":
+        if call.action.sandbox is Mode.OFF:
             notes.append("No sandbox: this runs on the host with the daemon's rights.")
         if repeated >= ASK_FROM:
             notes.append(f"The same call was made {repeated} times before in this turn.")
@@ -335,7 +326,7 @@ def _scopes(tool: Tool, session: Session, reach: Reach | None, allowed: Scopes) 
     found = {scope for name, scope in allowed if name == tool.spec.name}
     if reach is not None and reach.scope:
         found.add(reach.scope)
-    if default_approval(tool.spec, tool.policy, session) is Approval.ALLOW:
+    if default_approval(tool.spec, tool.policy, session) is Default.ALLOW:
         found.add(EVERY_SCOPE)
     return frozenset(found)
 
@@ -360,26 +351,17 @@ def _of_child(wait: Wait) -> ToolResult:
     if wait.state in _CHILD_CUT:
         status, code, hint = _CHILD_CUT[wait.state]
         return ToolResult(status=status, text="", code=code, hint=hint)
-    ended = wait.payload
-    unknown = (ResultStatus.ERROR, "child_failed", "The sub-session ended in a way that is not known.")
-    status, code, hint = _CHILD_ENDED.get(str(ended.get("state")), unknown)
-    text, dropped = head_and_tail(str(ended.get("text", "")), CHILD_BYTES)
+    end = ChildEnd.of(wait)
+    if end is None:
+        hint = "The sub-session ended in a way that is not known."
+        return ToolResult(status=ResultStatus.ERROR, text="", code="child_failed", hint=hint)
+    status, code, hint = _CHILD_ENDED[end.state]
+    text, dropped = head_and_tail_bytes(end.text, CHILD_BYTES)
     if dropped:
-        hint = f"{hint} The middle is left out; the page shows all of it in {ended.get('child')}.".strip()
+        hint = f"{hint} The middle is left out; the page shows all of it in {end.child}.".strip()
     elif not text:
         hint = f"{hint} It said nothing.".strip()
-    worked_ms = int(ended.get("active_ms", 0))
-    return ToolResult(status=status, text=text, code=code, hint=hint, duration_ms=worked_ms, dropped_bytes=dropped)
-
-
-def head_and_tail(text: str, most: int) -> tuple[str, int]:
-    """Return the beginning and the end of a text, `most` bytes of UTF-8 or a little more, and how many are left out."""
-    data = text.encode(errors="replace")
-    dropped = len(data) - most
-    if dropped <= 0:
-        return text, 0
-    head, tail = (part.decode(errors="ignore") for part in (data[: most // 2], data[-(most // 2) :]))
-    return f"{head}\n[… {dropped:,} bytes left out …]\n{tail}", dropped
+    return ToolResult(status=status, text=text, code=code, hint=hint, duration_ms=end.active_ms, dropped_bytes=dropped)
 
 
 def _json_safe(arguments: BaseModel) -> Mapping[str, Any]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from gateway.model.tools import Allow, Ask, Decision, Deny, DenyReason, Step
+from gateway.model.decisions import Allow, Ask, Decision, Deny, DenyReason
+from gateway.model.steps import Step
 from gateway.model.views import TurnView
 
 LONGEST_CYCLE = 4

@@ -5,7 +5,7 @@ Everything is read from and written to rows, so a turn goes on wherever and when
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -13,14 +13,14 @@ from typing import Any
 
 from gateway.attachments import Attachments
 from gateway.errors import LeaseLost, ModelError
-from gateway.execution import Cut
 from gateway.failpoints import FailPoints
-from gateway.model.ids import OwnerName, Principal, WaitId, mint
-from gateway.model.live import ANSWERS, Rested, Working
+from gateway.halting import Halt
+from gateway.model.ids import OwnerName, WaitId, mint
+from gateway.model.live import ANSWERS, Now, Rested, Working
 from gateway.model.prompts import Anew, Complete, ModelRequest, TextPart
-from gateway.model.sessions import Lease, TurnKind, TurnLimits, TurnState
 from gateway.model.slots import NewSlot, shown_when_stored
-from gateway.model.tools import Answer, StepState
+from gateway.model.steps import Answer, StepState
+from gateway.model.turns import Lease, TurnKind, TurnLimits, TurnState
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import NewWait, WaitKind
 from gateway.observe import Meters, Redactor, log
@@ -80,8 +80,8 @@ class Turns:
     meters: Meters
     points: FailPoints
     redactor: Redactor
-    elsewhere: Mapping[OwnerName, tuple[Principal, ...]]
-    """Each owner's principals besides the page, for answers that nobody saw there."""
+    elsewhere: Collection[OwnerName]
+    """The owners who can be reached besides on the page, with answers that nobody saw there."""
     streams: Collection[str] = frozenset()
     """The channels that show an answer while it is written."""
     limits: TurnLimits = field(default_factory=TurnLimits)
@@ -95,8 +95,8 @@ class Turns:
         """How many ended turns are read with a claim: none where nobody reads them but who answers commands."""
         return HISTORY_TURNS if any(name != self.operator.name for name in self.models.names) else 0
 
-    async def run(self, claimed: Claimed, cut: Cut) -> Long | None:
-        """Run until the turn ended or parked. Cancelled by the holder when it is cut (`cut` says why).
+    async def run(self, claimed: Claimed, halt: Halt) -> Long | None:
+        """Run until the turn ended or parked. Cancelled by the holder when it is cut (`halt` says why).
 
         Return what the caller may put into a summary when the turn ended and its session's history is long. Raises
         `LeaseLost` when a write is refused, or the turn was stopped: nothing more may be begun. A turn that is cut
@@ -108,12 +108,12 @@ class Turns:
         self.say_working(lease)
         try:
             await holding.status.resume()
-            if await self._run(view, holding, cut):
+            if await self._run(view, holding, halt):
                 holding.status.ended()
                 return holding.long
             return None
         finally:
-            if cut.why is None:
+            if halt.why is None:
                 self._forget(lease)
 
     def say_working(self, lease: Lease) -> None:
@@ -178,7 +178,7 @@ class Turns:
     def _worked(self, holding: _Holding) -> timedelta:
         return holding.before + timedelta(seconds=self.clock.monotonic() - holding.began)
 
-    async def _run(self, view: TurnView, holding: _Holding, cut: Cut) -> bool:
+    async def _run(self, view: TurnView, holding: _Holding, halt: Halt) -> bool:
         """Go from step to step. Return True when the turn ended, False when it parked."""
         lease = holding.lease
         if lease.fence - len(view.waits) > BEGUN_AT_MOST:
@@ -190,7 +190,7 @@ class Turns:
         now: TurnView | None = view
         while now is not None:
             if any(step.state is not StepState.FINISHED for step in now.steps):
-                now = await self._settle(now, holding, cut)
+                now = await self._settle(now, holding, halt)
                 if now is None:
                     return False
             else:
@@ -200,11 +200,11 @@ class Turns:
         await self.points.hit("J20")
         return True
 
-    async def _settle(self, view: TurnView, holding: _Holding, cut: Cut) -> TurnView | None:
+    async def _settle(self, view: TurnView, holding: _Holding, halt: Halt) -> TurnView | None:
         """Do all that can be done for the calls. Return how the turn stands then, None when it parked."""
         lease = holding.lease
         async with holding.status.watch():
-            settled = await self.calls.settle(view, lease, cut, holding.status.doing)
+            settled = await self.calls.settle(view, lease, halt, holding.status.doing)
         if settled is not None:
             return settled
         await holding.status.parking()
@@ -222,7 +222,7 @@ class Turns:
         command = view.turn.kind is TurnKind.COMMAND
         model = self.operator if command else self.models.of(view.session)
         if view.session.lineage is not None:
-            holding.status.doing("")
+            holding.status.doing(Now())
         view = await self._fetched(model, view, lease)
         try:
             answer = await self._answer(model, view, holding)
@@ -324,9 +324,9 @@ class Turns:
         owner = view.session.owner
         if owner is None or view.session.lineage is not None:
             return []
-        if not shown_when_stored(view.turn.conversation) or not self.elsewhere.get(owner):
+        if not shown_when_stored(view.turn.conversation) or owner not in self.elsewhere:
             return []
-        payload = {"copy_of": slot.id, "owner": owner, "principals": list(self.elsewhere[owner])}
+        payload = {"copy_of": slot.id, "owner": owner}
         until = self.clock.now() + PAGE_CLOSED_AFTER
         timer = NewWait(
             id=WaitId(mint("w")), kind=WaitKind.TIMER, n=0, approval=None, payload=payload, expires_at=until

@@ -11,12 +11,14 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from gateway.errors import ModelError, StoreError
 from gateway.model.ids import SessionId
 from gateway.model.prompts import CallResult, Complete, Message, ModelRequest, UserText, block, speaker
-from gateway.model.tools import Answer, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.text import head_and_tail
 from gateway.model.views import Spent, TurnView
 from gateway.observe import Redactor, log
 from gateway.ports import Books, Clock, Model, Models, Views
@@ -29,14 +31,13 @@ from gateway.turn.window import (
     SHORTEST_RESULT,
     Long,
     chars_per_token,
-    head_and_tail,
     split,
 )
 from gateway.turn.writing import unmarked
 
 SUMMARY_CHARS = 6_000
 READ_TURNS = 5 * HISTORY_TURNS
-"""Ended turns that are looked at first: more than a model is given, in case this has failed for a while."""
+"""Ended turns that are in memory at once, however many there are in case this has failed for a while."""
 CHARS_OF_EACH = 4_000
 """Of each message at most, head and tail."""
 SHORTEST_DATA = 800
@@ -92,15 +93,16 @@ class Compaction:
         A summary stands for the turns that were told, no others. What is left after the last round is told after the
         session's next turn. A text that is too long for the model is a round in vain, and the next one is shorter.
         """
-        history = await self._history(long)
-        if not history:
+        newest = await self.views.history(long.session, long.epoch, HISTORY_TURNS)
+        if not newest:
             return
-        session = history[-1].session
-        budget = self.context_tokens * chars_per_token(history, len(session.summary), self.context_tokens)
-        most = min(HISTORY_TURNS, len(history)) if long.hard else HISTORY_TURNS
-        older, _ = split(history, KEPT_PART * budget, max(1, most // 2))
+        session = newest[-1].session
+        budget = self.context_tokens * chars_per_token(newest, len(session.summary), self.context_tokens)
+        most = min(HISTORY_TURNS, len(newest)) if long.hard else HISTORY_TURNS
+        _, staying = split(newest, KEPT_PART * budget, max(1, most // 2))
         model, summary, room = self.models.of(session), session.summary, round(LONG_FROM * budget)
         for left in range(ROUNDS - 1, -1, -1):
+            older = await self._oldest(long, staying)
             if not older:
                 return
             request, turns = _request(summary, older, room)
@@ -117,17 +119,16 @@ class Compaction:
                 long.session, long.epoch, through, summary, self._spent(long, model, answer)
             ):
                 return  # another history has begun
-            self._log.info("summary written", session=long.session, turns=turns, left=len(older) - turns)
-            older = older[turns:]
+            self._log.info("summary written", session=long.session, turns=turns)
 
-    async def _history(self, long: Long) -> Sequence[TurnView]:
-        """Return every ended turn since the last summary. There are many only where none was written for a while."""
-        limit = READ_TURNS
-        while True:
-            history = await self.views.history(long.session, long.epoch, limit)
-            if len(history) < limit:
-                return history
-            limit *= 4
+    async def _oldest(self, long: Long, staying: Sequence[TurnView]) -> Sequence[TurnView]:
+        """Return the first ended turns since the last summary that come before those that stay.
+
+        Not all of them at once: where no summary was written for a while, 10,000 messages were 90 MB.
+        """
+        found = await self.views.history(long.session, long.epoch, READ_TURNS, oldest=True)
+        stays = staying[0].turn.id
+        return list(takewhile(lambda one: one.turn.id != stays, found))
 
     def _spent(self, long: Long, model: Model, answer: Answer) -> Spent | None:
         if answer.usage == Usage():
@@ -155,7 +156,7 @@ def _request(summary: str, older: Sequence[TurnView], room: int) -> tuple[ModelR
     mark = secrets.token_hex(8)  # drawn after everything was said, so that nothing said contains it
     each = min(CHARS_OF_EACH, max(room // 4, SHORTEST_RESULT))
     left = max(room - len(summary), room // 2)
-    told = _head_and_tail(_told(older[0], mark, each), left)
+    told = _first_and_last(_told(older[0], mark, each), left)
     left -= sum(map(len, told))
     turns = 1
     for view in older[1:]:
@@ -171,7 +172,7 @@ def _request(summary: str, older: Sequence[TurnView], room: int) -> tuple[ModelR
     return ModelRequest(system=_SYSTEM, messages=(said,), tools=(), mark=mark), turns
 
 
-def _head_and_tail(told: list[str], room: int) -> list[str]:
+def _first_and_last(told: list[str], room: int) -> list[str]:
     """What was said, or its first and its last in so many characters with a note of how many were left out."""
     kept, left = set[int](), room
     for n in range(len(told)):  # the first, the last, the second, the last but one, …

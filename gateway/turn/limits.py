@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from gateway.family import tokens_used
-from gateway.model.sessions import TurnLimits
-from gateway.model.tools import StepKind
+from gateway.model.steps import StepKind
+from gateway.model.turns import TurnLimits
 from gateway.model.views import TurnView
 
 ANSWERS_BEYOND_CALLS = 5

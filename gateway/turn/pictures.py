@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from gateway.attachments import sniffed
+from gateway.beneath import open_beneath
 from gateway.model.prompts import IMAGES, CallResult, Image, Message, UserText
 from gateway.model.tools import Picture
 
@@ -61,7 +60,7 @@ def _with_shots(message: CallResult, folder: Path) -> CallResult:
     images: list[Image] = []
     notes: list[str] = []
     for picture in message.result.pictures:
-        found = _read(picture, folder) if Path(picture.file).name == picture.file else _NO_NAME
+        found = _read(picture, folder, [picture.file]) if Path(picture.file).name == picture.file else _NO_NAME
         if isinstance(found, Image):
             images.append(found)
         else:
@@ -88,15 +87,7 @@ def _photo(picture: Picture, home: Path | None) -> Image | str:
     path = PurePosixPath(picture.file)
     if home is None or path.is_absolute() or len(path.parts) != 2 or ".." in path.parts:  # `inbox/name`
         return _NO_NAME
-    how = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        folder = os.open(home / path.parts[0], how)
-    except OSError:
-        return _GONE
-    try:
-        found = _read(replace(picture, file=path.parts[1]), folder)
-    finally:
-        os.close(folder)
+    found = _read(picture, home, path.parts)
     if isinstance(found, str):
         return found
     if sniffed(found.data, "") != picture.media_type:
@@ -104,33 +95,18 @@ def _photo(picture: Picture, home: Path | None) -> Image | str:
     return replace(found, name=picture.file)
 
 
-_GONE = "it is not there any more"
 _NO_NAME = "its name is not one of a file in its folder"
 
 
-def _read(picture: Picture, folder: Path | int) -> Image | str:
-    """Return the picture with this name in a folder, or in an open one; or why not."""
+def _read(picture: Picture, folder: Path, parts: Sequence[str]) -> Image | str:
+    """Return the picture at these names beneath a folder, or why not: a tool may have put anything there."""
     if picture.media_type not in IMAGES:
         return "it is of a kind that models are not given"
-    found: Image | str = _GONE
-    with suppress(OSError, ValueError):
-        # No link is followed: what stands there may have been put there by a tool.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        if isinstance(folder, int):
-            opened = os.open(picture.file, flags, dir_fd=folder)
-        else:
-            opened = os.open(folder / picture.file, flags)
-        found = _content(opened, picture.media_type)
-    return found
-
-
-def _content(opened: int, media_type: str) -> Image | str:
-    """Read an open file and close it."""
-    with os.fdopen(opened, "rb") as file:
-        kind = os.fstat(file.fileno())
-        if not stat.S_ISREG(kind.st_mode):
-            return "it is not a file"
-        if kind.st_size > PICTURE_AT_MOST:
-            return "it is larger than 10 MB"
-        data = file.read(PICTURE_AT_MOST + 1)
-    return Image(media_type=media_type, data=data) if data else "it is empty"
+    try:
+        with os.fdopen(open_beneath(folder, parts), "rb") as file:
+            data = file.read(PICTURE_AT_MOST + 1)
+    except (OSError, ValueError):
+        return "it is not there any more"
+    if len(data) > PICTURE_AT_MOST:
+        return "it is larger than 10 MB"
+    return Image(media_type=picture.media_type, data=data) if data else "it is empty"

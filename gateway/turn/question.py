@@ -9,9 +9,10 @@ from pathlib import Path
 
 from gateway.ended import OfEnded
 from gateway.errors import DragomanError
+from gateway.model.children import Agent
 from gateway.model.ids import SessionId
 from gateway.model.prompts import ModelRequest, ToolOffer
-from gateway.model.sessions import Agent, Session, home_of
+from gateway.model.sessions import Session, home_of
 from gateway.model.views import TurnView
 from gateway.ports import Views
 from gateway.registry import Registry
@@ -27,8 +28,6 @@ from gateway.turn.window import (
     fitted,
     window,
 )
-
-SPAWNS = "sessions_spawn"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,10 +141,11 @@ class Questions:
 
     def _agents(self, tools: Sequence[ToolOffer]) -> str:
         """Say whom a session may spawn, where it may."""
-        if not self.agents or all(tool.name != SPAWNS for tool in tools):
+        spawns = [tool.name for tool in tools if (found := self.registry.get(tool.name)) and found.spec.speaks]
+        if not self.agents or not spawns:
             return ""
         known = (f"- {name}: {one.description}" for name, one in self.agents.items())
-        return "\n".join([f"Agents that {SPAWNS} can be given:", *known])
+        return "\n".join([f"Agents that {' and '.join(spawns)} can be given:", *known])
 
     async def _pictured(self, view: TurnView, asked: ModelRequest) -> ModelRequest:
         if not any_in(asked.messages):

@@ -22,20 +22,19 @@ from gateway.lines import (
     TITLE_CHARS,
     at_work,
     count,
-    cut,
     duration,
-    for_children,
     money,
-    one_line,
+    redacted_line,
 )
 from gateway.model.ids import status_slot
-from gateway.model.live import ANSWERS, Doing
+from gateway.model.live import ANSWERS, Doing, Now
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Answer, Step, StepKind, Usage
+from gateway.model.steps import Answer, Step, StepKind, Usage
+from gateway.model.text import cut
+from gateway.model.turns import Lease
 from gateway.model.views import TurnView
-from gateway.model.waits import Wait, WaitKind
+from gateway.model.waits import Wait, WaitKind, used_by_children
 from gateway.observe import Redactor, log
 from gateway.ports import Clock, Live, Steps
 
@@ -69,19 +68,21 @@ class Status:
     say_again_s: float = SAY_AGAIN_S
     _text: str = ""
     """What is done now."""
+    _waits: frozenset[WaitKind] = frozenset()
+    """What is waited for, when nothing else is done."""
     _stands: bool = False
     """Whether the line has a message, for certain."""
     _worked_s: float = 0.0
     """That calls took, in this holding."""
     _log: Any = field(default_factory=lambda: log("status"))
 
-    def doing(self, text: str) -> None:
-        """Say what is done now, if that is news. An empty text: no call is at work, so the model is asked next."""
+    def doing(self, now: Now) -> None:
+        """Say what is done now, if that is news. Without a text no call is at work, so the model is asked next."""
         if not self._shows:
             return
-        line = one_line(text, TEXT_CHARS, self.redactor) or THINKING
-        if line != self._text:
-            self._text = line
+        line = redacted_line(now.text, TEXT_CHARS, self.redactor) or THINKING
+        if (line, now.waits) != (self._text, self._waits):
+            self._text, self._waits = line, now.waits
             self._say()
 
     async def resume(self) -> None:
@@ -93,7 +94,7 @@ class Status:
         """
         if not self.view.steps:
             return
-        self.doing("")
+        self.doing(Now())
         if self._has_line and _took_long(self.view, self.clock.now(), self.open_after_s):
             await self._open()
 
@@ -114,7 +115,7 @@ class Status:
     async def parking(self) -> None:
         """Before the turn parks: one that waits for children gets its message at once."""
         # By what `toolcalls` said last, which is what the turn waits for: reading it again would cost every park.
-        if self._has_line and not self._stands and for_children(self._text):
+        if self._has_line and not self._stands and WaitKind.CHILD in self._waits:
             await self._open()
 
     def closing(self, view: TurnView, answer: Answer | None = None) -> list[NewSlot]:
@@ -129,7 +130,7 @@ class Status:
     def ended(self) -> None:
         """Say that nothing is done any more. Called when the turn has ended; not when it parks or is given back."""
         if self._shows and self._text:
-            self._text = ""
+            self._text, self._waits = "", frozenset()
             self._say()
 
     @property
@@ -179,8 +180,9 @@ class Status:
             turn=self.view.turn.id if lineage is None else lineage.root_turn,
             conversation=self._place,
             by=session.id,
-            title="" if lineage is None else one_line(session.title, TITLE_CHARS, self.redactor) or UNTITLED,
+            title="" if lineage is None else redacted_line(session.title, TITLE_CHARS, self.redactor) or UNTITLED,
             text=self._text,
+            waits=self._waits,
         )
         self.live.publish(ANSWERS, said)
 
@@ -246,30 +248,12 @@ def _asked(wait: Wait, now: datetime) -> tuple[datetime, datetime]:
 
 def _spent(view: TurnView, answer: Answer | None) -> Usage:
     """What all answers of a turn used, those of the children that it waited for included."""
-    answers = [step.answer for step in view.steps if step.answer is not None]
-    used = [one.usage for one in [*answers, *([answer] if answer else [])]]
-    used += [_of_child(wait) for wait in view.waits if wait.kind is WaitKind.CHILD]
-    return Usage(
-        input_tokens=sum(one.input_tokens for one in used),
-        output_tokens=sum(one.output_tokens for one in used),
-        cost_micros=sum(one.cost_micros for one in used),
-    )
-
-
-def _of_child(wait: Wait) -> Usage:
-    def figure(name: str) -> int:
-        value = wait.payload.get(name)
-        return value if isinstance(value, int) else 0
-
-    return Usage(
-        input_tokens=figure("input_tokens"),
-        output_tokens=figure("output_tokens"),
-        cost_micros=figure("cost_micros"),
-    )
+    answers = (step.answer for step in view.steps)
+    return sum((one.usage for one in (*answers, answer) if one is not None), used_by_children(view.waits))
 
 
 def _tools(calls: list[str], redactor: Redactor) -> str:
     """Names with how often, in the order they were called first. A model may have made a name up."""
-    counted = Counter(one_line(tool, TITLE_CHARS, redactor) for tool in calls)
+    counted = Counter(redacted_line(tool, TITLE_CHARS, redactor) for tool in calls)
     named = [f"{tool} ×{times}" if times > 1 else tool for tool, times in counted.items()]
     return ", ".join([*named[:TOOLS_SHOWN], *(["…"] if len(named) > TOOLS_SHOWN else [])])

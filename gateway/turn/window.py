@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from gateway.model.ids import Principal, SessionId
 from gateway.model.messages import Inbound
 from gateway.model.prompts import ToolOffer
-from gateway.model.tools import Step, StepKind, ToolResult
+from gateway.model.steps import Step, StepKind
+from gateway.model.text import head_and_tail
+from gateway.model.tools import ToolResult
 from gateway.model.views import TurnView
 
 HISTORY_TURNS = 40
@@ -180,12 +182,3 @@ def _each(lengths: Collection[int], room: int) -> int:
 
 def _cut(result: ToolResult | None, chars: int) -> ToolResult | None:
     return replace(result, text=head_and_tail(result.text, chars)) if result else None
-
-
-def head_and_tail(text: str, chars: int) -> str:
-    """Return the text, or its beginning and its end in so many characters with a note of what was left out."""
-    if len(text) <= chars:
-        return text
-    left_out = f"\n[… about {len(text) - chars} characters of it are not given again …]\n"
-    half = max(0, chars - len(left_out)) // 2
-    return f"{text[:half]}{left_out}{text[len(text) - half :]}"

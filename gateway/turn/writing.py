@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from gateway.errors import ModelError
 from gateway.model.ids import answer_slot
 from gateway.model.live import ANSWERS, TextDelta, session_topic
-from gateway.model.sessions import Lease, SessionKind
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
+from gateway.model.text import plain
+from gateway.model.turns import Lease
 from gateway.model.views import TurnView
 from gateway.observe import HELD_BACK_AT_MOST, HIDDEN, Redactor
 from gateway.ports import Clock, Live, Steps
@@ -113,7 +115,7 @@ def _note(view: TurnView, answer: Answer, redactor: Redactor) -> str:
     """The note on one line. Its reason, in brackets at its end, names servers and keys: that is for owners alone."""
     owners_alone = view.session.root_kind is SessionKind.MAIN
     note = answer.note if owners_alone else answer.note.partition(" (")[0]
-    return " ".join(redactor.text(note).replace("*", "").split())
+    return plain(redactor.text(note).replace("*", ""))
 
 
 def why_no_answer(view: TurnView, error: ModelError) -> str:

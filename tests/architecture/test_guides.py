@@ -14,6 +14,7 @@ GUIDES = (ROOT / "README.md", ROOT / "deploy" / "RUNBOOK.md")
 OF_THE_SCRIPT = {
     "test": ROOT / "tests" / "checks.py",
     "bench": ROOT / "tests" / "bench",
+    "fuzz": ROOT / "tests" / "fuzz",
     "mutants": ROOT / "tests" / "mutants.py",
     "twins": ROOT / "tests" / "twins.py",
     "soak": ROOT / "tests" / "soak",

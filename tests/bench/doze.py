@@ -6,7 +6,7 @@ import asyncio
 
 from pydantic import BaseModel, ConfigDict
 
-from gateway.model.tools import Effect, Permission, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.model.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
 DOZE_S = 0.1
@@ -15,7 +15,7 @@ SPEC = ToolSpec(
     description="Take a short while.",
     risk=Risk.READ,
     effect=Effect.PURE,
-    permission=Permission.ALWAYS,
+    availability=Availability.ALWAYS,
     positional="number",
 )
 

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 HEAD = ("what", "figure", "floor", "x floor", "budget", "x budget", "holds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A decision that a budget may be missed, and by how much. Above that it is missed like any other."""
+
+    number: str
+    """As its file in `gateway/decisions` begins."""
+    times: float
+    of: Literal["floor", "budget"]
+    """What the figure may be so many times of."""
+
+    def told(self) -> str:
+        """The decision in a cell."""
+        return f"{self.number}: {self.times:.4g} x {self.of}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +37,8 @@ class Figure:
     times: float | None = None
     """The same budget as a multiple of the floor: it decides when the machine is slower than the budget's."""
     at_least: bool = False
+    decided: Decision | None = None
+    """A budget that is missed, and whose miss was weighed and written down."""
 
     @property
     def ratio(self) -> float | None:
@@ -35,19 +52,26 @@ class Figure:
 
     @property
     def holds(self) -> str:
-        """`yes`, `by ratio`, `NO`, or nothing where there is no budget."""
+        """`yes`, `by ratio`, `decided (0026)`, `NO`, or nothing where there is no budget."""
         if self.budget is None:
             return ""
         within = self.value >= self.budget if self.at_least else self.value <= self.budget
         if within:
             return "yes"
-        return "by ratio" if self.times and self.ratio and self.ratio <= self.times else "NO"
+        if self.times and self.ratio and self.ratio <= self.times:
+            return "by ratio"
+        return f"decided ({self.decided.number})" if self.decided and self._as_decided(self.decided) else "NO"
+
+    def _as_decided(self, decided: Decision) -> bool:
+        found = self.ratio if decided.of == "floor" else self.part
+        return found is not None and found <= decided.times
 
     def cells(self) -> tuple[str, ...]:
         """The figure as a line of the table."""
         sign = "≥" if self.at_least else "≤"
         budget = "" if self.budget is None else f"{sign} {_short(self.budget)}"
-        budget += f" ({self.times:g} x)" if self.times else ""
+        more = (f"{self.times:g} x" if self.times else "", self.decided.told() if self.decided else "")
+        budget += f" ({'; '.join(filter(None, more))})" if any(more) else ""
         ratio, part = ("" if times is None else f"{times:.2f}" for times in (self.ratio, self.part))
         floor = "" if self.floor is None else _short(self.floor)
         return (self.what, f"{_short(self.value)} {self.unit}".strip(), floor, ratio, budget, part, self.holds)

@@ -12,7 +12,8 @@ from typing import Protocol
 from gateway.clock import SystemClock
 from gateway.model.ids import NodeId, SessionId
 from gateway.model.messages import Conversation
-from gateway.model.sessions import TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
+from gateway.model.turns import TurnKind, TurnState
 from gateway.ports import Store
 from gateway.store import open_store
 from tests.bench import measure

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from tests.bench.__main__ import run_rows
-from tests.bench.figures import HEAD, Figure, table
+from tests.bench.figures import HEAD, Decision, Figure, table
+from tests.bench.rows.turns import CPU_DECIDED, SHELL_DECIDED
 from tests.bench.world import TINY
 
 
@@ -75,3 +77,27 @@ def test_a_missed_budget_is_named() -> None:
     assert Figure(what="a", value=49, budget=50, at_least=True).holds == "NO"
     assert Figure(what="a", value=1).holds == ""
     assert Figure(what="a", value=5, budget=10).part == 0.5
+
+
+def test_a_miss_that_was_decided_names_its_decision() -> None:
+    """As far as the decision allows: by the floor or by the budget. Above that it is a miss, and what holds says so."""
+    of_floor = Decision(number="0026", times=4.65, of="floor")
+    of_budget = Decision(number="0027", times=4 / 3, of="budget")
+    assert Figure(what="a", value=9.2, floor=2, budget=4.5, times=3.75, decided=of_floor).holds == "decided (0026)"
+    assert Figure(what="a", value=9.4, floor=2, budget=4.5, times=3.75, decided=of_floor).holds == "NO"
+    assert Figure(what="a", value=7.5, floor=2, budget=4.5, times=3.75, decided=of_floor).holds == "by ratio"
+    assert Figure(what="a", value=9, budget=4.5, decided=of_floor).holds == "NO", "no floor, no ratio"
+    step = Figure(what="a", value=16, floor=2, budget=12, decided=of_budget)
+    assert step.holds == "decided (0027)"
+    assert Figure(what="a", value=16.1, floor=2, budget=12, decided=of_budget).holds == "NO"
+    assert Figure(what="a", value=12, floor=2, budget=12, decided=of_budget).holds == "yes"
+    assert step.cells()[4] == "≤ 12.0 (0027: 1.333 x budget)"
+    assert json.loads(json.dumps(step.as_json()))["decided"] == {"number": "0027", "times": 4 / 3, "of": "budget"}
+
+
+def test_decisions_that_rows_name_are_there() -> None:
+    """Each file says of itself what the row takes from it."""
+    folder = Path(__file__).parents[2] / "gateway" / "decisions"
+    for decision, words in ((CPU_DECIDED, "missed by 0.4 to 0.9 of it"), (SHELL_DECIDED, "by a third")):
+        (file,) = folder.glob(f"{decision.number}-*.md")
+        assert words in " ".join(file.read_text().split())

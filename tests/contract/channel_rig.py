@@ -19,9 +19,11 @@ import aiohttp
 from gateway.errors import SendOutcome, StoreError
 from gateway.model.ids import Principal, SlotId, WaitId, web_principal
 from gateway.model.messages import Conversation, Inbound, Press, Received, Refused
-from gateway.model.sessions import Accepted, Drop, Route, TurnKind, WhileRunning
+from gateway.model.routes import Accepted, Drop, Route, WhileRunning
 from gateway.model.slots import Showing, Slot, SlotKind, SlotState
-from gateway.model.tools import Answer, KeptFile
+from gateway.model.steps import Answer
+from gateway.model.tools import KeptFile
+from gateway.model.turns import TurnKind
 from gateway.model.waits import Pressed, Verdict, Wait
 from gateway.ports import Channel, Waiting
 from gateway.routing import People

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.model.children import NewChild, SpawnMode, SpawnRefusal
 from gateway.model.ids import Principal, SessionId, TurnId, WaitId, child_session
-from gateway.model.sessions import Lease, Lineage, NewChild, Route, Session, SpawnMode, SpawnRefusal, Turn, TurnState
-from gateway.model.tools import Answer, Usage
+from gateway.model.routes import Route
+from gateway.model.sessions import Session
+from gateway.model.steps import Answer, Usage
+from gateway.model.turns import Lease, Turn, TurnState
 from gateway.model.waits import Start
 from tests.contract.scene import MAIN, Scene
-from tests.support.makers import ANN_TELEGRAM, CHAT, answer, result, seconds
+from tests.support.makers import ANN_TELEGRAM, answer, beginning, result, seconds
 
 RUN, SESSION = SpawnMode.RUN, SpawnMode.SESSION
 
@@ -36,26 +39,16 @@ def new_child(
     lease: Lease, n: int = 1, mode: SpawnMode = RUN, *, ttl_s: float = 3600, scene: Scene, title: str = "look"
 ) -> NewChild:
     """What step `n` of a turn asks for."""
-    lineage = Lineage(
-        parent=lease.session,
-        turn=lease.turn,
-        n=n,
-        root=MAIN,
-        root_turn=lease.turn,
-        conversation=CHAT,
-        depth=1,
-        mode=mode,
-        agent="reader",
-        model="small",
-        active_s=60.0,
-        tokens=1000,
-    )
     return NewChild(
         session=child_session(lease.turn, n),
         title=title,
         task="Look at the disk.",
         tools=("shell", "read"),
-        lineage=lineage,
+        mode=mode,
+        agent="reader",
+        model="small",
+        active_s=60.0,
+        tokens=1000,
         expires_at=scene.clock.now() + seconds(ttl_s),
     )
 
@@ -82,7 +75,7 @@ class FamilyScene(Scene):
         before = len((await self.view(lease.turn)).steps)
         await self.plan(lease, calls)
         for n in range(before + 1, before + 1 + calls):
-            assert await self.store.start_step(lease, n, None, "") is Start.STARTED
+            assert await self.store.start_step(lease, n, None, beginning()) is Start.STARTED
 
     async def spawn(
         self, lease: Lease, n: int = 1, mode: SpawnMode = RUN, *, ttl_s: float = 3600

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from gateway.errors import LeaseLost
 from gateway.model.ids import NodeId
-from gateway.model.sessions import Lease
+from gateway.model.turns import Lease
 from gateway.ports import Store
 from gateway.store import open_store
 from tests.contract.promises import Seen
@@ -183,7 +183,7 @@ class WayOut(Pair):
             if how == "dead":
                 return await world.store.slot_dead(slot.id, slot.version, "gone")
             return await world.store.slot_retry(
-                slot.id, slot.version, timedelta(), uncertain=how == "uncertain", counted=how != "later"
+                slot.id, timedelta(), uncertain=how == "uncertain", counted=how != "later"
             )
 
         self.both(do)

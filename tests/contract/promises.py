@@ -6,9 +6,10 @@ from collections import Counter
 
 from gateway.model.ids import SlotId, TurnId, WaitId
 from gateway.model.messages import Received
-from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState
 from gateway.model.slots import Slot, SlotState
-from gateway.model.tools import Step, StepState, ToolResult
+from gateway.model.steps import Step, StepState
+from gateway.model.tools import ToolResult
+from gateway.model.turns import ENDED, Lease, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import Start, Wait, WaitKind, WaitState
 from tests.contract.world import Snapshot
@@ -29,6 +30,7 @@ class Seen:
         self.fences: dict[TurnId, int] = {}
         self.starts: Counter[tuple[TurnId, WaitId]] = Counter()
         self.started_under: dict[tuple[TurnId, int], int] = {}
+        self.audit_rows = 0
 
     def claimed(self, lease: Lease) -> None:
         """Fences are monotone."""
@@ -55,6 +57,17 @@ class Seen:
         self._lanes(list(snapshot.views.values()))
         self._messages([row.item for row in snapshot.rows if isinstance(row.item, Received)])
         self._slots([row.item for row in snapshot.rows if isinstance(row.item, Slot)])
+        self._audit(snapshot)
+
+    def _audit(self, snapshot: Snapshot) -> None:
+        """Every call that was started has its row; rows stay as they were, and each start has one."""
+        found = snapshot.audit
+        assert found is not None
+        assert found.broken is None, found.broken
+        starts = sum(step.started_at is not None for view in snapshot.views.values() for step in view.steps)
+        assert found.calls == starts, "a started call has no row in the audit"
+        assert found.rows >= max(self.audit_rows, starts), "the audit became shorter"
+        self.audit_rows = found.rows
 
     def _turn(self, view: TurnView) -> None:
         for wait in view.waits:

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from gateway.model.ids import NodeId, Principal, SessionId, SlotId, TurnId, WaitId, main_session, mint
 from gateway.model.messages import Conversation, Inbound, Received
-from gateway.model.sessions import Accepted, Drop, DropReason, Lease, Route, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Accepted, Drop, DropReason, Route, WhileRunning
 from gateway.model.slots import Slot, SlotKind
-from gateway.model.tools import Step
+from gateway.model.steps import Step
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.views import Item, Row, TurnView
 from gateway.model.waits import NewWait, Pressed, Start, Verdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Store, Waiting
@@ -22,6 +23,7 @@ from tests.support.makers import (
     CHAT,
     answer,
     approve,
+    beginning,
     card,
     control,
     inbound,
@@ -29,7 +31,6 @@ from tests.support.makers import (
     press,
     route,
     seconds,
-    sha,
 )
 
 NODE = NodeId("here#1")
@@ -158,7 +159,7 @@ class Scene:
 
     async def start(self, lease: Lease, n: int, wait: WaitId | None = None) -> Start:
         """Start step `n`, bound to the right action."""
-        return await self.store.start_step(lease, n, wait, sha(n))
+        return await self.store.start_step(lease, n, wait, beginning(n))
 
     async def started(self) -> Lease:
         """A running turn whose step 1 was started."""

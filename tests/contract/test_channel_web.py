@@ -14,10 +14,12 @@ import aiohttp
 from channels.web import ids
 from channels.web.adapter import WebChannel
 from channels.web.settings import WebSettings
-from gateway.http import COOKIE, KEY_HEADER, Address, HttpServer
+from gateway.http import HttpServer
+from gateway.http.checks import KEY_HEADER, Address
 from gateway.model.ids import OwnerName, Principal, main_session
 from gateway.model.messages import Conversation
 from gateway.pages import Pages
+from gateway.ports import COOKIE
 from tests.contract.channel import ChannelContract
 from tests.contract.channel_rig import Can, Push, Rig, Seen, Who
 from tests.support.engine import Served
@@ -103,7 +105,7 @@ class WebRig(Rig):
             address=Address(host="127.0.0.1", port=0),
             endpoints=web.endpoints(),
             desks=pages,
-            store=engine.store,
+            health=engine.store,
             meters=engine.meters,
             clock=engine.clock,
         )

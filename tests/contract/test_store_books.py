@@ -8,8 +8,10 @@ from datetime import date, timedelta
 import pytest
 
 from gateway.model.ids import Principal, SessionId, TurnId
-from gateway.model.sessions import Lease, TurnKind, TurnState, WhileRunning
-from gateway.model.tools import Answer, Picture, ResultStatus, ToolResult, Usage
+from gateway.model.routes import WhileRunning
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import Picture, ResultStatus, ToolResult
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.views import Spent
 from gateway.ports import ControlEffect, Store
 from tests.contract.family import FamilyScene

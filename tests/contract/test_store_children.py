@@ -7,27 +7,19 @@ from dataclasses import replace
 import pytest
 
 from gateway.errors import LeaseLost, NotFound
+from gateway.model.children import CHILDREN_A_TURN, LIVE_BELOW_A_ROOT, Lineage, SpawnMode, SpawnRefusal, child_place
 from gateway.model.ids import SessionId, child_session
 from gateway.model.live import TURNS, TurnsDue
 from gateway.model.messages import Received
-from gateway.model.sessions import (
-    CHILDREN_A_TURN,
-    LIVE_BELOW_A_ROOT,
-    Origin,
-    SessionKind,
-    SpawnMode,
-    SpawnRefusal,
-    TurnKind,
-    TurnState,
-    child_place,
-)
-from gateway.model.tools import StepState
+from gateway.model.sessions import Origin, SessionKind
+from gateway.model.steps import StepState
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import Start, WaitKind, WaitState
 from gateway.ports import Store
-from tests.contract.family import SESSION, FamilyScene, new_child
+from tests.contract.family import RUN, SESSION, FamilyScene, new_child
 from tests.contract.scene import MAIN
 from tests.support.clock import FakeClock
-from tests.support.makers import ANN, ANN_SLACK, result, route
+from tests.support.makers import ANN, ANN_SLACK, CHAT, beginning, result, route
 
 MODES = list(SpawnMode)
 GROUP = SessionId("chat:g")
@@ -49,7 +41,20 @@ async def test_a_child_is_a_session_of_its_own_with_one_task(scene: FamilyScene)
     assert (session.kind, session.origin) == (SessionKind.NON_MAIN, Origin.CHILD)
     assert (session.owner, session.root_kind, session.epoch) == (ANN, SessionKind.MAIN, 0)
     assert (session.title, session.tools, session.summary) == ("look", ("shell", "read"), "")
-    assert session.lineage == new_child(lease, scene=scene).lineage
+    assert session.lineage == Lineage(
+        parent=MAIN,
+        turn=lease.turn,
+        n=1,
+        root=MAIN,
+        root_turn=lease.turn,
+        conversation=CHAT,
+        depth=1,
+        mode=RUN,
+        agent="reader",
+        model="small",
+        active_s=60.0,
+        tokens=1000,
+    )
     assert session.created_at == session.active_at == scene.clock.now()
 
 
@@ -97,18 +102,17 @@ async def test_whoever_claims_is_woken(scene: FamilyScene) -> None:
 
 
 async def test_a_grandchild_has_the_root_of_its_parent(scene: FamilyScene) -> None:
-    """Whatever the caller says of where it comes from, the store's own rows hold."""
+    """And stands where the root's turn began, not in the child's own place."""
     child = await scene.child()
     lease = await scene.work(child)
     await scene.begin_calls(lease)
     below = new_child(lease, scene=scene)
-    lying = replace(below, lineage=replace(below.lineage, root=GROUP, parent=GROUP, depth=1, root_turn=lease.turn))
-    await scene.store.spawn(lease, 1, lying)
+    await scene.store.spawn(lease, 1, below)
     session = await scene.session(below.session)
     line = session.lineage
     assert line is not None
     assert (line.parent, line.turn, line.n) == (child.session, lease.turn, 1)
-    assert (line.root, line.root_turn, line.depth) == (MAIN, child.parent.turn, 2)
+    assert (line.root, line.root_turn, line.conversation, line.depth) == (MAIN, child.parent.turn, CHAT, 2)
     assert (session.owner, session.root_kind) == (ANN, SessionKind.MAIN)
 
 
@@ -146,7 +150,7 @@ async def test_a_crash_before_the_result_leaves_one_child(scene: FamilyScene) ->
     await scene.lapse()
     leases = [await scene.claim(), await scene.claim()]
     (again,) = [one for one in leases if one.turn == lease.turn]
-    assert await scene.store.start_step(again, 1, None, "") is Start.STARTED
+    assert await scene.store.start_step(again, 1, None, beginning()) is Start.STARTED
     assert await scene.spawn(again, 1, SESSION) is None
     assert await scene.store.finish_step(again, 1, result("begun"))
     assert len(await scene.store.family(MAIN)) == 1

@@ -6,23 +6,18 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from gateway.model.children import SpawnMode, child_place
 from gateway.model.ids import Principal, SessionId
 from gateway.model.live import TURNS, TurnsDue, TurnWoken, turn_topic
 from gateway.model.messages import Received
-from gateway.model.sessions import (
-    Lease,
-    SpawnMode,
-    TurnKind,
-    TurnState,
-    child_place,
-)
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.waits import Start, WaitState
 from gateway.ports import ControlEffect, Store
 from tests.contract.family import SESSION, Child, FamilyScene, spent
 from tests.contract.scene import MAIN, NODE
 from tests.support.clock import FakeClock
-from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, OTHER_CHAT, answer, result, said
+from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, OTHER_CHAT, answer, beginning, result, said
 
 MODES = list(SpawnMode)
 GROUP = SessionId("chat:g")
@@ -128,7 +123,7 @@ async def test_the_answer_says_what_the_tree_used(scene: FamilyScene) -> None:
     child = await scene.child()
     lease = await scene.work(child)
     await scene.store.plan(lease, spent("", 100, 10, 7, calls=1), given=[], slots=[])
-    assert await scene.store.start_step(lease, 1, None, "") is Start.STARTED
+    assert await scene.store.start_step(lease, 1, None, beginning()) is Start.STARTED
     below = await scene.born(lease)
     scene.clock.advance(2)
     assert await scene.store.park(lease)
@@ -379,7 +374,7 @@ async def test_news_that_nobody_has_read_ends_with_a_stop(scene: FamilyScene, ef
     queued = await scene.say("mine")
     assert await scene.stop(effect) == 2
     (reply,) = await scene.slots(kind=SlotKind.REPLY)
-    assert reply.text == "Stopped 2."
+    assert reply.text == "Done."
     assert await scene.finish(child.parent, TurnState.STOPPED)
     assert (await scene.claim()).turn == queued.turn
     assert [turn.state for turn in await scene.turns()][1:] == [TurnState.STOPPED, TurnState.RUNNING]

@@ -9,9 +9,10 @@ import pytest
 from gateway.errors import Forbidden, NotFound
 from gateway.model.ids import SessionId, child_session
 from gateway.model.live import TurnWoken, turn_topic
-from gateway.model.sessions import Lease, TurnKind, TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import ResultStatus, StepState
+from gateway.model.steps import StepState
+from gateway.model.tools import ResultStatus
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.waits import WaitState
 from gateway.ports import ControlEffect, Store
 from gateway.store.memory import MemoryStore
@@ -50,14 +51,14 @@ async def _states(scene: FamilyScene, *children: Child) -> list[TurnState]:
 
 @pytest.mark.parametrize("effect", [ControlEffect.STOP, ControlEffect.RESET])
 async def test_stop_reaches_every_live_child_below(scene: FamilyScene, effect: ControlEffect) -> None:
-    """Parked, queued, never started, in both modes and at both depths; the reply counts them all."""
+    """Parked, queued, never started, in both modes and at both depths; the caller learns how many."""
     child, waited, free, lease = await _tree(scene)
     assert await scene.stop(effect) == 4
     assert await _states(scene, child, waited, free) == [STOPPED] * 3
     assert await scene.state(lease.turn) is STOPPING
     assert [await scene.wait_state(one.wait) for one in (child, waited)] == [WaitState.CANCELLED] * 2
     (reply,) = await scene.slots(kind=SlotKind.REPLY)
-    assert reply.text == "Stopped 4."
+    assert reply.text == "Done."
     for one in (child, waited, free):
         assert [slot.text for slot in await scene.slots(one.session)] == ["Stopped."]
     assert await scene.stop(effect) == 0
@@ -87,7 +88,7 @@ async def test_stop_reaches_a_child_whose_spawning_turn_has_ended(scene: FamilyS
     assert await scene.stop() == 1
     assert await _states(scene, child) == [STOPPED]
     (reply,) = await scene.slots(kind=SlotKind.REPLY)
-    assert reply.text == "Stopped 1."
+    assert reply.text == "Done."
 
 
 async def test_stop_of_one_person_reaches_the_children_of_that_person(scene: FamilyScene) -> None:

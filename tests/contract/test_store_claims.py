@@ -10,8 +10,8 @@ import pytest
 
 from gateway.model.ids import SessionId, TurnId
 from gateway.model.live import SLOTS, TURNS, SlotsDue, TurnsDue
-from gateway.model.sessions import TurnKind, TurnState
 from gateway.model.slots import Slot
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.views import Claimed
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.makers import OTHER_CHAT, answer, route, said

@@ -7,7 +7,8 @@ from dataclasses import replace
 from gateway.model.ids import SessionId
 from gateway.model.live import SESSIONS, Changed
 from gateway.model.messages import Received
-from gateway.model.sessions import Drop, DropReason, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Drop, DropReason, WhileRunning
+from gateway.model.turns import TurnKind, TurnState
 from gateway.ports import ControlEffect, Store
 from tests.contract.scene import Scene
 from tests.support.makers import ANN_TELEGRAM, OTHER_CHAT, answer, inbound, route

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.errors import LeaseLost
 from gateway.model.ids import SessionId
 from gateway.model.messages import Received
-from gateway.model.sessions import TurnKind, TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import ResultStatus, StepState
+from gateway.model.steps import StepState
+from gateway.model.tools import ResultStatus
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import Start, WaitState
 from gateway.ports import ControlEffect, Store
 from tests.contract.scene import MAIN, NODE, Scene
@@ -42,7 +45,7 @@ async def test_a_command_is_stored_with_its_reply(scene: Scene, effect: ControlE
     (reply,) = await scene.slots()
     idle = effect is ControlEffect.STOP
     assert (reply.kind, reply.conversation) == (SlotKind.REPLY, OTHER_CHAT)
-    assert reply.text == ("Nothing to stop." if idle else "Stopped 0.")
+    assert reply.text == ("Nothing to stop." if idle else "Done.")
 
 
 async def test_a_known_command_does_nothing(scene: Scene) -> None:
@@ -78,6 +81,16 @@ async def test_stop_ends_a_queued_turn_that_was_started(scene: Scene) -> None:
     assert (view.turn.state, view.turn.ended_at) == (TurnState.STOPPED, scene.clock.now())
     assert [r.given for r in view.inputs] == [0]
     assert await _answers(scene) == ["Stopped."]
+
+
+async def test_a_held_turn_knows_what_whoever_stopped_it_has_it_say(scene: Scene) -> None:
+    """Its holder reads it, and ends the turn with these words."""
+    lease = await scene.running()
+    assert (await scene.view(lease.turn)).turn.stopped_text == ""
+    assert await scene.stop(with_=replace(control(ControlEffect.STOP), stopped_text="Ann stopped it.")) == 1
+    assert (await scene.view(lease.turn)).turn.stopped_text == "Ann stopped it."
+    assert await scene.stop() == 0
+    assert (await scene.view(lease.turn)).turn.stopped_text == "Ann stopped it."
 
 
 async def test_stop_ends_a_parked_turn(scene: Scene) -> None:
@@ -147,17 +160,17 @@ async def test_stopping_twice_counts_once(scene: Scene) -> None:
     assert await scene.stop() == 1
     assert await scene.stop() == 0
     replies = [slot.text for slot in await scene.slots(kind=SlotKind.REPLY)]
-    assert replies == ["Stopped 1.", "Nothing to stop."]
+    assert replies == ["Done.", "Nothing to stop."]
 
 
 async def test_stop_takes_the_command_turns_too(scene: Scene) -> None:
-    """Everything under way in the session stops, and the reply says how many."""
+    """Everything under way in the session stops, and the caller learns how many."""
     await scene.running()
     for _ in range(2):
         await scene.running(kind=TurnKind.COMMAND)
     assert await scene.stop() == 3
     (reply,) = await scene.slots(kind=SlotKind.REPLY)
-    assert reply.text == "Stopped 3."
+    assert reply.text == "Done."
 
 
 async def test_stop_of_one_person_leaves_the_others(scene: Scene) -> None:
@@ -214,7 +227,7 @@ async def test_reset_stops_and_moves_the_queued_turns(scene: Scene) -> None:
     assert (stopping.turn.state, stopping.turn.epoch) == (TurnState.STOPPING, 0)
     assert (moved.turn.state, moved.turn.epoch) == (TurnState.QUEUED, 1)
     (reply,) = await scene.slots(kind=SlotKind.REPLY)
-    assert reply.text == "Stopped 1."
+    assert reply.text == "Done."
 
 
 async def test_reset_ends_a_parked_turn_in_the_old_history(scene: Scene) -> None:

@@ -10,8 +10,9 @@ import pytest
 from gateway.model.ids import Principal, SessionId
 from gateway.model.live import TURNS, TurnsDue
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Route, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Route, WhileRunning
 from gateway.model.slots import SlotKind
+from gateway.model.turns import TurnKind, TurnState
 from gateway.ports import ControlEffect
 from tests.contract.scene import NODE, Scene
 from tests.support.clock import FakeClock

@@ -8,8 +8,9 @@ from gateway.errors import LeaseLost
 from gateway.model.ids import SlotId
 from gateway.model.live import SLOTS, SlotsDue
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Lease, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.model.turns import Lease, TurnState
 from tests.contract.scene import NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import CHAT, OTHER_CHAT, PAGE, answer, said, seconds
@@ -128,7 +129,7 @@ async def test_the_next_try_keeps_its_time(scene: Scene, clock: FakeClock) -> No
     lease = await scene.running()
     await scene.store.open_slot(lease, early())
     await scene.store.claim_slots(NODE, ["telegram"], 1)
-    await scene.store.slot_retry(EARLY, 1, seconds(5), uncertain=False)
+    await scene.store.slot_retry(EARLY, seconds(5), uncertain=False)
     due_at = (await scene.slot(EARLY)).due_at
     clock.advance(1)
     await scene.store.open_slot(lease, early("Once upon"))

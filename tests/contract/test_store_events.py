@@ -9,8 +9,9 @@ import pytest
 
 from gateway.model.live import SESSIONS, Changed
 from gateway.model.messages import Inbound, Refused, RefusedReason
-from gateway.model.sessions import Drop, DropReason, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Drop, DropReason, WhileRunning
 from gateway.model.slots import SlotKind
+from gateway.model.turns import TurnKind, TurnState
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.makers import BOB, CHAT, OTHER_CHAT, inbound, route

@@ -8,9 +8,9 @@ from gateway.errors import LeaseLost, NotFound
 from gateway.model.ids import InboundId, SessionId
 from gateway.model.live import Changed, session_topic
 from gateway.model.messages import Received
-from gateway.model.sessions import TurnState
 from gateway.model.slots import NewSlot, SlotKind, SlotState
 from gateway.model.tools import KeptFile, ResultStatus
+from gateway.model.turns import TurnState
 from tests.contract.scene import MAIN, Scene
 from tests.support.makers import CHAT, attachment, brought, file_slot, result, route
 

@@ -7,8 +7,10 @@ import pytest
 from gateway.model.ids import InboundId, SessionId
 from gateway.model.live import TurnWoken, turn_topic
 from gateway.model.messages import Conversation, Received
-from gateway.model.sessions import Origin, SessionKind, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
+from gateway.model.sessions import Origin, SessionKind
 from gateway.model.slots import SlotKind, SlotState
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import PressResult, WaitState
 from gateway.ports import Store, Waiting
 from tests.contract.family import SESSION, FamilyScene

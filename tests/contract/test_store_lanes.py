@@ -6,9 +6,11 @@ import pytest
 
 from gateway.errors import LeaseLost
 from gateway.model.ids import SessionId
-from gateway.model.sessions import Lease, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.tools import ResultStatus, StepKind, StepState
+from gateway.model.steps import StepKind, StepState
+from gateway.model.tools import ResultStatus
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.waits import Start, WaitKind, WaitState
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from gateway.model.ids import NodeId, Principal, SlotId, WaitId
-from gateway.model.sessions import Drop, DropReason, Lease, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Drop, DropReason, WhileRunning
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import StepState, Usage
+from gateway.model.steps import StepState, Usage
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.views import Spent
 from gateway.model.waits import Verdict, WaitState
 from gateway.ports import ControlEffect
@@ -36,6 +37,7 @@ from tests.support.makers import (
     WAITING,
     answer,
     approve,
+    beginning,
     card,
     control,
     copy_timer,
@@ -48,7 +50,6 @@ from tests.support.makers import (
     result,
     said,
     seconds,
-    sha,
 )
 from tests.support.proof import figure, seed, times
 
@@ -389,7 +390,7 @@ class StoreMachine(WayOut):
             lease, step = found
             waits = [wait for wait in (await world.store.turn(lease.turn)).waits if wait.n == step.n]
             wait = waits[-1] if waits and asked else None
-            bound = sha(step.n) if right else "other"
+            bound = beginning(step.n, action_sha=None if right else "other")
             start = await world.store.start_step(lease, step.n, wait.id if wait else None, bound)
             self.seen.started(lease, step, wait, start)
             return start

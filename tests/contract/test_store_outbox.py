@@ -141,7 +141,7 @@ async def test_a_retry_waits_its_delay(scene: Scene, clock: FakeClock) -> None:
     """Then it is tried again as the same slot."""
     await _say(scene, "a")
     slot = await _one(scene)
-    await scene.store.slot_retry(slot.id, slot.version, seconds(5), uncertain=False)
+    await scene.store.slot_retry(slot.id, seconds(5), uncertain=False)
     waiting = await scene.slot(slot.id)
     assert (waiting.state, waiting.due_at, waiting.uncertain) == (SlotState.DUE, clock.now() + seconds(5), False)
     clock.advance(4.9)
@@ -155,7 +155,7 @@ async def test_nothing_overtakes_a_slot_that_is_tried_again(scene: Scene, clock:
     """Order in a conversation is kept, others go on."""
     await _say(scene, "a", "b")
     slot = await _one(scene)
-    await scene.store.slot_retry(slot.id, slot.version, seconds(5), uncertain=False)
+    await scene.store.slot_retry(slot.id, seconds(5), uncertain=False)
     assert await _claim(scene) == []
     await _say(scene, "c", where=OTHER_CHAT)
     assert (await _one(scene)).text == "c"
@@ -168,7 +168,7 @@ async def test_an_uncertain_create_stays_marked_until_it_is_shown(scene: Scene) 
     await _say(scene, "a")
     slot = await _one(scene)
     for uncertain in (True, False):
-        await scene.store.slot_retry(slot.id, slot.version, seconds(0), uncertain=uncertain)
+        await scene.store.slot_retry(slot.id, seconds(0), uncertain=uncertain)
         slot = await _one(scene)
         assert slot.uncertain
     await scene.store.slot_sent(slot.id, slot.version, "m")
@@ -179,9 +179,9 @@ async def test_a_try_that_was_none_is_not_counted(scene: Scene) -> None:
     """A limit or a ban kept it back, or the platform said when."""
     await _say(scene, "a")
     slot = await _one(scene)
-    await scene.store.slot_retry(slot.id, slot.version, seconds(0), uncertain=False)
+    await scene.store.slot_retry(slot.id, seconds(0), uncertain=False)
     slot = await _one(scene)
-    await scene.store.slot_retry(slot.id, slot.version, seconds(0), uncertain=False, counted=False)
+    await scene.store.slot_retry(slot.id, seconds(0), uncertain=False, counted=False)
     assert (await scene.slot(slot.id)).attempts == 1
     assert (await _one(scene)).attempts == 2
 
@@ -193,7 +193,7 @@ async def test_a_part_is_remembered_while_the_rest_is_sent(scene: Scene) -> None
     await scene.store.slot_part(slot.id, "1")
     part = await scene.slot(slot.id)
     assert (part.state, part.platform_id, part.sent_version) == (SlotState.SENDING, "1", 0)
-    await scene.store.slot_retry(slot.id, slot.version, seconds(0), uncertain=True)
+    await scene.store.slot_retry(slot.id, seconds(0), uncertain=True)
     again = await _one(scene)
     assert (again.text, again.platform_id, again.uncertain) == ("a", "1", True)
     await scene.store.slot_part(slot.id, "1 2")
@@ -207,7 +207,7 @@ async def test_the_sender_knows_whether_an_edit_may_have_added_a_message(scene: 
     asked, _ = await _sent_card(scene)
     await scene.press(asked.wait)
     edit = await _one(scene)
-    await scene.store.slot_retry(edit.id, edit.version, seconds(0), uncertain=uncertain)
+    await scene.store.slot_retry(edit.id, seconds(0), uncertain=uncertain)
     assert (await _one(scene)).uncertain is uncertain
 
 
@@ -215,7 +215,7 @@ async def test_a_part_that_is_stored_settles_the_doubt(scene: Scene) -> None:
     """The part that was sent again stands there now; what follows was never sent before."""
     await _say(scene, "a")
     slot = await _one(scene)
-    await scene.store.slot_retry(slot.id, slot.version, seconds(0), uncertain=True)
+    await scene.store.slot_retry(slot.id, seconds(0), uncertain=True)
     assert (await _one(scene)).uncertain
     await scene.store.slot_part(slot.id, "1")
     assert not (await scene.slot(slot.id)).uncertain
@@ -258,7 +258,7 @@ async def test_a_result_for_an_older_version_leaves_the_slot_due(scene: Scene, h
     if how == "sent":
         await scene.store.slot_sent(slot.id, 1, "m1")
     elif how == "retry":
-        await scene.store.slot_retry(slot.id, 1, seconds(0), uncertain=False)
+        await scene.store.slot_retry(slot.id, seconds(0), uncertain=False)
     else:
         await scene.store.slot_dead(slot.id, 1, "message too long")
     again = await _one(scene)
@@ -325,7 +325,7 @@ async def test_a_slot_that_there_is_not_is_an_error(store: Store, what: str) -> 
     saying = {
         "sent": lambda: store.slot_sent(nowhere, 1, "m"),
         "part": lambda: store.slot_part(nowhere, "m"),
-        "retry": lambda: store.slot_retry(nowhere, 1, seconds(1), uncertain=False),
+        "retry": lambda: store.slot_retry(nowhere, seconds(1), uncertain=False),
         "dead": lambda: store.slot_dead(nowhere, 1, "no"),
     }
     with pytest.raises(NotFound, match=r"^There is no slot o0\.$"):

@@ -6,7 +6,8 @@ import pytest
 
 from gateway.errors import Forbidden
 from gateway.model.ids import NodeId, OwnerName
-from gateway.model.sessions import TurnKind, WhileRunning
+from gateway.model.routes import WhileRunning
+from gateway.model.turns import TurnKind
 from gateway.ports import Store
 from tests.contract.scene import NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock

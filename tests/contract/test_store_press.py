@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gateway.model.ids import WaitId
-from gateway.model.sessions import TurnKind, TurnState
 from gateway.model.slots import SlotKind, SlotState
-from gateway.model.tools import StepState
+from gateway.model.steps import StepState
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import PressResult, Start, Verdict, WaitKind, WaitState
 from tests.contract.scene import NODE, Asked, Scene
 from tests.support.clock import FakeClock

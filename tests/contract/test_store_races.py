@@ -11,8 +11,9 @@ import pytest
 
 from gateway.errors import LeaseLost
 from gateway.model.ids import InboundId, NodeId, Principal
-from gateway.model.sessions import Lease, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import SlotKind
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.waits import PressResult, Start, WaitState
 from tests.contract.scene import NODE, Asked, Scene
 from tests.support.makers import approve, chat, control, deny, inbound, press, result, route

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from gateway.model.ids import SessionId
-from gateway.model.sessions import Lease, Route, TurnState
+from gateway.model.routes import Route
+from gateway.model.turns import Lease, TurnState
 from gateway.model.waits import ApprovalRequest, NewWait, Start
 from gateway.ports import ControlEffect, Store
 from gateway.store import open_store
 from tests.contract.family import FamilyScene
 from tests.contract.scene import MAIN, Asked, Scene
 from tests.support.clock import FakeClock
-from tests.support.makers import approval, deny, new_wait, route, seconds
+from tests.support.makers import approval, beginning, deny, new_wait, route, seconds
 
 HERE, ELSEWHERE = "example.org", "example.net:8080"
 OTHER = SessionId("chat:g")
@@ -138,7 +139,7 @@ async def test_a_child_has_what_was_allowed_above_it_and_nobody_above_what_it_wa
     await scene.plan(at_work, 2)
     assert await scene.store.allowed_scopes(child.session) == SHELL_HERE
     await allow(scene, await scene.ask(at_work, [wait_for(scene, scoped(1, ELSEWHERE))]))
-    assert await scene.store.start_step(at_work, 2, None, "") is Start.STARTED
+    assert await scene.store.start_step(at_work, 2, None, beginning()) is Start.STARTED
     grandchild = await scene.born(at_work, 2)
 
     assert await scene.store.allowed_scopes(MAIN) == SHELL_HERE

@@ -10,8 +10,8 @@ from gateway.errors import LeaseLost
 from gateway.model.ids import SlotId, status_slot
 from gateway.model.live import SLOTS, SlotsDue
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.model.turns import Lease, TurnState
 from gateway.ports import ControlEffect, Store
 from tests.contract.family import FamilyScene
 from tests.contract.scene import NODE, Scene
@@ -122,7 +122,7 @@ async def test_it_keeps_the_time_of_its_next_try(scene: Scene, clock: FakeClock)
     lease = await scene.running()
     await scene.store.open_slot(lease, status(lease))
     await scene.store.claim_slots(NODE, ["telegram"], 1)
-    await scene.store.slot_retry(status_slot(lease.turn), 1, timedelta(seconds=5), uncertain=False)
+    await scene.store.slot_retry(status_slot(lease.turn), timedelta(seconds=5), uncertain=False)
     clock.advance(1)
     await scene.store.open_slot(lease, status(lease, "thinking"))
     assert (await _line(scene)).due_at == clock.now() + seconds(4)

@@ -6,13 +6,14 @@ import pytest
 
 from gateway.errors import LeaseLost
 from gateway.model.ids import CallId, InboundId, WaitId
-from gateway.model.sessions import TurnKind, TurnState
 from gateway.model.slots import SlotKind, SlotState
-from gateway.model.tools import Answer, ResultStatus, StepKind, StepState, ToolCall, ToolResult, Usage
+from gateway.model.steps import Answer, StepKind, StepState, Usage
+from gateway.model.tools import ResultStatus, ToolCall, ToolResult
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import Start, WaitState
 from tests.contract.scene import OTHER_NODE, Scene
 from tests.support.clock import FakeClock
-from tests.support.makers import CHAT, PAGE, answer, card, deny, new_wait, result, said, seconds, sha
+from tests.support.makers import CHAT, PAGE, answer, beginning, card, deny, new_wait, result, said, seconds
 
 # --- plan -----------------------------------------------------------------------------------
 
@@ -169,7 +170,7 @@ async def test_an_approval_binds_one_exact_action(scene: Scene) -> None:
     """Another action starts nothing and leaves the approval."""
     asked = await scene.asked()
     await scene.press(asked.wait)
-    assert await scene.store.start_step(asked.lease, 1, asked.wait, "other") is Start.NOT_APPROVED
+    assert await scene.store.start_step(asked.lease, 1, asked.wait, beginning(action_sha="other")) is Start.NOT_APPROVED
     assert await scene.wait_state(asked.wait) is WaitState.APPROVED
     assert (await scene.step(asked.turn, 1)).state is StepState.ASKED
 
@@ -178,7 +179,7 @@ async def test_an_approval_binds_one_step(scene: Scene) -> None:
     """A sibling cannot use it, even with its action."""
     asked = await scene.asked(2)
     await scene.press(asked.wait)
-    assert await scene.store.start_step(asked.lease, 2, asked.wait, sha(1)) is Start.NOT_APPROVED
+    assert await scene.store.start_step(asked.lease, 2, asked.wait, beginning(1)) is Start.NOT_APPROVED
     assert await scene.wait_state(asked.wait) is WaitState.APPROVED
 
 
@@ -187,7 +188,7 @@ async def test_an_approval_binds_one_turn(scene: Scene) -> None:
     asked = await scene.asked()
     await scene.press(asked.wait)
     other = await scene.planned(kind=TurnKind.COMMAND)
-    assert await scene.store.start_step(other, 1, asked.wait, sha(1)) is Start.NOT_APPROVED
+    assert await scene.store.start_step(other, 1, asked.wait, beginning(1)) is Start.NOT_APPROVED
     assert (await scene.step(other.turn, 1)).state is StepState.PLANNED
 
 

@@ -6,9 +6,11 @@ import pytest
 
 from gateway.model.ids import NodeId, OwnerName, SessionId, SlotId
 from gateway.model.messages import Conversation
-from gateway.model.sessions import TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.tools import ResultStatus, StepState
+from gateway.model.steps import StepState
+from gateway.model.tools import ResultStatus
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import Start, WaitKind, WaitState
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene

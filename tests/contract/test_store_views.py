@@ -8,9 +8,10 @@ import pytest
 
 from gateway.errors import NotFound
 from gateway.model.ids import SessionId, TurnId, WaitId
-from gateway.model.sessions import TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Step
+from gateway.model.steps import Step
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.views import Item, Row
 from gateway.ports import ControlEffect, Store
 from tests.contract.scene import MAIN, NODE, Scene
@@ -69,6 +70,18 @@ async def test_history_is_the_last_turns_that_ended(scene: Scene) -> None:
     assert [v.turn.id for v in await scene.store.history(MAIN, 0, 10)] == [second.turn, first.turn, third]
     assert [v.turn.id for v in await scene.store.history(MAIN, 0, 2)] == [first.turn, third]
     assert await scene.store.history(MAIN, 0, 0) == []
+
+
+async def test_the_oldest_of_a_history_are_the_first_that_ended(scene: Scene) -> None:
+    """Since the last summary, in the same order."""
+    turns = [await scene.ended() for _ in range(4)]
+
+    async def oldest(limit: int) -> list[TurnId]:
+        return [view.turn.id for view in await scene.store.history(MAIN, 0, limit, oldest=True)]
+
+    assert [await oldest(limit) for limit in (0, 2, 10)] == [[], turns[:2], turns]
+    assert await scene.store.compact(MAIN, 0, turns[0], "In short.", None)
+    assert await oldest(2) == turns[1:3]
 
 
 async def test_history_shows_each_turn_as_it_stands_however_often_it_is_read(scene: Scene) -> None:

@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from gateway.model.sessions import TurnState
 from gateway.model.slots import Slot, SlotKind
+from gateway.model.turns import TurnState
 from gateway.model.waits import WaitKind, WaitState
 from gateway.ports import ControlEffect
 from tests.contract.scene import Asked, Scene

@@ -22,8 +22,9 @@ from gateway.model.live import (
     turn_topic,
 )
 from gateway.model.messages import Conversation
-from gateway.model.sessions import TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.turns import TurnKind, TurnState
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.makers import CHAT, PAGE, answer, chat, deny, drop, inbound, new_wait, result, route, said, seconds
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TypeVar
 
+from gateway.audit import Verdict, verify
 from gateway.model.ids import OwnerName, SessionId, TurnId, WaitId
 from gateway.model.messages import Inbound
-from gateway.model.sessions import ENDED, Lease, Turn, TurnState
 from gateway.model.slots import Slot, SlotState
-from gateway.model.tools import Step, StepState
+from gateway.model.steps import Step, StepState
+from gateway.model.turns import ENDED, Lease, Turn, TurnState
 from gateway.model.views import Row, TurnView
 from gateway.model.waits import WaitKind, WaitState
 from gateway.ports import Store
@@ -57,7 +58,8 @@ class World:
             text += [self.said(row.item) for row in items]
         turns = [row.item for row in rows if isinstance(row.item, Turn)]
         views = {turn.id: await self.store.turn(turn.id) for turn in turns}
-        self.last = Snapshot(rows=rows, views=views, text=[*text, *await self._rest(views)])
+        text += await self._rest(views)
+        self.last = Snapshot(rows=rows, views=views, text=text, audit=await verify(self.store))
         return self.last
 
     async def _rest(self, views: dict[TurnId, TurnView]) -> list[str]:
@@ -75,6 +77,7 @@ class World:
             self.said(await store.counts()),
             self.said([wait.id for wait in await store.open_approvals()]),
             self.said(await store.spent(date.min)),
+            self.said([replace(row, prev_hash="", hash="") for row in await store.audit_rows(0, EVERYTHING)]),
             self.said(await store.whereabouts(OwnerName("ann"), [ANN_TELEGRAM, BOB])),
         ]
 
@@ -151,6 +154,8 @@ class Snapshot:
     rows: list[Row]
     views: dict[TurnId, TurnView]
     text: list[str]
+    audit: Verdict | None = None
+    """What looking at all of the audit said."""
 
 
 def _pick(which: int, useful: Sequence[T], others: Sequence[T]) -> T | None:

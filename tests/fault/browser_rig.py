@@ -18,12 +18,13 @@ from pydantic import ValidationError
 
 from agent_tools import browser
 from agent_tools.browser.settings import Settings
-from gateway.app.rooms import Rooms
+from gateway.app.places import Places
 from gateway.clock import SystemClock
-from gateway.egress import Address, Egress, Ends
-from gateway.egress.dial import connect_to
-from gateway.execution import Gallery
-from gateway.model.tools import KeptFile, Permission, Picture, ToolPolicy, ToolResult
+from gateway.egress import Egress
+from gateway.egress.addresses import Address
+from gateway.egress.dial import Ends, connect_to
+from gateway.gallery import Gallery
+from gateway.model.tools import Availability, KeptFile, Mode, Picture, ToolPolicy, ToolResult
 from gateway.ports import KeptTool, ToolContext
 from gateway.sandbox import Containment
 from tests.support.browser import executable
@@ -170,13 +171,13 @@ tries(); onconnect = tries; oninstall = tries; onactivate = tries;
 class Attacked:
     """A session at the tool as the daemon has it, with what it was told so far."""
 
-    def __init__(self, tool: KeptTool, workspace: Path, sandbox: str, keeper: str = "ann") -> None:
+    def __init__(self, tool: KeptTool, workspace: Path, sandbox: Mode, keeper: str = "ann") -> None:
         self.tool = tool
         self.scopes: frozenset[str] = frozenset()
         self.told: list[str] = []
         self.workspace = workspace
         self._gallery = Gallery(workspace.parent / f"{keeper}-kept", "1-1")
-        self._at = {"cwd": workspace, "sandbox": sandbox, "keeper": keeper}
+        self._at = {"cwd": workspace, "sandbox": sandbox, "kept_for": keeper}
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
         return self._gallery.keep(data, media_type)
@@ -211,7 +212,7 @@ class Siege:
     net: Net
     inner: Inner
     state: Path
-    sandbox: str
+    sandbox: Mode
     tool: KeptTool
 
     @property
@@ -233,7 +234,7 @@ class Siege:
 
 
 @asynccontextmanager
-async def besieged(state: Path, sandbox: str, containment: Containment) -> AsyncGenerator[Siege]:
+async def besieged(state: Path, sandbox: Mode, containment: Containment) -> AsyncGenerator[Siege]:
     """Serve the tool in the real enclosure with real gates; Chromium starts with the first call."""
     net = Net()
     canary = state / "canary.txt"
@@ -246,12 +247,12 @@ async def besieged(state: Path, sandbox: str, containment: Containment) -> Async
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         net.pages = runner.addresses[0][1]
         egress = Egress(resolve=net.resolve, connect=net.connect)
-        rooms = Rooms(state=state, clock=SystemClock(), containment=containment, egress=egress)
+        places = Places(state=state, clock=SystemClock(), containment=containment, egress=egress)
         settings = Settings(hosts=(f"127.0.0.1:{net.pages}",), executable=executable(), evaluate="ask")
         policy = ToolPolicy(
-            permission=Permission.MAIN, approval={}, timeout_s=60, actions={}, sandbox=None, settings=settings
+            availability=Availability.MAIN, approval={}, timeout_s=60, actions={}, sandbox=None, settings=settings
         )
-        tool = browser.keep(rooms.of("browser", policy))
+        tool = browser.keep(places.of("browser", policy))
         serving = asyncio.create_task(tool.serve(), name="browser")
         try:
             yield Siege(net=net, inner=inner, state=state, sandbox=sandbox, tool=tool)

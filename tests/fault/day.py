@@ -15,7 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from gateway.model.messages import Received
-from gateway.model.tools import ResultStatus, Step
+from gateway.model.steps import Step
+from gateway.model.tools import ResultStatus
 from gateway.model.views import Item
 from gateway.model.waits import Wait
 from tests.fault.rig import lines_of, until

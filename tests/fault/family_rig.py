@@ -20,9 +20,9 @@ from gateway.clock import SystemClock
 from gateway.failpoints import ENVIRONMENT
 from gateway.model.ids import SessionId
 from gateway.model.messages import Received
-from gateway.model.sessions import ENDED, ChildLine, Turn
-from gateway.model.tools import Step
-from gateway.model.views import Item
+from gateway.model.steps import Step
+from gateway.model.turns import ENDED, Turn
+from gateway.model.views import ChildLine, Item
 from gateway.model.waits import Wait, WaitKind
 from gateway.store import open_store
 from tests.fault import oracle

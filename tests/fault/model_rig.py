@@ -14,7 +14,7 @@ import aiohttp
 
 from gateway.failpoints import ENVIRONMENT
 from gateway.model.slots import Slot, SlotState
-from gateway.model.tools import Step
+from gateway.model.steps import Step
 from gateway.model.views import Item
 from tests.fault.oracle import (
     Evidence,

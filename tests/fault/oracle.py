@@ -5,18 +5,22 @@ It knows nothing of how the daemon works. Every rule is a promise that holds whe
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from gateway.audit import verify
 from gateway.model.messages import Received
-from gateway.model.sessions import ENDED, Turn
 from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.tools import ResultStatus, Step, StepKind, StepState
+from gateway.model.steps import Step, StepKind, StepState
+from gateway.model.tools import ResultStatus
+from gateway.model.turns import ENDED, Turn
 from gateway.model.views import Item
 from gateway.model.waits import Wait, WaitKind, WaitState
+from gateway.ports import Audit
 from tests.support.proof import LOST, RAN_TWICE, TWICE, figure
 
 Json = dict[str, Any]
@@ -85,6 +89,14 @@ def judge(evidence: Evidence) -> None:
     every_slot_is_shown_once(evidence)
     the_model_was_asked_properly(evidence)
     the_page_shows_what_is_stored(evidence)
+
+
+async def the_audit_is_whole(store: Audit) -> None:
+    """Every call that ever started in this store has its row, and no row was changed, removed or moved."""
+    found = await verify(store)
+    if found.broken is not None:
+        sys.stdout.write(f"{found.broken.says}\n")
+    figure("F30", "calls that started without a row of the audit", found.broken is not None, 0, of=found.calls)
 
 
 def nothing_is_lost(evidence: Evidence) -> None:

@@ -18,6 +18,7 @@ from gateway.clock import SystemClock
 from gateway.model.ids import SessionId
 from gateway.model.views import Item
 from gateway.store import open_store
+from tests.fault.oracle import the_audit_is_whole
 from tests.support.daemon import Daemon, signed_in
 
 Json = dict[str, Any]
@@ -173,6 +174,18 @@ def unsent(daemon: Daemon) -> list[tuple[str, str]]:
         ).fetchall()
 
 
+def unended(daemon: Daemon) -> dict[str, str]:
+    """By session: its first turn that has not ended. Nothing before there is a store."""
+    file = daemon.state / "dragoman.db"
+    if not file.exists():
+        return {}
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as store:
+        rows = store.execute(
+            "SELECT session, id FROM turns WHERE state NOT IN ('done', 'stopped', 'failed') ORDER BY ord DESC"
+        ).fetchall()
+    return dict(rows)
+
+
 async def health(daemon: Daemon) -> tuple[int, str]:
     """What /readyz says."""
     async with aiohttp.ClientSession() as client, client.get(f"{daemon.url}/readyz") as response:
@@ -180,11 +193,12 @@ async def health(daemon: Daemon) -> tuple[int, str]:
 
 
 async def stored(state: Path, session: str) -> list[Item]:
-    """Every row of a session in order, read from the store of a stopped daemon."""
+    """Every row of a session in order, read from the store of a stopped daemon, whose audit must be whole."""
     store = open_store(f"sqlite://{state / 'dragoman.db'}", SystemClock())
     try:
         rows = await store.changes(SessionId(session), 0, 10_000)
         assert not rows.more
+        await the_audit_is_whole(store)
     finally:
         await store.close()
     return [row.item for row in sorted(rows.rows, key=lambda row: row.ord)]

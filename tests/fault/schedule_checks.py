@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from gateway.model.ids import SessionId, SlotId, TurnId, WaitId
 from gateway.model.messages import Inbound
-from gateway.model.sessions import ENDED, Lease, Turn, TurnKind, TurnState
 from gateway.model.slots import Slot, SlotKind, SlotState
 from gateway.model.tools import ResultStatus
+from gateway.model.turns import ENDED, Lease, Turn, TurnKind, TurnState
 from gateway.model.waits import Pressed, PressResult, Start, WaitKind, WaitState
 
 if TYPE_CHECKING:

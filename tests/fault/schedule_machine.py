@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from gateway.control import ControlServer
+from gateway.control.server import ControlServer
 from gateway.daemon import Daemon
 from gateway.errors import ModelError, StoreError
 from gateway.http import HttpServer
@@ -23,7 +23,8 @@ from gateway.model.ids import NodeId
 from gateway.model.live import LiveEvent
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart, UserText
 from gateway.model.sessions import SessionKind
-from gateway.model.tools import Answer, Approval, Effect, Park, Risk, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import Default, Effect, Park, Risk, ToolResult
 from gateway.ports import Task, ToolContext
 from gateway.streams import Streams
 from gateway.sweeps import Sweeper
@@ -227,7 +228,7 @@ class Thinker:
 def _tools(world: World, machine: Machine, way: Way) -> list[FakeTool]:
     life = machine.life
 
-    def tool(name: str, risk: Risk, effect: Effect, approval: dict[str, Approval] | None = None) -> FakeTool:
+    def tool(name: str, risk: Risk, effect: Effect, approval: dict[str, Default] | None = None) -> FakeTool:
         async def act(ctx: ToolContext, _args: Text) -> ToolResult:
             dice = world.dice
             long_s = dice.choice((0, 0, 0.01, 0.5, 3, 12))
@@ -244,14 +245,14 @@ def _tools(world: World, machine: Machine, way: Way) -> list[FakeTool]:
         world.called += 1
         return await ctx.family.spawn(Task(text=f"m{1_000 + world.called}"))
 
-    everywhere = {kind.value: Approval.ALLOW for kind in SessionKind}
+    everywhere = {kind.value: Default.ALLOW for kind in SessionKind}
     return [
         tool("look", Risk.READ, Effect.PURE),
         tool("mark", Risk.WRITE, Effect.IDEMPOTENT, everywhere),
         tool("trusted", Risk.EXECUTE, Effect.UNSAFE, everywhere),
         tool("shell", Risk.EXECUTE, Effect.UNSAFE),
         FakeTool(name="spawn", risk=Risk.NONE, effect=Effect.IDEMPOTENT, body=spawn),
-        tool("save", Risk.WRITE, Effect.IDEMPOTENT, dict.fromkeys(everywhere, Approval.ASK)),
+        tool("save", Risk.WRITE, Effect.IDEMPOTENT, dict.fromkeys(everywhere, Default.ASK)),
     ]
 
 
@@ -262,7 +263,7 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
     engine = Engine(world.folder, tools, store=cast(FailingStore, way), running=world.running)
     engine.calls.expiry = {kind: timedelta(seconds=EXPIRY_S) for kind in SessionKind}
     engine.turns.model = Thinker(world, way)
-    engine.turns.operator = Operator(engine.registry.specs)
+    engine.turns.operator = Operator(engine.registry.commands)
     channel = PlatformChannel(world.platform, machine.name)
     sessions, delivery = engine.sessions(), engine.delivery(channel)
     sessions.node = delivery.node = node

@@ -19,8 +19,9 @@ from typing import cast
 from structlog.testing import capture_logs
 
 from gateway.model.ids import TurnId
-from gateway.model.sessions import ENDED, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import SlotState
+from gateway.model.turns import ENDED, TurnState
 from tests.fault.schedule_checks import complaints
 from tests.fault.schedule_machine import EXPIRY_S, Act, Machine, Ran, is_of_the_store, make_daemon
 from tests.fault.schedule_people import OUTSIDE, Crowd, Moods, Platform

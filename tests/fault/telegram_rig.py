@@ -87,7 +87,8 @@ class Wire:
     model: ScriptedModel
     channel: str
     """The table of the channel."""
-    friends: Sequence[int]
+    friends: Sequence[int | str]
+    """Users of Telegram; or whole principals of another channel, whose table is added to `channel`."""
     chats: Sequence[int] = ()
     """Groups that may use it."""
     expiry: str = "1h"
@@ -102,7 +103,7 @@ class Wire:
     async def start(self, armed: str = "", *, ready: bool = True) -> None:
         """Begin a life, with fail points armed."""
         self.daemon.config = CONFIG.format(
-            friends=", ".join(f'"telegram:{friend}"' for friend in self.friends),
+            friends=", ".join(f'"{f"telegram:{one}" if isinstance(one, int) else one}"' for one in self.friends),
             chats=", ".join(f'"telegram:{chat}"' for chat in self.chats),
             expiry=self.expiry,
             model=self.model.base_url,
@@ -157,7 +158,7 @@ async def wire(
     folder: Path,
     *,
     mode: str = "polling",
-    friends: Sequence[int] = (BOB,),
+    friends: Sequence[int | str] = (BOB,),
     chats: Sequence[int] = (),
     rules: Sequence[Rule] = (),
     limits: str = "",

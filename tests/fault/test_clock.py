@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.clock import SystemClock
-from gateway.model.sessions import ENDED, Turn
+from gateway.model.turns import ENDED, Turn
 from gateway.model.waits import PressResult, Wait
 from tests.fault.rig import lines_of, until
 from tests.fault.two import Pair, pair

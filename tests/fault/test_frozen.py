@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.model.messages import Received
-from gateway.model.sessions import Turn
+from gateway.model.turns import Turn
 from tests.fault.model_rig import Crowd, crowd, once, shell
 from tests.fault.oracle import Evidence, tell, tell_shown
 from tests.fault.rig import lines_of, stored, until, until_quiet

@@ -13,12 +13,13 @@ import pytest
 import pytest_asyncio
 
 from gateway.model.ids import NodeId, SessionId, SlotId, WaitId, mint
-from gateway.model.sessions import Route, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Route, WhileRunning
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import Start, WaitState
 from gateway.ports import Store
 from gateway.store import open_store
 from tests.support.clock import FakeClock
-from tests.support.makers import answer, approve, card, chat, inbound, new_wait, press, result, route, sha
+from tests.support.makers import answer, approve, beginning, card, chat, inbound, new_wait, press, result, route
 
 WAITING = 10_000
 AT_ONCE = 200
@@ -75,7 +76,7 @@ async def decide(store: Store, wait: WaitId) -> None:
     """Press Once, and run the turn to its end."""
     await store.press(press(), wait, approve())
     lease = (await store.claim(NODE))[0].lease
-    assert await store.start_step(lease, 1, wait, sha(1)) is Start.STARTED
+    assert await store.start_step(lease, 1, wait, beginning(1)) is Start.STARTED
     assert await store.finish_step(lease, 1, result())
     assert await store.finish_turn(lease, TurnState.DONE, answer=answer(), given=[], slots=[], timers=[])
 

@@ -13,8 +13,8 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from gateway.model.sessions import Turn, TurnState
 from gateway.model.slots import Slot
+from gateway.model.turns import Turn, TurnState
 from tests.fault.model_rig import Crowd, crowd, once, peek, results_in, shell, side_by_side
 from tests.fault.oracle import Evidence, the_model_was_asked_properly
 from tests.fault.rig import lines_of, marked, stored, until, until_quiet

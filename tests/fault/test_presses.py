@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.model.tools import Step
+from gateway.model.steps import Step
 from gateway.model.waits import Wait, WaitState
 from tests.fault.rig import Visitor, lines_of, stored, until_quiet, visiting
 from tests.support.daemon import Daemon

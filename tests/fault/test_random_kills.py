@@ -1,23 +1,26 @@
 """F02: kill -9 at random moments and random points, while many people write to many sessions as if nothing happened.
 
-Owners on the web page and on Telegram, and friends on Telegram. Ann's commands are asked about; she presses once.
+Owners on the web page and on Telegram, friends on Telegram and on Slack, all at once. Ann's commands are asked about;
+she presses once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import statistics
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from channels.slack.manifest import manifest
 from gateway.failpoints import POINTS
-from tests.fault.rig import Visitor, lines_of, visiting
+from tests.fault.rig import Visitor, lines_of, unended, until, visiting
+from tests.fault.slack_rig import NO_LIMITS as SLACK_UNLIMITED
+from tests.fault.slack_rig import as_stored, direct, judge_places
 from tests.fault.telegram_rig import (
     ANN,
     Wire,
@@ -29,18 +32,29 @@ from tests.fault.telegram_rig import (
     wire,
 )
 from tests.support.proof import KILLS, counted, dice, figure, times
+from tests.support.slack import FakeSlack
+from tests.support.slack.rig import ONE, SlackRig
 
 DEATHS, MESSAGES, SESSIONS = times((6, 120, 12), (1_000, 10_000, 200))
-FRIENDS = range(3001, 3001 + SESSIONS - 2)
-"""All sessions but Ann's, which is on Telegram here, and Joe's, which is on the web page."""
+FRIENDS = range(3001, 3001 + SESSIONS // 2 - 1)
+COLLEAGUES = [f"U0F{number:03}" for number in range(SESSIONS // 2 - 1)]
+"""On Slack. Besides them there are Ann, who is on Telegram here, and Joe, who is on the web page."""
 COMMANDS = times(0.05, 0.01)
 """The share of messages that are commands of Ann's."""
 LIFE_S = 1.5
-"""No life is longer, and most are shorter: a start takes half of that."""
-PAUSE_S = LIFE_S * DEATHS / MESSAGES
+"""No life is longer but those that are waited for, and most are shorter: a start takes half of that."""
+WAITED_FOR = times(3, 5)
+"""One life in so many lasts until all moves again."""
+PAUSE_S = 2 * LIFE_S * DEATHS / MESSAGES
 """Between two messages, at most."""
-READY_S, ANSWERED_S = times((10.0, 20.0), (5.0, 120.0))
-"""From a start until messages are taken (median), and until all is answered. Wide: machines are busy."""
+TAKES_S = times((10.0, 20.0), (2.0, 2.0))
+"""From a start until messages are taken: in the middle, and at worst. Usually wide: other tests run beside this one."""
+MOVES_S = times((10.0, 20.0), (5.0, 5.0))
+"""From a start until every session that had a turn has ended it: in the middle, and at worst."""
+ANSWERED_S = times(20.0, 120.0)
+"""From the last start and the last message until all is answered."""
+AGAIN_S = (0.0, 0.5, *[1.0] * 600)
+"""Between two attempts of Slack to tell something: so many that no row of short lives outlasts them."""
 NO_LIMITS = "per_chat_per_s = 0\noverall_per_s = 0"
 ASK = 'approval = "ask"'
 
@@ -50,6 +64,7 @@ class People:
     """Everybody who writes."""
 
     wire: Wire
+    slack: FakeSlack
     page: Visitor
     chance: random.Random
     said: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -66,6 +81,8 @@ class People:
                 self._command()
             elif draw < COMMANDS + 2 / SESSIONS:
                 await self._on_the_page()
+            elif draw < 0.5:
+                self._on_slack(self.chance.choice(COLLEAGUES), f"message {self.number}")
             else:
                 self._on_telegram(self.chance.choice([ANN, *FRIENDS]), f"message {self.number}")
             await asyncio.sleep(self.chance.uniform(0, PAUSE_S))
@@ -79,6 +96,10 @@ class People:
     def _on_telegram(self, who: int, text: str) -> None:
         self.said.setdefault("main:ann" if who == ANN else f"dm:telegram/main/{who}", []).append(text)
         self.wire.telegram.say(who, text)
+
+    def _on_slack(self, who: str, text: str) -> None:
+        self.said.setdefault(f"dm:slack/{ONE}/{direct(who)}", []).append(text)
+        self.slack.say(who, text)
 
     async def _on_the_page(self) -> None:
         """The page sends it again until it was taken; Joe waits for that before he says more."""
@@ -97,33 +118,65 @@ class People:
             await asyncio.sleep(0.05)
 
 
-async def live_and_die(one: Wire, chance: random.Random) -> float | None:
-    """One life that ends by `kill -9`: at a random point if it comes there, else at a random moment.
+@dataclass(slots=True)
+class Back:
+    """How long it took from a start until what it is for went on."""
 
-    Returns the seconds until it took messages; None when it died before.
-    """
+    takes_s: list[float] = field(default_factory=list[float])
+    """Until messages are taken."""
+    moves_s: list[float] = field(default_factory=list[float])
+    """Until the turns that were there, one of each session, have ended."""
+
+    async def start(self, one: Wire) -> None:
+        """Begin a life that nothing ends, and wait until all moves."""
+        waiting, began = unended(one.daemon), time.monotonic()
+        await one.start()
+        self.takes_s.append(time.monotonic() - began)
+        with suppress(TimeoutError):
+            await until(lambda: not waiting.items() & unended(one.daemon).items(), MOVES_S[-1])
+        self.moves_s.append(time.monotonic() - began)
+
+
+async def live_and_die(one: Wire, chance: random.Random) -> None:
+    """One life that ends by `kill -9`: at a random point if it comes there, else at a random moment."""
     point = f"{chance.choice([*POINTS])}:kill:{chance.randint(1, 6)}" if chance.random() < 0.5 else ""
-    left_s = chance.uniform(0.05, LIFE_S)
-    began, ready = time.monotonic(), None
     await one.start(point, ready=False)
     with suppress(TimeoutError):
-        async with asyncio.timeout(left_s):
-            with suppress(AssertionError):  # it may die before it is ready
-                await one.daemon.until_ready(left_s)
-                ready = time.monotonic() - began
-            await one.daemon.died(left_s)
+        await one.daemon.died(chance.uniform(0.05, LIFE_S))
     await one.kill()
-    return ready
+
+
+async def live_and_die_often(one: Wire, chance: random.Random) -> Back:
+    """All lives but the last, which goes on."""
+    back = Back()
+    for life in range(DEATHS - 1):
+        if life % WAITED_FOR:
+            await live_and_die(one, chance)
+        else:
+            await back.start(one)
+            await one.kill()
+    await back.start(one)
+    return back
 
 
 @asynccontextmanager
 async def world(folder: Path, chance: random.Random) -> AsyncGenerator[People]:
-    """Everybody is there, and the daemon lives."""
-    async with wire(folder, friends=FRIENDS, limits=NO_LIMITS) as one:
-        one.shell = ASK
+    """Everybody is there, and the daemon lives. In the end no secret stands in a log and nothing odd was asked."""
+    friends = [*FRIENDS, *(f"slack:T0AA/{who}" for who in COLLEAGUES)]
+    slack = FakeSlack("T0AA")
+    async with slack.serve(), wire(folder, friends=friends, limits=NO_LIMITS) as one:
+        rig = SlackRig(daemon=one.daemon, mode="socket", workspaces={ONE: slack}, limits=SLACK_UNLIMITED)
+        one.channel, one.env, one.shell = one.channel + rig.tables(), {**one.env, **rig.secrets()}, ASK
+        slack.install(manifest("socket", account=ONE))
+        slack.app.pauses_s = AGAIN_S
+        for who in COLLEAGUES:
+            slack.person(who, who.lower())
         await one.start()
         async with visiting(one.daemon, "joe") as page:
-            yield People(wire=one, page=page, chance=chance)
+            yield People(wire=one, slack=slack, page=page, chance=chance)
+        await one.daemon.kill()
+        assert slack.surprises == []
+        assert [name for name, secret in rig.secrets().items() if secret in one.daemon.log] == []
 
 
 @pytest.mark.timeout(times(120, 4 * 3600))
@@ -136,24 +189,32 @@ async def test_killed_at_random(tmp_path: Path) -> None:
         async with asyncio.TaskGroup() as group:
             writing = group.create_task(people.write(MESSAGES), name="people")
             await one.kill()
-            births = [await live_and_die(one, chance) for _ in range(DEATHS - 1)]
-            began = time.monotonic()
-            await one.start()
-            births.append(time.monotonic() - began)
+            back = await live_and_die_often(one, chance)
             await writing
             began = time.monotonic()
+        await people.slack.heard(within_s=times(60, 600))
         await one.settled(times(60, 600))
         quiet_s = time.monotonic() - began
         pressing.cancel()
         assert await one.daemon.stop() == 0
-        figure("F02", "median from a start to the first message taken", median(births), READY_S, "s")
-        figure("F02", "from the last start and the last message until all was answered", quiet_s, ANSWERED_S, "s")
         await judge(people)
+        tell_back(back)
+        figure("F02", "from the last start and the last message until all was answered", quiet_s, ANSWERED_S, "s")
 
 
-def median(births: list[float | None]) -> float:
-    """Of the lives that lasted long enough."""
-    return statistics.median([one for one in births if one is not None])
+def tell_back(back: Back) -> None:
+    """State how soon it was back, in the middle and at worst."""
+    for what, values, bar in (
+        ("from a start to the first message taken", back.takes_s, TAKES_S),
+        ("from a start until every session moves that had a turn", back.moves_s, MOVES_S),
+    ):
+        figure("F02", f"{what}, p50", percentile(values, 0.5), bar[0], "s")
+        figure("F02", f"{what}, p99", percentile(values, 0.99), bar[1], "s")
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that no more than this share of them is below."""
+    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
 
 
 async def judge(people: People) -> None:
@@ -166,4 +227,7 @@ async def judge(people: People) -> None:
     surplus = judge_chats(one.telegram, slots_of(rows), one.deaths)
     marked = len(surplus) / len(one.deaths)
     figure("F02", "shown again and marked, of what was on its way, a death", marked, SESSIONS)
-    judge_sessions(rows, people.said, ran, one)
+    on_slack = slots_of(rows, "slack")
+    again = judge_places({ONE: people.slack}, on_slack)
+    figure("F02", "shown twice where Slack says what stands there", len(again), 0, of=len(on_slack))
+    judge_sessions(rows, as_stored(rows, people.said), ran, one)

@@ -14,7 +14,7 @@ import pytest
 
 from channels.slack.settings import Mode
 from gateway.model.messages import Received
-from gateway.model.tools import Step
+from gateway.model.steps import Step
 from gateway.model.views import Item
 from gateway.model.waits import Wait
 from tests.fault.day import HALF_TOLD, REFUSAL, STORY, TOLD_SLOWLY, command_of, errand

@@ -1,4 +1,4 @@
-"""F05 and F06: another program holds the store's lock, and the store's files are damaged while nobody looks."""
+"""F05, F06 and F30: another program holds the store's lock, its files are damaged, its audit cannot be written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ import pytest
 import pytest_asyncio
 
 from gateway.model.messages import Received
-from tests.fault.rig import Visitor, stored, until_quiet, visiting
+from gateway.model.steps import Step
+from gateway.model.tools import ResultStatus
+from tests.fault.rig import Visitor, lines_of, stored, until, until_quiet, visiting
 from tests.support.daemon import Daemon
 from tests.support.proof import KILLS, LOST, TWICE, counted, figure, times
 
@@ -99,6 +101,35 @@ async def test_another_program_holds_the_lock(daemon: Daemon, seconds: float) ->
     figure("F05", TWICE, (found - wanted).total(), 0, of=wanted.total())
     figure("F05", "slowest answer of the daemon meanwhile", slowest_s, ANSWERS_WITHIN_S, "s")
     assert sum(task.result() for task in saying) < 10 * seconds * 5
+
+
+# --- F30 ------------------------------------------------------------------------------------------
+
+
+def change(daemon: Daemon, statement: str) -> None:
+    """Change the store of a running daemon from outside."""
+    with closing(sqlite3.connect(store_of(daemon), isolation_level=None, timeout=10)) as db:
+        db.execute(statement)
+
+
+async def test_a_command_whose_audit_cannot_be_written_does_not_run(daemon: Daemon) -> None:
+    """It was allowed, and still nothing runs; once there is room for its row, it runs once."""
+    async with visiting(daemon, "owner") as page:
+        await page.answered(await page.say("/shell echo x >> ran"))
+        asked = await page.row("approval", state="open")
+        change(daemon, "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT raise(ABORT, 'no room for it'); END")
+        pressed = await page.answered(await page.press(page.handles[asked["id"], "once"]))
+        assert pressed["result"] == "approved"
+        await until(lambda: "no room for it" in daemon.log)
+        await asyncio.sleep(1.5)  # it is tried again every second
+        figure("F30", "commands run without a row of the audit", len(lines_of(daemon.state, "ran")), 0, of=1)
+        change(daemon, "DROP TRIGGER full")
+        await until_quiet(daemon)
+    assert lines_of(daemon.state, "ran") == ["x"]
+    assert await daemon.stop() == 0
+    [step] = [one for one in await stored(daemon.state, MAIN) if isinstance(one, Step) and one.call is not None]
+    assert step.result is not None
+    assert step.result.status is ResultStatus.OK
 
 
 # --- F06 ------------------------------------------------------------------------------------------

@@ -13,6 +13,16 @@ from tests.twins import Twin, copy_of_the_project, goes_red
 
 EVERY = twins.twins()
 ROOT = Path(__file__).parents[2]
+KEPT = [
+    f"I{number:02}"
+    for numbers in (range(1, 9), range(10, 19), range(20, 35), range(38, 50), range(54, 59))
+    for number in numbers
+]
+"""The invariants of the safety table that tests keep, each by one twin or more."""
+
+
+def test_no_invariant_is_without_a_twin() -> None:
+    assert sorted({*KEPT} - {twin.invariant for twin in EVERY}) == []
 
 
 @pytest.mark.parametrize("twin", EVERY, ids=lambda twin: twin.name)

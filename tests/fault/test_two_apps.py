@@ -10,9 +10,9 @@ from pathlib import Path
 
 from gateway.clock import SystemClock
 from gateway.model.ids import OwnerName, main_session
-from gateway.model.sessions import ENDED, Turn, TurnState
 from gateway.model.slots import Slot, SlotKind
-from gateway.model.tools import Step
+from gateway.model.steps import Step
+from gateway.model.turns import ENDED, Turn, TurnState
 from gateway.model.waits import PressResult, Verb, Wait, WaitState
 from tests.fault.rig import lines_of, marked, until
 from tests.fault.two import Pair, pair

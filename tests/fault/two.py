@@ -27,6 +27,7 @@ from gateway.model.waits import PressResult, Verb
 from gateway.ports import Clock, Store
 from gateway.sandbox import Containment, probe
 from gateway.store.memory import MemoryStore
+from tests.fault.oracle import the_audit_is_whole
 
 WAKES = MappingProxyType({"claim": TURNS, "claim_slots": SLOTS})
 """Which topic wakes a claim that waits."""
@@ -105,7 +106,7 @@ class Pair:
             text=text,
             sent_at=self.store.clock.now(),
         )
-        assert await self.machines[at].app.local.ingress.message(message) is not None
+        assert await self.machines[at].app.answers.ingress.message(message) is not None
 
     async def press(self, at: int, wait: WaitId, verb: Verb = Verb.ONCE, owner: str = "owner") -> PressResult:
         """Press a button on the page of one machine."""
@@ -116,7 +117,7 @@ class Pair:
             principal=web_principal(name),
             handle=self.handles.make(wait, page_card(name), verb),
         )
-        return (await self.machines[at].app.local.ingress.press(press)).result
+        return (await self.machines[at].app.answers.ingress.press(press)).result
 
     async def asked(self) -> WaitId:
         """Wait for an open approval."""
@@ -127,7 +128,8 @@ class Pair:
                 await asyncio.sleep(0.01)
 
     async def items(self, owner: str = "owner") -> list[Item]:
-        """Every row of an owner's main session."""
+        """Every row of an owner's main session; the audit of the store is whole."""
+        await the_audit_is_whole(self.store)
         rows = await self.store.changes(main_session(OwnerName(owner)), 0, 100_000)
         return [row.item for row in sorted(rows.rows, key=lambda row: row.ord)]
 

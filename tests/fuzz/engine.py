@@ -1,14 +1,18 @@
-"""Runs a parser on inputs: is anything raised that is not documented, does it end in time, are new lines reached?"""
+"""Runs a parser on inputs: is anything raised that is not documented, does it end in time and in little memory, are new
+lines reached?
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import resource
 import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -20,6 +24,8 @@ from tests.fuzz.mutation import Mutator
 
 LIMIT_S = 1.0
 """Seconds of processor time for one input; the longest has 64 KiB."""
+MEMORY_AT_MOST_MB = 512.0
+"""Of the whole process, with Python and what is kept of earlier inputs."""
 _TRACED_S = 20 * LIMIT_S
 _TRACED_BYTES = 8192
 """A longer input is for how long it takes; watched, it would take many times that."""
@@ -52,6 +58,11 @@ class Failure:
     """The error and the line of ours that it came from: the same for the same fault."""
     trace: str
 
+    @property
+    def slow(self) -> bool:
+        """Whether it took too long, and raised nothing."""
+        return self.what.startswith(TooSlow.__name__)
+
 
 @dataclass(slots=True, kw_only=True)
 class Report:
@@ -64,6 +75,15 @@ class Report:
     failures: dict[str, Failure] = field(default_factory=dict[str, Failure])
     useful: list[bytes] = field(default_factory=list[bytes])
     """Inputs that reached a line first, the shortest kept ones first."""
+    slowest_s: float = 0.0
+    """Seconds of processor time of the input that took longest."""
+    peak_mb: float = 0.0
+    """Most memory of the process meanwhile."""
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing broke, nothing took too long, and memory stayed below `MEMORY_AT_MOST_MB`."""
+        return not self.failures and self.peak_mb <= MEMORY_AT_MOST_MB
 
 
 def failure(parser: Parser, data: bytes, limit_s: float = LIMIT_S) -> Failure | None:
@@ -149,10 +169,11 @@ def fuzz(parser: Parser, seconds: float, seed: int, told: Callable[[Failure], No
     report, reached = Report(), Reached(parser.reads)
     known = sorted(corpus.read(parser.name) or [b""], key=len)
     mutator = Mutator(Random(f"{parser.name} {seed}"), [], parser.words)
+    _forget_peak()
     began = time.monotonic()
     while time.monotonic() - began < seconds or known:
         data = known.pop(0) if known else mutator.made()
-        failed, new = _watched(parser, data, reached) if len(data) <= _TRACED_BYTES else (failure(parser, data), False)
+        failed, new = _watched(parser, data, reached, report)
         if failed is not None and failed.what not in report.failures:
             report.failures[failed.what] = shorter(parser, failed)
             told(report.failures[failed.what])
@@ -161,16 +182,44 @@ def fuzz(parser: Parser, seconds: float, seed: int, told: Callable[[Failure], No
             report.useful.append(data)
         report.runs += 1
     report.seconds, report.reached, report.of = time.monotonic() - began, reached.lines, reached.of
+    report.peak_mb = _peak_mb()
     return report
 
 
-def _watched(parser: Parser, data: bytes, reached: Reached) -> tuple[Failure | None, bool]:
-    """Return what went wrong, and whether a new line was reached. Being watched takes time, which is not counted."""
+def _watched(parser: Parser, data: bytes, reached: Reached, report: Report) -> tuple[Failure | None, bool]:
+    """Return what went wrong, and whether a new line was reached; note the time.
+
+    Being watched takes time, which is not counted: what may have been slow, or slowest so far, is tried again alone.
+    """
+    if len(data) > _TRACED_BYTES:
+        return _alone(parser, data, report), False
     found: list[Failure | None] = []
     began = time.process_time()
     new = reached.first(lambda: found.append(failure(parser, data, _TRACED_S)))
-    slow = time.process_time() - began > LIMIT_S / 4
-    return (found[0] or failure(parser, data) if slow else found[0]), new
+    if time.process_time() - began <= min(report.slowest_s, LIMIT_S / 4):
+        return found[0], new
+    return found[0] or _alone(parser, data, report), new
+
+
+def _alone(parser: Parser, data: bytes, report: Report) -> Failure | None:
+    began = time.process_time()
+    found = failure(parser, data)
+    report.slowest_s = max(report.slowest_s, time.process_time() - began)
+    return found
+
+
+def _forget_peak() -> None:
+    """Let the kernel count the most memory of this process anew, where it can."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_mb() -> float:
+    """Most memory of this process since then; since its start where the kernel cannot forget."""
+    with suppress(OSError):
+        if found := re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text()):
+            return int(found[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def shorter(parser: Parser, found: Failure) -> Failure:

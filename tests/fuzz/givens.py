@@ -12,7 +12,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from gateway.model.messages import Inbound, Press, Refused
-from gateway.model.sessions import Accepted
+from gateway.model.routes import Accepted
 from gateway.model.waits import Pressed, PressResult
 from tests.support.clock import FakeClock
 
@@ -154,8 +154,8 @@ class GoodSink(BrokenSink):
         return Pressed(result=PressResult.NOT_VALID)
 
 
-class NoMemory:
-    """A channel's memory in which nothing stands."""
+class NoNotes:
+    """Notes of a channel in which nothing stands."""
 
     async def read(self) -> Mapping[str, str]:
         return {}

@@ -184,7 +184,7 @@ async def test_which_kernel_is_this_and_how_full_is_the_disk(world: World) -> No
     assert len(model.requests) == 2
     telegram.say(ANN, "/usage")
     used = await telegram.see(ANN, "You, today")
-    assert "openai:scripted: 2 answers, 200,000 tokens read, 40,000 written, 0.8000 USD" in used.text
+    assert "openai:scripted: 2 answers, 200,000 tokens read, 40,000 written, $0.800" in used.text
 
 
 async def test_it_is_steered_and_stopped(world: World) -> None:

@@ -16,14 +16,15 @@ from typing import TypeVar
 from gateway.clock import SystemClock
 from gateway.model.ids import SessionId
 from gateway.model.messages import Received
-from gateway.model.sessions import ENDED, Turn, TurnState
 from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.tools import ResultStatus, Step
+from gateway.model.steps import Step
+from gateway.model.tools import ResultStatus
+from gateway.model.turns import ENDED, Turn, TurnState
 from gateway.model.views import Item
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store import open_store
 from tests.fault.day import one_line
-from tests.fault.oracle import Evidence, the_model_was_asked_properly
+from tests.fault.oracle import Evidence, the_audit_is_whole, the_model_was_asked_properly
 from tests.fault.rig import lines_of
 from tests.fault.slack_rig import judge_places
 from tests.fault.telegram_rig import judge_chats
@@ -56,6 +57,7 @@ async def rows_of_all(state: Path) -> dict[str, list[Item]]:
                 rows = await store.changes(SessionId(session), every[-1].rev, PAGE)
                 every += rows.rows
             found[session] = [row.item for row in sorted(every, key=lambda row: row.ord)]
+        await the_audit_is_whole(store)
     finally:
         await store.close()
     return found

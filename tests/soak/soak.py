@@ -47,7 +47,7 @@ class Plan:
     limited: bool = True
     """Whether messages go out as slowly as the platforms want it."""
     warm_up_s: float = 900.0
-    """Until everything was used once, and what is kept on purpose is full: 500 ended turns, SQLite's pages."""
+    """Until everything was used once, and what is kept on purpose is full: decision 31."""
     still_s: float = 20.0
     """How long a rest lasts before anything is counted: connections that are not used any more are closed then."""
     lives: Sequence[float] = (0.7, 0.2)

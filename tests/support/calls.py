@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.model.tools import KeptFile, Picture
+from gateway.model.tools import KeptFile, Mode, Picture
 
 
 class BareCall:
     """The part of a `ToolContext` that most tools leave alone; those that do not, notice."""
 
-    keeper = "main-ann-0-of-a-test"
-    sandbox = "basic"
+    kept_for = "main-ann-0-of-a-test"
+    sandbox = Mode.BASIC
     scopes: frozenset[str] = frozenset()
 
     async def picture(self, data: bytes, media_type: str) -> Picture:

@@ -15,7 +15,8 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from gateway.errors import DragomanError
-from gateway.ports import Clock, Turned
+from gateway.model.tools import Mode
+from gateway.ports import Clock, TurnedAway
 
 
 class OpenGate:
@@ -28,7 +29,7 @@ class OpenGate:
     def let(self, scopes: Collection[str]) -> None:
         """Everything is."""
 
-    def turned(self) -> Sequence[Turned]:
+    def turned_away(self) -> Sequence[TurnedAway]:
         return ()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -137,7 +138,7 @@ class OpenPlace:
 
     @asynccontextmanager
     async def enclose(
-        self, program: Path, *, sandbox: str, hosts: Sequence[str], gates: int
+        self, program: Path, *, sandbox: Mode | None, hosts: Sequence[str], gates: int, readable: Sequence[Path] = ()
     ) -> AsyncGenerator[OpenEnclosure]:
         folder = Path(tempfile.mkdtemp(prefix="open-"))  # short: Chromium's sockets lie in it
         enclosure = OpenEnclosure(folder, program, gates)

@@ -17,28 +17,30 @@ from channels.web.settings import WebSettings
 from gateway.approvals import Approvals, Handles
 from gateway.attachments import Attachments
 from gateway.delivery import Delivery
-from gateway.execution import Cut, Execution, PermitOffice, Workspaces
+from gateway.execution import Execution
 from gateway.failpoints import FailPoints
 from gateway.family import Families
-from gateway.helm import Helmsman, Room
-from gateway.http import COOKIE, KEY_HEADER, Address, HttpServer
+from gateway.halting import Halt
+from gateway.helm import Helmsman, NotesOf
+from gateway.http import HttpServer
+from gateway.http.checks import KEY_HEADER, Address
 from gateway.intake import Ingress
+from gateway.model.children import Agent
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.model.messages import Conversation, Press
-from gateway.model.sessions import Agent, Lease, SessionKind, TurnLimits, WhileRunning
+from gateway.model.routes import WhileRunning
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import Slot
-from gateway.model.tools import (
-    Answer,
-    ResultStatus,
-    Step,
-    ToolResult,
-)
+from gateway.model.steps import Answer, Step
+from gateway.model.tools import ResultStatus, ToolResult
+from gateway.model.turns import Lease, TurnLimits
 from gateway.model.views import Claimed
 from gateway.model.waits import Pressed, Verb, Wait
 from gateway.observe import Meters, Redactor
 from gateway.pace import Pacer
 from gateway.pages import Pages
-from gateway.ports import Channel, ChannelContext, Model
+from gateway.permits import PermitOffice
+from gateway.ports import COOKIE, Channel, ChannelContext, Model
 from gateway.registry import Registry, Tool
 from gateway.routing import People
 from gateway.sandbox import Containment
@@ -48,9 +50,9 @@ from gateway.toolcalls import ToolCalls
 from gateway.turn import Turns
 from gateway.turn.compaction import Compaction
 from gateway.turn.question import Questions
+from gateway.workspaces import Workspaces
 from tests.support.clock import FakeClock
 from tests.support.fakes import (
-    CLEO,
     GROUP,
     KEY,
     NO_SANDBOX,
@@ -212,7 +214,7 @@ class Engine:
             meters=self.meters,
             points=self.points,
             redactor=self.redactor,
-            elsewhere={ANN: (ANN_TELEGRAM, ANN_SLACK), CLEO: ()},
+            elsewhere=[ANN],
             streams=frozenset({"telegram"}),
             limits=self.limits,
         )
@@ -258,7 +260,7 @@ class Engine:
                 clock=self.clock,
                 look_every_s=0.002,
             ),
-            outputs=self.workspaces.outputs,
+            kept=self.workspaces.kept,
         )
 
     def helm(self) -> Helmsman:
@@ -279,7 +281,7 @@ class Engine:
             settings=settings,
             desk=self.pages(),
             helm=self.helm(),
-            memory=Room(notes=self.store, name=f"channel/{name}"),
+            notes=NotesOf(notes=self.store, room=f"channel/{name}"),
             client=client,
             public_url="",
             clock=self.clock,
@@ -295,7 +297,7 @@ class Engine:
             registry=self.registry,
             approvals=self.approvals,
             clock=self.clock,
-            outputs=self.workspaces.outputs,
+            kept=self.workspaces.kept,
             model_name="scripted",
             version="0",
             signed_in_for=timedelta(days=30),
@@ -323,16 +325,16 @@ class Engine:
         await self.store.plan(lease, calls(*named), given=given, slots=[])
         return lease
 
-    async def settle(self, lease: Lease, cut: Cut | None = None) -> bool:
+    async def settle(self, lease: Lease, halt: Halt | None = None) -> bool:
         """Do all that can be done for the calls of a turn."""
         async with asyncio.timeout(10):
             view = await self.store.turn(lease.turn)
-            return await self.calls.settle(view, lease, cut or Cut(), lambda _: None) is not None
+            return await self.calls.settle(view, lease, halt or Halt(), lambda _: None) is not None
 
     async def run(self, lease: Lease) -> None:
         """Run a claimed turn until it ends or parks."""
         async with asyncio.timeout(10):
-            await self.turns.run(Claimed(lease=lease, view=None), Cut())
+            await self.turns.run(Claimed(lease=lease, view=None), Halt())
 
     async def press(
         self,
@@ -401,7 +403,7 @@ class Served:
         """Sign an owner in; return `<cookie>.<key>`."""
         found = await self.pages.sign_in(await self.pages.mint_code(owner), "here")
         assert found is not None
-        return found[1]
+        return found[1].text
 
     def client(self, cookie: str = "", *, origin: str | None = None) -> aiohttp.ClientSession:
         """A client that says where it comes from, with `<cookie>.<key>` or without."""
@@ -421,7 +423,7 @@ async def served(engine: Engine) -> AsyncGenerator[Served]:
         address=Address(host="127.0.0.1", port=0),
         endpoints=web.endpoints(),
         desks=pages,
-        store=engine.store,
+        health=engine.store,
         meters=engine.meters,
         clock=engine.clock,
     )

@@ -16,12 +16,12 @@ from gateway.model.messages import Attachment, Conversation
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.model.sessions import Session
 from gateway.model.slots import Pace, Showing, Slot
+from gateway.model.steps import Answer
 from gateway.model.tools import (
-    Answer,
-    Approval,
+    Availability,
+    Default,
     Effect,
     Park,
-    Permission,
     ResultStatus,
     Risk,
     Sandbox,
@@ -82,10 +82,11 @@ class FakeTool:
     name: str
     risk: Risk = Risk.NONE
     effect: Effect = Effect.PURE
-    permission: Permission = Permission.ALWAYS
+    availability: Availability = Availability.ALWAYS
     timeout_s: float = 30.0
     sandbox: Sandbox | None = None
-    approval: dict[str, Approval] = field(default_factory=dict[str, Approval])
+    speaks: bool = False
+    approval: dict[str, Default] = field(default_factory=dict[str, Default])
     arguments: type[BaseModel] = Text
     body: Body | None = None
     hold: bool = False
@@ -123,14 +124,16 @@ class FakeTool:
             description=f"The fake {self.name}.",
             risk=self.risk,
             effect=self.effect,
-            permission=self.permission,
+            availability=self.availability,
             timeout_s=self.timeout_s,
             sandbox=self.sandbox,
             positional="text",
             shows="text",
+            of_children=self.speaks,
+            speaks=self.speaks,
         )
         policy = ToolPolicy(
-            permission=self.permission,
+            availability=self.availability,
             approval=self.approval,
             timeout_s=self.timeout_s,
             actions={},
@@ -149,9 +152,9 @@ class ToolBox:
         self.write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.IDEMPOTENT)
         self.shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
         self.trusted = FakeTool(
-            name="trusted", risk=Risk.EXECUTE, effect=Effect.UNSAFE, approval={"main": Approval.ALLOW}
+            name="trusted", risk=Risk.EXECUTE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW}
         )
-        self.blocked = FakeTool(name="blocked", permission=Permission.BLOCKED)
+        self.blocked = FakeTool(name="blocked", availability=Availability.BLOCKED)
 
     @property
     def all(self) -> list[FakeTool]:

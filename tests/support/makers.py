@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from gateway.model.audit import Beginning
 from gateway.model.ids import CallId, Handle, OwnerName, Principal, SessionId, SlotId, WaitId, main_session, mint
 from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Press
-from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
+from gateway.model.routes import Drop, DropReason, Route
+from gateway.model.sessions import Origin, SessionKind
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Action, Answer, KeptFile, ResultStatus, Risk, ToolCall, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import Action, KeptFile, Mode, ResultStatus, Risk, ToolCall, ToolResult
 from gateway.model.waits import ApprovalRequest, NewWait, PressResult, Verdict, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 
@@ -77,7 +80,7 @@ def drop(*, refuse: bool = False) -> Drop:
 
 def control(effect: ControlEffect = ControlEffect.STOP, *, only: Principal | None = None) -> Control:
     """A control command with recognisable texts."""
-    return Control(effect=effect, only=only, reply="Stopped {n}.", idle="Nothing to stop.", stopped_text="Stopped.")
+    return Control(effect=effect, only=only, reply="Done.", idle="Nothing to stop.", stopped_text="Stopped.")
 
 
 def call(tool: str = "shell", arguments: str = '{"command": "date"}') -> ToolCall:
@@ -100,9 +103,14 @@ def sha(n: int) -> str:
     return f"sha-{n}"
 
 
+def beginning(n: int = 0, *, action_sha: str | None = None, scoped: bool = False) -> Beginning:
+    """What step `n` is when it starts: what `approval` asks about, or another action."""
+    return Beginning(tool="shell", action_sha=action_sha or sha(n), sandbox=Mode.BASIC, scoped=scoped)
+
+
 def approval(n: int) -> ApprovalRequest:
     """What is asked about step `n`."""
-    action = Action(tool="shell", arguments={"command": "date"}, cwd="/w", sandbox="basic")
+    action = Action(tool="shell", arguments={"command": "date"}, cwd="/w", sandbox=Mode.BASIC)
     return ApprovalRequest(
         action=action,
         risk=Risk.EXECUTE,

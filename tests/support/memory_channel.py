@@ -17,6 +17,7 @@ from gateway.model.ids import Handle, Principal, principal
 from gateway.model.messages import Attachment, Conversation, Inbound, Press, Refused, RefusedReason
 from gateway.model.slots import CardRow, Pace, Showing, SlotKind
 from gateway.ports import ChannelContext, Progress, Sink
+from tests.support.keys import conversation_of
 
 NAME = "memory"
 TEXT_AT_MOST = 1000
@@ -304,7 +305,7 @@ def _refused(key: str, reason: RefusedReason, detail: str) -> Refused:
 
 def conversation(place: str) -> Conversation:
     """Read a place."""
-    return Conversation.parse(f"{NAME}/{place}")
+    return conversation_of(f"{NAME}/{place}")
 
 
 def _place(conversation: Conversation) -> str:

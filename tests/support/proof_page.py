@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tests.support.proof import KILLS, LOST, RAN_TWICE, TWICE
-
-Json = Mapping[str, Any]
-NO = "**NO**"
+from tests.support.proof_reports import (
+    NO,
+    Json,
+    fuzz_misses,
+    mutants_misses,
+    of_bench,
+    of_fuzz,
+    of_mutants,
+    of_soak,
+    short,
+    table,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +80,10 @@ class Proof:
     """What `./run bench --json` wrote."""
     soak: Json | None = None
     """What `./run soak --json` wrote."""
+    fuzz: Json | None = None
+    """What `./run fuzz --json` wrote."""
+    mutants: Json | None = None
+    """What `./run mutants --json` wrote."""
     partial: bool = False
     """Only some faults were wanted."""
     trouble: list[str] = field(default_factory=list[str])
@@ -99,8 +111,14 @@ class Proof:
             *(f"the test {test} failed" for test in self.failed),
             *(f"{invariant}: no test noticed that {breaks}" for invariant, breaks, red in self.twins if not red),
             *(f"over its budget: {line['what']}" for line in self.budgets if line["holds"] == "NO"),
+            *fuzz_misses(self.fuzz),
+            *mutants_misses(self.mutants),
             *self.trouble,
         ]
+
+    def decided(self) -> list[str]:
+        """Budgets that are missed as far as a decision allows."""
+        return [f"{line['what']}: {line['holds']}" for line in self.budgets if str(line["holds"]).startswith("decided")]
 
 
 def merged(lines: Iterable[Json], order: Sequence[str]) -> list[Row]:
@@ -142,12 +160,14 @@ def read_lines(text: str) -> list[Json]:
 
 def page(proof: Proof) -> str:
     """The whole page, as Markdown."""
-    return "\n".join([*_head(proof), *_faults(proof), *_twins(proof), *_soak(proof), *_budgets(proof), ""])
+    found = [of_soak(proof.soak), of_fuzz(proof.fuzz), of_mutants(proof.mutants), of_bench(proof.budgets)]
+    return "\n".join([*_head(proof), *_faults(proof), *_twins(proof), *(line for part in found for line in part), ""])
 
 
 def _head(proof: Proof) -> list[str]:
-    misses = proof.misses()
-    verdict = "Every bar held." if not misses else f"**{len(misses)} did not hold:**"
+    misses, decided = proof.misses(), proof.decided()
+    held = "Every bar held, or is missed no further than a decision allows." if decided else "Every bar held."
+    verdict = f"**{len(misses)} did not hold:**" if misses else held
     return [
         "# What was tried against the daemon",
         "",
@@ -155,10 +175,17 @@ def _head(proof: Proof) -> list[str]:
         "",
         f"{verdict}{' This is a part of the whole only.' if proof.partial else ''}",
         *(f"- {miss}" for miss in misses),
+        *_decided(decided),
         "",
         f"Made by `{proof.command}` on {proof.date}, commit {proof.commit}, seed {proof.seed}, {proof.machine}; "
         f"{proof.passed} tests passed, {len(proof.failed)} failed.",
     ]
+
+
+def _decided(budgets: Sequence[str]) -> list[str]:
+    if not budgets:
+        return []
+    return ["", "Missed no further than a decision in `gateway/decisions` allows:", *(f"- {one}" for one in budgets)]
 
 
 def _words(proof: Proof) -> str:
@@ -210,68 +237,3 @@ def _twins(proof: Proof) -> list[str]:
         "",
         *table(("invariant", "what was broken", "noticed"), lines),
     ]
-
-
-def _soak(proof: Proof) -> list[str]:
-    if proof.soak is None:
-        return []
-    soak = proof.soak
-    messages = soak["counts"]["messages"]
-    lines = [
-        (
-            str(life["life"]),
-            short(life["over_s"] / 60),
-            _slope(life["rss"]),
-            short(life["rss_mb"]),
-            short(life["most_descriptors"]),
-            short(life["most_tasks"]),
-            short(life["wal_mb"]),
-            short(life["database_mb"]),
-        )
-        for life in soak["lives"]
-    ]
-    head = ("life", "minutes", "memory, MB an hour", "most MB", "descriptors", "tasks", "log MB", "store MB")
-    return [
-        "",
-        "## The soak",
-        "",
-        f"{short(soak['minutes'])} minutes, {messages:,} messages, {soak['kills']:,} kills, seed {soak['seed']}; made "
-        f"on {soak['date']}, commit {soak['commit']}, {soak['machine']}. Its figures stand above, at F31. These are "
-        "the lives of the daemon: how its memory grew once it was warm (the slope and its standard error; none for a "
-        "life that was too short to have one), and the most that it ever held.",
-        "",
-        *table(head, lines),
-    ]
-
-
-def _slope(slope: Json) -> str:
-    return f"{slope['an_hour']:+.2f} ± {slope['error']:.2f}" if slope["over_s"] else ""
-
-
-def _budgets(proof: Proof) -> list[str]:
-    if not proof.budgets:
-        return []
-    lines = [
-        (
-            str(line["what"]),
-            f"{short(line['value'])} {line['unit']}".strip(),
-            "" if line["floor"] is None else short(line["floor"]),
-            "" if line["budget"] is None else f"{'≥' if line['at_least'] else '≤'} {short(line['budget'])}",
-            NO if line["holds"] == "NO" else str(line["holds"]),
-        )
-        for line in proof.budgets
-    ]
-    return ["", "## Budgets", "", *table(("what", "figure", "floor", "budget", "holds"), lines)]
-
-
-def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
-    rows = [head, ["---"] * len(head), *lines]
-    return [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
-
-
-def short(value: float) -> str:
-    """A number with as many digits as anybody reads."""
-    if value == int(value) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.2f}".rstrip("0").rstrip(".") if abs(value) < 100 else f"{value:.0f}"

@@ -6,20 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from gateway.model.children import Lineage, SpawnMode, child_place
 from gateway.model.ids import CallId, InboundId, Principal, SessionId, TurnId, main_session, mint
 from gateway.model.messages import Attachment, Brought, Conversation, Received
-from gateway.model.sessions import (
-    Lineage,
-    Origin,
-    Session,
-    SessionKind,
-    SpawnMode,
-    Turn,
-    TurnKind,
-    TurnState,
-    child_place,
-)
-from gateway.model.tools import Answer, Step, StepKind, StepState, ToolCall, ToolResult, Usage
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.steps import Answer, Step, StepKind, StepState, Usage
+from gateway.model.tools import ToolCall, ToolResult
+from gateway.model.turns import Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import Wait
 from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH, inbound, result

@@ -1,7 +1,7 @@
 /**
  * The shapes of PROTOCOL.md, for editors and type checkers. Nothing here runs.
  *
- * @typedef {{id: string, kind: "main"|"dm"|"non-main", origin: "direct"|"group"|"thread"|"child"|"timer"|"hook", title: string,
+ * @typedef {{id: string, kind: "main"|"dm"|"non-main", origin: "direct"|"group"|"thread"|"child", title: string,
  *   channel: string, waiting: number, running: number, queued: number, created_at: string, active_at: string, rev: number,
  *   lineage: Lineage|null}} SessionLine
  * @typedef {{parent: string, turn: string, n: number, root: string, depth: number, mode: "run"|"session", agent: string, model: string}} Lineage

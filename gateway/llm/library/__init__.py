@@ -7,15 +7,14 @@ import random as _random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
 from copy import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.library.errors import NotWhole, from_library
 from gateway.llm.openai_answer import CUT_NOTE, filtered, refuse_useless_cut
-from gateway.llm.tries import in_haste, tried
+from gateway.llm.tries import DEFAULT_PATIENCE, Patience, in_haste, tried
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
 from gateway.retry import DEFAULT_LIMITS, RetryLimits
 
 if TYPE_CHECKING:
@@ -23,23 +22,8 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as TheirModel
     from pydantic_ai.models import StreamedResponse
 
-CONNECT_S = 15.0
 ANSWER_TOKENS = 8_192
 """Asked for where the provider wants a limit with each request; the library's own default is 4,096."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long one try may take, in seconds."""
-
-    stall_s: float = 120.0
-    """Without an event: before the first, and between any two."""
-    hasty_s: float = 30.0
-    """The same before the first, when another model could answer instead."""
-    whole_s: float = 3600.0
-
-
-DEFAULT_PATIENCE = Patience()
 
 
 def open_library(name: str, *, base_url: str | None, api_key: str | None) -> LibraryModel:
@@ -53,7 +37,7 @@ def open_library(name: str, *, base_url: str | None, api_key: str | None) -> Lib
             f"The model {name} needs packages that are not installed ({error.name or error}).",
             cure="Say `./run add providers`, or install Dragoman with the extra `providers`.",
         ) from error
-    client = AsyncClient(timeout=Timeout(DEFAULT_PATIENCE.stall_s, connect=CONNECT_S))
+    client = AsyncClient(timeout=Timeout(DEFAULT_PATIENCE.stall_s, connect=DEFAULT_PATIENCE.connect_s))
     model = their_model(name, base_url=base_url, api_key=api_key, client=client)
     return LibraryModel(name, model, close=client.aclose, api_key=api_key)
 

@@ -29,9 +29,11 @@ from pydantic_ai.tools import ToolDefinition
 
 from gateway.llm.openai_answer import unique_ids
 from gateway.llm.openai_payload import MARKED, given_back, given_ids, given_name, image_label, result_content, said
+from gateway.llm.reading import as_object
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Image, ModelRequest, UserText
-from gateway.model.tools import Answer, ToolCall, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import ToolCall
 
 OPAQUE = "library"
 """The key of `Answer.opaque` that is ours: `thinking`, whole parts in order, and `calls`, by call id."""
@@ -103,12 +105,12 @@ def _result(message: CallResult, id_: CallId, mark: str) -> list[ModelRequestPar
 
 
 def _response(answer: Answer, answered_by: str, ids: Mapping[CallId, CallId]) -> ModelResponse | None:
-    own = _own(answer.opaque.get(OPAQUE)) if answer.model == answered_by else {}
-    extras = _own(own.get("calls"))
+    own = as_object(answer.opaque.get(OPAQUE)) if answer.model == answered_by else {}
+    extras = as_object(own.get("calls"))
     parts: list[ModelResponsePart] = [*_thinking(own.get("thinking"))]
     if answer.text.strip():
         parts.append(TheirText(content=answer.text))
-    parts += [_call(call, ids[call.id], _own(extras.get(call.id))) for call in answer.calls]
+    parts += [_call(call, ids[call.id], as_object(extras.get(call.id))) for call in answer.calls]
     return ModelResponse(parts=parts, provider_name=own.get("provider")) if parts else None
 
 
@@ -172,7 +174,3 @@ def _extras(part: ToolCallPart) -> dict[str, Any]:
     """What a provider attached to a call and wants back, such as Gemini's thought signatures."""
     found = {"id": part.id, "provider_name": part.provider_name, "provider_details": part.provider_details}
     return {key: value for key, value in found.items() if value is not None}
-
-
-def _own(value: object) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType] - JSON

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from gateway.ports import Clock
 from gateway.store.live import LocalLive
+from gateway.store.memory.accounts import MemoryAccounts
+from gateway.store.memory.audit import MemoryAudit
 from gateway.store.memory.books import MemoryBooks
 from gateway.store.memory.children import MemoryChildren
 from gateway.store.memory.drops import MemoryDrops
 from gateway.store.memory.engine import MemoryEngine
 from gateway.store.memory.ingress import MemoryIntake
+from gateway.store.memory.notes import MemoryNotes
 from gateway.store.memory.outbox import MemoryOutbox
-from gateway.store.memory.people import MemoryNotes, MemoryPeople, MemoryViews
 from gateway.store.memory.scopes import MemoryScopes
 from gateway.store.memory.sweeps import MemorySweeps
+from gateway.store.memory.views import MemoryViews
 
 
 class MemoryStore(
@@ -24,9 +27,10 @@ class MemoryStore(
     MemoryBooks,
     MemorySweeps,
     MemoryOutbox,
-    MemoryPeople,
+    MemoryAccounts,
     MemoryNotes,
     MemoryViews,
+    MemoryAudit,
 ):
     """`ports.Store`, in dicts. Every method runs without awaiting, so that it is atomic."""
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from gateway.model.ids import InboundId, TurnId, mint
 from gateway.model.messages import Inbound, Press, Received
-from gateway.model.sessions import Route, Session
+from gateway.model.routes import Route
+from gateway.model.sessions import Session
 from gateway.model.slots import shown_when_stored
 from gateway.store.memory.turns import Turns
 

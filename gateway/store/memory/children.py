@@ -6,20 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.errors import NotFound
+from gateway.model.children import Lineage, NewChild, SpawnMode, SpawnRefusal
 from gateway.model.ids import Principal, SessionId, WaitId, mint
-from gateway.model.sessions import (
-    ChildLine,
-    Lease,
-    Lineage,
-    NewChild,
-    Origin,
-    Session,
-    SessionKind,
-    SpawnMode,
-    SpawnRefusal,
-    TurnState,
-)
-from gateway.model.tools import StepState
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.steps import StepState
+from gateway.model.turns import Lease, TurnState
+from gateway.model.views import ChildLine
 from gateway.model.waits import NewWait, WaitKind, WaitState
 from gateway.store import kin
 from gateway.store.memory.rows import SessionRow, TurnRow
@@ -42,7 +34,7 @@ class MemoryChildren(Turns):
             if not self._started(row, n):
                 raise kin.not_started(lease, n)
             parent = self.all_sessions[row.turn.session].session
-            lineage = kin.lineage_below(parent, lease, n, child.lineage)
+            lineage = kin.lineage_below(parent, lease, n, row.turn.conversation, child)
             refused = self._refusal(lineage)
             if refused is not None:
                 return refused

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 from gateway.model.ids import InboundId, SessionId
 from gateway.model.messages import Inbound, Received, Refused, RefusedReason
-from gateway.model.sessions import Drop, DropReason, TurnKind, TurnState
+from gateway.model.routes import Drop, DropReason
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.turns import TurnKind, TurnState
 from gateway.store.codec import head
 from gateway.store.memory.arrivals import Arrivals, event_of
 from gateway.store.memory.rows import TurnRow
-
-REFUSAL_EVERY = timedelta(hours=24)
+from gateway.store.terms import REFUSAL_EVERY
 
 
 class MemoryDrops(Arrivals):

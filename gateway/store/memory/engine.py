@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from gateway.errors import LeaseLost, NotFound
+from gateway.model.audit import Beginning
 from gateway.model.ids import InboundId, NodeId, WaitId
 from gateway.model.live import TURNS
 from gateway.model.messages import Brought
-from gateway.model.sessions import Lease, TurnKind, TurnState
+from gateway.model.sessions import LEASE_LASTS
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Answer, Step, StepKind, StepState, ToolResult
+from gateway.model.steps import Answer, Step, StepKind, StepState
+from gateway.model.tools import ToolResult
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.views import Claimed, TurnView
-from gateway.model.waits import DECISION_GOOD_FOR_S, NewWait, Start, Wait, WaitState
-from gateway.store.early import as_stopped
+from gateway.model.waits import NewWait, Start, Wait, WaitState
 from gateway.store.kin import last_words
-from gateway.store.memory.rows import LEASE, TurnRow
+from gateway.store.memory.audit import MemoryAudit
+from gateway.store.memory.rows import TurnRow
 from gateway.store.memory.turns import Turns
 from gateway.store.spending import cost_of
+from gateway.store.starting import audit_row, may_consume
 
 
-class MemoryEngine(Turns):
+class MemoryEngine(MemoryAudit, Turns):
     """`ports.Lanes` and `ports.Steps`."""
 
     async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
@@ -44,7 +48,7 @@ class MemoryEngine(Turns):
 
     def _lease(self, row: TurnRow, node: NodeId, now: datetime) -> Lease:
         row.node, row.fence = node, row.fence + 1
-        row.lease_until, row.held_since = now + LEASE, now
+        row.lease_until, row.held_since = now + LEASE_LASTS, now
         self.hold_back(row, None)
         turn = replace(row.turn, state=TurnState.RUNNING, started_at=row.turn.started_at or now)
         self.put_turn(row, turn)
@@ -54,7 +58,7 @@ class MemoryEngine(Turns):
         """Extend the lease."""
         with self.transition() as now:
             row = self.held(lease)
-            row.lease_until = now + LEASE
+            row.lease_until = now + LEASE_LASTS
             return row.turn.state
 
     async def park(self, lease: Lease) -> bool:
@@ -90,7 +94,6 @@ class MemoryEngine(Turns):
                 return False
             if answer is not None:
                 self._answer(row, answer, given)
-            slots = as_stopped(state, slots, row.stopped_text)
             self.say(row, slots, ends=True)
             self.end_turn(row, state, last_words(answer, slots))
             # Opened after the end, which withdraws every wait: these outlive the turn.
@@ -162,38 +165,33 @@ class MemoryEngine(Turns):
                 self.add_slot(slot, row.turn.session, row.turn.id)
             return True
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
-        """Store that a call's effect may begin; consume its approval."""
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
+        """Store that a call's effect may begin, with its row of the audit; consume its approval."""
         with self.transition() as now:
             row = self.held(lease)
             if row.turn.state is TurnState.STOPPING:
                 return Start.STOPPING
-            step = row.steps[n]
+            step, used = row.steps[n], None if wait is None else self.waits.get(wait)
             if wait is None:
-                refused = None if self._may_start(row, step) else Start.NOT_APPROVED
+                start = Start.STARTED if self._may_start(row, step) else Start.NOT_APPROVED
             else:
-                refused = self._consume(self.waits.get(wait), step, action_sha)
-            if refused is not None:
-                return refused
-            row.started_under[n] = row.fence
-            self.put_step(row, replace(step, state=StepState.STARTED, started_at=now))
-            return Start.STARTED
+                start = Start.NOT_APPROVED if used is None else self._consume(used, lease, n, beginning.action_sha)
+            if start is Start.STARTED:
+                row.started_under[n] = row.fence
+                self.add_audit_row(audit_row(lease, n, row.turn.kind, step.state, used, beginning, now))
+                self.put_step(row, replace(step, state=StepState.STARTED, started_at=now))
+            return start
 
     def _may_start(self, row: TurnRow, step: Step) -> bool:
         """Whether no decision is needed: never asked, or started by a holder that is gone."""
         again = step.state is StepState.STARTED and row.started_under[step.n] < row.fence
         return step.state is StepState.PLANNED or again
 
-    def _consume(self, wait: Wait | None, step: Step, action_sha: str) -> Start | None:
-        if wait is None or wait.state is not WaitState.APPROVED or (wait.turn, wait.n) != (step.turn, step.n):
-            return Start.NOT_APPROVED
-        if wait.approval is None or wait.approval.action_sha != action_sha or wait.decided_at is None:
-            return Start.NOT_APPROVED
-        if self.clock.now() - wait.decided_at > timedelta(seconds=DECISION_GOOD_FOR_S):
-            self.put_wait(replace(wait, state=WaitState.EXPIRED))
-            return Start.TOO_OLD
-        self.put_wait(replace(wait, state=WaitState.CONSUMED))
-        return None
+    def _consume(self, wait: Wait, lease: Lease, n: int, action_sha: str) -> Start:
+        start = may_consume(wait, lease, n, action_sha, self.clock.now())
+        if start in (Start.STARTED, Start.TOO_OLD):
+            self.put_wait(replace(wait, state=WaitState.CONSUMED if start is Start.STARTED else WaitState.EXPIRED))
+        return start
 
     async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
         """Store a call's one result, and what is shown of it."""

@@ -8,13 +8,17 @@ from datetime import datetime
 
 from gateway.model.ids import InboundId, Principal, TurnId, WaitId, mint
 from gateway.model.messages import Inbound, Press, Received
-from gateway.model.sessions import Accepted, Route, Session, Turn, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Accepted, Route, WhileRunning
+from gateway.model.sessions import Session
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
+from gateway.model.turns import Turn, TurnKind, TurnState
+from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import cut
 from gateway.store.memory.arrivals import Arrivals, event_of
-from gateway.store.memory.rows import HELD, INTERRUPTED_TEXT, TurnRow
+from gateway.store.memory.rows import TurnRow
+from gateway.store.pressing import is_stopped_by, result_of_press
+from gateway.store.terms import HELD, INTERRUPTED_TEXT
 
 
 class MemoryIntake(Arrivals):
@@ -102,7 +106,7 @@ class MemoryIntake(Arrivals):
             if control.effect is ControlEffect.RESET:
                 self._reset(session)
             idle = control.effect is ControlEffect.STOP and stopped == 0
-            text = (control.idle if idle else control.reply).replace("{n}", str(stopped))
+            text = control.idle if idle else control.reply
             self.add_slot(NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=text), session.id, None)
             return stopped
 
@@ -112,19 +116,14 @@ class MemoryIntake(Arrivals):
             found = self.waits.get(wait) if wait is not None else None
             if event_of(press) in self.events:
                 return Pressed(result=PressResult.DUPLICATE, wait=found)
-            result = self._decide(press, found, verdict, now)
+            result = result_of_press(found, verdict, now)
             self.events[event_of(press)] = f"press:{result}"
-            return Pressed(result=result, wait=self.waits.get(wait) if wait is not None else None)
+            if found is None or result not in (PressResult.APPROVED, PressResult.DENIED):
+                return Pressed(result=result, wait=found)
+            self._decide(press, found, verdict, now)
+            return Pressed(result=result, wait=self.waits[found.id])
 
-    def _decide(self, press: Press, wait: Wait | None, verdict: Verdict, now: datetime) -> PressResult:
-        if verdict.refusal is not None or wait is None or wait.kind is not WaitKind.APPROVAL:
-            return verdict.refusal or PressResult.NOT_VALID
-        if wait.state in (WaitState.EXPIRED, WaitState.SUPERSEDED):
-            return PressResult.EXPIRED
-        if wait.state is not WaitState.OPEN:
-            return PressResult.ALREADY
-        if wait.expires_at <= now:
-            return PressResult.EXPIRED
+    def _decide(self, press: Press, wait: Wait, verdict: Verdict, now: datetime) -> None:
         decided = replace(
             wait, state=verdict.state, decided_by=press.principal, decided_at=now, reason=press.reason[:1000]
         )
@@ -135,7 +134,6 @@ class MemoryIntake(Arrivals):
             others = [self.waits[w] for w in row.waits if row.steps[self.waits[w].n].answer_n == answer_n]
             self.cancel_waits(w for w in others if w.state is WaitState.OPEN)
         self.wake(row)
-        return PressResult.APPROVED if verdict.state is WaitState.APPROVED else PressResult.DENIED
 
     def _active(self, session: Session) -> TurnRow | None:
         """The session's model turn that was started and not ended: only the oldest can be it."""
@@ -145,12 +143,16 @@ class MemoryIntake(Arrivals):
     def _stop(self, session: Session, control: Control) -> int:
         """Stop what is under way here, what children told, and all below. Return how many turns that were."""
         unheard = {row.turn.id for row in self.unheard_ends(session.id)}
-        rows = [row for row in self._unended(session) if _is_stopped_by(row.turn, control.only, unheard)]
+        rows = [row for row in self._unended(session) if self._is_stopped(row.turn, control.only, unheard)]
         stopped = {row.turn.id for row in [*rows, *self.unended_below(session.id, control.only)]}
         for row in rows:
             self.stop(row, control.stopped_text)
         self.stop_below(session.id, control.stopped_text, control.only)
         return len(stopped)
+
+    def _is_stopped(self, turn: Turn, only: Principal | None, unheard: Collection[TurnId]) -> bool:
+        begun = turn.started_at is not None
+        return is_stopped_by(only, turn.id, turn.principal, turn.state, begun=begun, unheard=unheard)
 
     def _reset(self, session: Session) -> None:
         row = self.all_sessions[session.id]
@@ -170,13 +172,6 @@ def _may_steer(turn: Turn, message: Inbound) -> bool:
         and turn.conversation == message.conversation
         and turn.state is not TurnState.STOPPING
     )
-
-
-def _is_stopped_by(turn: Turn, only: Principal | None, unheard: Collection[TurnId]) -> bool:
-    """What is under way, and what would begin with nobody asking: news of children that have ended."""
-    theirs = only is None or turn.principal == only
-    begun = turn.started_at is not None or turn.id in unheard
-    return theirs and begun and turn.state is not TurnState.STOPPING
 
 
 def _new_turn(session: Session, message: Inbound, kind: TurnKind, now: datetime) -> Turn:

@@ -9,10 +9,12 @@ from datetime import timedelta
 from gateway.errors import NotFound
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
 from gateway.model.live import SLOTS
+from gateway.model.messages import owner_page
+from gateway.model.routes import main_route
 from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.store.memory.rows import SlotRow
 from gateway.store.memory.turns import Turns
-from gateway.store.owners import TOLD_EVERY, latest_chat, main_route, owner_page
+from gateway.store.owners import TOLD_EVERY, latest_chat
 
 
 class MemoryOutbox(Turns):
@@ -69,9 +71,7 @@ class MemoryOutbox(Turns):
             row = self._find(slot)
             self.put_slot(row, replace(row.slot, platform_id=platform_id, uncertain=False))
 
-    async def slot_retry(
-        self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool, counted: bool = True
-    ) -> None:
+    async def slot_retry(self, slot: SlotId, delay: timedelta, *, uncertain: bool, counted: bool = True) -> None:
         """Send it again later."""
         with self.transition() as now:
             row = self._release(slot)

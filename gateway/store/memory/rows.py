@@ -4,32 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from gateway.model.ids import InboundId, NodeId, SessionId, SlotId, TurnId, WaitId
-from gateway.model.sessions import STOPPED_TEXT, Session, Turn, TurnState
+from gateway.model.ids import InboundId, NodeId, SlotId, TurnId, WaitId
+from gateway.model.messages import CONTEXT_KEPT
+from gateway.model.sessions import Session
 from gateway.model.slots import Slot
-from gateway.model.tools import ResultStatus, Step, ToolResult
-from gateway.model.waits import WaitState
-
-LEASE = timedelta(seconds=15)
-COMMANDS_AT_ONCE = 4
-CONTEXT_KEPT = 50
-"""Messages said beside the bot that a new turn is given."""
-AT_ONCE = 500
-"""Rows that one call of a sweep takes."""
-HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})
-UNDECIDED = frozenset({WaitState.OPEN, WaitState.APPROVED})
-INTERRUPTED_TEXT = "Interrupted."
-CANCELLED = ToolResult(
-    status=ResultStatus.CANCELLED, text="", code="cancelled", hint="The turn ended before this call ran."
-)
-UNKNOWN = ToolResult(
-    status=ResultStatus.UNKNOWN,
-    text="Outcome unknown: the process ended after the call was started. Do not assume success or failure.",
-    code="unknown",
-    hint="Check what happened before asking for it again.",
-)
+from gateway.model.steps import Step
+from gateway.model.turns import STOPPED_TEXT, Turn
 
 
 @dataclass(slots=True)
@@ -92,13 +74,3 @@ class SlotRow:
     node: NodeId | None = None
     sending_since: datetime | None = None
     why_dead: str = ""
-
-
-@dataclass(slots=True)
-class Touched:
-    """What a transition changed, for the wake-ups after it."""
-
-    sessions: set[SessionId] = field(default_factory=set[SessionId])
-    turns: set[TurnId] = field(default_factory=set[TurnId])
-    turns_due: bool = False
-    slots_due: bool = False

@@ -6,15 +6,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gateway.model.ids import NodeId, OwnerName, SessionId, SlotId, child_session
-from gateway.model.sessions import TurnState
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
-from gateway.model.tools import StepState
+from gateway.model.steps import StepState
+from gateway.model.turns import TurnState
 from gateway.model.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
 from gateway.store.kin import NOBODY_WAITS
-from gateway.store.memory.rows import AT_ONCE, HELD, SlotRow, TurnRow
+from gateway.store.memory.rows import SlotRow, TurnRow
 from gateway.store.memory.turns import Turns
-
-SENDING_AT_MOST = timedelta(seconds=60)
+from gateway.store.terms import AT_ONCE, HELD, SENDING_AT_MOST
 
 
 class MemorySweeps(Turns):

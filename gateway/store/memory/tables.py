@@ -7,28 +7,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, datetime
 
+from gateway.model.audit import AuditRow
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, mint
-from gateway.model.live import (
-    SESSIONS,
-    SLOTS,
-    TURNS,
-    Changed,
-    SlotsDue,
-    TurnsDue,
-    TurnWoken,
-    session_topic,
-    turn_topic,
-)
 from gateway.model.messages import Conversation, Received
-from gateway.model.sessions import ENDED, Route, Turn, TurnKind, empty_session
+from gateway.model.routes import Route, empty_session
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
-from gateway.model.tools import Step
+from gateway.model.steps import Step
+from gateway.model.turns import ENDED, Turn, TurnKind
 from gateway.model.views import Item, Row, Spent
 from gateway.model.waits import Wait
 from gateway.ports import Clock
 from gateway.store.live import LocalLive
-from gateway.store.memory.rows import HELD, UNDECIDED, Lane, SessionRow, SlotRow, Touched, TurnRow
+from gateway.store.memory.rows import Lane, SessionRow, SlotRow, TurnRow
 from gateway.store.spending import together
+from gateway.store.terms import HELD, UNDECIDED
+from gateway.store.touched import Touched
 
 UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
 
@@ -63,6 +56,7 @@ class Tables:
         self.holds: dict[str, tuple[NodeId, datetime]] = {}
         self.alive_at: datetime | None = None
         self.books: dict[tuple[date, Principal, str], Spent] = {}
+        self.audit: list[AuditRow] = []
         self.touched = Touched()
         # Indexes: with ten thousand parked turns no transition may look at all of them.
         self.lanes: dict[tuple[SessionId, TurnKind], Lane] = {}
@@ -84,16 +78,7 @@ class Tables:
         """One transition: gives the time, and wakes whoever must know when it is through."""
         self.touched = Touched()
         yield self.clock.now()
-        touched, bus = self.touched, self.live_bus
-        for session in touched.sessions:
-            bus.publish(session_topic(session), Changed(session=session))
-            bus.publish(SESSIONS, Changed(session=session))
-        for turn in touched.turns:
-            bus.publish(turn_topic(turn), TurnWoken(turn=turn))
-        if touched.turns_due:
-            bus.publish(TURNS, TurnsDue())
-        if touched.slots_due:
-            bus.publish(SLOTS, SlotsDue())
+        self.touched.publish(self.live_bus)
 
     def stamp(self, session: SessionId | None, key: tuple[str, str], item: Item) -> None:
         """Give the changed row its next revision."""

@@ -8,26 +8,20 @@ from datetime import datetime
 from heapq import heappop, heappush
 
 from gateway.errors import LeaseLost, NotFound
-from gateway.model.ids import InboundId, Principal, SessionId, SlotId, TurnId, child_session, mint
+from gateway.model.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, SlotId, TurnId, child_session, mint
 from gateway.model.messages import Conversation, Inbound, Received
-from gateway.model.sessions import ENDED, Lease, Session, Turn, TurnKind, TurnState
+from gateway.model.sessions import Session
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Step, StepState, ToolResult
+from gateway.model.steps import Step, StepState, Usage
+from gateway.model.tools import ToolResult
+from gateway.model.turns import ENDED, Lease, Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
-from gateway.model.waits import NewWait, Wait, WaitKind, WaitState
+from gateway.model.waits import NewWait, Wait, WaitKind, WaitState, used_by_children
 from gateway.store.early import last_status, last_word
-from gateway.store.kin import CHILDREN, NOBODY_WAITS, SYSTEM_CHILD, End, answer_of, end_message
-from gateway.store.memory.rows import (
-    CANCELLED,
-    COMMANDS_AT_ONCE,
-    HELD,
-    UNDECIDED,
-    UNKNOWN,
-    SessionRow,
-    SlotRow,
-    TurnRow,
-)
+from gateway.store.kin import CHILDREN, NOBODY_WAITS, End, answer_of, end_message
+from gateway.store.memory.rows import SessionRow, SlotRow, TurnRow
 from gateway.store.memory.tables import Tables
+from gateway.store.terms import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED, UNKNOWN
 
 
 class Turns(Tables):
@@ -57,12 +51,13 @@ class Turns(Tables):
             waits=tuple(self.waits[w] for w in row.waits),
         )
 
-    def history_of(self, session: SessionId, epoch: int, limit: int) -> list[TurnView]:
-        """The last ended turns of an epoch that its summary does not cover, in the order they ended."""
+    def history_of(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> list[TurnView]:
+        """The last ended turns of an epoch that its summary does not cover, or the first, in the order they ended."""
         known = self.all_sessions.get(session)
         begin = known.summed_up if known is not None and known.session.epoch == epoch else 0
         ended = [row for row in self.ended.get(session, [])[begin:] if row.turn.epoch == epoch]
-        return [self.view_of(row) for row in ended[max(0, len(ended) - limit) :]]
+        taken = ended[:limit] if oldest else ended[max(0, len(ended) - limit) :]
+        return [self.view_of(row) for row in taken]
 
     # --- the queue --------------------------------------------------------------------------
 
@@ -163,7 +158,7 @@ class Turns(Tables):
         """Stop a turn: its holder may only write results from now on; with no holder it ends here."""
         row.stopped_text = text
         if row.turn.state in HELD:
-            self.put_turn(row, replace(row.turn, state=TurnState.STOPPING))
+            self.put_turn(row, replace(row.turn, state=TurnState.STOPPING, stopped_text=text))
             self._cancel_calls(row, started_too=False)
             self.touched.turns.add(row.turn.id)
         else:
@@ -338,13 +333,10 @@ class Turns(Tables):
         found = self.unheard_ends(like.session)
         return next((row for row in found if (row.turn.conversation, row.turn.principal) == whose), None)
 
-    def _spent_by(self, row: TurnRow) -> list[int]:
-        """Tokens read, tokens written and money: of its answers, and of its children that answered."""
-        usages = [step.answer.usage for step in row.steps if step.answer is not None]
-        waits = [self.waits[wait] for wait in row.waits]
-        answered = [w.payload for w in waits if w.kind is WaitKind.CHILD and w.state is WaitState.ANSWERED]
-        keys = ("input_tokens", "output_tokens", "cost_micros")
-        return [sum(getattr(u, key) for u in usages) + sum(p[key] for p in answered) for key in keys]
+    def _spent_by(self, row: TurnRow) -> Usage:
+        """What its answers cost, and its children that answered."""
+        own = (step.answer.usage for step in row.steps if step.answer is not None)
+        return sum(own, used_by_children(self.waits[wait] for wait in row.waits))
 
 
 def _places(slots: dict[SlotId, SlotRow]) -> list[tuple[SlotId, Conversation]]:

@@ -103,7 +103,7 @@ FROM below JOIN turns AS t ON t.id = below.task_turn;
 -- open approvals, the tokens that its task read and those that it wrote.
 SELECT c.id, c.kind, c.origin, c.owner, c.title, c.epoch, c.root_kind, c.tools, c.created_at, c.active_at, c.lineage, '',
     t.id, t.session, t.epoch, t.kind, t.state, t.conversation, t.principal, t.created_at, t.started_at, t.ended_at,
-    t.active_ms,
+    t.active_ms, t.stopped_text,
     (SELECT count(*) FROM waits INDEXED BY waits_open WHERE kind = 'approval' AND session = c.id AND state = 'open'),
     (SELECT coalesce(sum(json_extract(answer, '$.usage.input_tokens')), 0) FROM steps
      WHERE turn = t.id AND kind = 'model'),

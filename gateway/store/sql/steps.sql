@@ -24,7 +24,7 @@ UPDATE steps SET state = 'asked', rev = ? WHERE turn = ? AND n = ?;
 UPDATE steps SET state = 'planned', asked_anew = 1, rev = ? WHERE turn = ? AND n = ?;
 
 -- name: start_step
-UPDATE steps SET state = 'started', started_at = ?, fence = ?, rev = ? WHERE turn = ? AND n = ?;
+UPDATE steps SET state = 'started', started_at = ?, fence = ?, audit = ?, rev = ? WHERE turn = ? AND n = ?;
 
 -- name: finish_step
 UPDATE steps SET state = 'finished', result = ?, ended_at = ?, rev = ? WHERE turn = ? AND n = ?;

@@ -48,7 +48,8 @@ WHERE ord = (
       ))
     ORDER BY t.queued_rev LIMIT 1
 )
-RETURNING fence, id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms;
+RETURNING fence, id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms,
+    stopped_text;
 
 -- name: held_turn
 -- The new turn that waits for the rest of what somebody said somewhere. In order: session, now, who, where.

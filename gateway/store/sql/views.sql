@@ -57,7 +57,8 @@ SELECT max(
 );
 
 -- name: turn
-SELECT id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms
+SELECT id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms,
+       stopped_text
 FROM turns WHERE id = ?;
 
 -- name: ended_turns
@@ -67,6 +68,13 @@ SELECT ord FROM turns INDEXED BY turns_ended
 WHERE session = ?1 AND epoch = ?2
   AND ended_rev > coalesce((SELECT summary_rev FROM sessions WHERE id = ?1 AND epoch = ?2), 0)
 ORDER BY ended_rev DESC LIMIT ?3;
+
+-- name: oldest_ended_turns
+-- The same, the first ones, the oldest first.
+SELECT ord FROM turns INDEXED BY turns_ended
+WHERE session = ?1 AND epoch = ?2
+  AND ended_rev > coalesce((SELECT summary_rev FROM sessions WHERE id = ?1 AND epoch = ?2), 0)
+ORDER BY ended_rev LIMIT ?3;
 
 -- name: messages_of_turns
 -- ? is a JSON array of turns.
@@ -138,7 +146,8 @@ SELECT what, at, ord, rev FROM (
 
 -- name: turns_at
 -- ? is a JSON array of ords, here and in the next ones.
-SELECT ord, id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms
+SELECT ord, id, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms,
+       stopped_text
 FROM turns WHERE ord IN (SELECT value FROM json_each(?));
 
 -- name: messages_at

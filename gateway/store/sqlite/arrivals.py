@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.model.ids import InboundId, SessionId, TurnId
 from gateway.model.messages import Conversation, Inbound, Press
-from gateway.model.sessions import Accepted, Route
+from gateway.model.routes import Accepted, Route
 from gateway.model.slots import shown_when_stored
 from gateway.store.codec import ATTACHMENTS, dump_conversation, to_us
 from gateway.store.sqlite.tx import Tx

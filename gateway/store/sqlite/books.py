@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from gateway.model.ids import Principal, SessionId, TurnId
-from gateway.model.tools import Usage
+from gateway.model.steps import Usage
 from gateway.model.views import Spent
 from gateway.store.spending import NOTHING
 from gateway.store.sqlite.base import SqliteBase

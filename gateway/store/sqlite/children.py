@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.errors import NotFound
+from gateway.model.children import Lineage, NewChild, SpawnMode, SpawnRefusal
 from gateway.model.ids import Principal, SessionId, TurnId, WaitId, mint
-from gateway.model.sessions import (
-    ChildLine,
-    Lease,
-    Lineage,
-    NewChild,
-    Origin,
-    SessionKind,
-    SpawnMode,
-    SpawnRefusal,
-    TurnState,
-)
-from gateway.model.tools import StepState
+from gateway.model.sessions import Origin, SessionKind
+from gateway.model.steps import StepState
+from gateway.model.turns import Lease, TurnState
+from gateway.model.views import ChildLine
 from gateway.model.waits import NewWait, WaitKind
 from gateway.store import kin
-from gateway.store.codec import LINEAGE, dump_json
+from gateway.store.codec import LINEAGE, dump_json, load_conversation
 from gateway.store.sqlite import moves
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import Columns, TurnRow, session_of, turn_of
@@ -60,7 +53,7 @@ def _spawn(tx: Tx, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefus
     columns = tx.one("session", row.session)
     assert columns is not None, "foreign keys hold"
     parent = session_of(columns)
-    lineage = kin.lineage_below(parent, lease, n, child.lineage)
+    lineage = kin.lineage_below(parent, lease, n, load_conversation(row.conversation), child)
     refused = _refusal(tx, row, lineage)
     if refused is not None:
         return refused

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from gateway.model.ids import InboundId, SessionId, mint
 from gateway.model.messages import Inbound, Refused, RefusedReason
-from gateway.model.sessions import Drop, DropReason, Route
+from gateway.model.routes import Drop, DropReason, Route
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.store.codec import MICROSECOND, dump_conversation, head
 from gateway.store.sqlite import arrivals, outgoing
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.tx import Tx
+from gateway.store.terms import REFUSAL_EVERY
 
-REFUSAL_EVERY_US = timedelta(hours=24) // MICROSECOND
+REFUSAL_EVERY_US = REFUSAL_EVERY // MICROSECOND
 HEARD = f"drop:{DropReason.CONTEXT} "
 """The outcome of an event that was said beside the bot; the place of its message follows, since a new text may come."""
 

@@ -5,69 +5,71 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from gateway.model.tools import Step
+from gateway.ended import bytes_of
+from gateway.model.messages import Received
+from gateway.model.sessions import Session
+from gateway.model.steps import Step
+from gateway.model.turns import Turn
 from gateway.model.views import TurnView
 from gateway.model.waits import Wait, WaitState
-from gateway.store.codec import ANSWER, CALL, RESULT
 
-TURNS_KEPT = 500
-"""About 4 KB each, besides their texts."""
-CHARS_KEPT = 2_000_000
-AROUND = 150
-"""Characters of a stored answer that says nothing."""
+TURNS_KEPT = 320
+"""Eight sessions' histories, as models are given them."""
+BYTES_KEPT = 3_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A turn without its session, which may have a long summary: another one after each of them."""
+
+    turn: Turn
+    inputs: tuple[Received, ...]
+    steps: tuple[Step, ...]
+    waits: tuple[Wait, ...]
+    size: int
 
 
 class EndedTurns:
     """The ended turns that were asked for last, by their place in the store. Threads look into it; the event loop fills
     it, with what is committed.
 
-    They never change again, but for their session, which whoever takes them from here reads anew. Reading and decoding
-    40 turns takes 2 ms of CPU.
+    They never change again. Reading and decoding 40 turns takes 2 ms of CPU.
     """
 
     def __init__(self) -> None:
         """Start with none."""
         self._lock = threading.Lock()
-        self._turns: OrderedDict[int, tuple[TurnView, int]] = OrderedDict()
-        self._chars = 0
+        self._turns: OrderedDict[int, _Kept] = OrderedDict()
+        self._bytes = 0
 
-    def find(self, places: Iterable[int]) -> dict[int, TurnView]:
-        """Return those that are kept."""
-        found: dict[int, TurnView] = {}
+    def find(self, places: Iterable[int], session: Session) -> dict[int, TurnView]:
+        """Return those that are kept, with their session as it is now."""
+        found: dict[int, _Kept] = {}
         with self._lock:
             for place in places:
                 if place in self._turns:
                     self._turns.move_to_end(place)
-                    found[place] = self._turns[place][0]
-        return found
+                    found[place] = self._turns[place]
+        return {
+            place: TurnView(turn=one.turn, session=session, inputs=one.inputs, steps=one.steps, waits=one.waits)
+            for place, one in found.items()
+        }
 
     def keep(self, turns: Mapping[int, TurnView]) -> None:
         """Keep these, and forget those that nobody asked for the longest."""
         with self._lock:
             for place, view in turns.items():
                 if place not in self._turns and not any(map(_may_change, view.waits)):
-                    self._turns[place] = view, _chars(view)
-                    self._chars += self._turns[place][1]
-            while len(self._turns) > TURNS_KEPT or self._chars > CHARS_KEPT:
-                _, (_, forgotten) = self._turns.popitem(last=False)
-                self._chars -= forgotten
+                    kept = _Kept(view.turn, view.inputs, view.steps, view.waits, bytes_of(view))
+                    self._turns[place] = kept
+                    self._bytes += kept.size
+            while len(self._turns) > TURNS_KEPT or self._bytes > BYTES_KEPT:
+                _, forgotten = self._turns.popitem(last=False)
+                self._bytes -= forgotten.size
 
 
 def _may_change(wait: Wait) -> bool:
     """A timer outlives its turn; it is decided within a minute."""
     return wait.state in (WaitState.OPEN, WaitState.APPROVED)
-
-
-def _chars(view: TurnView) -> int:
-    """About how long it is as it is stored."""
-    said = sum(len(one.message.text) + len(one.message.quoted) for one in view.inputs)
-    return said + sum(_chars_of_step(step) for step in view.steps)
-
-
-def _chars_of_step(step: Step) -> int:
-    answer = 0 if step.answer is None else AROUND + len(step.answer.text)
-    if step.answer is not None and (step.answer.calls or step.answer.opaque):
-        answer = len(ANSWER.dump(step.answer))
-    call = 0 if step.call is None else len(CALL.dump(step.call))
-    return answer + call + (0 if step.result is None else len(RESULT.dump(step.result)))

@@ -7,25 +7,30 @@ from functools import partial
 from typing import TypeAlias
 
 from gateway.errors import LeaseLost, NotFound
+from gateway.model.audit import Beginning
 from gateway.model.ids import InboundId, NodeId, Principal, WaitId
 from gateway.model.messages import Brought
-from gateway.model.sessions import Lease, TurnKind, TurnState
+from gateway.model.sessions import LEASE_LASTS
 from gateway.model.slots import NewSlot
-from gateway.model.tools import Answer, StepState, ToolResult
+from gateway.model.steps import Answer, StepState
+from gateway.model.tools import ToolResult
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.views import Claimed, TurnView
-from gateway.model.waits import DECISION_GOOD_FOR_S, NewWait, Start, WaitState
-from gateway.store.codec import ANSWER, BROUGHT, CALL, from_us
-from gateway.store.early import as_stopped
+from gateway.model.waits import NewWait, Start, Wait, WaitState
+from gateway.store.codec import ANSWER, BROUGHT, CALL, MICROSECOND, from_us
 from gateway.store.kin import last_words
 from gateway.store.spending import cost_of
 from gateway.store.sqlite import moves, outgoing
+from gateway.store.sqlite.audit import add_audit_row
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.books import add_spent
-from gateway.store.sqlite.moves import COMMANDS_AT_ONCE, LEASE_US
 from gateway.store.sqlite.rows import Columns, TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
 from gateway.store.sqlite.views import history_of, new_view, turn_view, views_of
+from gateway.store.starting import audit_row, may_consume
+from gateway.store.terms import COMMANDS_AT_ONCE
 
+LEASE_US = LEASE_LASTS // MICROSECOND
 History: TypeAlias = Callable[[Tx, TurnView], Sequence[TurnView] | None]
 
 
@@ -86,9 +91,9 @@ class SqliteEngine(SqliteBase):
         """Open waits on planned steps, with their cards."""
         return await self.write(lambda tx: _open_waits(tx, lease, waits, slots))
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
-        """Store that a call's effect may begin; consume its approval."""
-        return await self.write(lambda tx: _start_step(tx, lease, n, wait, action_sha))
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
+        """Store that a call's effect may begin, with its row of the audit; consume its approval."""
+        return await self.write(lambda tx: _start_step(tx, lease, n, wait, beginning))
 
     async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
         """Store a call's one result, and what is shown of it."""
@@ -162,7 +167,6 @@ def _finish_turn(
         return False
     if answer is not None:
         _add_answer(tx, row, answer, given, ungiven)
-    slots = as_stopped(state, slots, row.stopped_text)
     outgoing.say(tx, row, slots, ends=True)
     moves.end_turn(tx, row, state, last_words(answer, slots))
     # Opened after the end, which withdraws every wait: these outlive the turn.
@@ -236,36 +240,29 @@ def _is_planned(tx: Tx, row: TurnRow, n: int) -> bool:
     return _step_state(tx, row, n)[0] == StepState.PLANNED
 
 
-def _start_step(tx: Tx, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
+def _start_step(tx: Tx, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
     row = moves.held(tx, lease)
     if row.state == TurnState.STOPPING:
         return Start.STOPPING
     state, fence = _step_state(tx, row, n)
+    used: Wait | None = None
     if wait is not None:
-        refused = _consume(tx, row, n, wait, action_sha)
-        if refused is not None:
-            return refused
+        columns = tx.one("wait", wait)
+        if columns is None:
+            return Start.NOT_APPROVED
+        used = wait_of(columns)
+        start = may_consume(used, lease, n, beginning.action_sha, tx.moment)
+        if start is not Start.STARTED:
+            if start is Start.TOO_OLD:
+                moves.set_wait(tx, row.session, wait, WaitState.EXPIRED)
+            return start
+        moves.set_wait(tx, row.session, wait, WaitState.CONSUMED)
     # No decision is needed: never asked, or started by a holder that is gone.
     elif state != StepState.PLANNED and not (state == StepState.STARTED and fence < row.fence):
         return Start.NOT_APPROVED
-    tx.run("start_step", tx.now, row.fence, tx.next_rev(row.session), row.id, n)
+    seq = add_audit_row(tx, audit_row(lease, n, TurnKind(row.kind), StepState(state), used, beginning, tx.moment))
+    tx.run("start_step", tx.now, row.fence, seq, tx.next_rev(row.session), row.id, n)
     return Start.STARTED
-
-
-def _consume(tx: Tx, row: TurnRow, n: int, wait: WaitId, action_sha: str) -> Start | None:
-    columns = tx.one("wait", wait)
-    if columns is None:
-        return Start.NOT_APPROVED
-    found = wait_of(columns)
-    if found.state is not WaitState.APPROVED or (found.turn, found.n) != (row.id, n):
-        return Start.NOT_APPROVED
-    if found.approval is None or found.approval.action_sha != action_sha or found.decided_at is None:
-        return Start.NOT_APPROVED
-    if (tx.moment - found.decided_at).total_seconds() > DECISION_GOOD_FOR_S:
-        moves.set_wait(tx, row.session, wait, WaitState.EXPIRED)
-        return Start.TOO_OLD
-    moves.set_wait(tx, row.session, wait, WaitState.CONSUMED)
-    return None
 
 
 def _finish_step(tx: Tx, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot]) -> bool:

@@ -10,6 +10,9 @@ from gateway.errors import StoreDamaged, StoreError, StoreFull
 ROOM = 1 << 20
 """Bytes. With less than this left on the disk an I/O error is taken for a full disk: SQLite reports it as either."""
 
+FAILURES = (sqlite3.Error, MemoryError)
+"""What SQLite's functions raise. Python makes a `MemoryError` of SQLite's own code for that."""
+
 _WHOLE_BATCH = frozenset(
     {
         sqlite3.SQLITE_FULL,
@@ -32,13 +35,18 @@ def code_of(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def concerns_the_file(error: sqlite3.Error) -> bool:
-    """Whether no other transition of the batch could do better: the file, the disk or the lock is at fault."""
-    return code_of(error) in _WHOLE_BATCH
+def concerns_the_file(error: sqlite3.Error | MemoryError) -> bool:
+    """Whether no other transition of the batch could do better: the file, the disk, the lock or memory is at fault."""
+    return isinstance(error, MemoryError) or code_of(error) in _WHOLE_BATCH
 
 
-def store_error(error: sqlite3.Error, path: str) -> StoreError:
+def store_error(error: sqlite3.Error | MemoryError, path: str) -> StoreError:
     """Return the error to raise to the caller, with its cure. Nothing of the transition was written."""
+    if isinstance(error, MemoryError):
+        return StoreError(
+            f"No memory was left to write to the store {path}: nothing was written and nothing was lost.",
+            cure="Give the daemon more memory, or end what takes it; then say it again.",
+        )
     code = code_of(error)
     if code == sqlite3.SQLITE_FULL or (code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) and _is_full(path)):
         return StoreFull(f"The disk of the store {path} is full: nothing was written and nothing was lost.")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gateway.model.ids import InboundId, SessionId, TurnId, WaitId, mint
-from gateway.model.messages import Inbound, Press
-from gateway.model.sessions import Accepted, Route, TurnKind, TurnState, WhileRunning
+from gateway.model.ids import SYSTEM_CHILD, InboundId, SessionId, TurnId, WaitId, mint
+from gateway.model.messages import CONTEXT_KEPT, Inbound, Press
+from gateway.model.routes import Accepted, Route, WhileRunning
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
-from gateway.store import cut, kin
+from gateway.store import cut
 from gateway.store.codec import dump_conversation, from_us, to_us
+from gateway.store.pressing import is_stopped_by, result_of_press
 from gateway.store.sqlite import arrivals, moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.rows import HELD, INTERRUPTED_TEXT, TurnRow, wait_of
+from gateway.store.sqlite.rows import TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
-
-CONTEXT_KEPT = 50
-"""Messages said beside the bot that a new turn is given."""
+from gateway.store.terms import HELD, INTERRUPTED_TEXT
 
 
 class SqliteIntake(SqliteBase):
@@ -119,7 +119,7 @@ def _control(tx: Tx, route: Route, message: Inbound, control: Control) -> int | 
     if control.effect is ControlEffect.RESET:
         _reset(tx, route.session)
     idle = control.effect is ControlEffect.STOP and stopped == 0
-    text = (control.idle if idle else control.reply).replace("{n}", str(stopped))
+    text = control.idle if idle else control.reply
     reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=text)
     outgoing.add_slot(tx, reply, route.session, None)
     return stopped
@@ -127,7 +127,7 @@ def _control(tx: Tx, route: Route, message: Inbound, control: Control) -> int | 
 
 def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: Verdict) -> Pressed:
     found = _find_wait(tx, wait)
-    result = _verdict(found, verdict, tx)
+    result = result_of_press(found, verdict, tx.moment)  # the writer runs alone: nothing can change meanwhile
     if not arrivals.is_new(tx, press, f"press:{result}"):
         return Pressed(result=PressResult.DUPLICATE, wait=found)
     if found is None or result not in (PressResult.APPROVED, PressResult.DENIED):
@@ -143,19 +143,6 @@ def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: Verdict) -> Press
         moves.cancel_waits(tx, row, ((other, n, kind) for other, n, kind in siblings))
     moves.wake(tx, row)
     return Pressed(result=result, wait=_find_wait(tx, wait))
-
-
-def _verdict(wait: Wait | None, verdict: Verdict, tx: Tx) -> PressResult:
-    """What comes of the press if it is the first of its kind; the writer runs alone, so that nothing can change."""
-    if verdict.refusal is not None or wait is None or wait.kind is not WaitKind.APPROVAL:
-        return verdict.refusal or PressResult.NOT_VALID
-    if wait.state in (WaitState.EXPIRED, WaitState.SUPERSEDED):
-        return PressResult.EXPIRED
-    if wait.state is not WaitState.OPEN:
-        return PressResult.ALREADY
-    if wait.expires_at <= tx.moment:
-        return PressResult.EXPIRED
-    return PressResult.APPROVED if verdict.state is WaitState.APPROVED else PressResult.DENIED
 
 
 # --- what these share -----------------------------------------------------------------------
@@ -196,8 +183,8 @@ def _unended(tx: Tx, session: SessionId) -> list[TurnRow]:
 
 def _stop(tx: Tx, session: SessionId, control: Control) -> int:
     """Stop what is under way here, what children told, and all below. Return how many turns that were."""
-    unheard = {turn for turn, *_ in tx.run("unheard_ends", session, kin.SYSTEM_CHILD)}
-    rows = [row for row in _unended(tx, session) if _is_stopped_by(row, control, unheard)]
+    unheard = {turn for turn, *_ in tx.run("unheard_ends", session, SYSTEM_CHILD)}
+    rows = [row for row in _unended(tx, session) if _is_stopped(row, control, unheard)]
     stopped = {row.id for row in rows} | set(moves.unended_below(tx, session, control.only))
     for row in rows:
         moves.stop(tx, row, control.stopped_text)
@@ -205,11 +192,9 @@ def _stop(tx: Tx, session: SessionId, control: Control) -> int:
     return len(stopped)
 
 
-def _is_stopped_by(row: TurnRow, control: Control, unheard: Collection[TurnId]) -> bool:
-    """What is under way, and what would begin with nobody asking: news of children that have ended."""
-    theirs = control.only is None or row.principal == control.only
-    begun = row.started_at is not None or row.id in unheard
-    return theirs and begun and row.state != TurnState.STOPPING
+def _is_stopped(row: TurnRow, control: Control, unheard: Collection[TurnId]) -> bool:
+    begun = row.started_at is not None
+    return is_stopped_by(control.only, row.id, row.principal, row.state, begun=begun, unheard=unheard)
 
 
 def _reset(tx: Tx, session: SessionId) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.store.sqlite.tx import Touched
+from gateway.store.touched import Touched
 
 LOOK_EVERY_S = 1.0
 """What can be taken by time alone is found so late at most."""

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gateway.errors import LeaseLost
-from gateway.model.ids import InboundId, Principal, SessionId, TurnId, WaitId, child_session, mint
+from gateway.model.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, TurnId, WaitId, child_session, mint
 from gateway.model.messages import Inbound
-from gateway.model.sessions import ENDED, STOPPED_TEXT, Lease, TurnKind, TurnState
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import StepState, ToolResult
+from gateway.model.steps import StepState, Usage
+from gateway.model.tools import ToolResult
+from gateway.model.turns import ENDED, STOPPED_TEXT, Lease, TurnKind, TurnState
 from gateway.model.waits import NewWait, WaitKind, WaitState
 from gateway.store import kin
 from gateway.store.codec import APPROVAL, LINEAGE, RESULT, dump_conversation, dump_json, load_conversation, to_us
 from gateway.store.sqlite import arrivals, outgoing
 from gateway.store.sqlite.outgoing import show_anew
-from gateway.store.sqlite.rows import CANCELLED, HELD, UNKNOWN, TurnRow
+from gateway.store.sqlite.rows import TurnRow
 from gateway.store.sqlite.tx import Tx
-
-LEASE_US = 15_000_000
-COMMANDS_AT_ONCE = 4
-
+from gateway.store.terms import CANCELLED, COMMANDS_AT_ONCE, HELD, UNKNOWN
 
 # --- turns ----------------------------------------------------------------------------------
 
@@ -251,7 +249,8 @@ def _answer_parent(tx: Tx, row: TurnRow, wait: WaitId, end: kin.End, active_ms: 
     if parent is None:
         return
     session, turn = parent
-    ((*spent,),) = tx.run("spent_by_turn", row.id)
+    ((read, written, cost),) = tx.run("spent_by_turn", row.id)
+    spent = Usage(input_tokens=read, output_tokens=written, cost_micros=cost)
     payload = dump_json(kin.answer_of(end, active_ms, spent))
     tx.run("answer_wait", payload, tx.next_rev(session), wait)
     wake(tx, stored_turn(tx, turn))
@@ -276,5 +275,5 @@ def _write_to_parent(tx: Tx, spawning: TurnId, end: kin.End) -> None:
 
 def _unheard_end(tx: Tx, session: SessionId, place: str, whose: str) -> TurnId | None:
     """The turn that tells of other ends here and was not started: several ends are one question to a model."""
-    found = tx.run("unheard_ends", session, kin.SYSTEM_CHILD)
+    found = tx.run("unheard_ends", session, SYSTEM_CHILD)
     return next((turn for turn, at, who in found if (at, who) == (place, whose)), None)

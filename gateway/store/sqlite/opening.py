@@ -85,7 +85,7 @@ def open_writer(path: str, sql: Mapping[str, str], migrations: tuple[Migration, 
         db = connect(path)
         try:
             _refuse_foreign(db, path, sql, migrations)
-            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "temp_store"):
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "temp_store", "cache_size"):
                 db.execute(sql[name]).fetchall()
             db.execute(sql["wal_autocheckpoint"]).fetchall()
             _verify(db, path, sql, {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5000})
@@ -105,7 +105,7 @@ def open_reader(path: str, sql: Mapping[str, str]) -> sqlite3.Connection:
     try:
         db = connect(path)
         try:
-            for name in ("busy_timeout", "temp_store", "query_only"):
+            for name in ("busy_timeout", "temp_store", "cache_size_of_reader", "query_only"):
                 db.execute(sql[name]).fetchall()
             _verify(db, path, sql, {"query_only": 1, "busy_timeout": 5000})
         except BaseException:

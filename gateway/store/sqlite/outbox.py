@@ -7,9 +7,11 @@ from datetime import timedelta
 
 from gateway.errors import NotFound
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
+from gateway.model.messages import owner_page
+from gateway.model.routes import main_route
 from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.store.codec import MICROSECOND, dump_json, from_us, load_conversation
-from gateway.store.owners import TOLD_EVERY, latest_chat, main_route, owner_page
+from gateway.store.owners import TOLD_EVERY, latest_chat
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.outgoing import add_slot, rev_of_slot, show_slot_anew
 from gateway.store.sqlite.rows import slot_of
@@ -33,9 +35,7 @@ class SqliteOutbox(SqliteBase):
         """Record what is shown of it so far."""
         await self.write(lambda tx: tx.run("slot_part", *_find(tx, slot), platform_id))
 
-    async def slot_retry(
-        self, slot: SlotId, version: int, delay: timedelta, *, uncertain: bool, counted: bool = True
-    ) -> None:
+    async def slot_retry(self, slot: SlotId, delay: timedelta, *, uncertain: bool, counted: bool = True) -> None:
         """Send it again later."""
         await self.write(lambda tx: _slot_retry(tx, slot, delay, uncertain=uncertain, counted=counted))
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from gateway.model.ids import InboundId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.model.messages import Inbound, Received
-from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind, TurnState
+from gateway.model.sessions import Origin, Session, SessionKind
 from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.tools import ResultStatus, Step, StepKind, StepState, ToolResult
+from gateway.model.steps import Step, StepKind, StepState
+from gateway.model.turns import Turn, TurnKind, TurnState
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store.codec import (
     ANSWER,
@@ -27,18 +28,6 @@ from gateway.store.codec import (
 )
 
 Columns = tuple[Any, ...]
-
-HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})
-INTERRUPTED_TEXT = "Interrupted."
-CANCELLED = ToolResult(
-    status=ResultStatus.CANCELLED, text="", code="cancelled", hint="The turn ended before this call ran."
-)
-UNKNOWN = ToolResult(
-    status=ResultStatus.UNKNOWN,
-    text="Outcome unknown: the process ended after the call was started. Do not assume success or failure.",
-    code="unknown",
-    hint="Check what happened before asking for it again.",
-)
 
 
 @dataclass(slots=True)
@@ -86,7 +75,9 @@ def session_of(columns: Columns) -> Session:
 
 def turn_of(columns: Columns) -> Turn:
     """Make a turn."""
-    id_, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms = columns
+    id_, session, epoch, kind, state, conversation, principal, created_at, started_at, ended_at, active_ms, said = (
+        columns
+    )
     return Turn(
         id=TurnId(id_),
         session=SessionId(session),
@@ -99,6 +90,7 @@ def turn_of(columns: Columns) -> Turn:
         started_at=moment(started_at),
         ended_at=moment(ended_at),
         active_ms=active_ms,
+        stopped_text=said or "",
     )
 
 

@@ -8,15 +8,17 @@ from pathlib import Path
 from gateway.errors import StoreError
 from gateway.ports import Clock
 from gateway.store.live import LocalLive
+from gateway.store.sqlite.accounts import SqliteAccounts
+from gateway.store.sqlite.audit import SqliteAudit
 from gateway.store.sqlite.books import SqliteBooks
 from gateway.store.sqlite.children import SqliteChildren
 from gateway.store.sqlite.damage import refuse_damaged
 from gateway.store.sqlite.drops import SqliteDrops
 from gateway.store.sqlite.engine import SqliteEngine
 from gateway.store.sqlite.ingress import SqliteIntake
+from gateway.store.sqlite.notes import SqliteNotes
 from gateway.store.sqlite.opening import FileLock, check_library, make_file, open_reader, open_writer
 from gateway.store.sqlite.outbox import SqliteOutbox
-from gateway.store.sqlite.people import SqliteNotes, SqlitePeople
 from gateway.store.sqlite.scopes import SqliteScopes
 from gateway.store.sqlite.statements import load_migrations, load_statements
 from gateway.store.sqlite.sweeps import SqliteSweeps
@@ -35,9 +37,10 @@ class SqliteStore(
     SqliteBooks,
     SqliteSweeps,
     SqliteOutbox,
-    SqlitePeople,
+    SqliteAccounts,
     SqliteNotes,
     SqliteViews,
+    SqliteAudit,
 ):
     """`ports.Store`. Made by `open_sqlite`."""
 

@@ -6,18 +6,17 @@ from datetime import timedelta
 from typing import Any
 
 from gateway.model.ids import SessionId, TurnId, WaitId, child_session
-from gateway.model.sessions import TurnState
 from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.turns import TurnState
 from gateway.model.waits import DECISION_GOOD_FOR_S, WaitKind, WaitState
 from gateway.store import kin
 from gateway.store.codec import MICROSECOND, load_conversation, load_json
 from gateway.store.sqlite import moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.tx import Tx
+from gateway.store.terms import AT_ONCE, SENDING_AT_MOST
 
-AT_ONCE = 500
-"""Rows that one call takes."""
-SENDING_AT_MOST_US = timedelta(seconds=60) // MICROSECOND
+SENDING_AT_MOST_US = SENDING_AT_MOST // MICROSECOND
 DECISION_GOOD_FOR_US = timedelta(seconds=DECISION_GOOD_FOR_S) // MICROSECOND
 
 

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from gateway.model.ids import SessionId, TurnId
-from gateway.model.live import (
-    SESSIONS,
-    SLOTS,
-    TURNS,
-    Changed,
-    SlotsDue,
-    TurnsDue,
-    TurnWoken,
-    session_topic,
-    turn_topic,
-)
-from gateway.ports import Live
+from gateway.model.ids import SessionId
 from gateway.store.codec import from_us, storable
+from gateway.store.touched import Touched
 
 Values = tuple[Any, ...]
 
@@ -55,29 +43,6 @@ class Reader:
         except UnicodeEncodeError:
             clean = tuple(storable(value) if isinstance(value, str) else value for value in values)
             return self.db.execute(self._sql[name], clean).rowcount
-
-
-@dataclass(slots=True)
-class Touched:
-    """What a transition changed, for the wake-ups after it."""
-
-    sessions: set[SessionId] = field(default_factory=set[SessionId])
-    turns: set[TurnId] = field(default_factory=set[TurnId])
-    turns_due: bool = False
-    slots_due: bool = False
-
-    def publish(self, live: Live) -> None:
-        """Wake whoever must know. Called in the event loop, after the commit."""
-        for session in self.sessions:
-            changed = Changed(session=session)
-            live.publish(session_topic(session), changed)
-            live.publish(SESSIONS, changed)
-        for turn in self.turns:
-            live.publish(turn_topic(turn), TurnWoken(turn=turn))
-        if self.turns_due:
-            live.publish(TURNS, TurnsDue())
-        if self.slots_due:
-            live.publish(SLOTS, SlotsDue())
 
 
 class Tx(Reader):

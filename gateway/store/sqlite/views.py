@@ -9,9 +9,10 @@ from typing import Any
 from gateway.errors import NotFound
 from gateway.model.ids import SessionId, TurnId, WaitId
 from gateway.model.messages import Received
-from gateway.model.sessions import Session, Turn
+from gateway.model.sessions import Session
 from gateway.model.slots import Slot
-from gateway.model.tools import Step
+from gateway.model.steps import Step
+from gateway.model.turns import Turn
 from gateway.model.views import Counts, Item, Row, Rows, SessionLine, TurnView
 from gateway.model.waits import Wait
 from gateway.store.codec import dump_json
@@ -46,16 +47,17 @@ class SqliteViews(SqliteBase):
         """One turn with everything stored of it."""
         return await self.read(lambda reader: turn_view(reader, turn))
 
-    async def history(self, session: SessionId, epoch: int, limit: int) -> Sequence[TurnView]:
-        """The last ended turns, in the order they ended."""
+    async def history(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> Sequence[TurnView]:
+        """The last ended turns, or the first, in the order they ended."""
         read: dict[int, TurnView] = {}
 
         def view(reader: Reader) -> list[TurnView]:
             found = _session(reader, session)
-            return [] if found is None else history_of(reader, found, epoch, limit, self.ended, read)
+            return [] if found is None else history_of(reader, found, epoch, limit, self.ended, read, oldest=oldest)
 
         history = await self.read(view)
-        self.ended.keep(read)
+        if not oldest:  # those are read for a summary, and then no more
+            self.ended.keep(read)
         return history
 
     async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
@@ -121,24 +123,31 @@ def turn_view(reader: Reader, turn: TurnId) -> TurnView:
 
 
 def history_of(
-    reader: Reader, session: Session, epoch: int, limit: int, ended: EndedTurns, read: dict[int, TurnView]
+    reader: Reader,
+    session: Session,
+    epoch: int,
+    limit: int,
+    ended: EndedTurns,
+    read: dict[int, TurnView],
+    *,
+    oldest: bool = False,
 ) -> list[TurnView]:
-    """Return the last ended turns of a session in the order they ended.
+    """Return the last ended turns of a session, or the first, in the order they ended.
 
     What was not among the `ended` ones is put into `read` too: the caller keeps it, once what it saw is committed.
     """
-    places = [place for (place,) in reader.run("ended_turns", session.id, epoch, limit)][::-1]
-    views = ended.find(places)
+    if oldest:
+        places = [place for (place,) in reader.run("oldest_ended_turns", session.id, epoch, limit)]
+    else:
+        places = [place for (place,) in reader.run("ended_turns", session.id, epoch, limit)][::-1]
+    views = ended.find(places, session)
     unread = [place for place in places if place not in views]
     if unread:
         columns = {place: tuple(rest) for place, *rest in reader.run("turns_at", dump_json(unread))}
         fresh = dict(zip(columns, views_of(reader, list(columns.values()), session), strict=True))
         read.update(fresh)
         views.update(fresh)
-    found = [views[place] for place in places]
-    return [
-        TurnView(turn=one.turn, session=session, inputs=one.inputs, steps=one.steps, waits=one.waits) for one in found
-    ]
+    return [views[place] for place in places]
 
 
 def new_view(reader: Reader, columns: tuple[Any, ...]) -> TurnView:

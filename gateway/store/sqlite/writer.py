@@ -17,7 +17,7 @@ from gateway.observe import log
 from gateway.ports import Clock
 from gateway.store.codec import to_us
 from gateway.store.live import LocalLive
-from gateway.store.sqlite.failures import concerns_the_file, store_error
+from gateway.store.sqlite.failures import FAILURES, concerns_the_file, store_error
 from gateway.store.sqlite.jobs import Claims, Job, deliver
 from gateway.store.sqlite.tx import Reader, Tx
 
@@ -76,7 +76,7 @@ class Worker(ABC):
         for thread in self._threads:
             await asyncio.get_running_loop().run_in_executor(None, thread.join)
 
-    def _failed(self, error: sqlite3.Error) -> StoreError:
+    def _failed(self, error: sqlite3.Error | MemoryError) -> StoreError:
         """Return what the caller is to be told. Damage is told in the log too, once: not every caller writes there."""
         told = store_error(error, self.path)
         if isinstance(told, StoreDamaged) and not self._told:
@@ -98,13 +98,14 @@ class ReaderPool(Worker):
             try:
                 db.execute(self._sql["begin_reading"])
                 job.result = job.work(Reader(db, self._sql, to_us(self._clock.now())))
-            except sqlite3.Error as error:
+            except FAILURES as error:
                 job.error = self._failed(error)
             except Exception as error:  # noqa: BLE001 - the caller gets it; the thread goes on
                 job.error = error
             finally:
-                if db.in_transaction:
-                    db.execute(self._sql["rollback"])
+                with suppress(*FAILURES):
+                    if db.in_transaction:
+                        db.execute(self._sql["rollback"])
             deliver([job], Job.settle)
         db.close()
 
@@ -204,9 +205,9 @@ class Writer(Worker):
                 reserved = rev + REVS_AHEAD
                 db.execute(self._sql["save_rev"], (reserved,))
             db.execute(self._sql["commit"])
-        except sqlite3.Error as error:
+        except FAILURES as error:
             # SQLite may have rolled back already, which ends the transaction.
-            with suppress(sqlite3.Error):
+            with suppress(*FAILURES):
                 if db.in_transaction:
                     db.execute(self._sql["rollback"])
             for job in batch:
@@ -252,7 +253,7 @@ class Writer(Worker):
         try:
             job.result = job.work(tx)
         except Exception as error:
-            if isinstance(error, sqlite3.Error):
+            if isinstance(error, FAILURES):
                 if concerns_the_file(error) or not db.in_transaction:
                     raise
                 job.error = self._failed(error)
@@ -274,7 +275,7 @@ class Writer(Worker):
     def _checkpoint(self, db: sqlite3.Connection) -> None:
         if self.commits - self._moved >= LONG_WAL:
             # A checkpoint that fails is tried again: until then all is in the WAL.
-            with suppress(sqlite3.Error):
+            with suppress(*FAILURES):
                 db.execute(self._sql["checkpoint_and_keep"]).fetchall()
                 self._moved = self.commits
 

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 
 from tests.bench import measure
 from tests.bench.doze import DOZE_S
-from tests.bench.figures import Figure
+from tests.bench.figures import Decision, Figure
 from tests.bench.rows.crowd import people
 from tests.bench.rows.turns import CPU_BUDGET_MS, MS, QUIET_S, TURN_BUDGET_MS, allowed_shell, beyond
 from tests.bench.telegram import TelegramLife, run_telegram_daemon, run_telegram_floor
@@ -161,6 +161,7 @@ def _costs(what: str, ours: _Took, plain: _Took, turns: int | None) -> list[Figu
             floor=measure.p50(plain.cpu_s) * MS,
             budget=turns * CPU_BUDGET_MS if turns else None,
             times=turns,
+            decided=CHILDREN_DECIDED if turns else None,
         ),
         Figure(what=f"{what}, commits", value=measure.p50(ours.commits), floor=measure.p50(plain.commits)),
     ]

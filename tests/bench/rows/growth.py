@@ -17,7 +17,9 @@ from pathlib import Path
 from gateway.clock import SystemClock
 from gateway.model.ids import NodeId, OwnerName, SessionId, main_session, principal
 from gateway.model.messages import Conversation, Inbound
-from gateway.model.sessions import Origin, Route, SessionKind, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Route, WhileRunning
+from gateway.model.sessions import Origin, SessionKind
+from gateway.model.turns import TurnKind, TurnState
 from gateway.ports import Store
 from gateway.store import open_store
 from gateway.turn.window import HISTORY_TURNS

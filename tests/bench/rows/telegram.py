@@ -6,7 +6,7 @@ from tests.bench import measure
 from tests.bench.figures import Figure
 from tests.bench.rows.crash import killed, killed_answering
 from tests.bench.rows.crowd import crowded
-from tests.bench.rows.turns import SANDBOXES, allowed_shell, compared, lengthened, shelled
+from tests.bench.rows.turns import CPU_DECIDED, SANDBOXES, allowed_shell, compared, lengthened, shelled
 from tests.bench.telegram import (
     floor_words,
     run_fake,
@@ -19,15 +19,15 @@ from tests.support.telegram import FakeTelegram
 
 
 async def operator(bench: Bench) -> list[Figure]:
-    """A turn without a model."""
-    async with run_telegram_daemon(bench) as daemon, run_telegram_floor(bench) as floor:
+    """A turn without a model, beside the floor that asks one."""
+    async with run_telegram_daemon(bench) as daemon, run_telegram_floor(bench, model=True) as floor:
         return await compared("telegram, operator turn", bench.counts, daemon, floor, times=6)
 
 
 async def model(bench: Bench) -> list[Figure]:
     """A turn with a model of 0 ms that answers in 8 chunks."""
     async with run_telegram_daemon(bench, model=True) as daemon, run_telegram_floor(bench, model=True) as floor:
-        return await compared("telegram, model turn", bench.counts, daemon, floor, times=6)
+        return await compared("telegram, model turn", bench.counts, daemon, floor, times=6, decided=CPU_DECIDED)
 
 
 async def shell(bench: Bench) -> list[Figure]:

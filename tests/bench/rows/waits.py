@@ -10,7 +10,8 @@ from pathlib import Path
 
 from gateway.clock import SystemClock
 from gateway.model.ids import NodeId, SessionId, WaitId, mint
-from gateway.model.sessions import TurnKind, WhileRunning
+from gateway.model.routes import WhileRunning
+from gateway.model.turns import TurnKind
 from gateway.ports import Store
 from gateway.store import open_store
 from tests.bench import measure

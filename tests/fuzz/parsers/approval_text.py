@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gateway import approvals
-from gateway.approvals import Handles, render, unrender, wait_of
+from gateway.approvals import asked, handles
+from gateway.approvals.asked import render, unrender
+from gateway.approvals.handles import Handles, wait_of
 from gateway.model.ids import Handle, WaitId
 from gateway.model.waits import Verb
 from tests.fuzz import givens
 
-READS = (approvals,)
+READS = (asked, handles)
 WORDS = (
     "⏎".encode(),
     "␠×9;".encode(),

@@ -28,13 +28,10 @@ WORDS = (
     *(b"/help", b"/status@dragoman_bot", b"/shell ", b"/browser ", b"/spawn task=x ", b'="a b"', b"={}", b"=[1]"),
     *(b"=NaN", b"=1e999", b"a=1", b"/", b"//", b"@", b"\\", b'"', b"'"),
 )
-SPECS = {
-    "shell": shell.SPEC,
-    "sessions_spawn": sessions_spawn.SPEC,
-}
+COMMANDS = {"shell": shell.SPEC, "sessions_spawn": sessions_spawn.SPEC, "spawn": sessions_spawn.SPEC}
 SCHEMA = {"type": "object", "properties": {"task": {"type": "string"}, "n": {"type": "integer"}}}
-OFFERS = tuple(ToolOffer(name=name, description="", schema=SCHEMA) for name in SPECS)
-TOOLS = frozenset({"shell", "sessions_spawn", "spawn"})
+OFFERS = tuple(ToolOffer(name=name, description="", schema=SCHEMA) for name in ("shell", "sessions_spawn"))
+TOOLS = frozenset(COMMANDS)
 
 
 def target(data: bytes) -> None:
@@ -67,12 +64,12 @@ def _coded(text: str) -> None:
 async def _driven(text: str) -> None:
     request = ModelRequest(system="", messages=(UserText(text=text),), tools=OFFERS)
     said: list[str] = []
-    async for event in Operator(SPECS).stream(request):
+    async for event in Operator(COMMANDS).stream(request):
         if isinstance(event, TextPart):
             said.append(event.text)
         elif isinstance(event, Complete):
             assert event.answer.text == "".join(said)
             assert bool(event.answer.calls) != bool(event.answer.text), "a call or words, never both"
             for call in event.answer.calls:
-                assert call.tool in SPECS
+                assert COMMANDS[call.tool].name == call.tool, "called by its name, whatever word was said"
                 assert isinstance(json.loads(call.arguments), dict)

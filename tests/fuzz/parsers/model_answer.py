@@ -10,7 +10,7 @@ from gateway.llm.openai_answer import AnswerLimits, Assembly
 from gateway.llm.openai_errors import Peer, from_chunk, to_error
 from gateway.model import nesting
 from gateway.model.ids import CallId
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
 from gateway.store.codec import ANSWER
 
 READS = (sse, openai_answer, nesting)

@@ -33,7 +33,7 @@ def target(data: bytes) -> None:
         "https://a.example/api/",
         cast("Any", givens.Answering(code, headers, body)),
         givens.passed,
-        Bans("main", givens.NoMemory(), givens.CLOCK),
+        Bans("main", givens.NoNotes(), givens.CLOCK),
     )
     asyncio.run(_asked(client))
 

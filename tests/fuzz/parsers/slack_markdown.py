@@ -30,7 +30,8 @@ WORDS = (
     ),
 )
 ROOM = 3000
-_RINGS = re.compile(r"<(?:[@#][A-Z][A-Z0-9]|!(?:channel|here|everyone|subteam|date|group))")
+# No id of a person begins with another letter: `List<@NN String>` is Java.
+_RINGS = re.compile(r"<(?:@[UWBS][A-Z0-9]|#[CGD][A-Z0-9]|!(?:channel|here|everyone|subteam|date|group))")
 
 
 def target(data: bytes) -> None:

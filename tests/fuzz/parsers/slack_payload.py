@@ -97,6 +97,6 @@ def _door() -> tuple[Door, list[list[object]]]:
         listeners[-1].append(payload)
         return Answer(stored=True)
 
-    bans = Bans("main", givens.NoMemory(), givens.CLOCK)
+    bans = Bans("main", givens.NoNotes(), givens.CLOCK)
     client = SlackClient("xoxb-1", "http://127.0.0.1:9/api/", cast("Any", None), givens.passed, bans)
     return Door("main", client, take), listeners

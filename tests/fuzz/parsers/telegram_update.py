@@ -74,7 +74,7 @@ def _updates(sink: givens.BrokenSink) -> Updates:
     return Updates(
         bot=BOT,
         sink=sink,
-        moves=Moves(givens.NoMemory()),
+        moves=Moves(givens.NoNotes()),
         clock=givens.CLOCK,
         answer=lambda query, result: None,
         broken=lambda: None,

@@ -9,17 +9,19 @@ from typing import Any
 from pydantic import BaseModel
 
 from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell
-from gateway import approvals, registry
-from gateway.approvals import action_key, needs_escape, render_action, unrender
+from gateway import registry
+from gateway.approvals import asked
+from gateway.approvals.asked import action_key, needs_escape, render_action, unrender
 from gateway.model import nesting
-from gateway.model.tools import Action, Deny, DenyReason, Risk, ToolPolicy
+from gateway.model.decisions import Deny, DenyReason
+from gateway.model.tools import Action, Mode, Risk, ToolPolicy
 from gateway.model.waits import ApprovalRequest
 from gateway.registry import Tool, check_arguments
 from gateway.store.codec import APPROVAL
 from tests.fuzz import givens
 from tests.support.makers import ANN_TELEGRAM
 
-READS = (approvals, nesting, registry, sessions_list, sessions_spawn, sessions_stop, shell)
+READS = (asked, nesting, registry, sessions_list, sessions_spawn, sessions_stop, shell)
 WORDS = (
     *(b"data", b"[" * 99, b"[" * 199, b"]" * 199),
     *(b"command", b"timeout", b"timeout_s", b"workdir", b"directory", b"description", b"task", b"tools", b"mode"),
@@ -29,7 +31,7 @@ WORDS = (
 
 def _tool(module: Any) -> Tool:
     policy = ToolPolicy(
-        permission=module.SPEC.permission, approval={}, timeout_s=30.0, actions={}, sandbox=module.SPEC.sandbox
+        availability=module.SPEC.availability, approval={}, timeout_s=30.0, actions={}, sandbox=module.SPEC.sandbox
     )
     return Tool(spec=module.SPEC, policy=policy, arguments=module.Args, run=module.run)
 
@@ -58,7 +60,7 @@ def target(data: bytes) -> None:
             continue
         assert isinstance(json.loads(text), dict), "what is no JSON was taken for arguments"
         arguments = found.model_dump(mode="json", by_alias=False)
-        action = Action(tool=tool.spec.name, arguments=arguments, cwd="/w", sandbox="basic")
+        action = Action(tool=tool.spec.name, arguments=arguments, cwd="/w", sandbox=Mode.BASIC)
         _asked(action)
         shown = render_action(action, tool.spec.shows)
         assert all(" " <= char <= "~" or char in "\n⏎␠×" for char in shown), "something that is not what it looks like"

@@ -9,7 +9,8 @@ from gateway.model import prompts
 from gateway.model.ids import InboundId, SessionId, TurnId
 from gateway.model.messages import Received
 from gateway.model.prompts import UserText
-from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind, TurnState
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.turns import Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.transcript import HEARD, QUOTED, SUMMARY, Marks, request
 from tests.fuzz import givens

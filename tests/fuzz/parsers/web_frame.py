@@ -82,7 +82,7 @@ def _sign_in() -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         settings=WebSettings(),
         desk=cast("Any", _Desk()),
         helm=cast("Any", None),
-        memory=givens.NoMemory(),
+        notes=givens.NoNotes(),
         client=cast("Any", None),
         public_url="",
         clock=givens.CLOCK,

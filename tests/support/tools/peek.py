@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from gateway.model.tools import Effect, Permission, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.model.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
 SPEC = ToolSpec(
@@ -12,7 +12,7 @@ SPEC = ToolSpec(
     description="Look at something.",
     risk=Risk.READ,
     effect=Effect.PURE,
-    permission=Permission.ALWAYS,
+    availability=Availability.ALWAYS,
     positional="what",
 )
 

@@ -13,20 +13,13 @@ from pydantic import ValidationError
 
 from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell
 from gateway.errors import NotFound
+from gateway.model.children import Lineage, SpawnMode
 from gateway.model.ids import SessionId, TurnId, WaitId
 from gateway.model.messages import Conversation
-from gateway.model.sessions import (
-    ChildLine,
-    Lineage,
-    Origin,
-    Session,
-    SessionKind,
-    SpawnMode,
-    Turn,
-    TurnKind,
-    TurnState,
-)
-from gateway.model.tools import Approval, Effect, Park, Permission, ResultStatus, Risk, ToolPolicy, ToolResult
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.tools import Availability, Default, Effect, Park, ResultStatus, Risk, ToolPolicy, ToolResult
+from gateway.model.turns import Turn, TurnKind, TurnState
+from gateway.model.views import ChildLine
 from gateway.output import OutputBuffer
 from gateway.ports import Ended, Task
 from gateway.registry import Registry, Tool
@@ -102,10 +95,12 @@ def test_what_they_are() -> None:
     spawn, listed, stop = sessions_spawn.SPEC, sessions_list.SPEC, sessions_stop.SPEC
 
     assert [spec.name for spec in (spawn, listed, stop)] == ["sessions_spawn", "sessions_list", "sessions_stop"]
-    assert {spec.permission for spec in (spawn, listed, stop)} == {Permission.ALWAYS}
+    assert {spec.availability for spec in (spawn, listed, stop)} == {Availability.ALWAYS}
     assert {spec.risk for spec in (spawn, listed, stop)} == {Risk.NONE}
     assert [spec.effect for spec in (spawn, listed, stop)] == [Effect.IDEMPOTENT, Effect.PURE, Effect.IDEMPOTENT]
-    assert spawn.approval == {"main": Approval.ALLOW, "dm": Approval.ASK, "non-main": Approval.ASK}
+    assert spawn.approval == {"main": Default.ALLOW, "dm": Default.ASK, "non-main": Default.ASK}
+    assert [spec.of_children for spec in (spawn, listed, stop)] == [True] * 3
+    assert [spec.speaks for spec in (spawn, listed, stop)] == [True, False, False]
     assert (spawn.command, spawn.positional, spawn.shows) == ("spawn", "task", "task")
 
 
@@ -193,7 +188,7 @@ def test_what_a_model_is_shown_of_all_tools_is_short() -> None:
         Tool(
             spec=module.SPEC,
             policy=ToolPolicy(
-                permission=Permission.ALWAYS, approval={}, timeout_s=30, actions={}, sandbox=module.SPEC.sandbox
+                availability=Availability.ALWAYS, approval={}, timeout_s=30, actions={}, sandbox=module.SPEC.sandbox
             ),
             arguments=module.Args,
             run=module.run,

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from agent_tools import shell
 from gateway.errors import SandboxMissing
-from gateway.model.tools import Effect, Permission, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.model.tools import Availability, Effect, Mode, ResultStatus, Risk, Sandbox, ToolResult
 from gateway.output import OutputBuffer
 from gateway.ports import Ended, Family
 from gateway.sandbox import Containment, Limits, probe, run_contained
@@ -33,7 +33,7 @@ class Call(BareCall):
 
     async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
         return await run_contained(
-            argv, mode="basic", workspace=self.cwd, cwd=cwd or self.cwd, env={}, output=self.output,
+            argv, mode=Mode.BASIC, workspace=self.cwd, cwd=cwd or self.cwd, env={}, output=self.output,
             containment=self._containment, limits=Limits(),
         )  # fmt: skip
 
@@ -59,8 +59,8 @@ def call(tmp_path: Path, machine: Containment) -> Call:
 
 def test_what_it_is() -> None:
     spec = shell.SPEC
-    assert (spec.name, spec.permission, spec.risk, spec.effect) == (
-        "shell", Permission.MAIN, Risk.EXECUTE, Effect.UNSAFE
+    assert (spec.name, spec.availability, spec.risk, spec.effect) == (
+        "shell", Availability.MAIN, Risk.EXECUTE, Effect.UNSAFE
     )  # fmt: skip
     assert (spec.timeout_s, spec.max_timeout_s, spec.sandbox) == (120, 600, Sandbox.AUTO)
     assert (spec.positional, spec.shows) == ("command", "command")

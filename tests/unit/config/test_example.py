@@ -20,8 +20,9 @@ from config.load import load
 from config.plugins import tool_specs
 from config.schema import schema, text
 from gateway.errors import ConfigError
-from gateway.model.sessions import Agent, TurnLimits
-from gateway.model.tools import Permission
+from gateway.model.children import Agent
+from gateway.model.tools import Availability
+from gateway.model.turns import TurnLimits
 
 HERE = Path(config.__file__).parent
 
@@ -38,9 +39,9 @@ def test_the_example_loads_as_it_is_and_means_the_defaults(tmp_path: Path) -> No
 
 
 OWN_TOOL = """
-from gateway.model.tools import Effect, Permission, Risk, ToolSpec
+from gateway.model.tools import Effect, Availability, Risk, ToolSpec
 SPEC = ToolSpec(
-    name="my_tool", description="Mine.", risk=Risk.READ, effect=Effect.PURE, permission=Permission.ALWAYS
+    name="my_tool", description="Mine.", risk=Risk.READ, effect=Effect.PURE, availability=Availability.ALWAYS
 )
 """
 
@@ -61,7 +62,7 @@ def test_an_own_tool_has_a_policy_like_any_other(tmp_path: Path, monkeypatch: py
     file.write_text('[tools.my_tool]\nmodule = "my_package.my_tool"\npermission = "main"\n')
     loaded = load(file, tmp_path, {}, tool_specs())
     assert loaded.own_tools == {"my_tool": "my_package.my_tool"}
-    assert loaded.tools["my_tool"].permission is Permission.MAIN
+    assert loaded.tools["my_tool"].availability is Availability.MAIN
 
 
 @pytest.mark.parametrize(

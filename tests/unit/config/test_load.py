@@ -13,20 +13,20 @@ import config
 from config.describe import lines
 from config.load import Loaded, load
 from gateway.errors import ConfigError
-from gateway.model.tools import Approval, Effect, Permission, Risk, Sandbox, ToolSpec
+from gateway.model.tools import Availability, Default, Effect, Risk, Sandbox, ToolSpec
 
 HERE = Path(config.__file__).parent
 SPECS = {
     "shell": ToolSpec(
-        name="shell", description="", risk=Risk.EXECUTE, effect=Effect.UNSAFE, permission=Permission.MAIN,
+        name="shell", description="", risk=Risk.EXECUTE, effect=Effect.UNSAFE, availability=Availability.MAIN,
         timeout_s=120.0, max_timeout_s=600.0, sandbox=Sandbox.AUTO,
     ),
     "spawn": ToolSpec(
-        name="spawn", description="", risk=Risk.NONE, effect=Effect.IDEMPOTENT, permission=Permission.ALWAYS,
-        approval={"dm": Approval.ASK, "non-main": Approval.ASK},
+        name="spawn", description="", risk=Risk.NONE, effect=Effect.IDEMPOTENT, availability=Availability.ALWAYS,
+        approval={"dm": Default.ASK, "non-main": Default.ASK},
     ),
     "browser": ToolSpec(
-        name="browser", description="", risk=Risk.NETWORK, effect=Effect.UNSAFE, permission=Permission.MAIN,
+        name="browser", description="", risk=Risk.NETWORK, effect=Effect.UNSAFE, availability=Availability.MAIN,
         timeout_s=60.0, actions={"download": 300.0, "open": 60.0},
     ),
 }  # fmt: skip
@@ -141,7 +141,7 @@ def test_variables_win_over_the_file_and_are_typed(tmp_path: Path) -> None:
     assert not loaded.settings.channels.web.enabled
     assert loaded.settings.channels.imported["test"].options == {"token": "t"}
     assert loaded.tools["shell"].timeout_s == 10
-    assert loaded.tools["shell"].approval == {"main": Approval.ALLOW}
+    assert loaded.tools["shell"].approval == {"main": Default.ALLOW}
     assert loaded.tools["browser"].actions == {"download": 5, "open": 60}
     assert loaded.settings.owners == {"Ann": ("telegram:1", "telegram:2")}
     assert [one.name for one in loaded.settings.model.fallback] == ["openai:y"]
@@ -169,6 +169,14 @@ def test_a_variable_that_is_wrong_is_named_instead_of_the_file(tmp_path: Path) -
     assert "log.level" in told
     assert f"{tmp_path}/config.toml: http.host: it is not text" in told
     assert "sk-literal" not in told
+
+
+def test_a_variable_that_names_too_many_tables_is_refused(tmp_path: Path) -> None:
+    told = refusal(tmp_path, "", {"DRAGOMAN_TOOLS__SHELL__TIMEOUT" + 3_000 * "__S": "1"})
+    assert "tools.shell: DRAGOMAN_TOOLS__SHELL__TIMEOUT__S__S" in told
+    assert "names more than 30 tables in one another" in told
+    assert "Unset it" in told
+    assert len(told) < 500
 
 
 def test_a_variable_with_too_few_underscores_is_warned_of(tmp_path: Path) -> None:
@@ -362,7 +370,7 @@ def test_people_and_places_are_read(tmp_path: Path) -> None:
 
 def test_tools_have_their_own_defaults_under_what_is_set(tmp_path: Path) -> None:
     untouched = read(tmp_path).tools
-    assert untouched["shell"].permission is Permission.MAIN
+    assert untouched["shell"].availability is Availability.MAIN
     assert untouched["shell"].approval == {}
     assert (untouched["shell"].timeout_s, untouched["shell"].sandbox) == (120, Sandbox.AUTO)
     assert untouched["browser"].actions == {"download": 300, "open": 60}
@@ -371,17 +379,17 @@ def test_tools_have_their_own_defaults_under_what_is_set(tmp_path: Path) -> None
         '[tools.timeouts]\nbrowser = "1m"\n"browser.download" = "10m"\n[tools.browser]\npermission = "main-only"\n'
     )
     tools = read(tmp_path, toml).tools
-    assert tools["shell"].permission is Permission.ALWAYS
-    assert tools["shell"].approval == {"dm": Approval.DENY}
+    assert tools["shell"].availability is Availability.ALWAYS
+    assert tools["shell"].approval == {"dm": Default.DENY}
     assert (tools["shell"].timeout_s, tools["shell"].sandbox) == (30, Sandbox.BASIC)
-    assert (tools["browser"].timeout_s, tools["browser"].permission) == (60, Permission.MAIN)
+    assert (tools["browser"].timeout_s, tools["browser"].availability) == (60, Availability.MAIN)
     assert tools["browser"].actions == {"download": 600, "open": 60}
 
 
 def test_what_a_tool_says_of_its_approval_lies_under_what_is_set(tmp_path: Path) -> None:
-    assert read(tmp_path).tools["spawn"].approval == {"dm": Approval.ASK, "non-main": Approval.ASK}
+    assert read(tmp_path).tools["spawn"].approval == {"dm": Default.ASK, "non-main": Default.ASK}
     told = read(tmp_path, '[tools.spawn]\napproval = { dm = "deny", main = "ask" }\n').tools["spawn"].approval
-    assert told == {"main": Approval.ASK, "dm": Approval.DENY, "non-main": Approval.ASK}
+    assert told == {"main": Default.ASK, "dm": Default.DENY, "non-main": Default.ASK}
     assert set(read(tmp_path, '[tools.spawn]\napproval = "allow"\n').tools["spawn"].approval.values()) == {"allow"}
 
 

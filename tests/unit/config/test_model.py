@@ -12,11 +12,12 @@ import pytest
 from config.describe import lines
 from config.load import Loaded, load
 from gateway.errors import ConfigError
-from gateway.model.sessions import Agent, TurnLimits
-from gateway.model.tools import Effect, Permission, Risk, ToolSpec
+from gateway.model.children import Agent
+from gateway.model.tools import Availability, Effect, Risk, ToolSpec
+from gateway.model.turns import TurnLimits
 
 SPECS = {
-    name: ToolSpec(name=name, description="", risk=Risk.READ, effect=Effect.PURE, permission=Permission.ALWAYS)
+    name: ToolSpec(name=name, description="", risk=Risk.READ, effect=Effect.PURE, availability=Availability.ALWAYS)
     for name in ("read", "shell")
 }
 MODEL = '[model]\nname = "openai:x"\nbase_url = "http://127.0.0.1:1/v1"\n'

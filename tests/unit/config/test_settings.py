@@ -19,8 +19,10 @@ from config.settings import (
     ToolSettings,
 )
 from config.values import Flaw, compound, duration, secret, spoken
-from gateway.model.sessions import SessionKind, TurnLimits, WhileRunning
-from gateway.model.tools import Approval, Permission
+from gateway.model.routes import WhileRunning
+from gateway.model.sessions import SessionKind
+from gateway.model.tools import Availability, Default
+from gateway.model.turns import TurnLimits
 
 
 @pytest.mark.parametrize(
@@ -288,14 +290,14 @@ def test_a_key_that_leaves_the_machine_in_clear_is_noticed() -> None:
 
 
 def test_a_tools_approval_is_one_word_or_a_table_by_kind() -> None:
-    assert ToolSettings.model_validate({"approval": "deny"}).approval == dict.fromkeys(SessionKind, Approval.DENY)
+    assert ToolSettings.model_validate({"approval": "deny"}).approval == dict.fromkeys(SessionKind, Default.DENY)
     by_kind = ToolSettings.model_validate({"approval": {"main": "ask", "non-main": "deny"}})
-    assert by_kind.approval == {SessionKind.MAIN: Approval.ASK, SessionKind.NON_MAIN: Approval.DENY}
+    assert by_kind.approval == {SessionKind.MAIN: Default.ASK, SessionKind.NON_MAIN: Default.DENY}
     assert ToolSettings().approval == {}
 
 
 def test_main_only_is_read_as_main_and_an_unknown_permission_is_refused() -> None:
-    assert ToolSettings.model_validate({"permission": "main-only"}).permission is Permission.MAIN
+    assert ToolSettings.model_validate({"permission": "main-only"}).permission is Availability.MAIN
     for written in ("owner", "", "MAIN", 1):
         with pytest.raises(ValidationError):
             ToolSettings.model_validate({"permission": written})

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from config.load import Loaded, load
 from gateway.errors import ConfigError
-from gateway.model.tools import Effect, Permission, Risk, ToolSpec
+from gateway.model.tools import Availability, Effect, Risk, ToolSpec
 
 
 class Kite(BaseModel):
@@ -25,9 +25,16 @@ class Kite(BaseModel):
 
 SPECS = {
     "kite": ToolSpec(
-        name="kite", description="", risk=Risk.NETWORK, effect=Effect.UNSAFE, permission=Permission.MAIN, settings=Kite
+        name="kite",
+        description="",
+        risk=Risk.NETWORK,
+        effect=Effect.UNSAFE,
+        availability=Availability.MAIN,
+        settings=Kite,
     ),
-    "plain": ToolSpec(name="plain", description="", risk=Risk.NONE, effect=Effect.PURE, permission=Permission.ALWAYS),
+    "plain": ToolSpec(
+        name="plain", description="", risk=Risk.NONE, effect=Effect.PURE, availability=Availability.ALWAYS
+    ),
 }
 
 
@@ -46,7 +53,7 @@ def test_without_a_table_they_have_their_defaults(tmp_path: Path) -> None:
 def test_they_stand_beside_those_of_every_tool(tmp_path: Path) -> None:
     toml = '[tools.kite]\npermission = "always"\nline = 40\nwinds = ["north"]\nrest = "90s"\n'
     kite = read(tmp_path, toml).tools["kite"]
-    assert kite.permission is Permission.ALWAYS
+    assert kite.availability is Availability.ALWAYS
     assert kite.settings == Kite(line=40, winds=("north",), rest=timedelta(seconds=90))
 
 

@@ -10,11 +10,13 @@ from types import ModuleType
 from typing import Any
 
 from agent_tools import sessions_list, sessions_spawn, sessions_stop
+from gateway.model.children import Agent
 from gateway.model.ids import CallId, Principal, TurnId
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Agent, Lease, TurnLimits, TurnState
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Answer, ToolCall, ToolPolicy
+from gateway.model.steps import Answer
+from gateway.model.tools import ToolCall, ToolPolicy
+from gateway.model.turns import Lease, TurnLimits, TurnState
 from gateway.model.waits import Wait, WaitKind
 from gateway.registry import Tool
 from tests.support.engine import Engine
@@ -32,7 +34,7 @@ def own_tool(module: ModuleType) -> Tool:
     """A tool of Dragoman with its own defaults."""
     spec = module.SPEC
     policy = ToolPolicy(
-        permission=spec.permission, approval={}, timeout_s=spec.timeout_s, actions={}, sandbox=spec.sandbox
+        availability=spec.availability, approval={}, timeout_s=spec.timeout_s, actions={}, sandbox=spec.sandbox
     )
     return Tool(spec=spec, policy=policy, arguments=module.Args, run=module.run)
 

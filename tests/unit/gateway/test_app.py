@@ -15,12 +15,13 @@ from agent_tools import shell
 from config.load import Loaded, load
 from config.plugins import tool_specs
 from gateway.app import App, build, own_version
-from gateway.app.plugins import load_tools, look_at_tools
-from gateway.app.rooms import Rooms
+from gateway.app.places import Places
+from gateway.app.plugins import load_tools, look_at_tools, redactor_of
 from gateway.app.state import open_state, state_key
 from gateway.egress import Egress
 from gateway.errors import ConfigError, StartError
 from gateway.model.tools import Reach, Risk, ToolResult
+from gateway.observe import HIDDEN
 from gateway.ports import ToolContext, ToolPlace
 from gateway.sandbox import Containment
 from gateway.store.memory import MemoryStore
@@ -54,6 +55,29 @@ async def made(tmp_path: Path) -> AsyncIterator[Build]:
             )
 
         yield make
+
+
+# --- what is hidden -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
+        "https://example.org/bot110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/getMe",
+        "xoxb-17653672481-19874698323-pdFZKVeTuE8sk7oOcHrzqqgy",
+        "xoxe.xoxp-1-Mi0yLTEyMzQ1Njc4OTA",
+        "xapp-1-A0123456789-1234567890123-abcdef0123456789",
+        "sk-proj-4f9aB7cDe8FgHiJkLmNoPq",
+        "Bearer abcdef0123456789.ABCDEF/x+y==",
+        "http://127.0.0.1:8470/#code=Zm9vYmFyYmF6cXV4",
+    ],
+)
+def test_a_token_of_any_platform_is_hidden_though_no_channel_is_configured(tmp_path: Path, token: str) -> None:
+    shown = redactor_of(loaded(tmp_path)).text(f"pasted: {token}")
+
+    assert HIDDEN in shown
+    assert token[-12:-6] not in shown
 
 
 # --- the state folder ---------------------------------------------------------------------------
@@ -113,7 +137,7 @@ def test_without_a_configuration_there_is_one_owner_on_the_page_and_the_operator
     app = made("")
 
     assert list(app.daemon.channels) == ["web"]
-    assert app.local.owners == ["owner"]
+    assert app.answers.owners == ["owner"]
     assert app.daemon.http.address.host == "127.0.0.1"
     assert app.daemon.sessions.turns.models.names == ("operator",)
 
@@ -161,17 +185,17 @@ def test_every_life_of_a_daemon_is_another_node_of_the_same_machine(made: Build)
     assert one.sessions.node != other.sessions.node
 
 
-def rooms(folder: Path) -> Rooms:
-    return Rooms(state=folder, clock=FakeClock(), containment=NO_SANDBOX, egress=Egress())
+def places(folder: Path) -> Places:
+    return Places(state=folder, clock=FakeClock(), containment=NO_SANDBOX, egress=Egress())
 
 
 def test_the_tools_are_those_of_the_configuration(tmp_path: Path) -> None:
     tools, _ = load_tools(
-        loaded(tmp_path, '[tools.shell]\npermission = "always"\ntimeout = "7s"\n'), rooms(tmp_path).of
+        loaded(tmp_path, '[tools.shell]\npermission = "always"\ntimeout = "7s"\n'), places(tmp_path).of
     )
 
     (shell,) = [tool for tool in tools if tool.spec.name == "shell"]
-    assert (shell.policy.permission.value, shell.policy.timeout_s) == ("always", 7)
+    assert (shell.policy.availability.value, shell.policy.timeout_s) == ("always", 7)
 
 
 def test_a_tool_that_is_not_complete_is_named(tmp_path: Path) -> None:
@@ -181,7 +205,7 @@ def test_a_tool_that_is_not_complete_is_named(tmp_path: Path) -> None:
     good = loaded(tmp_path)
     try:
         with pytest.raises(ConfigError, match=r"The tool half is not complete: .*Give it SPEC, Args, and run or keep"):
-            load_tools(with_tool(good, "half"), rooms(tmp_path).of)
+            load_tools(with_tool(good, "half"), places(tmp_path).of)
     finally:
         del sys.modules["agent_tools.half"]
 
@@ -210,7 +234,7 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
     try:
         good = with_tool(loaded(tmp_path), "keeping")
         good = replace(good, tools={"keeping": replace(good.tools["keeping"], settings="as set")})
-        (tool,), kept = load_tools(good, rooms(tmp_path).of)
+        (tool,), kept = load_tools(good, places(tmp_path).of)
     finally:
         del sys.modules["agent_tools.keeping"]
 

@@ -6,14 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.approvals import (
-    Approvals,
-    Handles,
-    outcome_line,
-    title,
-)
+from gateway.approvals import Approvals, Handles, title
+from gateway.approvals.asked import outcome_line
 from gateway.model.ids import Principal, SessionId
-from gateway.model.tools import Risk
+from gateway.model.tools import Mode, Risk
 from gateway.model.waits import Verb, WaitState
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
@@ -24,7 +20,7 @@ from tests.support.makers import (
     BOB,
     approval,
 )
-from tests.unit.gateway.approvals_rig import WAIT, wait
+from tests.unit.gateway.approvals.rig import WAIT, wait
 
 
 @pytest.fixture
@@ -67,9 +63,9 @@ def test_a_card_names_risk_folder_sandbox_requester_session_time_and_check_in_th
 
 
 @pytest.mark.parametrize(
-    ("sandbox", "words"), [("basic", "basic"), ("off", "none: it runs on the host"), ("", "none needed")]
+    ("sandbox", "words"), [(Mode.BASIC, "basic"), (Mode.OFF, "none: it runs on the host"), (None, "none needed")]
 )
-def test_a_card_says_what_contains_the_action(asking: Approvals, sandbox: str, words: str) -> None:
+def test_a_card_says_what_contains_the_action(asking: Approvals, sandbox: Mode | None, words: str) -> None:
     request = approval(1)
     request = replace(request, action=replace(request.action, sandbox=sandbox))
 

@@ -15,7 +15,7 @@ from gateway.attachments import FILE_AT_MOST, FILES_AT_MOST, MESSAGE_AT_MOST, At
 from gateway.errors import DragomanError, FetchFailed, LeaseLost, StoreError
 from gateway.model.ids import InboundId, SessionId, main_session
 from gateway.model.messages import Attachment, Brought, Received
-from gateway.model.sessions import Lease
+from gateway.model.turns import Lease
 from gateway.model.views import TurnView
 from gateway.observe import HIDDEN, Redactor
 from tests.support.clock import FakeClock

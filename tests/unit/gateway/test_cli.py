@@ -54,8 +54,9 @@ def in_folder(folder: Path) -> list[str]:
 class Daemon:
     """Answers the commands as the daemon does, and remembers what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, broken: str | None = None) -> None:
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
+        self.broken = broken
 
     async def link(self, args: Mapping[str, Any]) -> Any:
         self.asked.append(("link", args))
@@ -83,9 +84,21 @@ class Daemon:
         self.asked.append(("send", args))
         return {"answer": "Done:\n  yes \x1b[2J" if args["wait"] else None}
 
+    async def audit(self, args: Mapping[str, Any]) -> Any:
+        self.asked.append(("audit", args))
+        row = {"seq": 7, "at": "10:00", "call": "t1/1", "session": "main:ann", "tool": "shell", "because": "approval"}
+        rows = [row | {"by": "model", "decided_by": "web:ann", "approval": "w1", "sandbox": "off\x1b[2J"}]
+        return {"rows": rows if args["last"] else [], "count": 7, "calls": 6, "head": "ab" * 32, "broken": self.broken}
+
     @asynccontextmanager
     async def at(self, state: Path) -> AsyncGenerator[None]:
-        commands = {"link": self.link, "sessions": self.sessions, "approvals": self.approvals, "send": self.send}
+        commands = {
+            "link": self.link,
+            "sessions": self.sessions,
+            "approvals": self.approvals,
+            "audit": self.audit,
+            "send": self.send,
+        }
         ready = asyncio.Event()
         task = asyncio.create_task(ControlServer(socket_path(state), commands).run(ready))
         try:
@@ -103,7 +116,7 @@ class Daemon:
 async def test_help_names_every_command(state: Path) -> None:
     done = await dragoman(state, "--help")
     assert (done.code, done.err) == (0, "")
-    for command in ("run", "link", "check", "sessions", "approvals", "send"):
+    for command in ("run", "link", "check", "sessions", "approvals", "audit", "send"):
         assert f"\n  {command} " in done.out
 
 
@@ -126,7 +139,16 @@ async def test_version(state: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["frobnicate"], ["--frob"], ["send"], ["send", " "], ["link", "a", "b"], ["sessions", "x"]]
+    "words",
+    [
+        ["frobnicate"],
+        ["--frob"],
+        ["send"],
+        ["send", " "],
+        ["link", "a", "b"],
+        ["sessions", "x"],
+        ["audit", "--last", "-1"],
+    ],
 )
 async def test_wrong_usage_is_exit_code_2_with_a_word_of_help(state: Path, words: list[str]) -> None:
     done = await dragoman(state, *words)
@@ -135,7 +157,7 @@ async def test_wrong_usage_is_exit_code_2_with_a_word_of_help(state: Path, words
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize("words", [["link"], ["sessions"], ["approvals"], ["send", "hello"]])
+@pytest.mark.parametrize("words", [["link"], ["sessions"], ["approvals"], ["audit"], ["send", "hello"]])
 async def test_without_a_daemon_the_cure_is_to_start_it(state: Path, words: list[str]) -> None:
     done = await dragoman(state, *words)
     assert (done.code, done.out) == (1, "")
@@ -246,6 +268,55 @@ async def test_lists_are_printed_and_cannot_steer_the_terminal(state: Path) -> N
     assert r"Eve \x1b[31m\nmain:root" in second
     assert approvals.out == (
         "w1  shell in main:ann: Run\n  asked 10:00, until 11:00\n    rm -rf /\n    \\x1b]0;title\\x07\n"
+    )
+
+
+async def test_the_audit_is_printed_and_verified(state: Path) -> None:
+    daemon = Daemon()
+    async with daemon.at(state):
+        whole = await dragoman(state, "audit", "--last", "1")
+        short = await dragoman(state, "audit", "--last", "0")
+    says = f"The audit is whole: 7 rows, 6 started calls. Its head: {'ab' * 32}\n"
+    assert (whole.code, short) == (0, Done(code=0, out=says, err=""))
+    head, row, _ = whole.out.removesuffix(says).splitlines()
+    columns = [
+        "seq",
+        "at",
+        "call",
+        "session",
+        "by",
+        "tool",
+        "because",
+        "decided",
+        "by",
+        "approval",
+        "sandbox",
+        "action",
+    ]
+    assert head.split() == columns
+    assert row.split() == [
+        "7",
+        "10:00",
+        "t1/1",
+        "main:ann",
+        "model",
+        "shell",
+        "approval",
+        "web:ann",
+        "w1",
+        r"off\x1b[2J",
+    ]
+    assert daemon.asked == [("audit", {"last": 1}), ("audit", {"last": 0})]
+
+
+async def test_an_audit_that_is_not_whole_is_exit_code_1_after_its_last_rows(state: Path) -> None:
+    async with Daemon(broken="The audit is not whole: row 3 is gone.").at(state):
+        done = await dragoman(state, "audit")
+    assert done.code == 1
+    assert "main:ann" in done.out
+    assert done.err == (
+        "Error: The audit is not whole: row 3 is gone.\n"
+        "Stop the daemon and keep a copy of its state folder; deploy/RUNBOOK.md says what to look at.\n"
     )
 
 

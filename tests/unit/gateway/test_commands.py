@@ -31,21 +31,13 @@ from gateway.commands import (
     unknown_text,
     usage_text,
 )
+from gateway.model.children import Lineage, SpawnMode, child_place
 from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
-from gateway.model.sessions import (
-    ChildLine,
-    Lineage,
-    Origin,
-    Session,
-    SessionKind,
-    SpawnMode,
-    Turn,
-    TurnKind,
-    TurnState,
-    child_place,
-)
-from gateway.model.tools import Permission, Risk, Sandbox, Usage
-from gateway.model.views import Counts, SessionLine, Spent
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.steps import Usage
+from gateway.model.tools import Availability, Risk, Sandbox
+from gateway.model.turns import Turn, TurnKind, TurnState
+from gateway.model.views import ChildLine, Counts, SessionLine, Spent
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.registry import Registry
 from tests.support.fakes import CLEO, FakeTool
@@ -171,7 +163,7 @@ COUNTS = Counts(
 REGISTRY = Registry(
     [
         FakeTool(name="read", risk=Risk.READ).tool(),
-        FakeTool(name="shell", risk=Risk.EXECUTE, permission=Permission.MAIN, sandbox=Sandbox.AUTO).tool(),
+        FakeTool(name="shell", risk=Risk.EXECUTE, availability=Availability.MAIN, sandbox=Sandbox.AUTO).tool(),
     ],
     sandboxed=True,
 )
@@ -384,11 +376,11 @@ def test_usage_is_summed_by_model_and_time_for_one_person() -> None:
 
     assert text.split("\n\nEverybody")[0] == (
         "You, today:\n\n"
-        "- `big`: 1 answer, 1,000 tokens read (400 cached), 10 written, 0.0123 USD\n\n"
+        "- `big`: 1 answer, 1,000 tokens read (400 cached), 10 written, $0.012\n\n"
         "You, in 30 days:\n\n"
-        "- `big`: 2 answers, 2,000 tokens read (400 cached), 20 written, 0.0123 USD\n"
+        "- `big`: 2 answers, 2,000 tokens read (400 cached), 20 written, $0.012\n"
         "- `small`: 1 answer, 1,000 tokens read, 10 written\n"
-        "- in all: 3 answers, 3,000 tokens read (400 cached), 30 written, 0.0123 USD"
+        "- in all: 3 answers, 3,000 tokens read (400 cached), 30 written, $0.012"
     )
 
 

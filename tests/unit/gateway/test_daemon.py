@@ -13,12 +13,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.control import ControlServer
+from gateway.control.server import ControlServer
 from gateway.daemon import Daemon
 from gateway.errors import StoreError
-from gateway.http import Address, HttpServer
-from gateway.model.sessions import TurnState
-from gateway.model.tools import Answer, ResultStatus, Risk, ToolResult
+from gateway.http import HttpServer
+from gateway.http.checks import Address
+from gateway.model.steps import Answer
+from gateway.model.tools import ResultStatus, Risk, ToolResult
+from gateway.model.turns import TurnState
 from gateway.model.views import Counts
 from gateway.ports import Channel, KeptTool, ToolContext
 from gateway.sweeps import Sweeper
@@ -44,7 +46,7 @@ def daemon(
             address=address,
             endpoints=[],
             desks=engine.pages(),
-            store=engine.store,
+            health=engine.store,
             meters=engine.meters,
             clock=engine.clock,
         ),

@@ -418,7 +418,6 @@ async def shown_file(engine: Engine, file: str, *outcomes: SendFailed | None) ->
     channel = FakeChannel(outcomes=list(outcomes))
     for _ in range(len(outcomes) + 1):
         delivery = engine.delivery(channel)
-        delivery.outputs = engine.workspaces.outputs
         async with in_background(delivery.run()) as running:
             await asyncio.sleep(0.03)
             delivery.drain()

@@ -21,7 +21,7 @@ from gateway.cli.demo_script import COMMANDS, ERRANDS, HELP, next_saying
 from gateway.clock import SystemClock
 from gateway.llm.openai_chat import OpenAIChat
 from gateway.model.prompts import Complete, ModelRequest, TextPart, ToolOffer, UserText
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
 from tests.support.daemon import ROOT, environment
 
 TOOLS = ("shell", "sessions_spawn")

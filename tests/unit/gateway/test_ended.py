@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.ended import CHARS_AT_MOST, TURNS_KEPT, OfEnded
+from gateway.ended import BYTES_AT_MOST, BYTES_KEPT, TURNS_KEPT, OfEnded, bytes_of
 from gateway.model.ids import TurnId
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
 from gateway.model.views import TurnView
 from tests.unit.gateway.test_transcript import received, said, view
 
@@ -48,10 +48,25 @@ def test_a_turn_whose_steps_or_messages_are_others_is_worked_out_anew() -> None:
 
 
 def test_of_long_turns_nothing_is_kept() -> None:
-    counted, long = Counted(), turn("x" * CHARS_AT_MOST)
+    counted, long = Counted(), turn("x" * BYTES_AT_MOST)
     of = OfEnded(counted)
     assert of.of(long) == of.of(long)
     assert counted.times == 2
+
+
+def test_of_many_middling_turns_fewer_are_kept() -> None:
+    counted = Counted()
+    of = OfEnded(counted)
+    turns = [turn("я" * (BYTES_AT_MOST // 3), number=n) for n in range(TURNS_KEPT)]
+    for one in turns:
+        of.of(one)
+    kept = BYTES_KEPT // bytes_of(turns[0])
+    assert 0 < kept < TURNS_KEPT
+    for one in turns[-kept:]:
+        of.of(one)
+    assert counted.times == TURNS_KEPT
+    of.of(turns[-kept - 1])
+    assert counted.times == TURNS_KEPT + 1
 
 
 def test_the_oldest_of_too_many_is_forgotten() -> None:

@@ -12,9 +12,10 @@ import pytest
 from gateway.errors import LeaseLost, ModelError
 from gateway.model.ids import NodeId, SessionId, TurnId
 from gateway.model.prompts import ModelEvent, ModelRequest, UserText
-from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Approval, Effect, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.model.tools import Default, Effect, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.model.turns import ENDED, Lease, TurnKind, TurnState
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import WaitState
 from gateway.ports import ToolContext
@@ -290,7 +291,7 @@ async def test_a_call_that_was_cut_is_run_again_only_if_it_is_still_allowed(
         settling.cancel()
     await engine.store.void_leases("here")
 
-    second = FakeTool(name="note", risk=Risk.WRITE, effect=Effect.IDEMPOTENT, approval={"main": Approval(now)})
+    second = FakeTool(name="note", risk=Risk.WRITE, effect=Effect.IDEMPOTENT, approval={"main": Default(now)})
     life = Engine(tmp_path, [second], store=engine.store)
     assert await life.settle(await life.claim())
     assert ((await life.result(lease.turn, 1)).status, len(second.calls)) == (status, runs)
@@ -326,7 +327,7 @@ async def test_what_was_allowed_and_cut_is_run_again_as_it_was_allowed(tmp_path:
     assert (found.status, second.calls) == (ResultStatus.OK if again else ResultStatus.ERROR, ["a"])
 
 
-ALLOWED = {"main": Approval.ALLOW}
+ALLOWED = {"main": Default.ALLOW}
 
 
 async def _settled(engine: Engine, lease: Lease) -> None:

@@ -17,9 +17,11 @@ from gateway.errors import SendFailed, SendOutcome, StoreError, StoreFull
 from gateway.model.ids import Principal, SessionId
 from gateway.model.messages import Conversation
 from gateway.model.prompts import CallResult, Complete, ModelEvent, ModelRequest
-from gateway.model.sessions import ENDED, Lease, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import Showing, SlotKind, SlotState
-from gateway.model.tools import Answer, Approval, Effect, ResultStatus, Risk
+from gateway.model.steps import Answer
+from gateway.model.tools import Default, Effect, ResultStatus, Risk
+from gateway.model.turns import ENDED, Lease, TurnKind, TurnState
 from gateway.model.waits import PressResult, Verb
 from gateway.ports import Accounts, Intake, Lanes, Node, Outbox, Steps, Sweeps, Views
 from gateway.sweeps import Sweeper
@@ -213,7 +215,7 @@ async def test_a_message_that_was_shown_is_not_shown_twice_because_the_store_had
 async def test_a_bad_moment_of_the_store_does_not_end_the_calls_that_run_beside(tmp_path: Path, method: str) -> None:
     """A long call is not lost because its sibling could not be begun, decided or recorded at once."""
     store = Brittle(0, only=method)
-    long = FakeTool(name="long", risk=Risk.WRITE, effect=Effect.UNSAFE, hold=True, approval={"main": Approval.ALLOW})
+    long = FakeTool(name="long", risk=Risk.WRITE, effect=Effect.UNSAFE, hold=True, approval={"main": Default.ALLOW})
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
     engine = Engine(tmp_path, [long, read], store=store)
     lease = await engine.planned("long", "read")
@@ -232,7 +234,7 @@ async def test_a_bad_moment_of_the_store_does_not_end_the_calls_that_run_beside(
 
 async def test_a_call_that_could_not_be_begun_is_begun_later_and_once(tmp_path: Path) -> None:
     store = Brittle(2, only="start_step")
-    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, hold=True, approval={"main": Approval.ALLOW})
+    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, hold=True, approval={"main": Default.ALLOW})
     read = FakeTool(name="read", risk=Risk.READ)
     engine = Engine(tmp_path, [write, read], store=store)
     lease = await engine.planned("write", "read")

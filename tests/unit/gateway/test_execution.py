@@ -11,22 +11,17 @@ from typing import Any
 import pytest
 
 from gateway.errors import BadRequest
-from gateway.execution import (
-    PICTURE_BYTES,
-    Cut,
-    Execution,
-    Interrupt,
-    Permit,
-    PermitOffice,
-    Prepared,
-    Workspaces,
-    limit_s,
-)
-from gateway.model.ids import SessionId, TurnId, WaitId, main_session
+from gateway.execution import Execution, Prepared, limit_s
+from gateway.gallery import PICTURE_BYTES
+from gateway.halting import Ending, Halt
+from gateway.model.ids import TurnId, WaitId, main_session
 from gateway.model.live import OutputDelta, session_topic
-from gateway.model.sessions import Lease, Turn, TurnKind, TurnState, empty_session
-from gateway.model.tools import Action, Park, ResultStatus, Step, StepKind, StepState, ToolPolicy, ToolResult
+from gateway.model.routes import empty_session
+from gateway.model.steps import Step, StepKind, StepState
+from gateway.model.tools import Action, Park, ResultStatus, ToolPolicy, ToolResult
+from gateway.model.turns import Lease, Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
+from gateway.permits import Permit, PermitOffice
 from gateway.ports import ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import NODE, Body, FakeTool, Text, done
@@ -60,7 +55,7 @@ SECRET = "correct horse battery"
 
 SPEC = FakeTool(name="x").tool().spec
 POLICY = ToolPolicy(
-    permission=SPEC.permission, approval={}, timeout_s=30, actions={"download": 300, "peek": 5}, sandbox=None
+    availability=SPEC.availability, approval={}, timeout_s=30, actions={"download": 300, "peek": 5}, sandbox=None
 )
 
 
@@ -94,29 +89,7 @@ def test_how_long_a_call_may_take(arguments: Mapping[str, Any], longest: float |
     assert limit_s(replace(SPEC, max_timeout_s=longest), POLICY, arguments) == seconds
 
 
-# --- permits ------------------------------------------------------------------------------------
-
-
-def test_a_permit_holds_for_its_action_step_turn_and_fence_alone() -> None:
-    office = PermitOffice()
-    permit = office.issue(LEASE, 2, "sha")
-
-    assert office.holds(permit, LEASE, 2, "sha")
-    assert not office.holds(permit, LEASE, 2, "sha2")
-    assert not office.holds(permit, LEASE, 3, "sha")
-    assert not office.holds(permit, replace(LEASE, fence=4), 2, "sha")
-    assert not office.holds(permit, replace(LEASE, turn=TurnId("t2")), 2, "sha")
-    assert not PermitOffice().holds(permit, LEASE, 2, "sha")
-
-
-@pytest.mark.parametrize("bit", range(0, 256, 17))
-def test_a_permit_with_one_bit_flipped_does_not_hold(bit: int) -> None:
-    office = PermitOffice()
-    mac = bytearray(office.issue(LEASE, 2, "sha").mac)
-    mac[bit // 8] ^= 1 << bit % 8
-
-    assert not office.holds(Permit(bytes(mac)), LEASE, 2, "sha")
-    assert not office.holds(Permit(b""), LEASE, 2, "sha")
+# --- one place ----------------------------------------------------------------------------------
 
 
 def test_only_execution_calls_a_tool_and_only_toolcalls_issues_permits() -> None:
@@ -136,23 +109,6 @@ def test_only_execution_calls_a_tool_and_only_toolcalls_issues_permits() -> None
                 issues.add(name)
     assert runs == {"gateway/execution.py"}
     assert issues == {"gateway/toolcalls/__init__.py"}
-
-
-# --- folders ------------------------------------------------------------------------------------
-
-
-def test_each_session_has_a_private_folder_that_no_id_can_leave(tmp_path: Path) -> None:
-    spaces = Workspaces(tmp_path)
-    ids = ["main:ann", "main-ann", "main:ANN", "chat:../../etc", "/", "..", "a" * 500, "dm:web/page/x", "chat:\x00"]
-    folders = [spaces.workspace(SessionId(one)) for one in ids]
-
-    assert len(set(folders)) == len(ids)
-    for folder in folders:
-        assert folder.parent == tmp_path / "workspaces"
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert len(folder.name) < 64
-    assert spaces.workspace(SessionId("main:ann")) == folders[0]
-    assert not spaces.outputs(SessionId("main:ann")).exists()
 
 
 # --- running ------------------------------------------------------------------------------------
@@ -201,7 +157,7 @@ class Bench:
         self.engine = Engine(folder, secrets=[SECRET])
         self.tool = FakeTool(name="fake", body=body, timeout_s=timeout_s)
         cwd = str(self.engine.workspaces.workspace(LEASE.session))
-        action = Action(tool="fake", arguments={"text": text}, cwd=cwd, sandbox="")
+        action = Action(tool="fake", arguments={"text": text}, cwd=cwd, sandbox=None)
         self.call = Prepared(
             view=VIEW, step=STEP, tool=self.tool.tool(), arguments=Text(text=text), action=action, action_sha="sha"
         )
@@ -211,12 +167,12 @@ class Bench:
     def execution(self) -> Execution:
         return self.engine.execution
 
-    async def run(self, cut: Cut | None = None, permit: Permit | None = None) -> ToolResult | Park:
+    async def run(self, halt: Halt | None = None, permit: Permit | None = None) -> ToolResult | Park:
         async def keep(result: ToolResult) -> None:
             self.partial.append(result)
 
         permit = permit or self.execution.office.issue(LEASE, STEP.n, "sha")
-        return await self.execution.run(permit, self.call, LEASE, cut or Cut(), keep)
+        return await self.execution.run(permit, self.call, LEASE, halt or Halt(), keep)
 
     async def result(self) -> ToolResult:
         found = await self.run()
@@ -269,16 +225,16 @@ async def test_at_its_limit_a_call_is_stopped_and_what_it_printed_is_kept(tmp_pa
 @pytest.mark.parametrize(
     ("why", "hint"),
     [
-        (Interrupt.STOP, "cancelled by /stop"),
-        (Interrupt.SHUTDOWN, "cancelled by shutdown"),
-        (Interrupt.LIMIT, "cancelled: the turn's time is over"),
+        (Ending.STOP, "cancelled by /stop"),
+        (Ending.SHUTDOWN, "cancelled by shutdown"),
+        (Ending.LIMIT, "cancelled: the turn's time is over"),
     ],
 )
-async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path, why: Interrupt, hint: str) -> None:
-    bench, cut = Bench(tmp_path, hangs), Cut()
-    task = asyncio.create_task(bench.run(cut))
+async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path, why: Ending, hint: str) -> None:
+    bench, halt = Bench(tmp_path, hangs), Halt()
+    task = asyncio.create_task(bench.run(halt))
     await bench.tool.until_begun()
-    cut.why = why
+    halt.why = why
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -289,12 +245,12 @@ async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path,
     assert bench.tool.running == 0
 
 
-@pytest.mark.parametrize("why", [Interrupt.LOST, None])
-async def test_who_lost_the_lease_stores_nothing(tmp_path: Path, why: Interrupt | None) -> None:
-    bench, cut = Bench(tmp_path, hangs), Cut()
-    task = asyncio.create_task(bench.run(cut))
+@pytest.mark.parametrize("why", [Ending.LOST, None])
+async def test_who_lost_the_lease_stores_nothing(tmp_path: Path, why: Ending | None) -> None:
+    bench, halt = Bench(tmp_path, hangs), Halt()
+    task = asyncio.create_task(bench.run(halt))
     await bench.tool.until_begun()
-    cut.why = why
+    halt.why = why
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 
 from gateway.family import ENDS_WITHIN, title_of
+from gateway.model.children import Lineage, SpawnMode
 from gateway.model.ids import Principal, SessionId, child_session
-from gateway.model.sessions import Lease, Lineage, Session, SpawnMode, TurnLimits, TurnState
-from gateway.model.tools import ResultStatus, StepState
+from gateway.model.sessions import Session
+from gateway.model.steps import StepState
+from gateway.model.tools import ResultStatus
+from gateway.model.turns import Lease, TurnLimits, TurnState
 from gateway.model.waits import WaitKind, WaitState
 from gateway.toolcalls.deciding import CHILD_BYTES
 from tests.support.engine import Engine
-from tests.support.fakes import ToolBox
-from tests.support.makers import ANN, CHAT, inbound
+from tests.support.fakes import FakeTool, ToolBox
+from tests.support.makers import ANN, CHAT, beginning, inbound
 from tests.unit.gateway.family_rig import a_child, answered, call, child_wait, ended, planned, spawning
 
 OK, DENIED, ERROR, CANCELLED, EXPIRED = (
@@ -108,6 +111,15 @@ async def test_the_last_generation_cannot_spawn_and_is_like_its_parent_in_the_re
     assert (await engine.result(lease.turn, 1)).code == "not_granted"
 
 
+async def test_a_tool_of_the_owners_reaches_the_last_generation_whatever_it_is_called(tmp_path: Path) -> None:
+    engine = spawning(tmp_path, [FakeTool(name="sessions_archive")])
+    _, child = await a_child(engine)
+    await answered(engine, child, call("sessions_spawn", task="deeper"))
+    assert not await engine.settle(child)
+
+    assert (await spawned(engine, child)).tools == ("sessions_archive",)
+
+
 async def test_without_a_limit_of_tokens_a_child_has_none_and_a_small_one_is_not_none(tmp_path: Path) -> None:
     for number, (limit, part) in enumerate([(0, 0), (3, 1)]):
         engine = spawning(tmp_path / str(number), limits=TurnLimits(tokens=limit))
@@ -121,7 +133,7 @@ async def test_without_a_limit_of_tokens_a_child_has_none_and_a_small_one_is_not
         ("short", "short"),
         ("\n\n  first \t line \nsecond", "first line"),
         ("\u202eevil\x07 name", "evil name"),
-        ("x" * 61, "x" * 57 + "..."),
+        ("x" * 61, "x" * 59 + "…"),
         ("x" * 60, "x" * 60),
         ("\u200b", ""),
     ],
@@ -332,7 +344,7 @@ async def test_a_session_that_is_not_below_cannot_be_stopped(engine: Engine, who
 async def test_a_spawn_that_a_crash_cut_before_it_happened_happens_then(engine: Engine) -> None:
     parent = await planned(engine, call("sessions_spawn", task="x"))
     step = await engine.step(parent.turn, 1)
-    await engine.store.start_step(parent, 1, None, "sha")
+    await engine.store.start_step(parent, 1, None, beginning())
     assert step.state is not StepState.FINISHED
     engine.clock.advance(16)
     await engine.store.reclaim()

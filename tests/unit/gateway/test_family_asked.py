@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.execution import Cut, Interrupt
+from gateway.halting import Ending, Halt
 from gateway.llm.operator import Operator
 from gateway.model.ids import Principal, child_session
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Lease, TurnKind, TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Answer, Approval, ResultStatus, Risk
+from gateway.model.steps import Answer
+from gateway.model.tools import Default, ResultStatus, Risk
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.waits import Verb, WaitKind, WaitState
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP, NODE, FakeTool, ToolBox
@@ -120,7 +121,7 @@ async def test_spawn_by_hand_is_a_command_turn(engine: Engine) -> None:
 
 async def test_spawn_by_hand_answers_with_what_the_sub_session_said(engine: Engine) -> None:
     """Through turns and all: the command turn parks, the child's model answers, the command's answer shows it."""
-    engine.turns.operator = Operator(engine.registry.specs)
+    engine.turns.operator = Operator(engine.registry.commands)
     engine.model.script = [Answer(text="There are **7**.", model="scripted")]
     command = await engine.say("/spawn count the files")
     for _ in range(3):  # the command, the child, the command again
@@ -155,7 +156,7 @@ async def test_secrets_are_out_of_what_a_child_said(tmp_path: Path) -> None:
 
 async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
-    shell = FakeTool(name="shell", risk=Risk.EXECUTE, approval={"main": Approval.ASK})
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE, approval={"main": Default.ASK})
     engine = spawning(tmp_path, [read, shell], secrets=["hush-hush"])
     told: list[str] = []
     parent = await planned(
@@ -165,7 +166,7 @@ async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
         call("sessions_spawn", 2, task="b"),
     )
     view = await engine.store.turn(parent.turn)
-    work = asyncio.create_task(engine.calls.settle(view, parent, Cut(), told.append))
+    work = asyncio.create_task(engine.calls.settle(view, parent, Halt(), lambda now: told.append(now.text)))
     await read.until_begun()
     await asyncio.sleep(0.02)
     read.release.set()
@@ -179,7 +180,7 @@ async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
 
     await answered_later(engine, parent)
     told.clear()
-    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Cut(), told.append)
+    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Halt(), lambda now: told.append(now.text))
     assert told == []
 
 
@@ -193,7 +194,7 @@ async def answered_later(engine: Engine, parent: Lease) -> None:
 async def test_a_decision_is_what_is_waited_for_first(engine: Engine) -> None:
     told: list[str] = []
     parent = await planned(engine, call("shell", 0, text="a"), call("sessions_spawn", 1, task="b"))
-    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Cut(), told.append)
+    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Halt(), lambda now: told.append(now.text))
 
     assert told == ["sessions_spawn: b", "waits for a decision"]
 
@@ -202,10 +203,10 @@ async def test_a_turn_whose_time_is_over_says_so_of_what_it_cut(tmp_path: Path) 
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
     engine = spawning(tmp_path, [read])
     parent = await planned(engine, call("read", text="x"))
-    cut = Cut()
-    work = asyncio.create_task(engine.settle(parent, cut))
+    halt = Halt()
+    work = asyncio.create_task(engine.settle(parent, halt))
     await read.until_begun()
-    cut.why = Interrupt.LIMIT
+    halt.why = Ending.LIMIT
     work.cancel()
     await asyncio.wait([work])
 

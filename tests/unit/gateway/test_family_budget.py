@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+from gateway.model.children import Lineage
 from gateway.model.ids import child_session
-from gateway.model.sessions import Lease, Lineage, TurnLimits, TurnState
-from gateway.model.tools import Answer, ToolCall, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import ToolCall
+from gateway.model.turns import Lease, TurnLimits, TurnState
 from tests.support.engine import Engine
 from tests.support.fakes import ScriptedModel
 from tests.unit.gateway.family_rig import a_child, answered, call, ended, planned, spawning

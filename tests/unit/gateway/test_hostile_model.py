@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 
 from gateway.approvals import approvers
 from gateway.errors import LeaseLost
+from gateway.model.children import LIVE_BELOW_A_ROOT, MAX_DEPTH
 from gateway.model.ids import CallId, Principal, SessionId, TurnId, child_session
 from gateway.model.messages import Conversation
-from gateway.model.sessions import LIVE_BELOW_A_ROOT, MAX_DEPTH, Lease, Session, SessionKind
-from gateway.model.tools import Permission, Risk, ToolCall
+from gateway.model.sessions import Session, SessionKind
+from gateway.model.tools import Availability, Risk, ToolCall
+from gateway.model.turns import Lease
 from gateway.model.waits import WaitKind, WaitState
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP, NODE, PEOPLE, FakeTool
@@ -228,9 +230,9 @@ def tools() -> list[FakeTool]:
     return [
         FakeTool(name="read", risk=Risk.READ),
         FakeTool(name="write", risk=Risk.WRITE),
-        FakeTool(name="mine", risk=Risk.READ, permission=Permission.MAIN),
-        FakeTool(name="others", risk=Risk.READ, permission=Permission.NON_MAIN),
-        FakeTool(name="blocked", risk=Risk.NONE, permission=Permission.BLOCKED),
+        FakeTool(name="mine", risk=Risk.READ, availability=Availability.MAIN),
+        FakeTool(name="others", risk=Risk.READ, availability=Availability.NON_MAIN),
+        FakeTool(name="blocked", risk=Risk.NONE, availability=Availability.BLOCKED),
     ]
 
 

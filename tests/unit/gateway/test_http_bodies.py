@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gateway.http import BODY_AT_MOST, Address, HttpServer
+from gateway.http import BODY_AT_MOST, HttpServer
+from gateway.http.checks import Address
 from gateway.ports import Auth, Endpoint
 from tests.support.engine import Engine
 
@@ -34,7 +35,7 @@ async def reader(tmp_path: Path) -> AsyncIterator[Reader]:
         address=Address(host="127.0.0.1", port=0),
         endpoints=[Endpoint(method="POST", path="/take", handler=found.take, auth=Auth.PUBLIC)],
         desks=engine.pages(),
-        store=engine.store,
+        health=engine.store,
         meters=engine.meters,
         clock=engine.clock,
     )

@@ -14,7 +14,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gateway.http import ACCEPTED_AT_ONCE, CONNECTIONS_AT_MOST, Address, HttpServer, connections_at_most
+from gateway.http import ACCEPTED_AT_ONCE, CONNECTIONS_AT_MOST, HttpServer, connections_at_most
+from gateway.http.checks import Address
 from gateway.ports import Auth, Endpoint
 from tests.support.engine import Engine
 
@@ -45,7 +46,7 @@ async def impatient(folder: Path) -> AsyncGenerator[HttpServer]:
         address=Address(host="127.0.0.1", port=0),
         endpoints=[Endpoint(method=m, path=p, handler=h, auth=Auth.PUBLIC) for (m, p), h in handlers.items()],
         desks=engine.pages(),
-        store=engine.store,
+        health=engine.store,
         meters=engine.meters,
         clock=engine.clock,
         headers_within_s=0.3,

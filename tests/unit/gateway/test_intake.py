@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.intake import REFUSAL, STOPPED, WAITING
+from gateway.intake import REFUSAL, WAITING
+from gateway.intake.replies import STOPPED
 from gateway.model.ids import Handle, Principal, WaitId
 from gateway.model.messages import Conversation, Press
-from gateway.model.sessions import TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Answer, Effect, Risk, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import Effect, Risk
+from gateway.model.turns import TurnKind, TurnState
 from gateway.model.waits import PressResult, Verb, WaitState
 from tests.support.engine import Engine
 from tests.support.fakes import (

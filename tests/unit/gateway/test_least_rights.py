@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import BadRequest, SandboxMissing
-from gateway.model.tools import DenyReason, Permission, Risk, Sandbox
+from gateway.model.decisions import DenyReason
+from gateway.model.tools import Availability, Mode, Risk, Sandbox
 from gateway.permission import available
 from gateway.sandbox import Containment, Limits, probe, run_contained
 from gateway.sandbox.plan import environment, launcher_for
@@ -33,13 +34,13 @@ WITH_BUBBLEWRAP = Containment(can_bwrap=True, can_pid_namespace=True)
 
 def test_a_child_that_was_given_no_tools_has_none() -> None:
     child = replace(session(of=lineage()), tools=())
-    refused = available("shell", Permission.ALWAYS, child)
+    refused = available("shell", Availability.ALWAYS, child)
 
     assert refused is not None
     assert refused.reason is DenyReason.NOT_GRANTED
 
 
-async def asked_sandbox(engine: Engine) -> list[str]:
+async def asked_sandbox(engine: Engine) -> list[Mode | None]:
     """How the calls that wait for an approval would be contained."""
     waits = await engine.store.open_approvals()
     return [wait.approval.action.sandbox for wait in waits if wait.approval is not None]
@@ -50,19 +51,19 @@ async def test_what_runs_on_the_host_in_main_is_contained_in_a_child_of_main(tmp
 
     engine = spawning(tmp_path / "main", [shell], containment=WITH_BUBBLEWRAP)
     await engine.settle(await planned(engine, call("shell")))
-    assert await asked_sandbox(engine) == ["off"]
+    assert await asked_sandbox(engine) == [Mode.OFF]
 
     engine = spawning(tmp_path / "child", [shell], containment=WITH_BUBBLEWRAP)
     _, child = await a_child(engine)
     await answered(engine, child, call("shell"))
     await engine.settle(child)
-    assert await asked_sandbox(engine) == ["basic"]
+    assert await asked_sandbox(engine) == [Mode.BASIC]
 
 
 @pytest.mark.parametrize("namespaces", [True, False])
 def test_without_bubblewrap_nothing_else_takes_its_place(namespaces: bool) -> None:
     with pytest.raises(SandboxMissing):
-        launcher_for("basic", Containment(can_bwrap=False, can_pid_namespace=namespaces))
+        launcher_for(Mode.BASIC, Containment(can_bwrap=False, can_pid_namespace=namespaces))
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "LD_DEBUG_OUTPUT"])
@@ -83,7 +84,7 @@ async def test_a_program_in_a_sandbox_has_nothing_of_the_workspace_beside_its_ow
     (theirs / "note").write_text("for them alone")
     ended = await run_contained(
         ["/bin/bash", "-c", "cat ../theirs/note; echo x > ../theirs/new; echo x > ../new; echo x > own && echo end"],
-        mode="basic",
+        mode=Mode.BASIC,
         workspace=mine,
         cwd=mine,
         env={},

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.lines import LINE_CHARS, Doings, count, cut, duration, money, one_line
+from gateway.lines import LINE_CHARS, Doings, at_work, count, duration, is_at_work, money, redacted_line
 from gateway.model.ids import SessionId, TurnId
 from gateway.model.live import Doing
+from gateway.model.waits import WaitKind
 from gateway.observe import Redactor
 from tests.support.makers import CHAT
 
 ROOT = SessionId("main:ann")
+APPROVAL, CHILD = WaitKind.APPROVAL, WaitKind.CHILD
 
 
-def said(text: str, title: str = "", by: str = "") -> Doing:
+def said(text: str, title: str = "", by: str = "", waits: Collection[WaitKind] = ()) -> Doing:
     """The root, or a child, does something."""
     who = SessionId(by or f"child:{title}") if title else ROOT
-    return Doing(turn=TurnId("t1"), conversation=CHAT, by=who, title=title, text=text)
+    return Doing(turn=TurnId("t1"), conversation=CHAT, by=who, title=title, text=text, waits=frozenset(waits))
 
 
 def heard(*doings: Doing) -> Doings:
@@ -63,9 +66,18 @@ def test_a_time(seconds: float, text: str) -> None:
     assert duration(timedelta(seconds=seconds)) == text
 
 
-def test_counts_and_cuts() -> None:
+@pytest.mark.parametrize("text", ["shell: df -h", "", "▸ x", " "])
+def test_a_line_that_will_change_is_known_by_its_mark(text: str) -> None:
+    assert is_at_work(at_work(text))
+
+
+@pytest.mark.parametrize("text", ["Ended.", "1 call (shell), 2 s", "thinking", "", " ▸ thinking", "Stopped. ▸"])
+def test_a_last_word_is_not_known_as_one_that_will_change(text: str) -> None:
+    assert not is_at_work(text)
+
+
+def test_counts() -> None:
     assert [count(1, "call"), count(2, "call")] == ["1 call", "2 calls"]
-    assert [cut("abc", 3), cut("abcd", 3), cut("a bcd", 3)] == ["abc", "ab…", "a…"]
 
 
 def test_a_root_alone_says_for_how_long() -> None:
@@ -79,7 +91,7 @@ def test_a_root_alone_says_for_how_long() -> None:
 
 def test_children_stand_beside_each_other_those_at_work_first() -> None:
     line = heard(
-        said("waits for 3 sub-sessions"),
+        said("waits for 3 sub-sessions", waits=[CHILD]),
         said("", "logs"),
         said("shell: df -h", "disk"),
         said("waits for a decision", "net"),
@@ -94,14 +106,22 @@ def test_a_root_that_works_beside_its_children_says_both() -> None:
     assert line.line(10) == "▸ shell: make · 10 s · 1 sub-session: disk: thinking"
     line.hear(said("", "disk"), 11)
     assert line.line() == "▸ shell: make"
-    line.hear(said("waits for a sub-session"), 12)
+    line.hear(said("waits for a sub-session", waits=[CHILD]), 12)
     assert line.line() == "1 sub-session: disk: done"
 
 
 def test_a_decision_that_the_root_waits_for_too_is_said() -> None:
-    line = heard(said("waits for a decision and 2 sub-sessions"), said("thinking", "disk"))
+    line = heard(said("waits for a decision", waits=[APPROVAL, CHILD]), said("thinking", "disk"))
 
-    assert line.line() == "▸ waits for a decision and 2 sub-sessions · 1 sub-session: disk: thinking"
+    assert line.line() == "▸ waits for a decision · 1 sub-session: disk: thinking"
+    line.hear(said("waits for a decision", waits=[CHILD]), 2)
+    assert line.line() == "1 sub-session: disk: thinking"  # whatever the words are
+
+
+def test_words_that_sound_like_waiting_are_a_call_like_any_other() -> None:
+    line = heard(said("waits for: a sub-session"), said("thinking", "disk"))
+
+    assert line.line() == "▸ waits for: a sub-session · 1 sub-session: disk: thinking"
 
 
 def test_a_root_of_which_nothing_was_heard_leaves_the_line_to_its_children() -> None:
@@ -144,7 +164,7 @@ def test_whatever_is_said_it_is_one_short_line(doings: list[tuple[str, str, str]
 
 @given(st.text(), st.integers(1, 300))
 def test_one_line_is_settled(text: str, limit: int) -> None:
-    once = one_line(text, limit, Redactor())
+    once = redacted_line(text, limit, Redactor())
 
     assert len(once) <= limit
-    assert one_line(once, limit, Redactor()) == once
+    assert redacted_line(once, limit, Redactor()) == once

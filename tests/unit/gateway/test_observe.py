@@ -12,6 +12,8 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from channels.slack import settings as slack
+from channels.telegram import settings as telegram
 from gateway.observe import HELD_BACK_AT_MOST, HIDDEN, OF_OURS, Meters, Redactor, log, set_up_logs
 
 CANARIES = {
@@ -28,9 +30,13 @@ IN_ADDRESS = {**CANARIES, "telegram": f"bot{CANARIES['telegram']}"}
 PLAIN = {**CANARIES, "bearer": "abcdef0123456789.ABCDEF/x+y==", "link": "Zm9vYmFyYmF6cXV4"}
 
 
+FORMS = (*telegram.SECRETS, *slack.SECRETS)
+"""Those of the platforms, as the daemon is given them."""
+
+
 @pytest.fixture
 def redactor() -> Redactor:
-    return Redactor([CANARIES["configured"], "short", ""])
+    return Redactor([CANARIES["configured"], "short", ""], FORMS)
 
 
 @pytest.mark.parametrize("kind", CANARIES)
@@ -128,7 +134,7 @@ def shown_in_pieces(redactor: Redactor, pieces: Iterable[str]) -> str:
 @given(st.lists(st.sampled_from([*SECRETS, *CANARIES.values(), "a", "你", " ", "\n", "correct ", "horse", "abab-"])))
 @settings(deadline=None, max_examples=200)
 def test_a_text_in_pieces_shows_what_the_whole_shows(parts: list[str]) -> None:
-    redactor = Redactor([*SECRETS, CANARIES["configured"]])
+    redactor = Redactor([*SECRETS, CANARIES["configured"]], FORMS)
     text = " ".join(parts)
 
     assert shown_in_pieces(redactor, text) == redactor.text(text)

@@ -12,7 +12,7 @@ from gateway.model.messages import Received
 from gateway.model.tools import KeptFile, ResultStatus, Risk, ToolResult
 from gateway.model.waits import Verb
 from gateway.pages import Pages
-from gateway.ports import Desk, ToolContext
+from gateway.ports import Credential, Desk, ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO, CLEO_CHAT, CLEO_TELEGRAM, GROUP, FakeTool, Text, calls, done
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB, CHAT
@@ -200,17 +200,19 @@ async def test_a_link_signs_in_once(engine: Engine, pages: Pages) -> None:
     code = await pages.mint_code(ANN)
     found = await pages.sign_in(code, "here")
     assert found is not None
-    owner, cookie = found
+    owner, credential = found
 
     assert owner == ANN
-    assert await pages.owner_of(cookie) == ANN
+    assert await pages.owner_of(credential) == ANN
     assert await pages.sign_in(code, "here") is None
-    await pages.sign_out(cookie)
-    await pages.sign_out(cookie)
-    assert await pages.owner_of(cookie) is None
+    await pages.sign_out(credential)
+    await pages.sign_out(credential)
+    assert await pages.owner_of(credential) is None
     stored = repr([engine.store.codes, engine.store.cookies])
     assert code not in stored
-    assert cookie not in stored
+    assert credential.cookie not in stored
+    assert credential.key not in stored
+    assert credential.key not in repr(credential)
 
 
 async def test_a_link_is_good_for_ten_minutes_and_a_sign_in_for_thirty_days(engine: Engine, pages: Pages) -> None:
@@ -240,7 +242,8 @@ async def test_guessing_is_stopped_and_a_right_code_does_not_help_then(engine: E
 
 @pytest.mark.parametrize("cookie", ["", "x", "a" * 10_000, "\x00"])
 async def test_no_other_cookie_signs_in(pages: Pages, cookie: str) -> None:
-    assert await pages.owner_of(cookie) is None
+    assert await pages.owner_of(Credential(cookie=cookie, key="")) is None
+    assert await pages.owner_of(Credential(cookie="", key=cookie)) is None
 
 
 def test_the_page_is_welcomed_with_the_commands_of_its_main_session(pages: Pages) -> None:

@@ -6,29 +6,17 @@ from typing import cast
 
 import pytest
 
+from gateway.model.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.model.ids import SessionId
 from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.tools import (
-    Allow,
-    Approval,
-    Ask,
-    Decision,
-    Deny,
-    DenyReason,
-    Effect,
-    Permission,
-    Reach,
-    Risk,
-    ToolPolicy,
-    ToolSpec,
-)
-from gateway.permission import available, decide, default_approval, describe_permission
+from gateway.model.tools import Availability, Default, Effect, Reach, Risk, ToolPolicy, ToolSpec
+from gateway.permission import available, decide, default_approval, describe_availability, refused
 from tests.support.makers import EPOCH
 
 SPEC = ToolSpec(
-    name="shell", description="Runs.", risk=Risk.EXECUTE, effect=Effect.UNSAFE, permission=Permission.ALWAYS
+    name="shell", description="Runs.", risk=Risk.EXECUTE, effect=Effect.UNSAFE, availability=Availability.ALWAYS
 )
-POLICY = ToolPolicy(permission=Permission.ALWAYS, approval={}, timeout_s=30, actions={}, sandbox=None)
+POLICY = ToolPolicy(availability=Availability.ALWAYS, approval={}, timeout_s=30, actions={}, sandbox=None)
 YES = None
 
 
@@ -50,129 +38,129 @@ def session(
 
 
 @pytest.mark.parametrize(
-    ("permission", "kind", "tools", "reason"),
+    ("availability", "kind", "tools", "reason"),
     [
-        (Permission.ALWAYS, SessionKind.MAIN, None, YES),
-        (Permission.ALWAYS, SessionKind.DM, None, YES),
-        (Permission.ALWAYS, SessionKind.NON_MAIN, None, YES),
-        (Permission.MAIN, SessionKind.MAIN, None, YES),
-        (Permission.MAIN, SessionKind.DM, None, DenyReason.ONLY_IN_MAIN),
-        (Permission.MAIN, SessionKind.NON_MAIN, None, DenyReason.ONLY_IN_MAIN),
-        (Permission.NON_MAIN, SessionKind.MAIN, None, DenyReason.NOT_IN_MAIN),
-        (Permission.NON_MAIN, SessionKind.DM, None, YES),
-        (Permission.NON_MAIN, SessionKind.NON_MAIN, None, YES),
-        (Permission.BLOCKED, SessionKind.MAIN, None, DenyReason.BLOCKED),
-        (Permission.BLOCKED, SessionKind.DM, None, DenyReason.BLOCKED),
-        (Permission.BLOCKED, SessionKind.NON_MAIN, None, DenyReason.BLOCKED),
+        (Availability.ALWAYS, SessionKind.MAIN, None, YES),
+        (Availability.ALWAYS, SessionKind.DM, None, YES),
+        (Availability.ALWAYS, SessionKind.NON_MAIN, None, YES),
+        (Availability.MAIN, SessionKind.MAIN, None, YES),
+        (Availability.MAIN, SessionKind.DM, None, DenyReason.ONLY_IN_MAIN),
+        (Availability.MAIN, SessionKind.NON_MAIN, None, DenyReason.ONLY_IN_MAIN),
+        (Availability.NON_MAIN, SessionKind.MAIN, None, DenyReason.NOT_IN_MAIN),
+        (Availability.NON_MAIN, SessionKind.DM, None, YES),
+        (Availability.NON_MAIN, SessionKind.NON_MAIN, None, YES),
+        (Availability.BLOCKED, SessionKind.MAIN, None, DenyReason.BLOCKED),
+        (Availability.BLOCKED, SessionKind.DM, None, DenyReason.BLOCKED),
+        (Availability.BLOCKED, SessionKind.NON_MAIN, None, DenyReason.BLOCKED),
     ],
 )
 def test_where_a_tool_exists(
-    permission: Permission, kind: SessionKind, tools: tuple[str, ...] | None, reason: DenyReason | None
+    availability: Availability, kind: SessionKind, tools: tuple[str, ...] | None, reason: DenyReason | None
 ) -> None:
-    found = available("shell", permission, session(kind, tools=tools))
+    found = available("shell", availability, session(kind, tools=tools))
 
     assert (found.reason if found else YES) is reason
     assert found is None or "shell" in found.hint
 
 
 @pytest.mark.parametrize(
-    ("permission", "root", "tools", "reason"),
+    ("availability", "root", "tools", "reason"),
     [
-        (Permission.MAIN, SessionKind.MAIN, ("shell", "files"), YES),
-        (Permission.MAIN, SessionKind.MAIN, ("files",), DenyReason.NOT_GRANTED),
-        (Permission.ALWAYS, SessionKind.DM, ("shell",), YES),
-        (Permission.ALWAYS, SessionKind.MAIN, (), DenyReason.NOT_GRANTED),
-        (Permission.NON_MAIN, SessionKind.NON_MAIN, ("files",), DenyReason.NOT_GRANTED),
-        (Permission.BLOCKED, SessionKind.MAIN, ("shell",), DenyReason.BLOCKED),
+        (Availability.MAIN, SessionKind.MAIN, ("shell", "files"), YES),
+        (Availability.MAIN, SessionKind.MAIN, ("files",), DenyReason.NOT_GRANTED),
+        (Availability.ALWAYS, SessionKind.DM, ("shell",), YES),
+        (Availability.ALWAYS, SessionKind.MAIN, (), DenyReason.NOT_GRANTED),
+        (Availability.NON_MAIN, SessionKind.NON_MAIN, ("files",), DenyReason.NOT_GRANTED),
+        (Availability.BLOCKED, SessionKind.MAIN, ("shell",), DenyReason.BLOCKED),
         # It was given the tool before the configuration took that from its root.
-        (Permission.MAIN, SessionKind.DM, ("shell",), DenyReason.ONLY_IN_MAIN),
-        (Permission.MAIN, SessionKind.NON_MAIN, ("shell",), DenyReason.ONLY_IN_MAIN),
-        (Permission.NON_MAIN, SessionKind.MAIN, ("shell",), DenyReason.NOT_IN_MAIN),
+        (Availability.MAIN, SessionKind.DM, ("shell",), DenyReason.ONLY_IN_MAIN),
+        (Availability.MAIN, SessionKind.NON_MAIN, ("shell",), DenyReason.ONLY_IN_MAIN),
+        (Availability.NON_MAIN, SessionKind.MAIN, ("shell",), DenyReason.NOT_IN_MAIN),
     ],
 )
 def test_a_child_has_of_what_it_was_given_what_its_root_may_have_now(
-    permission: Permission, root: SessionKind, tools: tuple[str, ...], reason: DenyReason | None
+    availability: Availability, root: SessionKind, tools: tuple[str, ...], reason: DenyReason | None
 ) -> None:
-    found = available("shell", permission, session(SessionKind.NON_MAIN, root=root, tools=tools))
+    found = available("shell", availability, session(SessionKind.NON_MAIN, root=root, tools=tools))
 
     assert (found.reason if found else YES) is reason
 
 
 @pytest.mark.parametrize(
-    ("permission", "kind", "tools", "hint"),
+    ("availability", "kind", "tools", "hint"),
     [
         (
-            Permission.MAIN,
+            Availability.MAIN,
             SessionKind.DM,
             None,
             "shell runs only where an owner speaks directly. Direct chats of others are not main.",
         ),
         (
-            Permission.MAIN,
+            Availability.MAIN,
             SessionKind.NON_MAIN,
             None,
             "shell runs only where an owner speaks directly. This conversation is not main.",
         ),
-        (Permission.NON_MAIN, SessionKind.MAIN, None, "shell is configured for every session but main ones."),
-        (Permission.BLOCKED, SessionKind.MAIN, None, "The owner has blocked shell."),
-        (Permission.ALWAYS, SessionKind.MAIN, ("files",), "This sub-session was not given shell."),
+        (Availability.NON_MAIN, SessionKind.MAIN, None, "shell is configured for every session but main ones."),
+        (Availability.BLOCKED, SessionKind.MAIN, None, "The owner has blocked shell."),
+        (Availability.ALWAYS, SessionKind.MAIN, ("files",), "This sub-session was not given shell."),
     ],
 )
 def test_a_session_without_a_tool_is_told_why(
-    permission: Permission, kind: SessionKind, tools: tuple[str, ...] | None, hint: str
+    availability: Availability, kind: SessionKind, tools: tuple[str, ...] | None, hint: str
 ) -> None:
-    found = available("shell", permission, session(kind, tools=tools))
+    found = available("shell", availability, session(kind, tools=tools))
 
     assert found is not None
     assert found.hint == hint
 
 
-@pytest.mark.parametrize("permission", ["", "Main", "main-only", "unknown", None, 1])
+@pytest.mark.parametrize("availability", ["", "Main", "main-only", "unknown", None, 1])
 @pytest.mark.parametrize("kind", list(SessionKind))
-def test_a_permission_that_is_none_never_makes_a_tool_available(permission: object, kind: SessionKind) -> None:
+def test_a_permission_that_is_none_never_makes_a_tool_available(availability: object, kind: SessionKind) -> None:
     """c5: closed by default. `main-only` is an alias of the configuration; here it is as foreign as any other."""
     for tools in (None, ("shell",)):
-        assert available("shell", cast(Permission, permission), session(kind, tools=tools)) == Deny(
+        assert available("shell", cast(Availability, availability), session(kind, tools=tools)) == Deny(
             reason=DenyReason.POLICY_ERROR, hint="The permission of shell is not one; correct it."
         )
 
 
 @pytest.mark.parametrize("kind", ["", "owner", None])
 def test_a_kind_that_is_none_is_not_main(kind: object) -> None:
-    assert available("shell", Permission.MAIN, session(cast(SessionKind, kind))) is not None
+    assert available("shell", Availability.MAIN, session(cast(SessionKind, kind))) is not None
 
 
 @pytest.mark.parametrize(
     ("risk", "approval"),
     [
-        (Risk.NONE, Approval.ALLOW),
-        (Risk.READ, Approval.ALLOW),
-        (Risk.WRITE, Approval.ASK),
-        (Risk.EXECUTE, Approval.ASK),
-        (Risk.NETWORK, Approval.ASK),
+        (Risk.NONE, Default.ALLOW),
+        (Risk.READ, Default.ALLOW),
+        (Risk.WRITE, Default.ASK),
+        (Risk.EXECUTE, Default.ASK),
+        (Risk.NETWORK, Default.ASK),
     ],
 )
 @pytest.mark.parametrize("kind", list(SessionKind))
-def test_the_default_is_that_of_the_risk(risk: Risk, approval: Approval, kind: SessionKind) -> None:
+def test_the_default_is_that_of_the_risk(risk: Risk, approval: Default, kind: SessionKind) -> None:
     assert default_approval(replace(SPEC, risk=risk), POLICY, session(kind)) is approval
 
 
 @pytest.mark.parametrize(
     ("approval", "askable", "kind", "verdict"),
     [
-        ({"main": Approval.ALLOW}, True, SessionKind.MAIN, Allow),
-        ({"main": Approval.ALLOW}, False, SessionKind.MAIN, Allow),
-        ({"main": Approval.ALLOW}, True, SessionKind.DM, Ask),
-        ({"main": Approval.DENY}, True, SessionKind.MAIN, DenyReason.CONFIGURED),
-        ({"dm": Approval.DENY}, True, SessionKind.DM, DenyReason.CONFIGURED),
-        ({"dm": Approval.DENY}, True, SessionKind.MAIN, Ask),
-        ({"non-main": Approval.ASK}, False, SessionKind.NON_MAIN, DenyReason.NOBODY_TO_ASK),
+        ({"main": Default.ALLOW}, True, SessionKind.MAIN, Allow),
+        ({"main": Default.ALLOW}, False, SessionKind.MAIN, Allow),
+        ({"main": Default.ALLOW}, True, SessionKind.DM, Ask),
+        ({"main": Default.DENY}, True, SessionKind.MAIN, DenyReason.CONFIGURED),
+        ({"dm": Default.DENY}, True, SessionKind.DM, DenyReason.CONFIGURED),
+        ({"dm": Default.DENY}, True, SessionKind.MAIN, Ask),
+        ({"non-main": Default.ASK}, False, SessionKind.NON_MAIN, DenyReason.NOBODY_TO_ASK),
         ({}, True, SessionKind.MAIN, Ask),
         ({}, False, SessionKind.MAIN, DenyReason.NOBODY_TO_ASK),
     ],
 )
 def test_the_configuration_speaks_before_the_risk(
-    approval: Mapping[str, Approval], askable: bool, kind: SessionKind, verdict: type[Allow | Ask] | DenyReason
+    approval: Mapping[str, Default], askable: bool, kind: SessionKind, verdict: type[Allow | Ask] | DenyReason
 ) -> None:
     found = decide(SPEC, replace(POLICY, approval=approval), session(kind), askable=askable)
 
@@ -182,19 +170,19 @@ def test_the_configuration_speaks_before_the_risk(
 @pytest.mark.parametrize(
     ("configured", "kind", "root", "approval"),
     [
-        ({}, SessionKind.MAIN, SessionKind.MAIN, Approval.ALLOW),
-        ({}, SessionKind.DM, SessionKind.DM, Approval.ASK),
-        ({}, SessionKind.NON_MAIN, SessionKind.NON_MAIN, Approval.DENY),
+        ({}, SessionKind.MAIN, SessionKind.MAIN, Default.ALLOW),
+        ({}, SessionKind.DM, SessionKind.DM, Default.ASK),
+        ({}, SessionKind.NON_MAIN, SessionKind.NON_MAIN, Default.DENY),
         # Of a child, its root's kind counts; and the owner's word before the tool's.
-        ({}, SessionKind.NON_MAIN, SessionKind.MAIN, Approval.ALLOW),
-        ({"main": Approval.DENY}, SessionKind.NON_MAIN, SessionKind.MAIN, Approval.DENY),
-        ({"main": Approval.DENY}, SessionKind.DM, SessionKind.DM, Approval.ASK),
+        ({}, SessionKind.NON_MAIN, SessionKind.MAIN, Default.ALLOW),
+        ({"main": Default.DENY}, SessionKind.NON_MAIN, SessionKind.MAIN, Default.DENY),
+        ({"main": Default.DENY}, SessionKind.DM, SessionKind.DM, Default.ASK),
     ],
 )
 def test_a_tools_own_word_stands_between_the_configuration_and_the_risk(
-    configured: Mapping[str, Approval], kind: SessionKind, root: SessionKind, approval: Approval
+    configured: Mapping[str, Default], kind: SessionKind, root: SessionKind, approval: Default
 ) -> None:
-    own = {"main": Approval.ALLOW, "non-main": Approval.DENY}
+    own = {"main": Default.ALLOW, "non-main": Default.DENY}
     where = replace(session(kind), root_kind=root)
 
     assert default_approval(replace(SPEC, approval=own), replace(POLICY, approval=configured), where) is approval
@@ -202,14 +190,14 @@ def test_a_tools_own_word_stands_between_the_configuration_and_the_risk(
 
 def test_a_child_is_decided_like_its_root() -> None:
     child = replace(session(SessionKind.NON_MAIN, tools=("shell",)), root_kind=SessionKind.MAIN)
-    policy = replace(POLICY, approval={"main": Approval.ALLOW, "non-main": Approval.DENY})
+    policy = replace(POLICY, approval={"main": Default.ALLOW, "non-main": Default.DENY})
 
     assert isinstance(decide(SPEC, policy, child, askable=True), Allow)
 
 
 @pytest.mark.parametrize("word", ["", "yes", "ALLOW", None, True])
 def test_an_approval_that_is_none_never_allows(word: object) -> None:
-    policy = replace(POLICY, approval={"main": cast(Approval, word)})
+    policy = replace(POLICY, approval={"main": cast(Default, word)})
 
     found = decide(SPEC, policy, session(), askable=True)
 
@@ -219,11 +207,11 @@ def test_an_approval_that_is_none_never_allows(word: object) -> None:
 @pytest.mark.parametrize(
     ("approval", "askable", "verdict"),
     [
-        (Approval.ALLOW, True, Allow(because="execute is allowed here")),
-        (Approval.ASK, True, Ask(because="execute needs an approval")),
-        (Approval.DENY, True, Deny(reason=DenyReason.CONFIGURED, hint="The configuration denies shell here.")),
+        (Default.ALLOW, True, Allow(because="execute is allowed here")),
+        (Default.ASK, True, Ask(because="execute needs an approval")),
+        (Default.DENY, True, Deny(reason=DenyReason.CONFIGURED, hint="The configuration denies shell here.")),
         (
-            Approval.ASK,
+            Default.ASK,
             False,
             Deny(
                 reason=DenyReason.NOBODY_TO_ASK,
@@ -232,16 +220,16 @@ def test_an_approval_that_is_none_never_allows(word: object) -> None:
         ),
     ],
 )
-def test_a_decision_says_why_and_what_would_help(approval: Approval, askable: bool, verdict: Decision) -> None:
+def test_a_decision_says_why_and_what_would_help(approval: Default, askable: bool, verdict: Decision) -> None:
     assert decide(SPEC, replace(POLICY, approval={"main": approval}), session(), askable=askable) == verdict
 
 
 # --- reach --------------------------------------------------------------------------------------
 
 HERE, ELSEWHERE = "example.org", "example.net"
-ASKED = {"main": Approval.ASK}
-ALLOWED = {"main": Approval.ALLOW}
-DENIED = {"main": Approval.DENY}
+ASKED = {"main": Default.ASK}
+ALLOWED = {"main": Default.ALLOW}
+DENIED = {"main": Default.DENY}
 NOBODY, NO = DenyReason.NOBODY_TO_ASK, DenyReason.CONFIGURED
 
 
@@ -280,7 +268,7 @@ def test_a_call_is_decided_by_what_it_reaches(
     risk: Risk,
     scope: str,
     permitted: tuple[str, ...],
-    approval: Mapping[str, Approval],
+    approval: Mapping[str, Default],
     askable: bool,
     verdict: type[Allow | Ask] | DenyReason,
 ) -> None:
@@ -301,21 +289,16 @@ def test_allow_is_said_of_what_the_tool_usually_does(risk: Risk, verdict: type[A
 
 
 @pytest.mark.parametrize("risk", list(Risk))
-@pytest.mark.parametrize("approval", [{}, ASKED, ALLOWED, DENIED])
-def test_what_the_settings_do_not_have_is_refused_whatever_else_is_said(
-    risk: Risk, approval: Mapping[str, Approval]
-) -> None:
+def test_what_the_settings_do_not_have_is_refused_whatever_its_risk(risk: Risk) -> None:
     reach = Reach(risk=risk, scope=HERE, refused="Scripts are off. The owner can turn them on.")
-    found = decide(
-        SPEC, replace(POLICY, approval=approval), session(), askable=True, reach=reach, permitted=frozenset([HERE])
-    )
 
-    assert found == Deny(reason=DenyReason.CONFIGURED, hint="Scripts are off. The owner can turn them on.")
+    assert refused(reach) == Deny(reason=DenyReason.CONFIGURED, hint="Scripts are off. The owner can turn them on.")
+    assert refused(replace(reach, refused="")) is None
 
 
 @pytest.mark.parametrize("reach", [Reach(risk=Risk.READ), Reach(risk=Risk.NETWORK, scope=HERE)])
 def test_an_approval_that_is_none_does_not_let_a_reach_pass(reach: Reach) -> None:
-    policy = replace(POLICY, approval={"main": cast(Approval, "yes")})
+    policy = replace(POLICY, approval={"main": cast(Default, "yes")})
     found = decide(SPEC, policy, session(), askable=True, reach=reach, permitted=(HERE,))
 
     assert isinstance(found, Deny)
@@ -328,7 +311,7 @@ def test_an_approval_that_is_none_does_not_let_a_reach_pass(reach: Reach) -> Non
         (
             Reach(risk=Risk.NETWORK, scope=HERE),
             (HERE,),
-            Allow(because="example.org was allowed in this session"),
+            Allow(because="example.org was allowed in this session", scoped=True),
         ),
         (Reach(risk=Risk.READ, scope=HERE), (), Allow(because="read is allowed here")),
         (Reach(risk=Risk.NETWORK, scope=HERE), (), Ask(because="network needs an approval")),
@@ -355,13 +338,13 @@ def test_what_the_owner_allows_is_said_by_the_risk_of_the_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("permission", "words"),
+    ("availability", "words"),
     [
-        (Permission.ALWAYS, "everywhere"),
-        (Permission.MAIN, "main sessions only"),
-        (Permission.NON_MAIN, "everywhere but main sessions"),
-        (Permission.BLOCKED, "blocked"),
+        (Availability.ALWAYS, "everywhere"),
+        (Availability.MAIN, "main sessions only"),
+        (Availability.NON_MAIN, "everywhere but main sessions"),
+        (Availability.BLOCKED, "blocked"),
     ],
 )
-def test_every_permission_can_be_said(permission: Permission, words: str) -> None:
-    assert describe_permission(permission) == words
+def test_every_permission_can_be_said(availability: Availability, words: str) -> None:
+    assert describe_availability(availability) == words

@@ -10,18 +10,19 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gateway.errors import ConfigError
+from gateway.model.decisions import Deny, DenyReason
 from gateway.model.ids import SessionId
 from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.tools import Deny, DenyReason, Effect, Permission, Risk, Sandbox, ToolPolicy, ToolResult, ToolSpec
+from gateway.model.tools import Availability, Effect, Risk, Sandbox, ToolPolicy, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 from gateway.registry import ARGUMENTS_AT_MOST, Registry, Tool, check_arguments, usage
 from tests.support.fakes import FakeTool, Text, done
 from tests.support.makers import EPOCH
 
 READ = FakeTool(name="read", risk=Risk.READ)
-MINE = FakeTool(name="mine", permission=Permission.MAIN)
+MINE = FakeTool(name="mine", availability=Availability.MAIN)
 SHELL = FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=Sandbox.AUTO)
-GONE = FakeTool(name="gone", permission=Permission.BLOCKED)
+GONE = FakeTool(name="gone", availability=Availability.BLOCKED)
 
 
 class Strict(BaseModel):
@@ -39,9 +40,9 @@ async def nothing(_ctx: ToolContext, _args: Strict) -> ToolResult:
 
 STRICT = Tool(
     spec=ToolSpec(
-        name="strict", description="Counts.", risk=Risk.READ, effect=Effect.PURE, permission=Permission.ALWAYS
+        name="strict", description="Counts.", risk=Risk.READ, effect=Effect.PURE, availability=Availability.ALWAYS
     ),
-    policy=ToolPolicy(permission=Permission.ALWAYS, approval={}, timeout_s=1, actions={}, sandbox=None),
+    policy=ToolPolicy(availability=Availability.ALWAYS, approval={}, timeout_s=1, actions={}, sandbox=None),
     arguments=Strict,
     run=nothing,
 )
@@ -206,7 +207,9 @@ def test_a_model_is_shown_a_schema_without_the_names_of_our_classes() -> None:
 def test_every_tool_of_the_catalogue_can_be_registered(tmp_path: Path) -> None:
     from agent_tools import shell
 
-    policy = ToolPolicy(permission=Permission.MAIN, approval={}, timeout_s=1, actions={}, sandbox=shell.SPEC.sandbox)
+    policy = ToolPolicy(
+        availability=Availability.MAIN, approval={}, timeout_s=1, actions={}, sandbox=shell.SPEC.sandbox
+    )
     found = Registry([Tool(spec=shell.SPEC, policy=policy, arguments=shell.Args, run=shell.run)], sandboxed=True)
 
     assert found.get("shell") is not None

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from gateway.approvals import approvers
 from gateway.errors import SandboxMissing
-from gateway.family import OWN_TOOLS, Left, Refusal, Rights, rights_of_child
+from gateway.family import Left, Refusal, Rights, rights_of_child
+from gateway.model.children import MAX_DEPTH, Agent
 from gateway.model.ids import OwnerName, SessionId
-from gateway.model.sessions import MAX_DEPTH, Agent, Origin, Session, SessionKind
-from gateway.model.tools import Permission, Sandbox
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.tools import Availability, Mode, Sandbox
 from gateway.permission import available
 from gateway.ports import Task
 from gateway.routing import may_see
@@ -33,7 +34,8 @@ CHILD = Session(
     created_at=EPOCH,
     active_at=EPOCH,
 )
-TOOLS = ("shell", "read", "browser", "sessions_spawn", "sessions_list", "*", "")
+TOOLS = ("shell", "read", "browser", "sessions_archive", "spawn", "tend", "*", "")
+OF_CHILDREN = frozenset({"spawn", "tend"})
 Asked: TypeAlias = tuple[Task, Agent | None, Left]
 
 names = st.lists(st.sampled_from(TOOLS), max_size=7)
@@ -66,7 +68,7 @@ def within(child: Rights, parent: Rights) -> bool:
 def test_a_child_never_has_more_than_its_parent(parent: Rights, asked: list[Asked]) -> None:
     above = parent
     for task, agent, left in asked:
-        found = rights_of_child(above, left, task, agent, 600)
+        found = rights_of_child(above, left, task, agent, 600, OF_CHILDREN)
         if isinstance(found, Refusal):
             assert found.hint
             return
@@ -77,7 +79,9 @@ def test_a_child_never_has_more_than_its_parent(parent: Rights, asked: list[Aske
         assert found.depth == above.depth + 1 <= MAX_DEPTH
         assert task.tools is None or found.tools <= set(task.tools) <= above.tools
         assert agent is None or agent.tools is None or found.tools <= set(agent.tools)
-        assert found.depth < MAX_DEPTH or not any(name.startswith(OWN_TOOLS) for name in found.tools)
+        if task.tools is None and (agent is None or agent.tools is None):
+            assert above.tools - found.tools == (OF_CHILDREN & above.tools if found.depth == MAX_DEPTH else set())
+        assert found.depth < MAX_DEPTH or not found.tools & OF_CHILDREN
         above = found
 
 
@@ -87,7 +91,7 @@ def test_what_the_parent_lacks_is_refused_by_name(parent: Rights, task: Task, ag
     lacking = set(task.tools or ()) - parent.tools
     if not lacking or parent.depth >= MAX_DEPTH:
         return
-    found = rights_of_child(parent, PLENTY, task, agent, 600)
+    found = rights_of_child(parent, PLENTY, task, agent, 600, OF_CHILDREN)
 
     assert isinstance(found, Refusal)
     assert found.code == "not_granted"
@@ -104,16 +108,16 @@ def test_a_child_is_contained_at_least_as_well_as_its_root(wanted: Sandbox, can_
     except SandboxMissing:
         assert not can_bwrap
     else:
-        assert found == "basic"
+        assert found is Mode.BASIC
 
 
-@pytest.mark.parametrize("permission", list(Permission))
-def test_a_child_has_nothing_but_what_it_was_given(permission: Permission) -> None:
+@pytest.mark.parametrize("availability", list(Availability))
+def test_a_child_has_nothing_but_what_it_was_given(availability: Availability) -> None:
     given_shell = replace(CHILD, tools=("shell",))
 
-    assert available("browser", permission, given_shell) is not None
-    lost = (Permission.BLOCKED, Permission.NON_MAIN)  # its root is a main session
-    assert (available("shell", permission, given_shell) is None) is (permission not in lost)
+    assert available("browser", availability, given_shell) is not None
+    lost = (Availability.BLOCKED, Availability.NON_MAIN)  # its root is a main session
+    assert (available("shell", availability, given_shell) is None) is (availability not in lost)
 
 
 @pytest.mark.parametrize(("owner", "seen"), [(ANN, True), (CLEO, False)])

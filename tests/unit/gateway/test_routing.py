@@ -6,8 +6,9 @@ import pytest
 
 from gateway.model.ids import OwnerName, Principal, main_session
 from gateway.model.messages import Conversation, Inbound
-from gateway.model.sessions import Drop, DropReason, Origin, Route, SessionKind
-from gateway.routing import People, may_see, may_stop_all, route
+from gateway.model.routes import Drop, DropReason, Route
+from gateway.model.sessions import Origin, SessionKind
+from gateway.routing import People, may_begin_anew, may_see, may_stop_all, route
 from tests.support.fakes import BOB_CHAT, CLEO, CLEO_TELEGRAM, GROUP, PEOPLE
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, attachment, inbound
 
@@ -246,3 +247,11 @@ def test_only_owners_stop_what_others_began() -> None:
     assert may_stop_all(in_group(ANN_TELEGRAM), PEOPLE)
     assert not may_stop_all(in_group(BOB), PEOPLE)
     assert not may_stop_all(in_group(STRANGER), PEOPLE)
+
+
+def test_only_owners_begin_anew_what_others_share() -> None:
+    assert may_begin_anew(in_group(ANN_TELEGRAM), PEOPLE)
+    assert may_begin_anew(inbound(who=ANN_TELEGRAM, where=CHAT), PEOPLE)
+    assert may_begin_anew(inbound(who=BOB, where=BOB_CHAT), PEOPLE)
+    assert not may_begin_anew(in_group(BOB), PEOPLE)
+    assert not may_begin_anew(in_group(STRANGER), PEOPLE)

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from gateway.errors import BadRequest, NotFound, SandboxMissing
-from gateway.model.tools import Sandbox
-from gateway.sandbox import Containment, Limits, Mode, choose, probe, run_contained
+from gateway.model.tools import Mode, Sandbox
+from gateway.sandbox import Containment, Limits, choose, probe, run_contained
 from gateway.sandbox.plan import environment
 
 BOTH = Containment(can_bwrap=True, can_pid_namespace=True)
@@ -28,10 +28,10 @@ NEITHER = Containment(can_bwrap=False, can_pid_namespace=False, why_no_bwrap="bu
 
 # name: mode, and what of the machine is pretended to be missing
 WAYS: dict[str, tuple[Mode, dict[str, bool]]] = {
-    "basic": ("basic", {}),
-    "off": ("off", {}),
-    "off-unshare": ("off", {"can_bwrap": False}),
-    "off-keeper": ("off", {"can_bwrap": False, "can_pid_namespace": False}),
+    "basic": (Mode.BASIC, {}),
+    "off": (Mode.OFF, {}),
+    "off-unshare": (Mode.OFF, {"can_bwrap": False}),
+    "off-keeper": (Mode.OFF, {"can_bwrap": False, "can_pid_namespace": False}),
 }
 
 
@@ -60,7 +60,7 @@ class Bench:
         self.workspace = self.state / "workspaces" / "w"
         self.workspace.mkdir(parents=True)
         (self.state / "secret").write_text("token-of-the-daemon")
-        self.mode: Mode = mode
+        self.mode = mode
         self.containment = containment
         self.printed = Printed()
         self.mark = f"3{secrets.randbelow(10**9):09d}"
@@ -118,7 +118,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, machine: Containment) 
 
 @pytest.fixture
 def basic(tmp_path: Path, machine: Containment) -> Bench:
-    return Bench(tmp_path, "basic", machine)
+    return Bench(tmp_path, Mode.BASIC, machine)
 
 
 @pytest.fixture
@@ -134,17 +134,17 @@ def listener() -> Iterator[socket.socket]:
 @pytest.mark.parametrize(
     ("wanted", "is_main", "containment", "mode"),
     [
-        (Sandbox.OFF, True, BOTH, "off"),
-        (Sandbox.OFF, True, NEITHER, "off"),
-        (Sandbox.OFF, False, BOTH, "basic"),
+        (Sandbox.OFF, True, BOTH, Mode.OFF),
+        (Sandbox.OFF, True, NEITHER, Mode.OFF),
+        (Sandbox.OFF, False, BOTH, Mode.BASIC),
         (Sandbox.OFF, False, NEITHER, None),
-        (Sandbox.BASIC, True, BOTH, "basic"),
+        (Sandbox.BASIC, True, BOTH, Mode.BASIC),
         (Sandbox.BASIC, True, NEITHER, None),
-        (Sandbox.BASIC, False, BOTH, "basic"),
+        (Sandbox.BASIC, False, BOTH, Mode.BASIC),
         (Sandbox.BASIC, False, NEITHER, None),
-        (Sandbox.AUTO, True, BOTH, "basic"),
-        (Sandbox.AUTO, True, NEITHER, "off"),
-        (Sandbox.AUTO, False, BOTH, "basic"),
+        (Sandbox.AUTO, True, BOTH, Mode.BASIC),
+        (Sandbox.AUTO, True, NEITHER, Mode.OFF),
+        (Sandbox.AUTO, False, BOTH, Mode.BASIC),
         (Sandbox.AUTO, False, NEITHER, None),
         (Sandbox.BASIC, True, replace(NEITHER, can_pid_namespace=True), None),
     ],
@@ -244,6 +244,11 @@ async def test_limits_hold(bench: Bench) -> None:
     assert bench.printed.text.splitlines()[:3] == ["77", "0", "0077"]
     assert code == 128 + signal.SIGXFSZ
     assert (bench.workspace / "big").stat().st_size == 1_048_576
+
+
+async def test_it_dies_before_the_daemon_when_memory_runs_out(bench: Bench) -> None:
+    await bench.run("cat /proc/self/oom_score_adj; sh -c 'cat /proc/self/oom_score_adj; true'")
+    assert bench.printed.text.split() == ["1000", "1000"]
 
 
 async def test_it_runs_where_it_was_told(bench: Bench) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,14 +14,15 @@ from gateway.model.ids import NodeId, Principal, SessionId, TurnId, answer_slot
 from gateway.model.live import ANSWERS, LiveEvent, TurnWoken, Working, turn_topic
 from gateway.model.messages import Conversation
 from gateway.model.prompts import ModelEvent, ModelRequest, TextPart
-from gateway.model.sessions import TurnLimits, TurnState
-from gateway.model.tools import Answer, Effect, Park, ResultStatus, Risk, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import Effect, Park, ResultStatus, Risk, ToolResult
+from gateway.model.turns import TurnLimits, TurnState
 from gateway.model.waits import WaitKind
-from gateway.ports import Task, ToolContext
+from gateway.ports import ControlEffect, Task, ToolContext
 from gateway.sessions import FIRST_LOOK_S
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, CLEO_CHAT, CLEO_TELEGRAM, FakeTool, Text, calls, in_background, until
-from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, CHAT, OTHER_CHAT, inbound
+from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, CHAT, OTHER_CHAT, control, inbound, route
 
 OTHER = NodeId("there#1")
 
@@ -248,19 +250,23 @@ async def taken_until(events: AsyncIterator[LiveEvent], end: LiveEvent) -> Async
         yield event
 
 
-async def test_a_stopped_answer_keeps_its_beginning_and_says_that_it_was_stopped(engine: Engine) -> None:
+@pytest.mark.parametrize(("given", "said"), [("Stopped.", "Stopped."), ("Ann stopped it.",) * 2, ("", "Stopped.")])
+async def test_a_stopped_answer_keeps_its_beginning_and_says_what_whoever_stopped_it_wants(
+    engine: Engine, given: str, said: str
+) -> None:
     """It stands in the chat already."""
     model = engine.turns.model = HalfSaid(engine)
     async with in_background(engine.sessions().run()):
         turn = await engine.say()
         await model.said.wait()
         assert await engine.texts() == ["It began well and"]
-        await engine.ingress.message(inbound("/stop"))
+        stop = replace(control(ControlEffect.STOP), stopped_text=given)
+        await engine.store.control(route(), inbound("/stop"), stop)
         await ends(engine, turn, TurnState.STOPPED)
 
     slots = [slot for slot in await engine.slots() if slot.turn == turn]
-    said = "It began well and\n\n*Stopped.*"
-    assert [(slot.id, slot.text, slot.version) for slot in slots] == [(answer_slot(turn, 0), said, 2)]
+    text = f"It began well and\n\n*{said}*"
+    assert [(slot.id, slot.text, slot.version) for slot in slots] == [(answer_slot(turn, 0), text, 2)]
 
 
 class HalfSaid:
@@ -287,7 +293,7 @@ LIMITS = TurnLimits(active=timedelta(seconds=60))
 
 
 async def let_pass(engine: Engine, turn: TurnId, seconds: float) -> None:
-    """Let time pass for a turn that has a keeper by now, and wake that."""
+    """Let time pass for a turn that has a renewer by now, and wake that."""
     await asyncio.sleep(FIRST_LOOK_S + 0.1)
     engine.clock.advance(seconds)
     engine.store.live.publish(turn_topic(turn), TurnWoken(turn=turn))

@@ -11,7 +11,8 @@ import pytest
 
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.slots import Showing, Slot, SlotKind, SlotState
-from gateway.model.tools import Answer, Park, Risk, ToolResult, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import Park, Risk, ToolResult
 from gateway.ports import Task, ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, FakeChannel, FakeTool, Text, calls, in_background, until

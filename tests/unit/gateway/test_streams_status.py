@@ -15,11 +15,14 @@ from gateway.model.ids import SessionId, TurnId, status_slot
 from gateway.model.live import ANSWERS, Doing
 from gateway.model.messages import Conversation
 from gateway.model.slots import Pace, Slot, SlotKind
+from gateway.model.waits import WaitKind
 from gateway.pace import BANS
 from gateway.streams import FORGET_LINE_AFTER_S, FORGET_WAITING_AFTER_S, SETTLED_AFTER_S
 from tests.support.fakes import ANN_PAGE, FakeChannel
 from tests.support.makers import CHAT, chat
 from tests.unit.gateway.test_streams import SECRET, SESSION, TURN, SlowChannel, World, running, shown
+
+FOR_CHILDREN = frozenset({WaitKind.CHILD})
 
 
 @pytest.fixture
@@ -34,17 +37,25 @@ def line(text: str, *, version: int = 1, where: Conversation = CHAT, turn: TurnI
     return replace(slot, id=status_slot(turn), turn=turn, version=version)
 
 
-async def does(world: World, text: str, *, child: str = "", where: Conversation = CHAT, turn: TurnId = TURN) -> None:
+async def does(
+    world: World,
+    text: str,
+    *,
+    child: str = "",
+    where: Conversation = CHAT,
+    turn: TurnId = TURN,
+    waits: frozenset[WaitKind] = frozenset(),
+) -> None:
     """The root, or a child, does something."""
     by = SessionId(f"child:{child}") if child else SESSION
-    said = Doing(turn=turn, conversation=where, by=by, title=child, text=text)
+    said = Doing(turn=turn, conversation=where, by=by, title=child, text=text, waits=waits)
     world.store.live.publish(ANSWERS, said)
     await asyncio.sleep(0)
 
 
-async def at_work(world: World, text: str = "shell: make") -> Slot:
+async def at_work(world: World, text: str = "shell: make", waits: frozenset[WaitKind] = frozenset()) -> Slot:
     """A turn whose line stands."""
-    await does(world, text)
+    await does(world, text, waits=waits)
     slot = line(f"▸ {text}")
     world.streams.shown(slot, "m9")
     return slot
@@ -83,7 +94,7 @@ async def test_time_alone_is_told_ever_more_rarely(world: World) -> None:
 
 
 async def test_the_children_of_a_parked_turn_stand_in_its_line(world: World) -> None:
-    await at_work(world, "waits for 3 sub-sessions")
+    await at_work(world, "waits for 3 sub-sessions", FOR_CHILDREN)
     await does(world, "shell: df -h", child="disk")
     await does(world, "waits for a decision", child="net")
     await does(world, "", child="logs")
@@ -149,7 +160,7 @@ async def test_on_a_channel_that_does_not_stream_there_is_no_line() -> None:
     ],
 )
 async def test_whatever_is_said_elsewhere_is_one_plain_line_without_secrets(world: World, text: str) -> None:
-    await at_work(world, "waits for a sub-session")
+    await at_work(world, "waits for a sub-session", FOR_CHILDREN)
     await does(world, text)
     await does(world, text, child=f"a\n{SECRET}`" + "t" * 1000)
     await world.passes(1)
@@ -302,7 +313,7 @@ async def test_a_turn_that_works_keeps_its_line(world: World) -> None:
 
 
 async def test_a_child_that_waits_for_a_decision_keeps_the_line_for_an_hour(world: World) -> None:
-    await at_work(world, "waits for a sub-session")
+    await at_work(world, "waits for a sub-session", FOR_CHILDREN)
     await does(world, "waits for a decision", child="disk")
     await world.passes(2)
     await world.passes(FORGET_WAITING_AFTER_S - 10)

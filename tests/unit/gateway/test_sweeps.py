@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from gateway.model.ids import NodeId
-from gateway.model.sessions import TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Risk, StepState
+from gateway.model.steps import StepState
+from gateway.model.tools import Risk
+from gateway.model.turns import TurnState
 from gateway.model.waits import WaitState
 from gateway.sessions import RENEW_EVERY_S
 from gateway.sweeps import Sweeper, was_down

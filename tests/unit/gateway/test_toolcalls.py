@@ -9,20 +9,15 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from gateway.model.ids import CallId
-from gateway.model.sessions import Lease, TurnLimits
 from gateway.model.slots import SlotKind
-from gateway.model.tools import (
-    Answer,
-    Permission,
-    ResultStatus,
-    Risk,
-    ToolCall,
-)
+from gateway.model.steps import Answer
+from gateway.model.tools import Availability, ResultStatus, Risk, ToolCall
+from gateway.model.turns import Lease, TurnLimits
 from gateway.model.waits import PressResult, Start, Verb, WaitState
 from gateway.registry import Tool
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FakeTool, Text, ToolBox, in_background
-from tests.support.makers import ANN_TELEGRAM, BOB
+from tests.support.makers import ANN_TELEGRAM, BOB, beginning
 
 OK, DENIED, ERROR, EXPIRED, CANCELLED, UNKNOWN = (
     ResultStatus.OK,
@@ -426,8 +421,11 @@ async def test_an_approval_does_not_start_another_action(engine: Engine, tools: 
     await engine.press(wait.id)
     assert wait.approval is not None
 
-    assert await engine.store.start_step(lease, 1, wait.id, "0" * 64) is Start.NOT_APPROVED
-    assert await engine.store.start_step(lease, 2, wait.id, wait.approval.action_sha) is Start.NOT_APPROVED
+    assert await engine.store.start_step(lease, 1, wait.id, beginning(action_sha="0" * 64)) is Start.NOT_APPROVED
+    assert (
+        await engine.store.start_step(lease, 2, wait.id, beginning(action_sha=wait.approval.action_sha))
+        is Start.NOT_APPROVED
+    )
     assert not await engine.settle(lease)
     assert tools.shell.calls == ["ls"]  # its own one, once
 
@@ -477,7 +475,7 @@ async def test_a_tool_that_was_blocked_meanwhile_does_not_run_though_approved(
     lease = await parked(engine, "shell:ls")
     (wait,) = await engine.waits(lease.turn)
     await engine.press(wait.id)
-    later = Engine(tmp_path, [FakeTool(name="shell", permission=Permission.BLOCKED)], store=engine.store)
+    later = Engine(tmp_path, [FakeTool(name="shell", availability=Availability.BLOCKED)], store=engine.store)
     lease = await woken(later, lease)
 
     assert await later.settle(lease)

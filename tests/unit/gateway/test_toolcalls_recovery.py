@@ -7,15 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.execution import Cut, Interrupt
-from gateway.model.sessions import Lease, TurnState
-from gateway.model.tools import (
-    Effect,
-    ResultStatus,
-    Risk,
-    StepState,
-    ToolResult,
-)
+from gateway.halting import Ending, Halt
+from gateway.model.steps import StepState
+from gateway.model.tools import Effect, ResultStatus, Risk, ToolResult
+from gateway.model.turns import Lease, TurnState
 from gateway.ports import ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, Text, ToolBox, done
@@ -61,7 +56,6 @@ async def woken(engine: Engine, lease: Lease) -> Lease:
     [
         (Effect.PURE, OK, 2),
         (Effect.IDEMPOTENT, OK, 2),
-        (Effect.CHECKABLE, UNKNOWN, 1),  # until a tool can be asked, what it did is not known
         (Effect.UNSAFE, UNKNOWN, 1),
     ],
 )
@@ -69,7 +63,7 @@ async def test_a_call_that_a_crash_cut_in_half(tmp_path: Path, effect: Effect, s
     tool = FakeTool(name="tool", risk=Risk.READ, effect=effect, hold=True)
     engine = Engine(tmp_path, [tool])
     lease = await engine.planned("tool:a")
-    work = asyncio.create_task(engine.settle(lease, Cut(why=Interrupt.LOST)))
+    work = asyncio.create_task(engine.settle(lease, Halt(why=Ending.LOST)))
     await tool.until_begun()
     work.cancel()
     await asyncio.wait([work])
@@ -92,7 +86,7 @@ async def test_an_approved_unsafe_call_that_was_cut_in_half_is_not_run_again(eng
     (wait,) = await engine.waits(lease.turn)
     await engine.press(wait.id)
     tools.shell.hold = True
-    work = asyncio.create_task(engine.settle(lease, Cut(why=Interrupt.LOST)))
+    work = asyncio.create_task(engine.settle(lease, Halt(why=Ending.LOST)))
     await tools.shell.until_begun()
     work.cancel()
     await asyncio.wait([work])
@@ -113,11 +107,11 @@ async def test_stop_while_a_call_runs_keeps_what_it_printed(tmp_path: Path) -> N
     tool = FakeTool(name="tool", risk=Risk.READ, body=prints)
     engine = Engine(tmp_path, [tool])
     lease = await engine.planned("tool", "tool")
-    cut = Cut()
-    work = asyncio.create_task(engine.settle(lease, cut))
+    halt = Halt()
+    work = asyncio.create_task(engine.settle(lease, halt))
     await tool.until_begun(2)
     await engine.ingress.message(inbound("/stop"))
-    cut.why = Interrupt.STOP
+    halt.why = Ending.STOP
     work.cancel()
     await asyncio.wait([work])
 

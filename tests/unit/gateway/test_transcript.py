@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 
-from gateway.model.ids import CallId, InboundId, SessionId, TurnId, main_session
-from gateway.model.messages import Inbound, Received
+from gateway.model.ids import SYSTEM_CHILD, SYSTEM_PARENT, CallId, InboundId, SessionId, TurnId, main_session
+from gateway.model.messages import CONTEXT_KEPT, Inbound, Received
 from gateway.model.prompts import CallResult, Message, UserText
-from gateway.model.sessions import Origin, Session, SessionKind, Turn, TurnKind, TurnState
-from gateway.model.tools import Answer, ResultStatus, Step, StepKind, StepState, ToolCall, ToolResult, Usage
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.steps import Answer, Step, StepKind, StepState, Usage
+from gateway.model.tools import ResultStatus, ToolCall, ToolResult
+from gateway.model.turns import Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.transcript import (
     ANSWERED,
     CHARS_OF_EACH,
-    CHILD,
     HEARD,
-    HEARD_AT_MOST,
-    PARENT,
     QUOTED,
     SUMMARY,
     Marks,
@@ -335,7 +334,7 @@ def test_the_last_fifty_of_all_turns_are_given_and_none_at_length() -> None:
     )
     first, last = users(messages([old], now, MARK))
 
-    assert HEARD_AT_MOST == 50
+    assert CONTEXT_KEPT == 50
     assert [line for line in first.data.splitlines() if line.startswith('"')] == [
         f'"Bob" telegram:2002: old{i}' for i in range(20, 40)
     ]
@@ -403,7 +402,7 @@ def test_a_command_is_read_with_nothing_but_its_own_text() -> None:
 
 def test_what_a_sub_session_answered_is_data_under_its_own_label() -> None:
     last = "Found it.\n" + "y" * 5_000
-    told = replace(inbound("The sub-session has ended.", who=CHILD), quoted=last)
+    told = replace(inbound("The sub-session has ended.", who=SYSTEM_CHILD), quoted=last)
     (one,) = users(messages([], view([of(told)], []), MARK))
 
     assert ANSWERED == "What the sub-session answered"
@@ -415,7 +414,7 @@ def test_what_a_sub_session_answered_is_data_under_its_own_label() -> None:
 @pytest.mark.parametrize("kind", list(SessionKind))
 def test_nothing_of_a_sub_sessions_end_looks_like_a_persons_words(kind: SessionKind) -> None:
     """In a main session, whose owner is not named, there would be nothing that tells them apart."""
-    told = replace(inbound("It has ended.", who=CHILD), name="sub-session")
+    told = replace(inbound("It has ended.", who=SYSTEM_CHILD), name="sub-session")
     found = view([heard("Eve", "hm"), of(told), of(inbound("next"))], [], kind=kind)
     first, second = users(messages([], found, MARK))
 
@@ -426,7 +425,7 @@ def test_nothing_of_a_sub_sessions_end_looks_like_a_persons_words(kind: SessionK
 
 
 def test_the_task_of_a_sub_session_is_plain_text_of_nobody() -> None:
-    task = replace(inbound("Look at the disk.", who=PARENT), name="task")
+    task = replace(inbound("Look at the disk.", who=SYSTEM_PARENT), name="task")
     found = view([of(task)], [], kind=SessionKind.NON_MAIN)
 
     assert messages([], found, MARK) == (UserText(text="Look at the disk."),)

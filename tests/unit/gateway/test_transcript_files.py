@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.model.sessions import SessionKind, TurnKind
+from gateway.model.sessions import SessionKind
 from gateway.model.tools import Picture
+from gateway.model.turns import TurnKind
 from gateway.transcript import FILES, NAME_CHARS, Marks, messages, request
 from tests.support.fakes import calls
 from tests.support.makers import attachment, brought, result

@@ -13,9 +13,10 @@ from gateway.model.ids import Principal, SessionId, TurnId
 from gateway.model.live import TextDelta, session_topic
 from gateway.model.messages import Conversation
 from gateway.model.prompts import CallResult, Image, ModelEvent, ModelRequest, UserText
-from gateway.model.sessions import Lease, Turn, TurnKind, TurnLimits, TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Answer, ResultStatus, Risk, ToolResult, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import ResultStatus, Risk, ToolResult
+from gateway.model.turns import Lease, Turn, TurnKind, TurnLimits, TurnState
 from gateway.model.waits import WaitKind, WaitState
 from gateway.ports import ToolContext
 from gateway.turn import EMPTY

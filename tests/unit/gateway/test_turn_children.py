@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from gateway.model.children import Agent, SpawnMode
 from gateway.model.live import ANSWERS, Doing, LiveEvent
 from gateway.model.prompts import CallResult, ModelRequest, UserText
-from gateway.model.sessions import Agent, Lease, SpawnMode, Turn, TurnLimits, TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Answer, Effect, Park, Risk, ToolResult, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import Effect, Park, Risk, ToolResult
+from gateway.model.turns import Lease, Turn, TurnLimits, TurnState
 from gateway.ports import Task, ToolContext
 from gateway.transcript import ANSWERED
 from tests.support.engine import Engine
@@ -53,7 +55,7 @@ def spawner(*, mode: SpawnMode = SpawnMode.RUN, timeout_s: float | None = None) 
     async def body(ctx: ToolContext, args: Text) -> ToolResult | Park:
         return await ctx.family.spawn(Task(text=args.text, agent="scout", mode=mode, timeout_s=timeout_s))
 
-    return FakeTool(name="sessions_spawn", effect=Effect.IDEMPOTENT, body=body)
+    return FakeTool(name="sessions_spawn", effect=Effect.IDEMPOTENT, body=body, speaks=True)
 
 
 async def test_a_child_is_told_what_it_is_and_its_result_is_its_parents(family: Engine) -> None:

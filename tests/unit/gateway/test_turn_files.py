@@ -11,9 +11,9 @@ from gateway.attachments import Attachments
 from gateway.errors import FetchFailed, LeaseLost
 from gateway.model.messages import Attachment, Brought
 from gateway.model.prompts import UserText
-from gateway.model.sessions import TurnState
 from gateway.model.slots import SlotKind
 from gateway.model.tools import Risk
+from gateway.model.turns import TurnState
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, calls, in_background
 from tests.support.makers import attachment, inbound

@@ -12,9 +12,10 @@ from gateway.model.ids import Principal, answer_slot
 from gateway.model.live import ANSWERS, LiveEvent, Rested, TextDelta, Working, session_topic
 from gateway.model.messages import Conversation
 from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest, TextPart
-from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot
-from gateway.model.tools import Answer, Risk, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import Risk, ToolResult
+from gateway.model.turns import Lease
 from gateway.observe import HELD_BACK_AT_MOST, HIDDEN
 from gateway.ports import ToolContext
 from gateway.turn import EMPTY

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import ModelError
-from gateway.execution import Cut
+from gateway.halting import Halt
 from gateway.model.prompts import CallResult, Complete, ModelEvent, ModelRequest, UserText
-from gateway.model.sessions import TurnState
-from gateway.model.tools import Answer, Risk, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import Risk, ToolResult
+from gateway.model.turns import TurnState
 from gateway.model.views import Claimed
 from gateway.ports import ToolContext
 from tests.support.engine import Engine
@@ -134,6 +135,6 @@ async def test_a_history_too_long_for_a_model_that_stepped_in_is_not_put_into_a_
     await spoken(engine, *("x" * 10_000 for _ in range(5)))
     engine.turns.model = Narrow(chars=30_000, rounds=0, note=note)
     await engine.say("now")
-    long = await engine.turns.run(Claimed(lease=await engine.claim(), view=None), Cut())
+    long = await engine.turns.run(Claimed(lease=await engine.claim(), view=None), Halt())
 
     assert (long is not None and long.hard) is hard

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gateway.errors import StoreError
+from gateway.model.audit import Beginning
 from gateway.model.ids import TurnId, WaitId
 from gateway.model.messages import Inbound
-from gateway.model.sessions import Accepted, Lease, Route, TurnKind, WhileRunning
+from gateway.model.routes import Accepted, Route, WhileRunning
 from gateway.model.slots import NewSlot
-from gateway.model.tools import Approval, Effect, ResultStatus, Risk, StepState, ToolResult
+from gateway.model.steps import StepState
+from gateway.model.tools import Default, Effect, ResultStatus, Risk, ToolResult
+from gateway.model.turns import Lease, TurnKind
 from gateway.model.waits import Start
 from gateway.ports import ToolContext, Waiting
 from tests.support.clock import FakeClock
@@ -22,10 +25,10 @@ from tests.support.fakes import FailingStore, FakeTool, Text, done
 class NotBegun(FailingStore):
     """Cannot store that a call begins, the first time."""
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
         """Fail, or store it."""
         self._maybe("start_step")
-        return await super().start_step(lease, n, wait, action_sha)
+        return await super().start_step(lease, n, wait, beginning)
 
 
 class NotKept(FailingStore):
@@ -58,7 +61,7 @@ async def test_a_call_runs_only_when_it_is_stored_that_it_began(tmp_path: Path) 
         seen.append(view.steps[1].state)
         return done("did it")
 
-    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, body=look, approval={"main": Approval.ALLOW})
+    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, body=look, approval={"main": Default.ALLOW})
     engine = Engine(tmp_path, [write], store=store)
     lease = await engine.planned("write")
     turn.append(lease.turn)
@@ -71,7 +74,7 @@ async def test_a_call_runs_only_when_it_is_stored_that_it_began(tmp_path: Path) 
 async def test_a_result_that_cannot_be_stored_now_is_stored_later_and_the_call_runs_once(tmp_path: Path) -> None:
     store = NotKept(FakeClock())
     store.failing["finish_step"] = 1
-    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": Approval.ALLOW})
+    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
     engine = Engine(tmp_path, [write], store=store)
     lease = await engine.planned("write:it")
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests import prove
+from tests.bench.figures import Decision, Figure
+from tests.mutants import Change, Found, as_json
 from tests.support.proof import KILLS, LOST, TWICE, counted, dice, figure, seed, times
 from tests.support.proof_page import NO, Fault, Proof, page, read_lines
 
@@ -113,6 +115,30 @@ def test_the_page_begins_with_what_does_not_hold(stated: Path) -> None:
     assert f"| warm turn | 11 ms | 2 | ≤ 10 | {NO} |" in rest
 
 
+def test_a_budget_that_a_decision_allows_to_miss_is_said_and_is_no_miss() -> None:
+    cpu = Decision(number="0026", times=4.65, of="floor")
+    known: dict[str, Any] = {
+        "what": "warm turn, CPU",
+        "unit": "ms",
+        "floor": 2.0,
+        "budget": 4.5,
+        "times": 3.75,
+        "decided": cpu,
+    }
+    within, over = Figure(value=9.0, **known), Figure(value=9.5, **known)
+    found = proof([], faults=(), budgets=[within.as_json()])
+    assert found.misses() == []
+    text = page(found)
+    assert "Every bar held, or is missed no further than a decision allows." in text
+    assert "Missed no further than a decision in `gateway/decisions` allows:\n- warm turn, CPU: decided (0026)" in text
+    row = "| warm turn, CPU | 9 ms | 2 | ≤ 4.5 (3.75 × the floor; decision 0026: 4.65 × the floor) |"
+    assert f"{row} decided (0026) |" in text
+    text = page(proof([], faults=(), budgets=[over.as_json()]))
+    assert "- over its budget: warm turn, CPU" in text
+    assert "decision in `gateway/decisions` allows" not in text
+    assert f"{row.replace('9 ms', '9.5 ms')} {NO} |" in text
+
+
 def test_the_page_has_the_soaks_lives_and_its_figures() -> None:
     rise = {"an_hour": 0.25, "error": 0.1, "over_s": 1500.0}
     none = {"an_hour": 0.0, "error": 0.0, "over_s": 0.0}
@@ -134,7 +160,27 @@ def test_the_page_has_the_soaks_lives_and_its_figures() -> None:
     assert "| 2 | 1 |  | 95.5 |" in text
 
 
-@pytest.mark.parametrize("name", ["bench", "soak"])
+def test_the_page_has_the_mutants_and_begins_with_areas_that_miss() -> None:
+    same = Change(function="gateway.routing.route", old="1", new="2")
+    good = Found(killed=90, equivalent=4, survivors=[(same, "")] * 10)
+    poor = Found(killed=8, survivors=[(same, "")] * 2, stale=["gone"])
+    found = proof([], faults=(), mutants=json.loads(json.dumps(as_json({"routing": good, "permission": poor}))))
+    assert found.misses() == ["mutants of permission: 80.0% of 10 were noticed, and 1 exceptions are none any more"]
+    text = page(found)
+    assert "| routing | 90 | 100 | 4 | 90.0% | yes |" in text
+    assert f"| permission | 8 | 10 | 0 | 80.0% | {NO} |" in text
+    assert "Its tests must notice 85%." in text
+
+
+def test_what_other_commands_wrote_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "mutants.json"
+    file.write_text(json.dumps(as_json({})))
+    options = prove.parsed(["--mutants", str(file)])
+    assert prove.read(options.mutants) == as_json({})
+    assert prove.read(options.fuzz) is None
+
+
+@pytest.mark.parametrize("name", prove.REPORTS)
 def test_a_file_that_is_not_there_is_refused_with_how_to_make_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         prove.parsed([f"--{name}", "nowhere.json"])

@@ -7,7 +7,7 @@ import { current, helpOpen, kin, me, sessions, sessionTree, wide, drawerOpen } f
 import { Icon } from "./icons.js";
 import { Badge, Time } from "./parts.js";
 
-const ORIGINS = { direct: "", group: "group", thread: "thread", child: "", timer: "timer", hook: "hook" };
+const ORIGINS = { direct: "", group: "group", thread: "thread", child: "" };
 const THEMES = /** @type {const} */ (["system", "light", "dark"]);
 const THEME_WORDS = { system: "By the system", light: "Light", dark: "Dark" };
 const THEME_ICONS = { system: "system", light: "sun", dark: "moon" };

@@ -19,7 +19,7 @@ from agent_tools.browser.seats import Seat
 from agent_tools.browser.settings import Settings
 from agent_tools.browser.tabs import prepare
 from gateway.model.tools import KeptFile, Picture, ResultStatus, ToolResult
-from gateway.ports import ToolContext, Turned
+from gateway.ports import ToolContext, TurnedAway
 from tests.conftest import no_tasks_left
 from tests.support.browser import chromium
 from tests.support.pages import Pages, serving
@@ -31,12 +31,12 @@ class StandInGate:
     address = ""
 
     def __init__(self) -> None:
-        self.refused: list[Turned] = []
+        self.refused: list[TurnedAway] = []
 
     def let(self, scopes: Collection[str]) -> None:
         """Everything is."""
 
-    def turned(self) -> Sequence[Turned]:
+    def turned_away(self) -> Sequence[TurnedAway]:
         told, self.refused = self.refused, []
         return told
 

@@ -15,7 +15,7 @@ from agent_tools.browser.hosts import checked_url, scope_of
 from gateway.llm.operator import Operator
 from gateway.model.prompts import Complete, ModelRequest, UserText
 from gateway.model.sessions import SessionKind
-from gateway.model.tools import Approval, Permission, Risk, Sandbox
+from gateway.model.tools import Availability, Default, Risk, Sandbox
 
 ACTIONS = get_args(ActionName)
 
@@ -33,11 +33,11 @@ def problem(**given: Any) -> str:
 
 def test_what_it_is() -> None:
     spec = browser.SPEC
-    assert (spec.name, spec.risk, spec.permission, spec.sandbox) == (
-        "browser", Risk.NETWORK, Permission.MAIN, Sandbox.AUTO
+    assert (spec.name, spec.risk, spec.availability, spec.sandbox) == (
+        "browser", Risk.NETWORK, Availability.MAIN, Sandbox.AUTO
     )  # fmt: skip
     assert (spec.timeout_s, spec.actions["download"], spec.shows) == (60, 300, "url")
-    assert spec.approval == {kind.value: Approval.DENY for kind in (SessionKind.DM, SessionKind.NON_MAIN)}
+    assert spec.approval == {kind.value: Default.DENY for kind in (SessionKind.DM, SessionKind.NON_MAIN)}
     assert set(spec.actions) == set(ACTIONS) == set(TAKES)
     assert (spec.needs, spec.extra) == ("playwright", "browser")
 

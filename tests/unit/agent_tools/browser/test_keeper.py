@@ -20,6 +20,7 @@ from agent_tools.browser.keeper import Keeper
 from agent_tools.browser.seats import Seat
 from agent_tools.browser.settings import Settings
 from gateway.errors import DragomanError
+from gateway.model.tools import Mode
 from tests.support.browser import executable
 from tests.support.clock import FakeClock
 from tests.support.enclosures import OpenPlace
@@ -100,14 +101,14 @@ class Browsers:
 
     async def title(self, key: str, url: str) -> str:
         """Open a page as one call does."""
-        async with self.keeper.seat(key, "off") as seat:
+        async with self.keeper.seat(key, Mode.OFF) as seat:
             page = await page_of(seat)
             await page.goto(url)
             return await page.title()
 
     async def asks(self, key: str, url: str) -> str:
         """The same with the place alone, its cookies and its way out: a page costs half a second of a processor."""
-        async with self.keeper.seat(key, "off") as seat:
+        async with self.keeper.seat(key, Mode.OFF) as seat:
             return await fetched(seat, url)
 
     async def rested(self, seconds: float, until: Callable[[], bool]) -> None:
@@ -198,7 +199,7 @@ async def test_after_a_rest_nothing_runs_and_cookies_are_kept(tmp_path: Path, si
         [kept] = (browsers.place.folder / "states").iterdir()
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
-        async with browsers.keeper.seat("ann", "off") as seat:
+        async with browsers.keeper.seat("ann", Mode.OFF) as seat:
             assert "pages of earlier are not open any more" in seat.notes[0]
             page = await page_of(seat)
             await page.goto(site)
@@ -220,15 +221,15 @@ async def test_the_place_unused_for_the_longest_gives_way(tmp_path: Path, site: 
 
 async def test_a_place_in_use_never_gives_way_and_calls_of_one_session_wait(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path, sessions=1) as browsers:
-        async with browsers.keeper.seat("ann", "off") as seat:
+        async with browsers.keeper.seat("ann", Mode.OFF) as seat:
             second = asyncio.create_task(browsers.asks("ann", site))
             with pytest.raises(DragomanError, match=r"All 1 places .* in use.* raise `sessions`"):
                 await browsers.asks("bob", site)
             await fetched(seat, f"{site}/sign-in?name=ann")
             assert not second.done()
         assert await second == "who=ann"
-        assert await browsers.keeper.leave("ann", "off") is True
-        assert await browsers.keeper.leave("ann", "off") is False
+        assert await browsers.keeper.leave("ann", Mode.OFF) is True
+        assert await browsers.keeper.leave("ann", Mode.OFF) is False
         assert await browsers.asks("ann", site) == "who=ann"
         assert await browsers.asks("bob", site) == "nobody"
 
@@ -244,7 +245,7 @@ async def test_a_crash_between_calls_is_not_seen_and_one_in_a_call_ends_that_cal
         assert await browsers.asks("ann", site) == "nobody"
         assert len(browsers.place.enclosures) == 3
 
-        async with browsers.keeper.seat("ann", "off") as seat:
+        async with browsers.keeper.seat("ann", Mode.OFF) as seat:
             page = await page_of(seat)
             os.kill(browsers.place.enclosures[2].pid, signal.SIGKILL)
             with pytest.raises(Error):
@@ -255,12 +256,12 @@ async def test_a_crash_between_calls_is_not_seen_and_one_in_a_call_ends_that_cal
 async def test_a_page_that_crashed_is_closed_and_the_cookies_stay(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path) as browsers:
         await browsers.title("ann", f"{site}/sign-in?name=ann")
-        async with browsers.keeper.seat("ann", "off") as seat:
+        async with browsers.keeper.seat("ann", Mode.OFF) as seat:
             page = await page_of(seat)
             with pytest.raises(Error):
                 await page.goto("chrome://crash")
         await happens(lambda: bool(seat.crashed))
-        async with browsers.keeper.seat("ann", "off") as again:
+        async with browsers.keeper.seat("ann", Mode.OFF) as again:
             assert again is seat
             assert (again.page, again.crashed) == (None, [])
         assert await browsers.title("ann", site) == "who=ann"
@@ -275,7 +276,7 @@ async def test_a_cut_call_leaves_the_page_usable(tmp_path: Path, site: Site) -> 
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        async with browsers.keeper.seat("ann", "off") as seat:
+        async with browsers.keeper.seat("ann", Mode.OFF) as seat:
             assert seat.page is not None
             assert await seat.page.title() == "nobody"
         assert await browsers.title("ann", site) == "nobody"
@@ -289,7 +290,7 @@ async def test_a_page_that_does_not_answer_is_closed_after_a_cut_call(tmp_path: 
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        async with browsers.keeper.seat("ann", "off") as seat:
+        async with browsers.keeper.seat("ann", Mode.OFF) as seat:
             assert seat.page is None
             assert "did not answer" in seat.notes[-1]
         assert await browsers.title("ann", site) == "nobody"
@@ -300,10 +301,10 @@ async def test_a_page_that_does_not_answer_is_closed_after_a_cut_call(tmp_path: 
 async def test_a_place_whose_tab_cannot_be_closed_is_given_up_after_the_call(tmp_path: Path, site: Site) -> None:
     async with served(tmp_path) as browsers:
         assert await browsers.title("ann", f"{site}/sign-in?name=ann") == ""
-        async with browsers.keeper.seat("ann", "off") as first:
+        async with browsers.keeper.seat("ann", Mode.OFF) as first:
             first.stuck = True
         assert await browsers.title("ann", site) == "who=ann", "the cookies were kept"
-        async with browsers.keeper.seat("ann", "off") as second:
+        async with browsers.keeper.seat("ann", Mode.OFF) as second:
             assert second is not first
         assert len(browsers.place.enclosures) == 1
 

@@ -15,7 +15,7 @@ import pytest
 
 from agent_tools import browser
 from agent_tools.browser.settings import Settings
-from gateway.model.tools import ResultStatus, ToolResult
+from gateway.model.tools import Mode, ResultStatus, ToolResult
 from gateway.ports import KeptTool, ToolContext
 from tests.support.browser import executable
 from tests.support.clock import FakeClock
@@ -30,7 +30,7 @@ class Session:
 
     def __init__(self, tool: KeptTool, workspace: Path, *scopes: str) -> None:
         self._tool = tool
-        self._context = SimpleNamespace(keeper="ann", sandbox="off", cwd=workspace, scopes=frozenset(scopes))
+        self._context = SimpleNamespace(kept_for="ann", sandbox=Mode.OFF, cwd=workspace, scopes=frozenset(scopes))
 
     async def __call__(self, action: str, **more: Any) -> ToolResult:
         args = browser.Args.model_validate({"action": action, **more})

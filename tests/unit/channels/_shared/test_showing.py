@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from channels._shared.showing import DIGESTS_KEPT, Digests, Screen, account_scope, chat_scope, shown_by
+from channels._shared.showing import DIGESTS_KEPT, Digests, Screen, shown_by
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.messages import Conversation
 
 
 @dataclass(frozen=True)
@@ -149,11 +148,6 @@ def test_the_oldest_digests_are_forgotten() -> None:
         digests.put("used", "b")
     digests.drop("7")
     assert (digests.get("0"), digests.get("7"), digests.get("used"), digests.get("8")) == ("", "", "b", "a")
-
-
-def test_a_thread_shares_the_limits_of_its_chat() -> None:
-    place = Conversation(channel="slack", account="main", chat="C0CC", thread="1.2")
-    assert (account_scope(place), chat_scope(place)) == ("slack/main", "slack/main/C0CC")
 
 
 def test_the_messages_of_a_slot_are_its_platform_id() -> None:

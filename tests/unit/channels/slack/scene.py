@@ -1,4 +1,4 @@
-"""What stands around the Slack channel in its tests: a sink, a helm and a memory that remember and can fail."""
+"""What stands around the Slack channel in its tests: a sink, a helm and notes that remember and can fail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from gateway.clock import SystemClock
 from gateway.errors import StoreError
 from gateway.model.ids import InboundId, SlotId, TurnId
 from gateway.model.messages import Conversation, Inbound, Press, Refused
-from gateway.model.sessions import Accepted, SessionKind
+from gateway.model.routes import Accepted
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import Showing, Slot, SlotKind, SlotState
 from gateway.model.waits import Pressed, PressResult
 from gateway.ports import ChannelContext, Clock, CommandInfo, Desk
@@ -99,8 +100,8 @@ class FakeHelm:
 
 
 @dataclass(slots=True, kw_only=True)
-class FakeMemory:
-    """`ports.Memory` in a dict."""
+class FakeNotes:
+    """`ports.ChannelNotes` in a dict."""
 
     kept: dict[str, str] = field(default_factory=dict[str, str])
     broken: bool = False
@@ -116,7 +117,7 @@ class FakeMemory:
 
 def no_bans(clock: Clock | None = None) -> Bans:
     """No method is banned yet, and nothing of this outlives the test."""
-    return Bans("main", FakeMemory(), clock or SystemClock())
+    return Bans("main", FakeNotes(), clock or SystemClock())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,7 +130,7 @@ class Scene:
     limits: dict[str, float] = field(default_factory=dict[str, float])
     sink: FakeSink = field(default_factory=FakeSink)
     helm: FakeHelm = field(default_factory=FakeHelm)
-    memory: FakeMemory = field(default_factory=FakeMemory)
+    notes: FakeNotes = field(default_factory=FakeNotes)
     clock: Clock = field(default_factory=SystemClock)
     """The real one: the fake Slack has it too."""
     points: list[str] = field(default_factory=list[str])
@@ -150,7 +151,7 @@ class Scene:
             settings=self.settings(),
             desk=cast("Desk", None),
             helm=self.helm,
-            memory=self.memory,
+            notes=self.notes,
             client=self.client,
             public_url="https://bot.example.org",
             clock=self.clock,

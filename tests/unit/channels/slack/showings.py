@@ -13,7 +13,7 @@ from gateway.approvals import Approvals, Handles, needs_escape, render_action
 from gateway.model.ids import SessionId, SlotId, TurnId, WaitId
 from gateway.model.messages import Conversation
 from gateway.model.slots import CardRow, Showing, Slot, SlotKind, SlotState
-from gateway.model.tools import Action, Risk
+from gateway.model.tools import Action, Mode, Risk
 from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.routing import People
 from gateway.store.memory import MemoryStore
@@ -72,7 +72,7 @@ def row(
     reason: str = "",
 ) -> CardRow:
     """A row of a card, made by the gateway itself."""
-    action = Action(tool="shell", arguments={"command": command}, cwd="/srv/work", sandbox="basic")
+    action = Action(tool="shell", arguments={"command": command}, cwd="/srv/work", sandbox=Mode.BASIC)
     request = ApprovalRequest(
         action=action,
         risk=risk,

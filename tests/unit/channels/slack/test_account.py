@@ -181,12 +181,12 @@ async def test_what_is_not_stored_comes_again(slack: FakeSlack, scene: Scene, mo
 async def test_a_thread_that_cannot_be_kept_in_mind_is_told_of_again(slack: FakeSlack, scene: Scene, mode: str) -> None:
     slack.channel("C0CC", members=[ANN])
     slack.app.ack_within_s, slack.app.pauses_s = 0.3, (0.05,) * 50
-    scene.memory.broken = True
+    scene.notes.broken = True
     async with running(scene, mode):
         root = slack.mention(ANN, "look here", channel="C0CC")
         await until(lambda: scene.sink.tries >= 3)
         assert slack.app.pending
-        scene.memory.broken = False
+        scene.notes.broken = False
         await until(lambda: not slack.app.pending)
         slack.say(ANN, "and there", channel="C0CC", thread=root)
         await until(lambda: len(scene.sink.messages) == 2)

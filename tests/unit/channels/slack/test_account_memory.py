@@ -17,7 +17,7 @@ from channels.slack.threads import Threads
 from gateway.errors import StoreError
 from tests.support.clock import FakeClock
 from tests.support.slack import FakeSlack, faults
-from tests.unit.channels.slack.scene import FakeMemory, no_bans, refusing
+from tests.unit.channels.slack.scene import FakeNotes, no_bans, refusing
 
 ANN = "U0ANN"
 
@@ -26,18 +26,18 @@ ANN = "U0ANN"
 
 
 async def test_a_thread_that_was_joined_is_known_to_the_next_life() -> None:
-    memory = FakeMemory()
-    first = Threads("main", memory)
+    notes = FakeNotes()
+    first = Threads("main", notes)
     assert not await first.takes_part("C0CC", "1.2")
     await first.join("C0CC", "1.2")
     assert await first.takes_part("C0CC", "1.2")
-    assert await Threads("main", memory).takes_part("C0CC", "1.2")
-    assert not await Threads("other", memory).takes_part("C0CC", "1.2")
+    assert await Threads("main", notes).takes_part("C0CC", "1.2")
+    assert not await Threads("other", notes).takes_part("C0CC", "1.2")
 
 
 async def test_the_longest_unused_threads_are_forgotten() -> None:
-    memory = FakeMemory()
-    known = Threads("main", memory)
+    notes = FakeNotes()
+    known = Threads("main", notes)
     await known.join("C0CC", "first")
     await known.join("C0CC", "second")
     await known.join("C0CC", "first")  # used again
@@ -45,19 +45,19 @@ async def test_the_longest_unused_threads_are_forgotten() -> None:
         await known.join("C0CC", str(n))
     assert await known.takes_part("C0CC", "first")
     assert not await known.takes_part("C0CC", "second")
-    assert len(json.loads(memory.kept["threads/main"])) == threads.KEPT_AT_MOST
+    assert len(json.loads(notes.kept["threads/main"])) == threads.KEPT_AT_MOST
 
 
 @pytest.mark.parametrize("stored", ["", "nonsense", "{}", "[5, null]", "7"])
 async def test_what_was_stored_wrongly_is_nothing(stored: str) -> None:
-    known = Threads("main", FakeMemory(kept={"threads/main": stored}))
+    known = Threads("main", FakeNotes(kept={"threads/main": stored}))
     assert not await known.takes_part("C0CC", "1.2")
     await known.join("C0CC", "1.2")
     assert await known.takes_part("C0CC", "1.2")
 
 
 async def test_a_thread_that_could_not_be_stored_is_not_joined() -> None:
-    known = Threads("main", FakeMemory(broken=True))
+    known = Threads("main", FakeNotes(broken=True))
     with pytest.raises(StoreError):
         await known.join("C0CC", "1.2")
     assert not await known.takes_part("C0CC", "1.2")

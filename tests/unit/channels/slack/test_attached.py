@@ -105,7 +105,7 @@ def test_each_kind_of_trouble_is_said_once() -> None:
     [
         ("../../etc/passwd", "../../etc/passwd"),
         ("two\nlines\r\n\x00.txt", "two lines .txt"),
-        ("back\u202ewards.exe", "backwards.exe"),
+        ("back\u202ewards.exe", "back wards.exe"),
         ("\ud800half.txt", "half.txt"),
         ("   ", UNNAMED),
         ("", UNNAMED),

@@ -16,7 +16,7 @@ from channels.slack.request import Declined, SlackClient
 from gateway.errors import StoreError
 from tests.support.clock import FakeClock
 from tests.support.slack import FakeSlack, faults
-from tests.unit.channels.slack.scene import FakeMemory, refusing
+from tests.unit.channels.slack.scene import FakeNotes, refusing
 
 ANN = "U0ANN"
 LOOKUP = "users.info"
@@ -30,54 +30,54 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def memory() -> FakeMemory:
-    return FakeMemory()
+def notes() -> FakeNotes:
+    return FakeNotes()
 
 
-async def test_a_ban_is_known_to_the_next_life(memory: FakeMemory, clock: FakeClock) -> None:
-    await Bans("main", memory, clock).learn(LOOKUP, 20)
+async def test_a_ban_is_known_to_the_next_life(notes: FakeNotes, clock: FakeClock) -> None:
+    await Bans("main", notes, clock).learn(LOOKUP, 20)
     clock.advance(5)
-    again = Bans("main", memory, clock)
+    again = Bans("main", notes, clock)
     assert await again.left_s(LOOKUP) == 15
     assert await again.left_s(UPLOAD) == 0
-    assert await Bans("other", memory, clock).left_s(LOOKUP) == 0
+    assert await Bans("other", notes, clock).left_s(LOOKUP) == 0
     clock.advance(15)
     assert await again.left_s(LOOKUP) == 0
-    assert await Bans("main", memory, clock).left_s(LOOKUP) == 0
+    assert await Bans("main", notes, clock).left_s(LOOKUP) == 0
 
 
 async def test_what_was_kept_is_not_lost_to_what_is_learnt_before_it_is_read(
-    memory: FakeMemory, clock: FakeClock
+    notes: FakeNotes, clock: FakeClock
 ) -> None:
-    await Bans("main", memory, clock).learn(LOOKUP, 20)
-    await Bans("main", memory, clock).learn(UPLOAD, 30)
-    third = Bans("main", memory, clock)
+    await Bans("main", notes, clock).learn(LOOKUP, 20)
+    await Bans("main", notes, clock).learn(UPLOAD, 30)
+    third = Bans("main", notes, clock)
     assert (await third.left_s(LOOKUP), await third.left_s(UPLOAD)) == (20, 30)
 
 
-async def test_the_last_word_of_slack_holds(memory: FakeMemory, clock: FakeClock) -> None:
-    first = Bans("main", memory, clock)
+async def test_the_last_word_of_slack_holds(notes: FakeNotes, clock: FakeClock) -> None:
+    first = Bans("main", notes, clock)
     await first.learn(LOOKUP, 60)
     await first.learn(LOOKUP, 10)
     assert await first.left_s(LOOKUP) == 10
-    assert await Bans("main", memory, clock).left_s(LOOKUP) == 10
+    assert await Bans("main", notes, clock).left_s(LOOKUP) == 10
 
 
-async def test_a_short_ban_costs_no_write(memory: FakeMemory, clock: FakeClock) -> None:
-    short = Bans("main", memory, clock)
+async def test_a_short_ban_costs_no_write(notes: FakeNotes, clock: FakeClock) -> None:
+    short = Bans("main", notes, clock)
     await short.learn(LOOKUP, KEPT_FROM_S - 0.5)
     assert await short.left_s(LOOKUP) == KEPT_FROM_S - 0.5
-    assert memory.kept == {}
+    assert notes.kept == {}
 
 
-async def test_what_is_over_is_dropped_and_there_are_never_many(memory: FakeMemory, clock: FakeClock) -> None:
-    known = Bans("main", memory, clock)
+async def test_what_is_over_is_dropped_and_there_are_never_many(notes: FakeNotes, clock: FakeClock) -> None:
+    known = Bans("main", notes, clock)
     await known.learn("over.soon", 10)
     await known.learn("lasts.long", 1_000)
     clock.advance(10)
     for n in range(METHODS_AT_MOST):
         await known.learn(f"method.{n}", 100 + n)
-    kept = json.loads(memory.kept[KEY])
+    kept = json.loads(notes.kept[KEY])
     assert len(kept) == METHODS_AT_MOST
     assert "over.soon" not in kept
     assert "method.0" not in kept, "the one that ends first makes room"
@@ -85,10 +85,10 @@ async def test_what_is_over_is_dropped_and_there_are_never_many(memory: FakeMemo
 
 
 @pytest.mark.parametrize("moved", [timedelta(days=-30), timedelta(hours=-1), timedelta(hours=1), timedelta(days=30)])
-async def test_a_wall_clock_that_was_moved_makes_no_ban_longer(memory: FakeMemory, moved: timedelta) -> None:
+async def test_a_wall_clock_that_was_moved_makes_no_ban_longer(notes: FakeNotes, moved: timedelta) -> None:
     before = datetime(2026, 1, 1, tzinfo=UTC)
-    await Bans("main", memory, FakeClock(before)).learn(LOOKUP, 20)
-    assert 0 <= await Bans("main", memory, FakeClock(before + moved)).left_s(LOOKUP) <= 20
+    await Bans("main", notes, FakeClock(before)).learn(LOOKUP, 20)
+    assert 0 <= await Bans("main", notes, FakeClock(before + moved)).left_s(LOOKUP) <= 20
 
 
 UNTIL = "2026-01-01T00:10:00+00:00"
@@ -119,32 +119,32 @@ UNTIL = "2026-01-01T00:10:00+00:00"
 async def test_what_was_stored_wrongly_is_no_ban_and_said(
     clock: FakeClock, stored: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    memory = FakeMemory(kept={KEY: stored})
-    known = Bans("main", memory, clock)
+    notes = FakeNotes(kept={KEY: stored})
+    known = Bans("main", notes, clock)
     with caplog.at_level(logging.ERROR):
         assert await known.left_s(LOOKUP) == 0
         assert await known.left_s(LOOKUP) == 0
     assert len(caplog.records) == 1
     await known.learn(LOOKUP, 20)
-    assert await Bans("main", memory, clock).left_s(LOOKUP) == 20
+    assert await Bans("main", notes, clock).left_s(LOOKUP) == 20
 
 
 async def test_a_ban_holds_though_the_store_does_not_take_it(clock: FakeClock) -> None:
-    known = Bans("main", FakeMemory(broken=True), clock)
+    known = Bans("main", FakeNotes(broken=True), clock)
     await known.learn(LOOKUP, 20)
     assert await known.left_s(LOOKUP) == 20
 
 
-async def test_a_store_that_cannot_be_read_is_asked_again(memory: FakeMemory, clock: FakeClock) -> None:
-    await Bans("main", memory, clock).learn(LOOKUP, 20)
+async def test_a_store_that_cannot_be_read_is_asked_again(notes: FakeNotes, clock: FakeClock) -> None:
+    await Bans("main", notes, clock).learn(LOOKUP, 20)
 
-    class Torn(FakeMemory):
+    class Torn(FakeNotes):
         async def read(self) -> dict[str, str]:
             if self.broken:
                 raise StoreError("the disk is gone")
             return dict(self.kept)
 
-    torn = Torn(kept=memory.kept, broken=True)
+    torn = Torn(kept=notes.kept, broken=True)
     known = Bans("main", torn, clock)
     assert await known.left_s(LOOKUP) == 0
     torn.broken = False
@@ -163,7 +163,7 @@ async def slack() -> AsyncIterator[FakeSlack]:
 
 
 async def test_a_banned_method_is_not_called_by_the_next_client_either(
-    slack: FakeSlack, memory: FakeMemory, clock: FakeClock
+    slack: FakeSlack, notes: FakeNotes, clock: FakeClock
 ) -> None:
     async def passed(_: str) -> None:
         return None
@@ -171,7 +171,7 @@ async def test_a_banned_method_is_not_called_by_the_next_client_either(
     async with aiohttp.ClientSession() as session:
 
         def born() -> SlackClient:
-            return SlackClient(slack.bot_token, slack.api_root, session, passed, Bans("main", memory, clock))
+            return SlackClient(slack.bot_token, slack.api_root, session, passed, Bans("main", notes, clock))
 
         slack.script(refusing(LOOKUP, faults.too_many(20), 1))
         with pytest.raises(Declined):

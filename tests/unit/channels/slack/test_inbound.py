@@ -29,8 +29,9 @@ from channels.slack.inbound import (
     about,
     read,
 )
-from gateway.model.messages import Conversation, Inbound, Refused, RefusedReason
+from gateway.model.messages import Inbound, Refused, RefusedReason
 from gateway.model.waits import Verb
+from tests.support.keys import conversation_of
 
 SAMPLES = sorted((Path(channels.slack.__file__).parent / "samples").glob("*.json"))
 PAYLOADS: list[Any] = [json.loads(path.read_text())["payload"] for path in SAMPLES]
@@ -107,7 +108,7 @@ def test_a_conversation_can_be_read_from_its_key(sample: str) -> None:
     found = read(BY_NAME[sample], ME, NOW, MEMBER)
     assert isinstance(found, Inbound | Pressing)
     place = found.conversation if isinstance(found, Inbound) else found.press.conversation
-    assert Conversation.parse(place.key) == place
+    assert conversation_of(place.key) == place
 
 
 def test_a_mention_and_its_second_event_are_one() -> None:
@@ -311,7 +312,7 @@ def check(payload: Any) -> Meaning:
     if isinstance(found, Inbound):
         assert asked is not None
         assert found.event_key.startswith("T0HOME.")
-        assert Conversation.parse(found.conversation.key) == found.conversation
+        assert conversation_of(found.conversation.key) == found.conversation
         json.dumps([found.text, found.quoted, found.name, found.event_key]).encode()
         "".join([found.text, found.quoted, found.name]).encode()
     elif isinstance(found, Refused):

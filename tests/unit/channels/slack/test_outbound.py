@@ -32,10 +32,8 @@ from channels.slack.limits import (
     CONTEXT_ELEMENTS,
     FALLBACK_CHARS,
     HEADER_CHARS,
-    MARKDOWN_CHARS,
     MESSAGE_CHARS,
     METADATA_CHARS,
-    MODAL_TITLE_CHARS,
     SECTION_CHARS,
     TEXT_PARTS,
     UPLOAD_BYTES,
@@ -53,6 +51,9 @@ from tests.support.makers import ANN_SLACK, EPOCH
 from tests.unit.channels.slack.showings import THREAD, buttons, card, code, files, kinds, row, shown, texts
 
 GOLDEN = Path(__file__).parent / "golden"
+MARKDOWN_CHARS = 12_000
+"""What Slack takes of all markdown blocks of a message together."""
+MODAL_TITLE_CHARS = 24
 LONG = "\n".join(f"line {n} of an answer that goes on and on, with **bold** words and `code`" for n in range(400))
 OUTPUT = "\n".join(f"{n:5} -rw-r--r-- 1 ann ann {n * 37:8} file-{n}.txt" for n in range(700))
 MARKDOWN = """\

@@ -85,7 +85,7 @@ async def test_a_file_without_a_caption_has_none(slack: FakeSlack, channel: Slac
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("two\nlines\x00.png", "two lines.png"),
+        ("two\nlines\x00.png", "two lines .png"),
         ("\u202e", "s1-1.png"),
         ("x" * 400, "x" * 255),
         ("ä \"'.png", "ä \"'.png"),

@@ -1,4 +1,4 @@
-"""What stands around the Telegram channel in its tests: a sink, a helm and a memory that remember and can fail."""
+"""What stands around the Telegram channel in its tests: a sink, a helm and notes that remember and can fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import aiohttp
 from channels.telegram.settings import TelegramSettings
 from gateway.errors import StoreError
 from gateway.model.messages import Inbound, Press, Refused
-from gateway.model.sessions import Accepted, SessionKind
+from gateway.model.routes import Accepted
+from gateway.model.sessions import SessionKind
 from gateway.model.waits import Pressed, PressResult
 from gateway.ports import ChannelContext, CommandInfo, Desk
 from tests.support.clock import FakeClock
@@ -93,8 +94,8 @@ class FakeHelm:
 
 
 @dataclass(slots=True, kw_only=True)
-class FakeMemory:
-    """`ports.Memory` in a dict."""
+class FakeNotes:
+    """`ports.ChannelNotes` in a dict."""
 
     kept: dict[str, str] = field(default_factory=dict[str, str])
     broken: bool = False
@@ -120,7 +121,7 @@ class Scene:
     accounts: tuple[tuple[str, str], ...] = (("main", TOKEN),)
     sink: FakeSink = field(default_factory=FakeSink)
     helm: FakeHelm = field(default_factory=FakeHelm)
-    memory: FakeMemory = field(default_factory=FakeMemory)
+    notes: FakeNotes = field(default_factory=FakeNotes)
     clock: FakeClock = field(default_factory=FakeClock)
     points: list[str] = field(default_factory=list[str])
 
@@ -138,7 +139,7 @@ class Scene:
             settings=self.settings(),
             desk=cast("Desk", None),
             helm=self.helm,
-            memory=self.memory,
+            notes=self.notes,
             client=self.client,
             public_url=self.public_url,
             clock=self.clock,

@@ -46,7 +46,7 @@ async def scene(telegram: FakeTelegram) -> AsyncIterator[Scene]:
 
 def account(scene: Scene, pauses: Pauses = QUICK) -> Account:
     context = scene.context()
-    return Account("main", scene.settings().accounts["main"], context, Moves(scene.memory), pauses)
+    return Account("main", scene.settings().accounts["main"], context, Moves(scene.notes), pauses)
 
 
 @asynccontextmanager

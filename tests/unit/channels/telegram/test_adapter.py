@@ -375,7 +375,7 @@ async def test_a_group_that_moved_is_followed_at_once_and_remembered(telegram: F
     new = telegram.migrate(group)
     await Shower(slot.channel, where).show("two")
     assert texts(telegram, new) == ["two"]
-    assert scene.memory.kept == {str(group): str(new)}
+    assert scene.notes.kept == {str(group): str(new)}
     asked = len(telegram.log)
     await Shower(TelegramChannel(scene.context(), QUICK), where).show("three")
     assert texts(telegram, new) == ["two", "three"]
@@ -387,7 +387,7 @@ async def test_a_move_that_cannot_be_kept_is_followed_all_the_same(
 ) -> None:
     group = telegram.group()
     new = telegram.migrate(group)
-    scene.memory.broken = True
+    scene.notes.broken = True
     await Shower(channel, replace(DIRECT, chat=str(group))).show("hello")
     assert texts(telegram, new) == ["hello"]
 

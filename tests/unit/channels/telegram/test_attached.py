@@ -133,7 +133,7 @@ def test_a_file_that_is_described_wrongly_takes_nothing_else_with_it(field: str,
     [
         ("../../etc/passwd", "../../etc/passwd"),
         ("two\nlines\r\n\x00.txt", "two lines .txt"),
-        ("back\u202ewards.exe", "backwards.exe"),
+        ("back\u202ewards.exe", "back wards.exe"),
         ("\ud800half.txt", "half.txt"),
         ("   ", "file"),
         (7, "file"),

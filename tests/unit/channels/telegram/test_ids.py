@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from channels.telegram import ids
 from gateway.model.messages import Conversation
+from tests.support.keys import conversation_of
 
 
 def test_a_person_is_the_accounts_number() -> None:
@@ -12,7 +13,7 @@ def test_a_place_is_account_chat_and_topic_and_its_key_reads_back() -> None:
     chat, topic = ids.conversation("main", -1003), ids.conversation("main", -1003, 5)
     assert chat == Conversation(channel="telegram", account="main", chat="-1003")
     assert (chat.key, topic.key) == ("telegram/main/-1003", "telegram/main/-1003/5")
-    assert Conversation.parse(topic.key) == topic
+    assert conversation_of(topic.key) == topic
     assert len({chat, topic, ids.conversation("other", -1003), ids.conversation("main", 1003)}) == 4
 
 

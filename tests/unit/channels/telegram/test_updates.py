@@ -16,7 +16,7 @@ from gateway.errors import StoreError
 from gateway.model.messages import Inbound, Press, Refused, RefusedReason
 from gateway.model.waits import PressResult
 from tests.support.clock import FakeClock
-from tests.unit.channels.telegram.scene import FakeMemory, FakeSink, message, press
+from tests.unit.channels.telegram.scene import FakeNotes, FakeSink, message, press
 
 GROUP, NEW = -55, -10055
 
@@ -24,15 +24,15 @@ GROUP, NEW = -55, -10055
 class Taker:
     """Updates over fakes."""
 
-    def __init__(self, sink: FakeSink | None = None, memory: FakeMemory | None = None) -> None:
+    def __init__(self, sink: FakeSink | None = None, notes: FakeNotes | None = None) -> None:
         self.sink = sink or FakeSink()
-        self.memory = memory or FakeMemory()
+        self.notes = notes or FakeNotes()
         self.answers: list[tuple[str, PressResult]] = []
         self.broken = 0
         self.updates = Updates(
             bot=BotIdentity(id=4242, username="dragoman_bot", account="main"),
             sink=self.sink,
-            moves=Moves(self.memory),
+            moves=Moves(self.notes),
             clock=FakeClock(),
             answer=lambda query, result: self.answers.append((query, result)),
             broken=self.break_,
@@ -206,11 +206,11 @@ async def test_a_group_that_moved_goes_on_under_its_first_id(told: dict[str, Any
     assert isinstance(said, Inbound)
     assert said.conversation.chat == str(GROUP)
     assert said.also_called == (str(NEW),)
-    assert taker.memory.kept == {str(GROUP): str(NEW)}
+    assert taker.notes.kept == {str(GROUP): str(NEW)}
 
 
 async def test_what_moved_is_remembered_over_a_restart() -> None:
-    taker = Taker(memory=FakeMemory(kept={str(GROUP): str(NEW)}))
+    taker = Taker(notes=FakeNotes(kept={str(GROUP): str(NEW)}))
     await taker.take(message(1, "there", chat=NEW, user=7))
     said = taker.sink.events[0]
     assert not isinstance(said, Refused)
@@ -218,7 +218,7 @@ async def test_what_moved_is_remembered_over_a_restart() -> None:
 
 
 async def test_a_press_in_a_moved_group_counts_in_the_old_one() -> None:
-    taker = Taker(memory=FakeMemory(kept={str(GROUP): str(NEW)}))
+    taker = Taker(notes=FakeNotes(kept={str(GROUP): str(NEW)}))
     pressing = press(1)
     pressing["callback_query"]["message"]["chat"] = {"id": NEW, "type": "supergroup"}
     await taker.take(pressing)
@@ -226,17 +226,17 @@ async def test_a_press_in_a_moved_group_counts_in_the_old_one() -> None:
 
 
 async def test_a_move_that_is_not_kept_leaves_the_batch_unconfirmed() -> None:
-    memory = FakeMemory(broken=True)
-    taker = Taker(memory=memory)
+    notes = FakeNotes(broken=True)
+    taker = Taker(notes=notes)
     assert not await taker.take(migration(1, migrate_to_chat_id=NEW))
     assert not await taker.take(migration(1, migrate_to_chat_id=NEW))
-    memory.broken = False
+    notes.broken = False
     assert await taker.take(migration(1, migrate_to_chat_id=NEW))
-    assert memory.kept == {str(GROUP): str(NEW)}
+    assert notes.kept == {str(GROUP): str(NEW)}
 
 
 async def test_moves_in_a_circle_end() -> None:
-    moves = Moves(FakeMemory(kept={"-1": "-2", "-2": "-1"}))
+    moves = Moves(FakeNotes(kept={"-1": "-2", "-2": "-1"}))
     async with asyncio.timeout(1):
         assert await moves.now("-1") in {"-1", "-2"}
         assert await moves.later("-1") == ("-2",)
@@ -247,7 +247,7 @@ async def test_moves_in_a_circle_end() -> None:
 )
 async def test_a_message_says_every_id_that_its_chat_had(chat: str, also: tuple[str, ...]) -> None:
     """A group that moved was never reached by the id that its owner reads in the app, and allows."""
-    taker = Taker(memory=FakeMemory(kept={"-1": "-2", "-2": "-3"}))
+    taker = Taker(notes=FakeNotes(kept={"-1": "-2", "-2": "-3"}))
     await taker.take(message(1, "hello", chat=int(chat), user=7))
     said = taker.sink.events[0]
     assert isinstance(said, Inbound)

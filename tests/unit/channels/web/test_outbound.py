@@ -11,9 +11,11 @@ from channels.web import outbound
 from channels.web.outbound import NAME_AT_MOST, SHOWN, header_name, row, shown_name
 from gateway.model.ids import SessionId, TurnId, child_session
 from gateway.model.live import OutputDelta, TextDelta
-from gateway.model.sessions import Lease, SessionKind
+from gateway.model.sessions import SessionKind
 from gateway.model.slots import CardRow, SlotKind
-from gateway.model.tools import Answer, Effect, KeptFile, ResultStatus, Risk, ToolCall, ToolResult, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import Effect, KeptFile, ResultStatus, Risk, ToolCall, ToolResult
+from gateway.model.turns import Lease
 from gateway.model.views import Row, Rows
 from gateway.model.waits import Wait
 from gateway.ports import ToolContext
@@ -246,7 +248,7 @@ async def test_the_task_of_a_sub_session_is_no_message_of_a_person(tmp_path: Pat
     assert (said["role"], said["channel"]) == ("person", "web")
 
 
-@pytest.mark.parametrize(("words", "shown"), [("all of it", "all of it"), ("x" * 70_000, "x" * 65_523 + "…")])
+@pytest.mark.parametrize(("words", "shown"), [("all of it", "all of it"), ("x" * 70_000, "x" * 65_522 + "…")])
 async def test_the_end_of_a_sub_session_is_told_apart_from_what_people_say(
     tmp_path: Path, words: str, shown: str
 ) -> None:
@@ -278,7 +280,7 @@ async def test_an_answer_says_what_it_cost_and_the_page_in_which_currency(engine
         ("Bill ☂.pdf", "Bill ☂.pdf"),
         ("../../etc/passwd", "passwd"),
         ("C:\\temp\\a.txt", "a.txt"),
-        ("\u202efdp.exe\r\nX: 1", "fdp.exeX 1"),
+        ("\u202efdp.exe\r\nX: 1", "fdp.exe X 1"),
         (" .bashrc. ", "bashrc"),
         ("x" * 500 + ".pdf", "x" * (NAME_AT_MOST - 12) + ".pdf"),
         ("x" * 500, "x" * NAME_AT_MOST),

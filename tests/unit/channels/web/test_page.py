@@ -16,7 +16,8 @@ from gateway.errors import ModelError
 from gateway.model.ids import SessionId, TurnId, answer_slot
 from gateway.model.live import TextDelta, session_topic
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Answer, Effect, KeptFile, ResultStatus, Risk, ToolResult, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import Effect, KeptFile, ResultStatus, Risk, ToolResult
 from gateway.ports import ToolContext
 from tests.support.browser import Person, chromium
 from tests.support.engine import Engine, Served, served

@@ -8,7 +8,10 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from gateway.egress import Address, Egress, Ends, Limits
+from gateway.egress import Egress
+from gateway.egress.addresses import Address
+from gateway.egress.dial import Ends
+from gateway.egress.exchange import Limits
 from gateway.ports import Gate
 
 PUBLIC = "93.184.215.14"

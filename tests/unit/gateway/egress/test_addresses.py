@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.egress import parse_address, vet_address
+from gateway.egress.addresses import parse_address, vet_address
 
 BLOCKED = [
     ("0.0.0.0", "unspecified"),

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.egress import Address, Ends, Permitted, vet_address
-from gateway.egress.dial import Dialler, TurnedAwayError, UnreachableError, connect_to, is_own_address, resolve_in
+from gateway.egress.addresses import Address, vet_address
+from gateway.egress.dial import Dialler, Ends, TurnedAwayError, UnreachableError, connect_to, is_own_address, resolve_in
+from gateway.egress.hosts import Permitted
 from tests.unit.gateway.egress.test_addresses import BLOCKED, OPEN
 from tests.unit.gateway.egress.test_hosts import REFUSED
 

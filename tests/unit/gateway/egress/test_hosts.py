@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.egress import Host, Permitted, vet_address, vet_host
-from gateway.egress.hosts import shown, vet_public
+from gateway.egress.addresses import vet_address
+from gateway.egress.hosts import Host, Permitted, shown, vet_host, vet_public
 from gateway.errors import BadRequest
 
 REFUSED = [

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.egress import Limits
+from gateway.egress.exchange import Limits
 from tests.unit.gateway.egress.rig import opened
 
 GET = "GET http://inner.example/ HTTP/1.1\r\n"

@@ -7,7 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from gateway.egress import Egress, Ends, Limits
+from gateway.egress import Egress
+from gateway.egress.dial import Ends
+from gateway.egress.exchange import Limits
 from gateway.errors import BadRequest
 from tests.unit.gateway.egress.rig import PUBLIC, Rig, opened, until
 from tests.unit.gateway.egress.test_addresses import BLOCKED
@@ -38,7 +40,7 @@ async def test_no_vector_reaches_the_inner_server() -> None:
             assert asked.startswith(b"HTTP/1.1 403 "), host
             tunnelled = await connect_through(rig, host if host in odd else f"{host}:443")
             assert tunnelled.startswith(b"HTTP/1.1 403 "), host
-            assert rig.gate.turned()
+            assert rig.gate.turned_away()
         assert rig.inner.connections == 0
         assert rig.dialled == rig.looked_up == []
 
@@ -50,8 +52,8 @@ async def test_a_name_with_one_blocked_address_is_refused_and_told(address: str,
         assert response.startswith(b"HTTP/1.1 403 ")
         assert why.encode() in body_of(response)
         assert (await connect_through(rig, "two.example:443")).startswith(b"HTTP/1.1 403 ")
-        assert [turned.host for turned in rig.gate.turned()] == ["two.example:80", "two.example:443"]
-        assert rig.gate.turned() == []
+        assert [turned.host for turned in rig.gate.turned_away()] == ["two.example:80", "two.example:443"]
+        assert rig.gate.turned_away() == []
         assert rig.inner.connections == 0
 
 
@@ -69,7 +71,7 @@ async def test_a_name_that_is_bound_anew_goes_to_the_vetted_address_or_nowhere()
 async def test_only_http_goes_without_a_tunnel(scheme: str) -> None:
     async with opened() as rig:
         assert (await rig.get(f"{scheme}://inner.example/")).startswith(b"HTTP/1.1 403 ")
-        assert [turned.host for turned in rig.gate.turned()] == [f"{scheme}://inner.example"]
+        assert [turned.host for turned in rig.gate.turned_away()] == [f"{scheme}://inner.example"]
         assert rig.inner.connections == 0
 
 
@@ -78,9 +80,9 @@ async def test_the_last_twenty_refusals_are_remembered_as_they_may_be_shown() ->
         for n in range(25):
             await connect_through(rig, f"10.0.0.{n}:22")
             await connect_through(rig, f"10.0.0.{n}:22")
-        assert [turned.host for turned in rig.gate.turned()] == [f"10.0.0.{n}:22" for n in range(5, 25)]
+        assert [turned.host for turned in rig.gate.turned_away()] == [f"10.0.0.{n}:22" for n in range(5, 25)]
         await connect_through(rig, "a\\b" + "c" * 300)
-        (turned,) = rig.gate.turned()
+        (turned,) = rig.gate.turned_away()
         assert len(turned.host) == 100
 
 
@@ -89,7 +91,7 @@ async def test_what_cannot_be_reached_is_a_bad_gateway_with_the_reason() -> None
         response = await rig.get("http://unknown.example/")
         assert response.startswith(b"HTTP/1.1 502 ")
         assert b"Name or service not known" in response
-        assert rig.gate.turned() == []
+        assert rig.gate.turned_away() == []
 
 
 async def test_hosts_that_cannot_be_permitted_are_told_when_the_gate_opens() -> None:

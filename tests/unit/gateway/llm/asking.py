@@ -9,9 +9,10 @@ import aiohttp
 
 from gateway.errors import ModelError
 from gateway.llm.openai_answer import AnswerLimits
-from gateway.llm.openai_chat import OpenAIChat, Patience
+from gateway.llm.openai_chat import OpenAIChat
+from gateway.llm.tries import Patience
 from gateway.model.prompts import Complete, ModelRequest, TextPart, UserText
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
 from gateway.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import ScriptedModel

@@ -14,11 +14,13 @@ import pytest
 from gateway.errors import ModelError
 from gateway.llm.chain import WELL, ChainedModels, Health, after_failure, next_choice
 from gateway.llm.prices import Price
+from gateway.model.children import Lineage, SpawnMode
 from gateway.model.ids import SessionId, TurnId
 from gateway.model.messages import Conversation
 from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest, TextPart, UserText
-from gateway.model.sessions import Lineage, Origin, Session, SessionKind, SpawnMode
-from gateway.model.tools import Answer, Usage
+from gateway.model.sessions import Origin, Session, SessionKind
+from gateway.model.steps import Answer, Usage
+from gateway.observe import Redactor
 from gateway.ports import Model
 from tests.support.clock import FakeClock
 
@@ -97,7 +99,7 @@ def session(model: str | None = None) -> Session:
 
 
 def chain(*models: Scripted, clock: FakeClock | None = None, prices: dict[str, Price] | None = None) -> Model:
-    return ChainedModels(models, prices or {}, clock or FakeClock()).of(session())
+    return ChainedModels(models, prices or {}, clock or FakeClock(), Redactor()).of(session())
 
 
 async def ask(model: Model) -> tuple[Answer, list[ModelEvent]]:
@@ -215,6 +217,14 @@ async def test_the_note_tells_the_reason_and_no_secret() -> None:
     assert long.note.endswith("x x…)")
 
 
+async def test_the_note_is_shortened_after_its_secrets_are_hidden() -> None:
+    said = ModelError(f"{'x' * 100} {'opensesame' * 4} is no key")
+    models = [Scripted("openai:a", [said]), Scripted("openai:b")]
+    answer, _ = await ask(ChainedModels(models, {}, FakeClock(), Redactor(["opensesame" * 4])).of(session()))
+
+    assert answer.note == f"b answered: a failed ({'x' * 100} [hidden] is no key)"
+
+
 async def test_text_of_a_model_that_breaks_off_is_taken_back() -> None:
     answer, events = await ask(chain(Scripted("openai:a", ["Half", BUSY]), Scripted("openai:b", ["Who", "le"])))
 
@@ -261,7 +271,7 @@ async def test_when_it_is_too_long_and_nobody_answers_the_caller_is_told_that_fi
 
 async def test_what_is_too_long_is_not_given_to_a_model_that_rests() -> None:
     first, second = Scripted("openai:a", ["fine"]), Scripted("openai:b", [BUSY])
-    models = ChainedModels([first, second], {}, FakeClock())
+    models = ChainedModels([first, second], {}, FakeClock(), Redactor())
     await ask(models.of(session("openai:b")))
     first.script.append([LONG])
 
@@ -451,7 +461,7 @@ async def test_what_an_answer_cost_is_filled_in() -> None:
 
 async def test_a_child_asks_its_own_model_first_and_the_default_ones_then() -> None:
     a, b, c = Scripted("openai:a"), Scripted("openai:b"), Scripted("openai:c", [KEY])
-    models = ChainedModels([a, b, c], {}, FakeClock())
+    models = ChainedModels([a, b, c], {}, FakeClock(), Redactor())
 
     assert list(models.names) == ["openai:a", "openai:b", "openai:c"]
     assert (await ask(models.of(session())))[0].model == "openai:a"
@@ -463,14 +473,14 @@ async def test_a_child_asks_its_own_model_first_and_the_default_ones_then() -> N
 
 
 async def test_a_model_that_is_configured_no_more_is_replaced_by_the_default() -> None:
-    models = ChainedModels([Scripted("openai:a")], {}, FakeClock())
+    models = ChainedModels([Scripted("openai:a")], {}, FakeClock(), Redactor())
 
     assert (await ask(models.of(session("openai:gone"))))[0].model == "openai:a"
 
 
 async def test_all_chains_share_what_is_known_of_a_model() -> None:
     a, b = Scripted("openai:a"), Scripted("openai:b", [KEY])
-    models = ChainedModels([a, b], {}, FakeClock())
+    models = ChainedModels([a, b], {}, FakeClock(), Redactor())
     await ask(models.of(session("openai:b")))
 
     answer, _ = await ask(models.of(session("openai:b")))
@@ -484,6 +494,6 @@ async def test_models_that_hold_something_open_are_closed() -> None:
             self.closed += 1
 
     holding = Holding("anthropic:a")
-    await ChainedModels([Scripted("openai:b"), holding], {}, FakeClock()).close()
+    await ChainedModels([Scripted("openai:b"), holding], {}, FakeClock(), Redactor()).close()
 
     assert holding.closed == 1

@@ -12,11 +12,13 @@ import pytest
 from httpx2 import AsyncClient
 
 from gateway.errors import ConfigError, ModelError
-from gateway.llm.library import LibraryModel, Patience, open_library
+from gateway.llm.library import LibraryModel, open_library
 from gateway.llm.library.opening import their_model
+from gateway.llm.tries import Patience
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Complete, Image, ModelRequest, TextPart, ToolOffer, UserText
-from gateway.model.tools import Answer, ResultStatus, ToolCall, ToolResult, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import ResultStatus, ToolCall, ToolResult
 from gateway.retry import RetryLimits
 from tests.support.providers import FakeProvider, Said, anthropic_calls, anthropic_text, google
 

@@ -9,13 +9,17 @@ import pytest
 
 from gateway.errors import ConfigError
 from gateway.llm import Choice, Price, open_model, open_models
+from gateway.llm.operator import Operator
 from gateway.model.ids import SessionId
 from gateway.model.prompts import Anew, Complete, ModelRequest, UserText
-from gateway.model.sessions import Origin, Route, SessionKind, empty_session
+from gateway.model.routes import Route, empty_session
+from gateway.model.sessions import Origin, SessionKind
+from gateway.observe import Redactor
 from gateway.ports import Model
 from tests.support.clock import FakeClock
 from tests.support.model_server import Call, Reply, ScriptedModel, UsageFigures
 
+OPERATOR = Operator({})
 ASK = ModelRequest(system="", messages=(UserText(text="Hi"),), tools=())
 
 ROUTE = Route(session=SessionId("main:ann"), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=None, title="ann")
@@ -23,12 +27,20 @@ ROUTE = Route(session=SessionId("main:ann"), kind=SessionKind.MAIN, origin=Origi
 
 async def opened(name: str) -> Model:
     async with aiohttp.ClientSession() as session:
-        return open_model(name, session=session, base_url=None, api_key=None, specs={}, clock=FakeClock())
+        return open_model(name, session=session, base_url=None, api_key=None, clock=FakeClock())
 
 
-@pytest.mark.parametrize("name", ["operator", "openai:gpt-5-mini", "openai:org/model:free"])
+@pytest.mark.parametrize("name", ["openai:gpt-5-mini", "openai:org/model:free"])
 async def test_models_are_opened_by_name(name: str) -> None:
     assert (await opened(name)).name == name
+
+
+async def test_the_operator_is_the_one_that_is_given() -> None:
+    async with aiohttp.ClientSession() as session:
+        choices = [Choice(name="operator"), Choice(name="openai:a")]
+        models = open_models(choices, {}, session=session, operator=OPERATOR, redactor=Redactor(), clock=FakeClock())
+
+    assert list(models.names) == ["operator", "openai:a"]
 
 
 @pytest.mark.parametrize("name", ["", "openai", "openai:", "gpt-5-mini", "operator:x", ":x", "anthropic:"])
@@ -52,7 +64,7 @@ sys.modules["pydantic_ai"] = None
 from gateway.errors import ConfigError
 from gateway.llm import open_model
 try:
-    open_model("anthropic:m", session=None, base_url=None, api_key="k", specs={}, clock=None)
+    open_model("anthropic:m", session=None, base_url=None, api_key="k", clock=None)
 except ConfigError as error:
     print(error)
 """
@@ -72,7 +84,8 @@ async def test_the_configured_models_step_in_for_each_other_and_have_prices() ->
             ],
             {"b": Price(input=1.0, output=2.0, cached=0.5)},
             session=session,
-            specs={},
+            operator=OPERATOR,
+            redactor=Redactor(),
             clock=FakeClock(),
         )
         model = models.of(empty_session(ROUTE, datetime(2026, 1, 1, tzinfo=UTC)))
@@ -93,7 +106,7 @@ async def test_wherever_a_stream_is_cut_the_next_model_begins_anew(cut_after: in
     fine = ScriptedModel([Reply(text="Whole")])
     async with cut, fine, aiohttp.ClientSession() as session:
         choices = [Choice(name="openai:a", base_url=cut.base_url), Choice(name="openai:b", base_url=fine.base_url)]
-        models = open_models(choices, {}, session=session, specs={}, clock=FakeClock())
+        models = open_models(choices, {}, session=session, operator=OPERATOR, redactor=Redactor(), clock=FakeClock())
         model = models.of(empty_session(ROUTE, datetime(2026, 1, 1, tzinfo=UTC)))
         *before, last = [event async for event in model.stream(ASK)]
 
@@ -105,7 +118,7 @@ async def test_wherever_a_stream_is_cut_the_next_model_begins_anew(cut_after: in
 async def test_no_choice_is_refused() -> None:
     async with aiohttp.ClientSession() as session:
         with pytest.raises(ConfigError, match="No model is configured"):
-            open_models([], {}, session=session, specs={}, clock=FakeClock())
+            open_models([], {}, session=session, operator=OPERATOR, redactor=Redactor(), clock=FakeClock())
 
 
 def test_a_choice_does_not_show_its_key() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import ModelError
 from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits, Assembly
-from gateway.model.tools import Answer, Usage
+from gateway.model.steps import Answer, Usage
 
 SMALL = AnswerLimits(text_chars=20, argument_chars=40, calls=2)
 

@@ -13,9 +13,10 @@ import pytest
 
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits
-from gateway.llm.openai_chat import OpenAIChat, Patience
+from gateway.llm.openai_chat import OpenAIChat
+from gateway.llm.tries import Patience
 from gateway.model.prompts import TextPart
-from gateway.model.tools import Usage
+from gateway.model.steps import Usage
 from gateway.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import Call, Reply, ScriptedModel, UsageFigures

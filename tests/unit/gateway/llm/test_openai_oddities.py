@@ -12,7 +12,8 @@ from aiohttp import web
 from gateway.llm.openai_chat import OpenAIChat
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Complete, Image, ModelRequest, ToolOffer, UserText
-from gateway.model.tools import Answer, ResultStatus, ToolCall, ToolResult
+from gateway.model.steps import Answer
+from gateway.model.tools import ResultStatus, ToolCall, ToolResult
 from gateway.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import Call, Reply, ScriptedModel

@@ -9,7 +9,8 @@ import pytest
 from gateway.llm.operator import Operator
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Complete, Message, ModelRequest, TextPart, ToolOffer, UserText
-from gateway.model.tools import Answer, Effect, Permission, ResultStatus, Risk, ToolCall, ToolResult, ToolSpec
+from gateway.model.steps import Answer
+from gateway.model.tools import Availability, Effect, ResultStatus, Risk, ToolCall, ToolResult, ToolSpec
 
 
 def spec(name: str, positional: str | None = None) -> ToolSpec:
@@ -18,14 +19,15 @@ def spec(name: str, positional: str | None = None) -> ToolSpec:
         description="",
         risk=Risk.NONE,
         effect=Effect.PURE,
-        permission=Permission.ALWAYS,
+        availability=Availability.ALWAYS,
         positional=positional,
     )
 
 
 SHELL = spec("shell", positional="command")
 BROWSER = spec("browser")
-OPERATOR = Operator({"shell": SHELL, "bash": SHELL, "browser": BROWSER})
+ASKS = replace(spec("ask", positional="task"), speaks=True)
+OPERATOR = Operator({"shell": SHELL, "bash": SHELL, "browser": BROWSER, "ask": ASKS})
 OFFERS = (
     ToolOffer(name="shell", description="", schema={}),
     ToolOffer(
@@ -212,7 +214,7 @@ async def test_a_result_is_shown_with_how_it_ended(result: ToolResult, text: str
 
 async def test_a_tool_is_called_by_its_shorter_word_too_and_is_listed_by_that() -> None:
     spawn = replace(spec("sessions_spawn", positional="task"), command="spawn")
-    operator = Operator({"sessions_spawn": spawn})
+    operator = Operator({"sessions_spawn": spawn, "spawn": spawn})
     offers = (ToolOffer(name="sessions_spawn", description="", schema={}),)
 
     for text in ("/spawn count", "/sessions_spawn count", "/Spawn count"):
@@ -229,11 +231,11 @@ async def test_a_tool_is_called_by_its_shorter_word_too_and_is_listed_by_that() 
 
 async def test_what_a_sub_session_said_is_shown_as_it_said_it() -> None:
     said = ToolResult(status=ResultStatus.OK, text="There are **7**.", duration_ms=2100)
-    call = ToolCall(id=CallId("c1"), tool="sessions_spawn", arguments="{}")
+    call = ToolCall(id=CallId("c1"), tool="ask", arguments="{}")
     given = CallResult(call=call.id, tool=call.tool, result=said)
-    answer = await answer_to(UserText(text="/spawn count"), Answer(text="", calls=(call,)), given)
+    answer = await answer_to(UserText(text="/ask count"), Answer(text="", calls=(call,)), given)
 
-    assert answer.text == "There are **7**.\nsessions_spawn done · 2.1 s"
+    assert answer.text == "There are **7**.\nask done · 2.1 s"
 
 
 async def test_no_output_can_end_its_fence() -> None:

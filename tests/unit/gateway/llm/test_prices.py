@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.llm.prices import Price, cost_micros, price_of
-from gateway.model.tools import Usage
+from gateway.model.steps import Usage
 
 MINI = Price(input=0.25, output=2.0, cached=0.025)
 

@@ -144,6 +144,17 @@ def test_references_that_double_at_each_step_do_not_fill_the_memory() -> None:
     assert sum(1 for _ in nodes(made)) < 10_000
 
 
+@pytest.mark.parametrize("flavour", Flavour)
+@pytest.mark.parametrize("key", ["enum", "default", "const", "x-other"])
+def test_a_value_deeper_than_any_is_left_out(key: str, flavour: Flavour) -> None:
+    value: list[Any] = []
+    for _ in range(400):
+        value = [value]
+    made = for_provider({"type": "object", "properties": {"a": {"type": "array", key: value}}}, flavour)
+    assert len(json.dumps(made)) < 300
+    assert "[[[" not in json.dumps(made)
+
+
 def test_a_schema_deeper_than_any_is_cut_off() -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(10_000):

@@ -14,7 +14,7 @@ from gateway.llm.openai_errors import Peer, from_chunk, to_error
 from gateway.llm.openai_payload import messages
 from gateway.llm.quirks import Dialect, dialect_of
 from gateway.model.prompts import ModelRequest
-from gateway.model.tools import Answer, Usage
+from gateway.model.steps import Answer, Usage
 
 STREAMS = Path(__file__).parent / "streams"
 PEER = Peer(server="example.org", model="m", api_key=None)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from functools import reduce
 
 import pytest
 
-from gateway.model.nesting import is_deeper, levels
+from gateway.model.nesting import LEVELS_AT_MOST, is_deeper, is_too_deep, levels
 
 
 def nested(depth: int) -> object:
@@ -40,3 +41,12 @@ def test_all_that_stands_in_a_value_comes_level_by_level() -> None:
     for value in (5, "text", None):
         assert list(levels(value)) == []
         assert not is_deeper(value, 0)
+
+
+@pytest.mark.parametrize(("depth", "too_deep"), [(1, False), (LEVELS_AT_MOST - 1, False), (LEVELS_AT_MOST, True)])
+@pytest.mark.parametrize("beside", ["", "{[" * 100])
+def test_json_of_a_hundred_levels_is_taken(beside: str, depth: int, *, too_deep: bool) -> None:
+    """What counts is what stands in one another, not how many brackets there are."""
+    text = json.dumps([nested(depth), beside])
+    assert is_too_deep(text) is too_deep
+    assert is_too_deep(text.encode()) is too_deep

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.model.tools import Mode
 from gateway.sandbox import Containment, probe
 from tests.unit.gateway.sandbox.enclosure_rig import WAYS, Bench
 
@@ -27,7 +28,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, machine: Containment) 
 
 @pytest.fixture
 def basic(tmp_path: Path, machine: Containment) -> Bench:
-    return Bench(tmp_path, "basic", machine)
+    return Bench(tmp_path, Mode.BASIC, machine)
 
 
 @pytest.fixture

@@ -13,18 +13,19 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import Enclosure, Gate, Turned
-from gateway.sandbox import Containment, Mode, enclosed
+from gateway.model.tools import Mode
+from gateway.ports import Enclosure, Gate, TurnedAway
+from gateway.sandbox import Containment, enclosed
 
 PYTHON = Path("/usr/bin/python3")
 ROOT = Path(__file__).parents[4]
 
 # name: mode, and what of the machine is pretended to be missing
 WAYS: dict[str, tuple[Mode, dict[str, bool]]] = {
-    "basic": ("basic", {}),
-    "off": ("off", {}),
-    "off-unshare": ("off", {"can_bwrap": False}),
-    "off-keeper": ("off", {"can_bwrap": False, "can_pid_namespace": False}),
+    "basic": (Mode.BASIC, {}),
+    "off": (Mode.OFF, {}),
+    "off-unshare": (Mode.OFF, {"can_bwrap": False}),
+    "off-keeper": (Mode.OFF, {"can_bwrap": False, "can_pid_namespace": False}),
 }
 
 ASKS = """
@@ -64,7 +65,7 @@ class Way:
     def let(self, scopes: Collection[str]) -> None:
         """Everything is."""
 
-    def turned(self) -> Sequence[Turned]:
+    def turned_away(self) -> Sequence[TurnedAway]:
         return ()
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -83,7 +84,7 @@ class Bench:
         self.parent = self.state / "tools" / "browser"
         self.parent.mkdir(parents=True)
         (self.state / "secret").write_text("token-of-the-daemon")
-        self.mode: Mode = mode
+        self.mode = mode
         self.containment = containment
         self.ways: list[Way] = []
         self.mark = f"3{secrets.randbelow(10**9):09d}"

@@ -117,7 +117,7 @@ async def test_basic_shows_neither_home_nor_state_and_writes_nowhere_else(
         )
         assert not (enclosure.folder.parent / "canary").exists()
     assert seen.pop("beside") == ["shared"]
-    assert {name for name, can in seen.items() if can} - {"fonts", "write-beside"} == {"memory", "tmp"}
+    assert {name for name, can in seen.items() if can} - {"write-beside"} == {"memory", "tmp"}
 
 
 # --- the network ----------------------------------------------------------------------------------
@@ -238,5 +238,20 @@ async def test_what_may_be_shown_is_not_the_home_and_not_the_state(
     with pytest.raises(NotFound, match="no program"):
         async with basic.enclosed(home / "nothing"):
             pytest.fail("it was made")
+    (tmp_path / "link").symlink_to(home)
+    with pytest.raises(BadRequest, match="link cannot be shown"):
+        async with basic.enclosed(readable=[tmp_path / "link"]):
+            pytest.fail("it was made")
     async with basic.enclosed(home / "cache" / "browser" / "program") as enclosure:
         assert await printed(enclosure, "") == "browser\n"
+
+
+async def test_what_a_program_must_read_is_shown_by_the_name_that_it_asks_for(basic: Bench, tmp_path: Path) -> None:
+    """Where settings are links, as on NixOS, a program knows them by the link's name."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "fonts").write_text("serif")
+    (tmp_path / "etc").symlink_to(tmp_path / "store")
+    reads = "import os, sys; print([os.path.exists(path) for path in sys.argv[1:]])"
+    asked = [str(tmp_path / "etc" / "fonts"), str(tmp_path / "store" / "fonts"), "/etc/fonts"]
+    async with basic.enclosed(readable=[tmp_path / "etc", tmp_path / "nothing"]) as enclosure:
+        assert await printed(enclosure, reads, *asked) == "[True, False, False]\n"

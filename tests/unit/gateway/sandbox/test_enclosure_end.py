@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import async_playwright
 
+from agent_tools.browser.chromium import READS
+from gateway.model.tools import Mode
 from gateway.ports import Gate
 from tests.support.browser import executable
 from tests.unit.gateway.sandbox.enclosure_rig import (
@@ -102,7 +104,7 @@ async def test_a_killed_daemon_leaves_no_process_and_the_next_one_removes_its_fo
         await daemon.wait()
         await until(lambda: living(bench.mark) == [])
         (left,) = set(bench.parent.iterdir()) - {alive.folder.parent}
-        tmp = Path(os.readlink(left / "tmp")) if bench.mode == "off" else left
+        tmp = Path(os.readlink(left / "tmp")) if bench.mode is Mode.OFF else left
         assert tmp.is_dir()
         async with bench.enclosed():
             assert alive.folder.is_dir()
@@ -126,7 +128,7 @@ async def test_a_real_browser(basic: Bench) -> None:
             yield Way(address, "proxy")
 
     program = Path(executable() or "chromium")
-    async with async_playwright() as playwright, basic.enclosed(program, serve=serve) as enclosure:
+    async with async_playwright() as playwright, basic.enclosed(program, serve=serve, readable=READS) as enclosure:
         browser = await playwright.chromium.launch(executable_path=enclosure.launcher, chromium_sandbox=True)
         async with enclosure.gate() as gate:
             context = await browser.new_context(proxy={"server": gate.address, "bypass": "<-loopback>"})

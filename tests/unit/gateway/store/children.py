@@ -12,7 +12,8 @@ from pathlib import Path
 
 from gateway.clock import SystemClock
 from gateway.errors import StoreFull
-from gateway.model.sessions import Accepted, TurnKind, WhileRunning
+from gateway.model.routes import Accepted, WhileRunning
+from gateway.model.turns import TurnKind
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.opening import connect, migrate
 from gateway.store.sqlite.statements import load_migrations, load_statements

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 from gateway.model.live import LiveEvent
-from gateway.model.sessions import Accepted, TurnKind, WhileRunning
+from gateway.model.routes import Accepted, WhileRunning
+from gateway.model.turns import TurnKind
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from tests.support.clock import FakeClock
 from tests.support.makers import inbound, route

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import ConfigError
-from gateway.model.messages import Conversation, Inbound
-from gateway.model.sessions import Origin, Route, SessionKind, TurnKind
-from gateway.model.tools import Answer, Usage
+from gateway.model.messages import Inbound
+from gateway.model.steps import Answer, Usage
+from gateway.model.turns import TurnKind
 from gateway.model.views import Spent
 from gateway.store import open_store
 from gateway.store.cut import goes_on, held_until
 from gateway.store.memory import MemoryStore
-from gateway.store.owners import latest_chat, main_route, owner_page
+from gateway.store.owners import latest_chat
 from gateway.store.spending import cost_of, together
 from gateway.store.sqlite.store import SqliteStore
 from tests.support.clock import FakeClock
@@ -84,14 +84,6 @@ def test_how_long_the_next_part_is_waited_for(cut: bool, part: int, after_s: flo
 
 
 # --- owners ---------------------------------------------------------------------------------------
-
-
-def test_an_owners_page_and_main_session() -> None:
-    assert owner_page(ANN) == Conversation(channel="web", account="page", chat="ann")
-    assert main_route(ANN) == Route(
-        session=main_route(ANN).session, kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=ANN, title="ann"
-    )
-    assert main_route(ANN).session == "main:ann"
 
 
 def test_the_latest_chat_is_no_page() -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from gateway.model.ids import CallId
 from gateway.model.messages import Conversation
-from gateway.model.tools import Answer, Picture, ResultStatus, ToolCall, ToolResult, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import Mode, Picture, ResultStatus, ToolCall, ToolResult
 from gateway.store.codec import (
     ANSWER,
     APPROVAL,
+    CALL,
     RESULT,
     dump_conversation,
     from_us,
@@ -20,6 +24,26 @@ from gateway.store.codec import (
     to_us,
 )
 from tests.support.makers import approval
+
+OF_EARLIER = (
+    '{{"action":{{"tool":"shell","arguments":{{"command":"café","all":[1,null]}},"cwd":"/w","sandbox":"{}"}},'
+    '"risk":"execute","action_key":"key","action_sha":"sha-1","requester":"telegram:1001","rendered":"date",'
+    '"escaped":false,"note":"","scope":""}}'
+)
+"""An approval as it was stored when a sandbox was a text, and none the empty one."""
+
+
+@pytest.mark.parametrize(("stored", "sandbox"), [("basic", Mode.BASIC), ("off", Mode.OFF), ("", None)])
+def test_an_approval_of_earlier_is_read_and_written_as_it_was(stored: str, sandbox: Mode | None) -> None:
+    found = APPROVAL.load(OF_EARLIER.format(stored))
+
+    assert found.action.sandbox is sandbox
+    assert APPROVAL.dump(found) == OF_EARLIER.format(stored)
+
+
+def test_an_approval_whose_sandbox_nobody_knows_is_not_read() -> None:
+    with pytest.raises(ValueError, match="sandbox"):
+        APPROVAL.load(OF_EARLIER.format("none"))
 
 
 def test_payloads_come_back_as_they_were() -> None:
@@ -75,3 +99,18 @@ def test_half_a_surrogate_pair_becomes_a_mark_and_a_whole_one_its_character() ->
     assert storable("plain ü") == "plain ü"
     for text in ("a\ud83db", 'ü "quoted" \udc00'):
         assert ANSWER.dump(Answer(text=text)) == ANSWER.dump(Answer(text=storable(text)))
+
+
+def test_nothing_of_what_was_read_is_kept() -> None:
+    """Short texts are not put aside for a next time that does not come."""
+
+    def read(numbers: range) -> None:
+        for n in numbers:
+            CALL.load(f'{{"id":"call_{n:08}","tool":"shell","arguments":"ls {n}"}}')
+
+    read(range(100))
+    gc.collect()
+    before = sys.getallocatedblocks()
+    read(range(100, 3_100))
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 100

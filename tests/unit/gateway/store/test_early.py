@@ -8,9 +8,8 @@ import pytest
 
 from gateway.model.ids import SlotId
 from gateway.model.messages import Conversation
-from gateway.model.sessions import TurnState
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.store.early import as_stopped, last_status, last_word
+from gateway.store.early import last_status, last_word
 from tests.support.makers import CHAT, OTHER_CHAT
 
 ANSWER, NOTE, STATUS, FILE = SlotKind.ANSWER, SlotKind.NOTE, SlotKind.STATUS, SlotKind.FILE
@@ -56,26 +55,3 @@ def test_a_status_line_that_is_not_named_ends_with_a_word() -> None:
 
     assert last_status([named], status) == [named, slot(STATUS, "Ended.", id="s2", where=OTHER_CHAT)]
     assert last_status([named], []) == [named]
-
-
-@pytest.mark.parametrize(
-    ("state", "text", "said"),
-    [
-        (TurnState.STOPPED, "Stopped by Ann.", "Stopped by Ann."),
-        (TurnState.STOPPED, None, "Stopped."),
-        (TurnState.STOPPED, "", "Stopped."),
-        (TurnState.DONE, "Stopped by Ann.", "Stopped."),
-        (TurnState.FAILED, "Stopped by Ann.", "Stopped."),
-    ],
-)
-def test_who_stopped_a_turn_says_what_stands_at_its_end(state: TurnState, text: str | None, said: str) -> None:
-    assert as_stopped(state, [slot(ANSWER, "Stopped.")], text) == [slot(ANSWER, said)]
-
-
-def test_only_the_end_of_the_answer_is_said_otherwise() -> None:
-    slots = [slot(ANSWER, "Stopped. That is what it printed.\n\nStopped."), slot(NOTE, "Stopped.")]
-
-    assert as_stopped(TurnState.STOPPED, slots, "By Ann.") == [
-        slot(ANSWER, "Stopped. That is what it printed.\n\nBy Ann."),
-        slot(NOTE, "Stopped."),
-    ]

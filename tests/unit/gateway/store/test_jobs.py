@@ -12,7 +12,7 @@ import pytest
 from gateway.errors import StoreError
 from gateway.model.ids import InboundId, NodeId
 from gateway.model.live import TURNS
-from gateway.model.sessions import Lease, TurnState
+from gateway.model.turns import Lease, TurnState
 from gateway.store.sqlite import SqliteStore
 from gateway.store.sqlite.tx import Tx
 from tests.support.makers import answer, said

@@ -9,11 +9,12 @@ from datetime import timedelta
 import pytest
 
 from gateway.errors import NotFound
+from gateway.model.children import NewChild, SpawnMode, SpawnRefusal
 from gateway.model.ids import NodeId, Principal, SessionId, TurnId, main_session
 from gateway.model.messages import Conversation, Inbound
-from gateway.model.sessions import Lease, Lineage, NewChild, SpawnMode, SpawnRefusal, TurnState
 from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer, Usage
+from gateway.model.turns import Lease, TurnState
 from gateway.store.kin import (
     WORDS_KEPT,
     End,
@@ -29,7 +30,7 @@ from gateway.store.kin import (
     of_another,
     refusal,
 )
-from tests.support.makers import ANN, CHAT, EPOCH
+from tests.support.makers import ANN, CHAT, EPOCH, OTHER_CHAT
 from tests.support.turns import lineage, session
 
 LEASE = Lease(
@@ -77,44 +78,38 @@ def test_how_deep_and_how_many(depth: int, in_turn: int, live: int, why: SpawnRe
     assert refusal(depth, in_turn=in_turn, live=live) is why
 
 
-LIES = Lineage(
-    parent=SessionId("main:evil"),
-    turn=TurnId("t0"),
-    n=99,
-    root=SessionId("main:evil"),
-    root_turn=TurnId("t0"),
-    conversation=CHAT,
-    depth=0,
+COUNT = NewChild(
+    session=CHILD,
+    title="count",
+    task="Count them.",
+    tools=(),
     mode=SpawnMode.RUN,
     agent="careful",
     model="small",
     active_s=7,
     tokens=9,
+    expires_at=EPOCH + timedelta(hours=1),
 )
 
 
 def test_where_a_child_comes_from_is_what_the_store_knows() -> None:
-    own = {"conversation": CHAT, "mode": SpawnMode.RUN, "agent": "careful", "model": "small"}
+    given = {"mode": SpawnMode.RUN, "agent": "careful", "model": "small", "active_s": 7, "tokens": 9}
     ann = main_session(ANN)
 
-    found = lineage_below(session(), LEASE, 2, LIES)
+    found = lineage_below(session(), LEASE, 2, OTHER_CHAT, COUNT)
     assert (found.parent, found.turn, found.n, found.depth) == (ann, "t7", 2, 1)
-    assert (found.root, found.root_turn) == (ann, "t7")
-    assert {name: getattr(found, name) for name in own} == own
-    assert (found.active_s, found.tokens) == (7, 9)
+    assert (found.root, found.root_turn, found.conversation) == (ann, "t7", OTHER_CHAT)
+    assert {name: getattr(found, name) for name in given} == given
 
     above = replace(lineage(), root=SessionId("main:cleo"), root_turn=TurnId("t1"))
-    below = lineage_below(session(of=above, id="child:t1.4"), LEASE, 2, LIES)
+    below = lineage_below(session(of=above, id="child:t1.4"), LEASE, 2, OTHER_CHAT, COUNT)
     assert (below.parent, below.turn, below.n, below.depth) == ("child:t1.4", "t7", 2, 2)
-    assert (below.root, below.root_turn) == ("main:cleo", "t1")
+    assert (below.root, below.root_turn, below.conversation) == ("main:cleo", "t1", CHAT)
+    assert {name: getattr(below, name) for name in given} == given
 
 
 def test_the_task_is_the_first_message_and_no_persons() -> None:
-    child = NewChild(
-        session=CHILD, title="count", task="Count them.", tools=(), lineage=LIES, expires_at=EPOCH + timedelta(hours=1)
-    )
-
-    assert first_message(child, EPOCH) == Inbound(
+    assert first_message(COUNT, EPOCH) == Inbound(
         event_key="child/child:t7.2/spawn",
         conversation=Conversation(channel="web", account="child", chat=CHILD),
         principal=Principal("system:parent"),
@@ -153,7 +148,7 @@ def end(words: str = "All 3.", title: str = "count") -> End:
 
 
 def test_the_answer_of_a_child_has_its_words_and_what_it_cost() -> None:
-    assert answer_of(end(), 1200, (5, 6, 7)) == {
+    assert answer_of(end(), 1200, Usage(input_tokens=5, output_tokens=6, cached_tokens=4, cost_micros=7)) == {
         "child": CHILD,
         "state": "done",
         "text": "All 3.",
@@ -162,7 +157,7 @@ def test_the_answer_of_a_child_has_its_words_and_what_it_cost() -> None:
         "output_tokens": 6,
         "cost_micros": 7,
     }
-    vast = answer_of(end("x" * WORDS_KEPT + "y"), 0, (0, 0, 0))["text"]
+    vast = answer_of(end("x" * WORDS_KEPT + "y"), 0, Usage())["text"]
     assert vast == "x" * WORDS_KEPT
 
 

@@ -9,17 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from gateway.audit import verify
 from gateway.errors import StoreTooNew
 from gateway.model.ids import InboundId, NodeId, TurnId
 from gateway.model.messages import Brought, Received, Refused, RefusedReason
-from gateway.model.sessions import TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import Slot
-from gateway.model.tools import Usage
+from gateway.model.steps import Usage
+from gateway.model.turns import TurnKind, TurnState
+from gateway.model.waits import Start
 from gateway.store.sqlite import open_sqlite
 from gateway.store.sqlite.opening import connect, migrate
 from gateway.store.sqlite.statements import load_migrations, load_statements, split
 from tests.support.clock import FakeClock
-from tests.support.makers import EPOCH, answer, inbound, route, said
+from tests.support.makers import EPOCH, answer, beginning, inbound, route, said
 from tests.support.proof import figure
 
 SQL = load_statements()
@@ -84,6 +87,12 @@ INSERT INTO messages (
 UPDATE meta SET rev = 11;
 """
 
+VERSION_4 = """
+UPDATE steps SET started_at = 5000000 WHERE turn = 't0' AND n = 1;
+
+UPDATE meta SET rev = 12;
+"""
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
@@ -100,7 +109,7 @@ def old(path: str) -> Iterator[sqlite3.Connection]:
 
 def _fill(db: sqlite3.Connection, version: int) -> None:
     """Bring an empty file to this version, as that one left it."""
-    for migration, left in zip(load_migrations()[:version], (VERSION_1, VERSION_2, VERSION_3), strict=False):
+    for migration, left in zip(load_migrations()[:version], (VERSION_1, VERSION_2, VERSION_3, VERSION_4), strict=False):
         migrate(db, SQL, load_migrations()[: migration.number])
         for statement in split(left):
             db.execute(statement)
@@ -176,7 +185,25 @@ async def test_a_store_of_version_3_goes_on(path: str) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+async def test_a_store_of_version_4_goes_on(path: str) -> None:
+    """Its calls started before there was an audit, and need no row; whatever starts from now on does."""
+    with closing(connect(path)) as db:
+        _fill(db, 4)
+    store = open_sqlite(path, FakeClock())
+    (call,) = await store.started_calls(0, 10)
+    assert (call.turn, call.n, call.row) == ("t0", 1, None)
+    assert (await store.audit_head()).since == call.started_at
+    found = await verify(store)
+    assert (found.rows, found.calls, found.broken) == (0, 0, None)
+    lease = (await store.claim(NODE))[0].lease
+    await store.plan(lease, answer(calls=1), given=[], slots=[])
+    assert await store.start_step(lease, 1, None, beginning(1)) is Start.STARTED
+    found = await verify(store)
+    assert (found.rows, found.calls, found.broken) == (1, 1, None)
+    await store.close()
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_failure_at_any_statement_leaves_the_earlier_version(path: str, version: int) -> None:
     with closing(connect(path)) as old:
         _fill(old, version)

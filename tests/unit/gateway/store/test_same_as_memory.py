@@ -15,9 +15,10 @@ import pytest
 from gateway.errors import DragomanError
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, WaitId
 from gateway.model.messages import Conversation, Inbound, Refused, RefusedReason
-from gateway.model.sessions import Drop, DropReason, Lease, Route, Turn, TurnKind, TurnState, WhileRunning
+from gateway.model.routes import Drop, DropReason, Route, WhileRunning
 from gateway.model.slots import NewSlot, Slot, SlotKind
-from gateway.model.tools import StepState, Usage
+from gateway.model.steps import StepState, Usage
+from gateway.model.turns import Lease, Turn, TurnKind, TurnState
 from gateway.model.views import Spent, TurnView
 from gateway.model.waits import NewWait, Verdict, Wait, WaitKind
 from gateway.ports import ControlEffect, Store
@@ -35,6 +36,7 @@ from tests.support.makers import (
     answer,
     approve,
     attachment,
+    beginning,
     brought,
     card,
     control,
@@ -345,7 +347,7 @@ def run(random: Random, number: int, _clock: FakeClock) -> Act:
         if n == len(view.steps):
             return None
         if starts:
-            return await store.start_step(lease, n, wait, sha(n) if bound else "other")
+            return await store.start_step(lease, n, wait, beginning(n, action_sha=None if bound else "other"))
         return await store.finish_step(lease, n, came, [file_slot(f"f{number}.png", n=n)] if number % 3 == 0 else [])
 
     return act
@@ -426,9 +428,7 @@ def outbox(random: Random, number: int, _clock: FakeClock) -> Step:
         if what < 0.78:
             return await life.store.slot_part(slot.id, f"p{number}")
         if what < 0.9:
-            return await life.store.slot_retry(
-                slot.id, slot.version, timedelta(seconds=5), uncertain=pick < 0.5, counted=what < 0.85
-            )
+            return await life.store.slot_retry(slot.id, timedelta(seconds=5), uncertain=pick < 0.5, counted=what < 0.85)
         return await life.store.slot_dead(slot.id, slot.version, "gone")
 
     return step
@@ -442,7 +442,7 @@ def sweep(random: Random, _number: int, _clock: FakeClock) -> Step:
         if what < 2:
             # In which order one transition gives back several slots is nobody's business: leave it one.
             for slot in life.sending[1:]:
-                await store.slot_retry(slot.id, slot.version, timedelta(), uncertain=True)
+                await store.slot_retry(slot.id, timedelta(), uncertain=True)
             life.sending = life.sending[:1]
             return await store.reclaim() if what else await store.void_leases("here")
         return await [store.expire_waits, store.fire_timers, store.offer_again][what - 2]()

@@ -16,17 +16,18 @@ from random import Random
 
 import pytest
 
-from gateway.model.ids import SessionId, child_session
+from gateway.model.children import NewChild, SpawnMode
+from gateway.model.ids import child_session
 from gateway.model.messages import Received
-from gateway.model.sessions import ENDED, ChildLine, Lease, Lineage, NewChild, SpawnMode, TurnState
-from gateway.model.tools import StepState
-from gateway.model.views import TurnView
+from gateway.model.steps import StepState
+from gateway.model.turns import ENDED, Lease, TurnState
+from gateway.model.views import ChildLine, TurnView
 from gateway.model.waits import WaitKind, WaitState
 from gateway.ports import Store
 from gateway.store.memory import MemoryStore
 from gateway.store.sqlite import open_sqlite
 from tests.support.clock import FakeClock
-from tests.support.makers import CHAT, answer, result
+from tests.support.makers import answer, beginning, result
 from tests.unit.gateway.store import test_same_as_memory as same
 
 MINTED = re.compile(r"\b([itow])[0-9a-f]{16}\b")
@@ -153,7 +154,7 @@ def spawn(random: Random, number: int, clock: FakeClock) -> same.Step:
         said: list[object] = []
         for n, mode in zip([one.n for one in view.steps if one.call is not None][-3:], modes, strict=False):
             if starts:
-                said.append(await store.start_step(lease, n, None, ""))
+                said.append(await store.start_step(lease, n, None, beginning()))
             child = _child(lease, n, mode, number, until=until)
             said.append(await same.outcome(life, lambda one, n=n, child=child: one.store.spawn(lease, n, child)))
         return said
@@ -162,25 +163,14 @@ def spawn(random: Random, number: int, clock: FakeClock) -> same.Step:
 
 
 def _child(lease: Lease, n: int, mode: SpawnMode, number: int, *, until: datetime) -> NewChild:
-    nowhere = SessionId("?")
-    lineage = Lineage(
-        parent=nowhere,
-        turn=lease.turn,
-        n=0,
-        root=nowhere,
-        root_turn=lease.turn,
-        conversation=CHAT,
-        depth=0,
-        mode=mode,
-        active_s=1.5,
-        tokens=9,
-    )
     return NewChild(
         session=child_session(lease.turn, n),
         title=f"task {number}",
         task=f"do {number}",
         tools=("a", "ü"),
-        lineage=lineage,
+        mode=mode,
+        active_s=1.5,
+        tokens=9,
         expires_at=until,
     )
 

@@ -18,10 +18,12 @@ import pytest
 from gateway.errors import Forbidden, LeaseLost, NotFound, StoreError, StoreInUse, StoreTooNew
 from gateway.model.ids import NodeId, SessionId, TurnId
 from gateway.model.live import TURNS, TurnsDue
-from gateway.model.sessions import Accepted, Lease, TurnKind, WhileRunning
+from gateway.model.routes import Accepted, WhileRunning
+from gateway.model.turns import Lease, TurnKind
 from gateway.store.sqlite import SqliteStore, open_sqlite
+from gateway.store.sqlite.failures import store_error
 from gateway.store.sqlite.statements import load_migrations
-from gateway.store.sqlite.tx import Tx
+from gateway.store.sqlite.tx import Reader, Tx
 from gateway.store.sqlite.writer import IDLE_S, LONG_WAL
 from tests.support.clock import FakeClock
 from tests.support.makers import EPOCH, answer, inbound, route, said, seconds
@@ -128,6 +130,9 @@ async def test_the_file_is_durable_and_the_readers_cannot_write(path: str) -> No
     async with opened(path) as store:
         names = ["read_journal_mode", "read_synchronous", "read_foreign_keys", "read_busy_timeout"]
         assert await store.write(lambda tx: [tx.run(name) for name in names]) == [[("wal",)], [(2,)], [(1,)], [(5000,)]]
+        ways = (store.write, store.read)
+        caches = [await ask(lambda found: found.db.execute("PRAGMA cache_size").fetchone()) for ask in ways]
+        assert caches == [(-1024,), (-256,)]
         with pytest.raises(StoreError, match="cannot be opened for writing"):
             await store.read(lambda reader: reader.run("probe"))
 
@@ -249,6 +254,40 @@ async def test_a_transition_that_fails_half_way_is_undone_alone(path: str) -> No
         rows = (await store.changes(route().session, 0, 100)).rows
         assert [row.rev for row in rows] == [2, 3, 5, 6], "the revisions are those of the other two"
         assert query(path, "SELECT probes FROM meta") == [(0,)]
+
+
+async def test_without_memory_the_whole_commit_fails_and_says_so(path: str) -> None:
+    """SQLite may have rolled back the others of the commit too, and Python tells it by an error of its own."""
+    async with opened(path) as store:
+
+        def half(tx: Tx) -> None:
+            tx.run("probe")
+            raise MemoryError
+
+        with locked(path):
+            busy = asyncio.create_task(store.probe())
+            await asyncio.sleep(0.1)
+            three = asyncio.gather(say(store), store.write(half), say(store), return_exceptions=True)
+            await asyncio.sleep(0.1)
+        await busy
+        came = await three
+        assert [type(one) for one in came] == [StoreError] * 3
+        assert {str(one) for one in came} == {str(store_error(MemoryError(), path))}
+        assert "No memory was left" in str(came[1])
+        assert isinstance(await say(store), Accepted), "the thread that writes goes on"
+        assert query(path, "SELECT probes FROM meta") == [(1,)]
+
+
+async def test_a_read_without_memory_says_so_and_the_next_one_is_read(path: str) -> None:
+    async with opened(path) as store:
+
+        def half(_: Reader) -> None:
+            raise MemoryError
+
+        for _ in range(8):
+            with pytest.raises(StoreError, match="No memory was left"):
+                await store.read(half)
+        assert (await store.counts()).queued_turns == 0
 
 
 async def test_the_first_of_several_fails_alone_too(path: str) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from gateway.model.ids import NodeId, SessionId
-from gateway.model.sessions import TurnKind, TurnState, WhileRunning
+from gateway.model.routes import WhileRunning
+from gateway.model.turns import TurnKind, TurnState
 from gateway.store import sqlite
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.opening import APPLICATION_ID, connect, migrate

@@ -8,18 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from gateway.execution import Workspaces
 from gateway.model.ids import CallId, TurnId, WaitId, main_session
-from gateway.model.sessions import TurnLimits
-from gateway.model.tools import (
-    Effect,
-    Reach,
-    Risk,
-    Step,
-    StepKind,
-    StepState,
-    ToolCall,
-)
+from gateway.model.steps import Step, StepKind, StepState
+from gateway.model.tools import Effect, Reach, Risk, ToolCall
+from gateway.model.turns import TurnLimits
 from gateway.model.views import TurnView
 from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.observe import Meters
@@ -30,6 +22,7 @@ from gateway.toolcalls.deciding import (
     Found,
     SameCalls,
 )
+from gateway.workspaces import Workspaces
 from tests.support.fakes import NO_SANDBOX, FakeTool, Text
 from tests.support.makers import ANN, EPOCH
 from tests.support.turns import turn_view

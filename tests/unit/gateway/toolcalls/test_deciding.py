@@ -13,21 +13,10 @@ from pydantic import ConfigDict, Field
 from structlog.testing import capture_logs
 
 from gateway.approvals import action_key, action_sha
-from gateway.execution import Workspaces
 from gateway.model.ids import TurnId, main_session
-from gateway.model.sessions import TurnLimits
-from gateway.model.tools import (
-    Action,
-    Approval,
-    Permission,
-    Reach,
-    ResultStatus,
-    Risk,
-    Sandbox,
-    Step,
-    StepState,
-    ToolResult,
-)
+from gateway.model.steps import Step, StepState
+from gateway.model.tools import Action, Availability, Default, Reach, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.model.turns import TurnLimits
 from gateway.model.waits import WaitState
 from gateway.toolcalls.deciding import (
     COMPARED_AT_MOST,
@@ -35,6 +24,7 @@ from gateway.toolcalls.deciding import (
     Runnable,
     SameCalls,
 )
+from gateway.workspaces import Workspaces
 from tests.support.fakes import Text
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB
 from tests.support.turns import turn_view
@@ -55,7 +45,7 @@ def test_what_is_allowed_may_run_and_is_counted(tmp_path: Path) -> None:
         tool="shell",
         arguments={"text": "ls"},
         cwd=str(Workspaces(tmp_path).workspace(main_session(ANN))),
-        sandbox="",
+        sandbox=None,
     )
     assert found.call.action_sha == action_sha(
         action_key(found.call.action), main_session(ANN), TurnId("t"), 1, ANN_TELEGRAM
@@ -80,10 +70,10 @@ def test_what_is_asked_binds_the_whole_action_to_who_asked(tmp_path: Path) -> No
     ("made", "given", "status", "code", "hint"),
     [
         (step(tool="nosuch"), {}, ERROR, "unknown_tool", "There is no tool 'nosuch'. Available: shell."),
-        (step(), {"permission": Permission.BLOCKED}, DENIED, "blocked", "The owner has blocked shell."),
+        (step(), {"availability": Availability.BLOCKED}, DENIED, "blocked", "The owner has blocked shell."),
         (
             step(),
-            {"approval": {"main": Approval.DENY}},
+            {"approval": {"main": Default.DENY}},
             DENIED,
             "configured",
             "The configuration denies shell here.",

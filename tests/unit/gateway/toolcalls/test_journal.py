@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from gateway.execution import Cut
+from gateway.halting import Halt
 from gateway.model.ids import TurnId
 from gateway.model.slots import SlotKind
 from gateway.model.tools import Risk, Sandbox
@@ -65,7 +65,7 @@ async def test_a_turn_is_read_once_after_its_call_and_not_before(tmp_path: Path)
     lease = await engine.planned("read")
     view, store.reads = await store.turn(lease.turn), 0
 
-    assert await engine.calls.settle(view, lease, Cut(), lambda _: None) is not None
+    assert await engine.calls.settle(view, lease, Halt(), lambda _: None) is not None
     assert store.reads == 1
 
 

@@ -7,19 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.model.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.model.ids import CallId, TurnId
-from gateway.model.tools import (
-    Allow,
-    Answer,
-    Ask,
-    Decision,
-    Deny,
-    DenyReason,
-    Step,
-    StepKind,
-    StepState,
-    ToolCall,
-)
+from gateway.model.steps import Answer, Step, StepKind, StepState
+from gateway.model.tools import ToolCall
 from gateway.model.views import TurnView
 from gateway.toolcalls.loops import ASK_FROM, DENY_FROM, checked, repeats, same_call
 from tests.support.turns import turn_view

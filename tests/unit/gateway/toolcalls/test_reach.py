@@ -8,22 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.execution import Cut, Interrupt
+from gateway.halting import Ending, Halt
+from gateway.model.audit import Because
 from gateway.model.ids import SessionId, main_session
-from gateway.model.sessions import Lease, TurnState
 from gateway.model.slots import SlotKind
-from gateway.model.tools import (
-    EVERY_SCOPE,
-    Approval,
-    Effect,
-    KeptFile,
-    Picture,
-    Reach,
-    ResultStatus,
-    Risk,
-    StepState,
-    ToolResult,
-)
+from gateway.model.steps import StepState
+from gateway.model.tools import EVERY_SCOPE, Default, Effect, KeptFile, Picture, Reach, ResultStatus, Risk, ToolResult
+from gateway.model.turns import Lease, TurnState
 from gateway.model.waits import Verb, WaitState
 from gateway.ports import ToolContext
 from gateway.registry import Tool
@@ -79,7 +70,7 @@ def browser() -> Browser:
 
 @pytest.fixture
 def shell() -> FakeTool:
-    return FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE, approval={"main": Approval.ALLOW})
+    return FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
 
 
 @pytest.fixture
@@ -140,6 +131,17 @@ async def test_an_allowed_host_is_not_asked_about_again_and_another_is(engine: E
     assert [wait.state for wait in await engine.waits(lease.turn)] == [WaitState.CONSUMED, WaitState.OPEN]
 
 
+async def test_the_audit_says_that_a_host_was_allowed_before_and_what_needed_nobody(engine: Engine) -> None:
+    lease = await opened(engine, "example.org")
+    assert await again(engine, lease, "browser:open example.org/b", "shell:date")
+    rows = await engine.store.audit_rows(0, 10)
+    assert [(row.tool, row.because) for row in sorted(rows, key=lambda row: row.n)] == [
+        ("browser", Because.APPROVAL),
+        ("browser", Because.SCOPE),
+        ("shell", Because.SETTINGS),
+    ]
+
+
 async def test_a_tool_has_every_host_that_was_allowed_and_the_calls_own(engine: Engine, browser: Browser) -> None:
     lease = await opened(engine, "example.org", "example.net")
     assert await again(engine, lease, "browser:click")
@@ -150,7 +152,7 @@ async def test_a_tool_has_every_host_that_was_allowed_and_the_calls_own(engine: 
 
 async def test_where_the_owners_settings_ask_nobody_every_host_is_allowed(tmp_path: Path, browser: Browser) -> None:
     """Also to the calls after the one that opened it: no approval is stored that would cover them."""
-    browser.fake.approval = {"main": Approval.ALLOW}
+    browser.fake.approval = {"main": Default.ALLOW}
     engine = Engine(tmp_path, [browser.tool()])
     lease = await engine.planned("browser:open example.org/", "browser:click")
 
@@ -214,7 +216,7 @@ async def test_a_new_history_and_another_session_begin_with_nothing_allowed(engi
 async def test_an_allowed_host_is_gone_where_the_owner_denies_the_tool_now(engine: Engine, tmp_path: Path) -> None:
     lease = await opened(engine, "example.org")
     denying = Browser()
-    denying.fake.approval = {"main": Approval.DENY}
+    denying.fake.approval = {"main": Default.DENY}
     later = Engine(tmp_path, [denying.tool()], store=engine.store)
 
     assert await again(later, lease, "browser:open example.org/")
@@ -376,7 +378,7 @@ async def test_a_call_of_an_allowed_host_that_a_crash_cut_in_half_follows_its_ef
     await engine.store.plan(lease, calls("browser:open example.org/next"), given=[], slots=[])
     browser.fake.hold = True
     await browser.fake.until_begun()
-    work = asyncio.create_task(engine.settle(lease, Cut(why=Interrupt.LOST)))
+    work = asyncio.create_task(engine.settle(lease, Halt(why=Ending.LOST)))
     await browser.fake.until_begun()
     work.cancel()
     await asyncio.wait([work])

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.execution import Cut
+from gateway.halting import Halt
 from gateway.model.ids import TurnId, WaitId, main_session
-from gateway.model.sessions import Lease
+from gateway.model.live import Now
 from gateway.model.tools import Risk
+from gateway.model.turns import Lease
 from gateway.model.waits import Verb, Wait, WaitKind, WaitState
 from gateway.toolcalls import DOING_CHARS, waits_for
 from tests.support.engine import Engine
@@ -53,14 +54,16 @@ def test_decisions_are_what_is_waited_for_first(kinds: list[WaitKind], line: str
     waits = [of_kind(kind, WaitState.OPEN) for kind in kinds]
     over = [of_kind(kind, state) for kind in (A, C) for state in WaitState if state is not WaitState.OPEN]
 
-    assert waits_for(turn_view(waits=[*over, *waits])) == line
+    found = waits_for(turn_view(waits=[*over, *waits]))
+
+    assert found == Now(text=line, waits=frozenset(kinds) - {T})
 
 
 async def told(engine: Engine, tool: FakeTool, lease: Lease) -> list[str]:
     """What is said while its calls run, a moment after they have begun."""
     lines: list[str] = []
     view = await engine.store.turn(lease.turn)
-    work = asyncio.create_task(engine.calls.settle(view, lease, Cut(), lines.append))
+    work = asyncio.create_task(engine.calls.settle(view, lease, Halt(), lambda now: lines.append(now.text)))
     await tool.until_begun()
     await asyncio.sleep(0.02)
     tool.release.set()
@@ -115,7 +118,12 @@ async def test_what_is_asked_is_said_at_the_end(tmp_path: Path) -> None:
     lease = await engine.planned("shell:ls")
     lines: list[str] = []
 
-    assert await engine.calls.settle(await engine.store.turn(lease.turn), lease, Cut(), lines.append) is None
+    assert (
+        await engine.calls.settle(
+            await engine.store.turn(lease.turn), lease, Halt(), lambda now: lines.append(now.text)
+        )
+        is None
+    )
     assert lines == ["waits for a decision"]
 
 
@@ -125,7 +133,7 @@ async def test_the_same_is_not_said_twice(tmp_path: Path) -> None:
     lease = await engine.planned("read:a", "shell:ls")
     lines: list[str] = []
     view = await engine.store.turn(lease.turn)
-    work = asyncio.create_task(engine.calls.settle(view, lease, Cut(), lines.append))
+    work = asyncio.create_task(engine.calls.settle(view, lease, Halt(), lambda now: lines.append(now.text)))
     await read.until_begun()
     (wait,) = await engine.waits(lease.turn)
     await engine.press(wait.id, Verb.DENY)

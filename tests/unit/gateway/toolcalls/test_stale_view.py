@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gateway.model.children import SpawnMode
 from gateway.model.ids import TurnId
-from gateway.model.sessions import SpawnMode, TurnState
 from gateway.model.tools import Effect, Park, Risk, ToolResult
+from gateway.model.turns import TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import WaitKind, WaitState
 from gateway.ports import Task, ToolContext

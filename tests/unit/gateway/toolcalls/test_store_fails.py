@@ -10,11 +10,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.errors import StoreError
-from gateway.execution import Cut
+from gateway.halting import Halt
+from gateway.model.audit import Beginning
 from gateway.model.ids import WaitId
-from gateway.model.sessions import Lease
 from gateway.model.slots import NewSlot
-from gateway.model.tools import Approval, ResultStatus, Risk, ToolResult
+from gateway.model.tools import Default, ResultStatus, Risk, ToolResult
+from gateway.model.turns import Lease
 from gateway.model.waits import Start
 from gateway.toolcalls.deciding import not_approved
 from tests.support.clock import FakeClock
@@ -29,12 +30,12 @@ class Brittle(FailingStore):
 
     not_approved = False
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, action_sha: str) -> Start:
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
         """Fail, or start."""
         self._maybe("start_step")
         if self.not_approved:
             return Start.NOT_APPROVED
-        return await super().start_step(lease, n, wait, action_sha)
+        return await super().start_step(lease, n, wait, beginning)
 
     async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
         """Fail, or finish."""
@@ -88,13 +89,13 @@ async def test_what_cannot_be_read_before_anything_runs_is_an_error(tmp_path: Pa
     engine.store.failing["turn"] = 1
 
     with pytest.raises(ExceptionGroup) as failed:
-        await engine.calls.settle(view, lease, Cut(), lambda _: None)
+        await engine.calls.settle(view, lease, Halt(), lambda _: None)
     assert failed.group_contains(StoreError)
 
 
 async def test_what_runs_goes_on_when_the_turn_cannot_be_read_and_the_rest_follows(tmp_path: Path) -> None:
     slow = FakeTool(name="slow", risk=Risk.READ, hold=True)
-    trusted = FakeTool(name="trusted", risk=Risk.EXECUTE, approval={"main": Approval.ALLOW})
+    trusted = FakeTool(name="trusted", risk=Risk.EXECUTE, approval={"main": Default.ALLOW})
     engine = Engine(tmp_path, [slow, trusted])
     lease = await engine.planned("slow", "trusted:a", "trusted:b")
     with capture_logs() as logs:

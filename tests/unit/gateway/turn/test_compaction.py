@@ -11,13 +11,16 @@ import pytest
 from gateway.errors import ModelError
 from gateway.model.ids import SessionId, main_session
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, UserText
-from gateway.model.sessions import TurnState
-from gateway.model.tools import Answer, Risk, Usage
+from gateway.model.steps import Answer, Usage
+from gateway.model.tools import Risk
+from gateway.model.turns import TurnState
+from gateway.model.views import TurnView
 from gateway.transcript import SUMMARY
 from gateway.turn.compaction import CHARS_OF_EACH, READ_TURNS, SUMMARY_CHARS
-from gateway.turn.window import Long
+from gateway.turn.window import HISTORY_TURNS, Long
+from tests.support.clock import FakeClock
 from tests.support.engine import Engine
-from tests.support.fakes import CLEO_CHAT, CLEO_TELEGRAM, FakeTool, calls, in_background, until
+from tests.support.fakes import CLEO_CHAT, CLEO_TELEGRAM, FailingStore, FakeTool, calls, in_background, until
 from tests.support.makers import ANN, ANN_TELEGRAM, inbound
 
 SECRET = "correct horse battery"
@@ -333,6 +336,55 @@ async def test_the_oldest_turns_are_told_however_many_there_are(tmp_path: Path, 
     history = await engine.store.history(MAIN, 0, 1_000)
     kept = {one.inputs[0].message.text for one in history}
     assert [n for n in range(READ_TURNS + 5) if f"n{n}." not in kept and f"\nn{n}.\n" not in about] == []
+
+
+class Weighed(FailingStore):
+    """A store that says how many ended turns it gave at once at most."""
+
+    most = 0
+
+    async def history(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> Sequence[TurnView]:
+        """Give them, and remember how many."""
+        found = await super().history(session, epoch, limit, oldest=oldest)
+        self.most = max(self.most, len(found))
+        return found
+
+
+async def test_a_history_of_any_length_is_not_read_as_a_whole(tmp_path: Path, model: Chatting) -> None:
+    """Each round takes up where the one before ended: three of them tell what is in three reads."""
+    store = Weighed(FakeClock())
+    engine = Engine(tmp_path, store=store)
+    engine.models.model = model
+    count = 3 * READ_TURNS + HISTORY_TURNS
+    for n in range(count):
+        await engine.say(f"n{n}.")
+        await engine.run(await engine.claim())
+    await engine.compaction.run(Long(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
+
+    assert store.most == READ_TURNS
+    assert [[n for n in range(count) if f"\nn{n}.\n" in one] for one in told(model)] == [
+        list(range(at, at + READ_TURNS)) for at in range(0, 3 * READ_TURNS, READ_TURNS)
+    ]
+
+
+async def test_what_ended_while_a_summary_was_written_is_not_in_it(engine: Engine, model: Chatting) -> None:
+    """Later rounds, too, tell of what came before the turns that were the newest when it began."""
+    model.go.clear()
+    for name in ("one", "two", "three", "four", "five"):
+        await engine.say(words(name))
+        await engine.run(await engine.claim())
+    long = Long(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(engine.compaction.run(long), name="compaction")
+        await until(lambda: _is(len(model.written) == 1))
+        for name in ("six", "seven"):
+            await engine.say(words(name))
+            await engine.run(await engine.claim())
+        model.go.set()
+
+    assert [name for name in ("four", "five", "six", "seven") if any(f"{name} x" in one for one in told(model))] == [
+        "four"
+    ]
 
 
 async def test_a_turn_that_alone_is_too_long_is_told_head_and_tail(tmp_path: Path, model: Chatting) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.model.ids import SessionId, TurnId, WaitId
-from gateway.model.sessions import Session, TurnLimits
+from gateway.model.sessions import Session
+from gateway.model.turns import TurnLimits
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.turn.limits import active_limit, beyond, tokens_limit, tokens_used
 from tests.support.makers import EPOCH
@@ -82,9 +83,9 @@ def test_a_child_has_its_own_limits() -> None:
 
 def test_tokens_of_children_that_have_ended_count_for_their_parent() -> None:
     waits = [
-        child_wait({"input_tokens": 100, "output_tokens": 10}),
+        child_wait({"state": "done", "input_tokens": 100, "output_tokens": 10}),
         child_wait({"child": "c"}, WaitState.OPEN),
-        child_wait({"input_tokens": "many"}),
+        child_wait({"state": "failed", "input_tokens": "many"}),
     ]
 
     assert tokens_used(turn_view(steps=[answered(0, tokens=7)], waits=waits)) == 117

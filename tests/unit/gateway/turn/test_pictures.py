@@ -7,7 +7,8 @@ import pytest
 
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Image, Message, UserText
-from gateway.model.tools import Answer, Picture
+from gateway.model.steps import Answer
+from gateway.model.tools import Picture
 from gateway.turn.pictures import PICTURE_AT_MOST, PICTURES_OF_PEOPLE, any_in, with_pictures
 from tests.support.makers import result
 

@@ -12,14 +12,15 @@ import agent_tools
 import gateway.app
 from gateway.errors import DragomanError
 from gateway.llm.openai_payload import request_body
-from gateway.model.ids import SessionId, main_session
+from gateway.model.children import Agent
+from gateway.model.ids import SYSTEM_CHILD, SessionId, main_session
 from gateway.model.prompts import CallResult, Image, UserText
-from gateway.model.sessions import Agent, Session
+from gateway.model.sessions import Session
 from gateway.model.tools import Picture, ToolPolicy, ToolResult, ToolSpec
 from gateway.model.views import TurnView
 from gateway.ports import ToolContext
 from gateway.registry import Registry, Tool
-from gateway.transcript import ANSWERED, CHILD
+from gateway.transcript import ANSWERED
 from gateway.turn.question import Question, Questions
 from tests.support.clock import FakeClock
 from tests.support.fakes import FailingStore
@@ -40,9 +41,11 @@ class Histories(FailingStore):
         super().__init__(FakeClock())
         self.views = views
 
-    async def history(self, session: SessionId, epoch: int, limit: int) -> tuple[TurnView, ...]:
-        """Give the last ones."""
-        return self.views[-limit:]
+    async def history(
+        self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False
+    ) -> tuple[TurnView, ...]:
+        """Give the last ones, or the first."""
+        return self.views[:limit] if oldest else self.views[-limit:]
 
 
 def questions(folder: Path, *history: TurnView, context_tokens: int = 100_000) -> Questions:
@@ -235,7 +238,7 @@ async def test_a_workspace_that_cannot_be_used_costs_the_picture_alone(tmp_path:
 
 
 async def test_the_words_of_a_child_count_as_data(tmp_path: Path) -> None:
-    told = replace(inbound("It has ended.", who=CHILD), quoted="Seen.")
+    told = replace(inbound("It has ended.", who=SYSTEM_CHILD), quoted="Seen.")
     one = replace(asked("x", given=None), message=told)
     made = await questions(tmp_path).make(turn_view(inputs=[one]))
 
@@ -260,7 +263,7 @@ async def _never(ctx: ToolContext, args: Any) -> ToolResult:
 
 
 def policy(spec: ToolSpec) -> ToolPolicy:
-    return ToolPolicy(permission=spec.permission, approval={}, timeout_s=30, actions={}, sandbox=spec.sandbox)
+    return ToolPolicy(availability=spec.availability, approval={}, timeout_s=30, actions={}, sandbox=spec.sandbox)
 
 
 @pytest.mark.parametrize("of", [session(), session(of=lineage())])

@@ -13,12 +13,15 @@ import pytest
 
 from gateway.errors import LeaseLost, StoreError
 from gateway.lines import AT_WORK, TEXT_CHARS
+from gateway.model.children import Lineage, SpawnMode, child_place
 from gateway.model.ids import CallId, NodeId, SessionId, TurnId, WaitId, main_session, status_slot
-from gateway.model.live import ANSWERS, Doing
+from gateway.model.live import ANSWERS, Doing, Now
 from gateway.model.messages import Conversation
-from gateway.model.sessions import Lease, Lineage, SpawnMode, TurnKind, TurnState, WhileRunning, child_place
+from gateway.model.routes import WhileRunning
 from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
-from gateway.model.tools import Answer, Step, StepKind, StepState, ToolCall, Usage
+from gateway.model.steps import Answer, Step, StepKind, StepState, Usage
+from gateway.model.tools import ToolCall
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.observe import Redactor
@@ -26,8 +29,9 @@ from gateway.store.memory import MemoryStore
 from gateway.turn.status import Status
 from tests.support.clock import FakeClock
 from tests.support.fakes import ANN_PAGE
-from tests.support.makers import ANN, CHAT, EPOCH, answer, approval, inbound, result, route, said
+from tests.support.makers import ANN, CHAT, EPOCH, answer, approval, beginning, inbound, result, route, said
 
+TWO_CHILDREN = Now(text="waits for 2 sub-sessions", waits=frozenset({WaitKind.CHILD}))
 SECRET = "correct-horse-battery"
 NODE = NodeId("here#1")
 CHILD = SessionId("child:t0.1")
@@ -92,7 +96,7 @@ class World:
         """A call was made and took so long."""
         view = await self.store.plan(lease, answer(calls=1), given=(), slots=())
         n = view.steps[-1].n
-        await self.store.start_step(lease, n, None, "")
+        await self.store.start_step(lease, n, None, beginning())
         self.clock.advance(took_s)
         await self.store.finish_step(lease, n, result())
         return await self.store.turn(lease.turn)
@@ -206,7 +210,7 @@ async def test_what_is_done_is_said_once_and_only_when_it_changes(world: World) 
     lease, view = await world.claimed()
     status = world.status(lease, view)
     for text in ["shell: df -h", "shell: df -h", "waits for a decision", ""]:
-        status.doing(text)
+        status.doing(Now(text=text))
     status.ended()
     status.ended()
 
@@ -234,14 +238,14 @@ async def test_a_turn_of_which_nothing_was_said_does_not_say_that_it_ended(world
     ],
 )
 async def test_what_is_said_is_one_plain_line_without_secrets(world: World, text: str, line: str) -> None:
-    world.status(*await world.claimed()).doing(text)
+    world.status(*await world.claimed()).doing(Now(text=text))
 
     assert await world.texts() == [line]
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000, "shell: " + "very " * 2_000, " " * 9_000 + SECRET, "`" * 10_000_000])
 async def test_what_is_said_is_short(world: World, text: str) -> None:
-    world.status(*await world.claimed()).doing(text)
+    world.status(*await world.claimed()).doing(Now(text=text))
 
     (found,) = await world.texts()
     assert 0 < len(found) <= TEXT_CHARS
@@ -249,7 +253,7 @@ async def test_what_is_said_is_short(world: World, text: str) -> None:
 
 @pytest.mark.parametrize("before", range(4_990 - len(SECRET), 5_001))
 async def test_a_secret_that_a_cut_would_halve_does_not_show_its_beginning(world: World, before: int) -> None:
-    world.status(*await world.claimed()).doing(f"a{' ' * (before - 1)}{SECRET}{' ' * 100}")
+    world.status(*await world.claimed()).doing(Now(text=f"a{' ' * (before - 1)}{SECRET}{' ' * 100}"))
 
     (found,) = await world.texts()
     assert found in ("a", "a [hidden]")
@@ -258,10 +262,10 @@ async def test_a_secret_that_a_cut_would_halve_does_not_show_its_beginning(world
 async def test_where_nothing_streams_nothing_is_said_or_written(world: World) -> None:
     lease, view = await world.claimed(ANN_PAGE)
     status = world.status(lease, view)
-    status.doing("shell: sleep 10")
+    status.doing(Now(text="shell: sleep 10"))
     async with status.watch():
         await asyncio.sleep(0.1)
-    status.doing("waits for 2 sub-sessions")
+    status.doing(TWO_CHILDREN)
     await status.parking()
     status.ended()
 
@@ -272,10 +276,10 @@ async def test_a_child_speaks_for_the_turn_of_its_root_and_has_no_line(world: Wo
     lease, view = await world.claimed()
     status = world.status(lease, of_child(view))
     await status.resume()
-    status.doing("shell: df -h")
+    status.doing(Now(text="shell: df -h"))
     async with status.watch():
         await world.heard(3)
-    status.doing("waits for 2 sub-sessions")
+    status.doing(TWO_CHILDREN)
     await status.parking()
     status.ended()
 
@@ -289,7 +293,7 @@ async def test_a_child_speaks_for_the_turn_of_its_root_and_has_no_line(world: Wo
 async def test_a_childs_title_is_plain_and_never_empty(world: World, title: str, shown: str) -> None:
     lease, view = await world.claimed()
     child = of_child(view)
-    world.status(lease, replace(child, session=replace(child.session, title=title))).doing("thinking")
+    world.status(lease, replace(child, session=replace(child.session, title=title))).doing(Now(text="thinking"))
     await world.texts()
 
     assert [one.title for one in world.said] == [shown]
@@ -303,7 +307,7 @@ async def test_a_turn_whose_calls_are_quick_has_no_message_and_no_further_commit
     status = world.status(lease, view)
     await status.resume()
     async with status.watch():
-        status.doing("shell: true")
+        status.doing(Now(text="shell: true"))
         view = await world.a_call(lease, 0.02)
     closing = status.closing(view, answer())
     await world.ends(lease, closing)
@@ -315,7 +319,7 @@ async def test_calls_that_take_a_second_get_a_message_once_and_a_summary(world: 
     lease, view = await world.claimed()
     status = world.status(lease, view)
     async with status.watch():
-        status.doing(f"shell: sleep 2; echo {SECRET}")
+        status.doing(Now(text=f"shell: sleep 2; echo {SECRET}"))
         await asyncio.sleep(0.2)
         view = await world.a_call(lease, 2)
     assert world.store.opened == [f"{AT_WORK} shell: sleep 2; echo [hidden]"]
@@ -390,19 +394,21 @@ async def test_calls_that_fail_or_are_cut_end_the_watching(world: World) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "opened"),
+    ("text", "waits", "opened"),
     [
-        ("waits for a sub-session", 1),
-        ("waits for 3 sub-sessions", 1),
-        ("waits for a decision and 2 sub-sessions", 1),
-        ("waits for a decision", 0),
-        ("shell: echo waits for a sub-session", 0),
+        ("waits for a sub-session", [WaitKind.CHILD], 1),
+        ("waits for a decision", [WaitKind.APPROVAL, WaitKind.CHILD], 1),
+        ("whatever is said", [WaitKind.CHILD], 1),
+        ("waits for a decision", [WaitKind.APPROVAL], 0),
+        ("waits for a sub-session", [], 0),
     ],
 )
-async def test_a_turn_that_parks_on_children_gets_its_message_at_once(world: World, text: str, opened: int) -> None:
+async def test_a_turn_that_parks_on_children_gets_its_message_at_once(
+    world: World, text: str, waits: list[WaitKind], opened: int
+) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
-    status.doing(text)
+    status.doing(Now(text=text, waits=frozenset(waits)))
     await status.parking()
     await status.parking()
 
@@ -425,7 +431,7 @@ async def again(world: World, lease: Lease) -> tuple[Lease, Status, TurnView]:
 async def test_the_next_holding_takes_the_line_up(world: World) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
-    status.doing("shell: make")
+    status.doing(Now(text="shell: make"))
     async with status.watch():
         await asyncio.sleep(0.1)
         await world.a_call(lease, 3)

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.lines import LINE_CHARS
 from gateway.model.ids import status_slot
-from gateway.model.tools import Answer, Step, StepKind, StepState, Usage
+from gateway.model.steps import Answer, Step, StepKind, StepState, Usage
 from gateway.model.views import TurnView
 from gateway.model.waits import WaitKind
 from gateway.observe import Redactor
@@ -39,7 +39,14 @@ async def test_the_summary_counts_what_the_turn_and_its_children_used(world: Wor
         a_step(view, 2, 0, 1),
         a_step(view, 3, 0, 1, "sessions_spawn"),
     )
-    used = {"child": "c", "input_tokens": 1500, "output_tokens": 20, "cost_micros": 4_000, "text": "done"}
+    used = {
+        "child": "c",
+        "state": "done",
+        "input_tokens": 1500,
+        "output_tokens": 20,
+        "cost_micros": 4_000,
+        "text": "done",
+    }
     waits = (a_wait(view, WaitKind.CHILD, 1, 9, used), a_wait(view, WaitKind.CHILD, 2, 8, {"input_tokens": "much"}))
     last = Answer(text="Done.", usage=Usage(input_tokens=400, output_tokens=100, cost_micros=3_000))
     told = replace(view, steps=steps, waits=waits)

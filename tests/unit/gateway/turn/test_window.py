@@ -7,16 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.model.tools import Step
+from gateway.model.steps import Step
 from gateway.model.views import TurnView
 from gateway.transcript import messages
 from gateway.turn.window import (
     CHARS_PER_TOKEN,
-    SHORTEST_RESULT,
     chars_of,
     chars_per_token,
     fitted,
-    head_and_tail,
     shortened,
     split,
     window,
@@ -164,16 +162,6 @@ def test_a_token_that_has_become_shorter_is_believed_even_so() -> None:
 
 
 # --- shortening -----------------------------------------------------------------------------------
-
-
-@given(st.text(max_size=3_000), st.integers(SHORTEST_RESULT, 3_000))
-def test_head_and_tail_fit_and_stay(text: str, chars: int) -> None:
-    found = head_and_tail(text, chars)
-
-    assert len(found) <= max(chars, 0)
-    assert (found == text) == (len(text) <= chars)
-    assert found[:50] == text[:50]
-    assert found[-50:] == text[-50:]
 
 
 def test_shortening_touches_results_alone() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.errors import ModelError
 from gateway.model.sessions import Session, SessionKind
-from gateway.model.tools import Answer
+from gateway.model.steps import Answer
 from gateway.observe import Redactor
 from gateway.turn.writing import said, why_no_answer
 from tests.support.turns import answered, lineage, session, turn_view

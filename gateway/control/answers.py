@@ -1,0 +1,174 @@
+"""What the commands at the shell ask of a running daemon: sign-in links, lists, and a message as an owner."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.audit import PAGE, verify
+from gateway.errors import BadRequest
+from gateway.http import HttpServer
+from gateway.intake import Ingress
+from gateway.model.audit import AuditRow
+from gateway.model.ids import OwnerName, TurnId, main_session, web_principal
+from gateway.model.live import session_topic
+from gateway.model.messages import Inbound, owner_page
+from gateway.model.slots import Slot, SlotKind
+from gateway.model.turns import ENDED
+from gateway.pages import CODE_GOOD_FOR, Pages
+from gateway.ports import Audit, Clock, Live, Views
+
+LOOK_EVERY_S = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Answers:
+    """Answers over the control socket, which only this user can reach; so it acts as the owner that is named."""
+
+    pages: Pages
+    http: HttpServer
+    ingress: Ingress
+    views: Views
+    audit: Audit
+    live: Live
+    clock: Clock
+    owners: Sequence[OwnerName]
+
+    def commands(self) -> Mapping[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]:
+        """The commands by name."""
+        return {
+            "link": self._link,
+            "sessions": self._sessions,
+            "approvals": self._approvals,
+            "audit": self._audit,
+            "send": self._send,
+        }
+
+    async def link(self, owner: OwnerName) -> str:
+        """Return a sign-in link that works once, for ten minutes."""
+        code = await self.pages.mint_code(owner)
+        return f"{self.http.address.link(self.http.port)}/#code={code}"
+
+    async def _link(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        owner = self._owner(args)
+        return {"url": await self.link(owner), "owner": owner, "expires_s": int(CODE_GOOD_FOR.total_seconds())}
+
+    async def _sessions(self, _args: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": line.session.id,
+                "kind": line.session.kind.value,
+                "title": line.session.title,
+                "running": line.running,
+                "waiting": line.waiting,
+                "queued": line.queued,
+                "active_at": line.session.active_at.isoformat(),
+            }
+            for line in await self.views.sessions()
+        ]
+
+    async def _approvals(self, _args: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": wait.id,
+                "session": wait.session,
+                "tool": wait.approval.action.tool,
+                "title": f"{wait.approval.action.tool} in {wait.session}",
+                "rendered": wait.approval.rendered,
+                "asked_at": wait.opened_at.isoformat(),
+                "expires_at": wait.expires_at.isoformat(),
+            }
+            for wait in await self.views.open_approvals()
+            if wait.approval is not None
+        ]
+
+    async def _audit(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Verify all of the audit, and return its last rows with what came of it."""
+        last = args.get("last")
+        if not isinstance(last, int) or isinstance(last, bool) or not 0 <= last <= PAGE:
+            raise BadRequest(f"{str(last)[:40]!r} is no number of rows.", cure=f"Name one from 0 to {PAGE}.")
+        end = (await self.audit.audit_head()).seq
+        rows = await self.audit.audit_rows(max(0, end - last), last)
+        found = await verify(self.audit)
+        return {
+            "rows": [_shown(row) for row in rows],
+            "count": found.rows,
+            "calls": found.calls,
+            "head": found.head,
+            "broken": found.broken.says if found.broken else None,
+        }
+
+    async def _send(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Say something in an owner's main session; with `wait`, return the answer when the turn has ended."""
+        owner, text = self._owner(args), args.get("text")
+        if not isinstance(text, str) or not text.strip():
+            raise BadRequest("There is no text to send.", cure='Write it in quotes: dragoman send "…".')
+        session = main_session(owner)
+        before = (await self.views.older(session, None, 1)).rev
+        async with self.live.subscribe(session_topic(session)) as events:
+            accepted = await self.ingress.message(self._message(owner, text))
+            if accepted is None:
+                return {"answer": await self._reply(owner, before)}
+            if not args.get("wait"):
+                return {"answer": None, "turn": accepted.turn}
+            while (await self.views.turn(accepted.turn)).turn.state not in ENDED:
+                try:
+                    async with asyncio.timeout(LOOK_EVERY_S):
+                        await anext(events)
+                except TimeoutError:
+                    continue
+        return {"answer": await self._answer(owner, before, accepted.turn), "turn": accepted.turn}
+
+    def _message(self, owner: OwnerName, text: str) -> Inbound:
+        return Inbound(
+            event_key=f"{owner}:cli-{secrets.token_hex(8)}",
+            conversation=owner_page(owner),
+            principal=web_principal(owner),
+            name=owner,
+            direct=True,
+            addressed=True,
+            text=text,
+            sent_at=self.clock.now(),
+        )
+
+    async def _reply(self, owner: OwnerName, after: int) -> str:
+        return "\n".join(slot.text for slot in await self._slots(owner, after) if slot.kind is SlotKind.REPLY)
+
+    async def _answer(self, owner: OwnerName, after: int, turn: TurnId) -> str:
+        slots = [slot for slot in await self._slots(owner, after) if slot.turn == turn]
+        return "\n\n".join(slot.text for slot in slots if slot.kind is SlotKind.ANSWER)
+
+    async def _slots(self, owner: OwnerName, after: int) -> list[Slot]:
+        rows = await self.views.changes(main_session(owner), after, 500)
+        return [row.item for row in rows.rows if isinstance(row.item, Slot)]
+
+    def _owner(self, args: Mapping[str, Any]) -> OwnerName:
+        named = args.get("owner")
+        if named is None and len(self.owners) == 1:
+            return self.owners[0]
+        known = ", ".join(self.owners)
+        if named is None:
+            raise BadRequest("There are several owners.", cure=f"Name one of them: {known}.")
+        if named not in self.owners:
+            raise BadRequest(f"There is no owner {str(named)[:40]!r}.", cure=f"Name one of them: {known}.")
+        return OwnerName(str(named))
+
+
+def _shown(row: AuditRow) -> dict[str, Any]:
+    return {
+        "seq": row.seq,
+        "at": row.at.isoformat(timespec="seconds"),
+        "call": f"{row.turn}/{row.n}",
+        "session": row.session,
+        "by": row.lane.value,
+        "tool": row.tool,
+        "because": row.because.value,
+        "decided_by": row.decided_by,
+        "approval": row.wait,
+        "sandbox": row.sandbox,
+        "action": row.action_sha[:8],
+        "node": row.node,
+    }

@@ -1,0 +1,36 @@
+"""Beside a running turn: why its work is cut short. Whoever ends it says so before the work is cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Ending(StrEnum):
+    """Why a turn's work is cut short."""
+
+    STOP = "stop"
+    SHUTDOWN = "shutdown"
+    LIMIT = "limit"
+    """The turn has worked for as long as it may."""
+    LOST = "lost"
+    """Another holder has the turn; nothing may be written."""
+
+
+@dataclass(slots=True)
+class Halt:
+    """Set before a turn's work is cancelled, so that what is cut can say why."""
+
+    why: Ending | None = None
+
+
+HALTED_TEXT: Mapping[Ending, str] = MappingProxyType(
+    {
+        Ending.STOP: "cancelled by /stop",
+        Ending.SHUTDOWN: "cancelled by shutdown",
+        Ending.LIMIT: "cancelled: the turn's time is over",
+        Ending.LOST: "cancelled",
+    }
+)

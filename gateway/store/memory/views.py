@@ -1,0 +1,106 @@
+"""Views in memory: reads of everything that is stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from gateway.model.ids import SessionId, TurnId, WaitId
+from gateway.model.sessions import Session
+from gateway.model.slots import Slot, SlotState
+from gateway.model.turns import TurnKind, TurnState
+from gateway.model.views import Counts, Rows, SessionLine, TurnView
+from gateway.model.waits import Wait, WaitKind, WaitState
+from gateway.store.memory.turns import Turns
+
+
+class MemoryViews(Turns):
+    """`ports.Views`."""
+
+    async def session(self, session: SessionId) -> Session | None:
+        """One session."""
+        row = self.all_sessions.get(session)
+        return row.session if row else None
+
+    async def sessions(self, limit: int = 200, ended: int = 50) -> Sequence[SessionLine]:
+        """Roots with their live children, and some that have ended, most recently active first."""
+        rows = sorted(self.all_sessions.values(), key=lambda row: (row.session.active_at, row.rev), reverse=True)
+        roots = {row.session.id for row in [row for row in rows if row.session.lineage is None][:limit]}
+        over = [row for row in rows if row.session.lineage is not None and row.session.id not in self.live_children]
+        listed = roots | {row.session.id for row in over[:ended]}
+        for row in self.live_children.values():
+            if row.session.lineage is not None and row.session.lineage.root in roots:
+                listed.add(row.session.id)
+        waiting = Counter(w.session for w in await self.open_approvals(limit=len(self.undecided)))
+        return [self._line(row.session, row.rev, waiting[row.session.id]) for row in rows if row.session.id in listed]
+
+    def _line(self, session: Session, rev: int, waiting: int) -> SessionLine:
+        lanes = [self.lane(session.id, kind) for kind in TurnKind]
+        states = [row.turn.state for lane in lanes for row in lane.turns.values()]
+        return SessionLine(
+            session=replace(session, summary=""),
+            rev=rev,
+            waiting=waiting,
+            running=sum(lane.held for lane in lanes),
+            queued=states.count(TurnState.QUEUED),
+        )
+
+    async def turn(self, turn: TurnId) -> TurnView:
+        """One turn with everything stored of it."""
+        return self.view_of(self.turn_row(turn))
+
+    async def history(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> Sequence[TurnView]:
+        """The last ended turns, or the first, in the order they ended."""
+        return self.history_of(session, epoch, limit, oldest=oldest)
+
+    async def changes(self, session: SessionId, after: int, limit: int) -> Rows:
+        """What changed since a revision."""
+        rows = sorted((r for r in self.rows.get(session, {}).values() if r.rev > after), key=lambda r: r.rev)
+        taken = tuple(rows[:limit])
+        rev = taken[-1].rev if taken else after
+        return Rows(session=session, rows=taken, rev=rev, more=len(rows) > limit)
+
+    async def older(self, session: SessionId, before: int | None, limit: int) -> Rows:
+        """The last rows before a place."""
+        known = self.rows.get(session, {}).values()
+        rows = sorted((r for r in known if before is None or r.ord < before), key=lambda r: r.ord)
+        rev = max((r.rev for r in known), default=0)
+        return Rows(session=session, rows=tuple(_last(rows, limit)), rev=rev, more=len(rows) > limit)
+
+    async def wait(self, wait: WaitId) -> Wait | None:
+        """One wait."""
+        return self.waits.get(wait)
+
+    async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
+        """Open approvals, oldest first."""
+        undecided = self.undecided.values()
+        found = [w for w in undecided if w.kind is WaitKind.APPROVAL and w.state is WaitState.OPEN]
+        return found[:limit]
+
+    async def card_slots(self, wait: WaitId) -> Sequence[Slot]:
+        """The card slots that show an approval."""
+        return [self.slots[slot].slot for slot in self.cards.get(wait, ())]
+
+    async def counts(self) -> Counts:
+        """Figures of the store."""
+        rows = self.unended.values()
+        due = [row.slot.due_at for here in self.unsent.values() for row in here.values() if row.sending_since is None]
+        return Counts(
+            queued_turns=sum(1 for row in rows if row.turn.state is TurnState.QUEUED),
+            running_turns=len(self.held_turns),
+            parked_turns=sum(1 for row in rows if row.turn.state is TurnState.PARKED),
+            open_waits=sum(1 for wait in self.undecided.values() if wait.state is WaitState.OPEN),
+            due_slots=len(due),
+            dead_slots=sum(1 for row in self.slots.values() if row.slot.state is SlotState.DEAD),
+            oldest_queued_at=min((row.queued_at for row in rows if row.turn.state is TurnState.QUEUED), default=None),
+            oldest_due_at=min(due, default=None),
+        )
+
+
+T = TypeVar("T")
+
+
+def _last(rows: Sequence[T], limit: int) -> Sequence[T]:
+    return rows[max(0, len(rows) - limit) :]

@@ -1,0 +1,41 @@
+"""What all stores go by: how long, how many, and what is said where nobody is left to say it. In no path itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from gateway.errors import Forbidden
+from gateway.model.tools import ResultStatus, ToolResult
+from gateway.model.turns import TurnState
+from gateway.model.waits import WaitState
+
+COMMANDS_AT_ONCE = 4
+"""Command turns of one session that run side by side."""
+AT_ONCE = 500
+"""Rows that one call of a sweep takes."""
+SENDING_AT_MOST = timedelta(seconds=60)
+"""A slot that was taken so long ago is taken back from its sender."""
+REFUSAL_EVERY = timedelta(hours=24)
+"""A stranger is refused in words no more often."""
+FAILURES_KEPT = timedelta(minutes=15)
+FAILURES_ALLOWED = 10
+"""Failed sign-ins of one source within that time; a further one is not looked at."""
+
+HELD = frozenset({TurnState.RUNNING, TurnState.STOPPING})
+UNDECIDED = frozenset({WaitState.OPEN, WaitState.APPROVED})
+
+INTERRUPTED_TEXT = "Interrupted."
+CANCELLED = ToolResult(
+    status=ResultStatus.CANCELLED, text="", code="cancelled", hint="The turn ended before this call ran."
+)
+UNKNOWN = ToolResult(
+    status=ResultStatus.UNKNOWN,
+    text="Outcome unknown: the process ended after the call was started. Do not assume success or failure.",
+    code="unknown",
+    hint="Check what happened before asking for it again.",
+)
+
+
+def too_many_failures() -> Forbidden:
+    """What is raised when a source failed to sign in too often."""
+    return Forbidden("Too many failed sign-ins.", cure="Wait 15 minutes, then use a new link.")

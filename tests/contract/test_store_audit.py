@@ -1,0 +1,136 @@
+"""The audit: a call starts with its row, in one transition, and nothing else writes one."""
+
+from __future__ import annotations
+
+from gateway.audit import verify
+from gateway.model.audit import AuditHead, Because
+from gateway.model.ids import NodeId
+from gateway.model.turns import ENDED, TurnKind
+from gateway.model.waits import Start
+from gateway.ports import Store
+from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
+from tests.support.clock import FakeClock
+from tests.support.makers import ANN_TELEGRAM, beginning, deny, sha
+
+
+async def test_nothing_started_yet(store: Store) -> None:
+    """The audit is empty, and whole."""
+    head = await store.audit_head()
+    assert (head.seq, len(head.hash)) == (0, 64)
+    assert (await store.audit_rows(0, 10), await store.started_calls(0, 10)) == ([], [])
+    assert (await verify(store)).broken is None
+
+
+async def test_a_start_writes_its_row(scene: Scene, clock: FakeClock) -> None:
+    """Who, what, where and when, and nothing of the arguments."""
+    lease = await scene.planned()
+    clock.advance(2)
+    await scene.start(lease, 1)
+    (row,) = await scene.store.audit_rows(0, 10)
+    assert (row.seq, row.at, row.session, row.turn, row.n) == (1, clock.now(), MAIN, lease.turn, 1)
+    assert (row.lane, row.tool, row.action_sha, row.sandbox, row.node) == (
+        TurnKind.MODEL,
+        "shell",
+        sha(1),
+        "basic",
+        NODE,
+    )
+    assert (row.because, row.wait, row.decided_by) == (Because.SETTINGS, None, None)
+    assert await scene.store.audit_head() == AuditHead(
+        since=(await scene.store.audit_head()).since, seq=1, hash=row.hash
+    )
+
+
+async def test_an_approval_is_named_with_who_gave_it(scene: Scene) -> None:
+    """The row and the use of the approval are one."""
+    asked = await scene.asked()
+    await scene.press(asked.wait)
+    await scene.start(asked.lease, 1, asked.wait)
+    (row,) = await scene.store.audit_rows(0, 10)
+    assert (row.because, row.wait, row.decided_by) == (Because.APPROVAL, asked.wait, ANN_TELEGRAM)
+
+
+async def test_a_scope_is_said_to_be_one(scene: Scene) -> None:
+    """By the settings alone this call would have been asked about."""
+    lease = await scene.planned()
+    assert await scene.store.start_step(lease, 1, None, beginning(1, scoped=True)) is Start.STARTED
+    assert [row.because for row in await scene.store.audit_rows(0, 10)] == [Because.SCOPE]
+
+
+async def test_a_command_is_said_to_be_one(scene: Scene) -> None:
+    """A person asked for it, not a model."""
+    lease = await scene.planned(kind=TurnKind.COMMAND)
+    await scene.start(lease, 1)
+    assert [row.lane for row in await scene.store.audit_rows(0, 10)] == [TurnKind.COMMAND]
+
+
+async def test_a_call_that_is_run_again_has_a_row_for_each_start(scene: Scene, clock: FakeClock) -> None:
+    """Its step names the last one; both stay."""
+    await scene.started()
+    await scene.lapse()
+    again = await scene.claim(OTHER_NODE)
+    assert await scene.start(again, 1) is Start.STARTED
+    first, second = await scene.store.audit_rows(0, 10)
+    assert (first.because, first.node, second.because, second.node) == (
+        Because.SETTINGS,
+        NODE,
+        Because.AGAIN,
+        OTHER_NODE,
+    )
+    (call,) = await scene.store.started_calls(0, 10)
+    assert (call.row, call.started_at) == (second, clock.now())
+
+
+async def test_what_does_not_start_has_no_row(scene: Scene, clock: FakeClock) -> None:
+    """Refused, too late, stopped, without its approval, or begun already."""
+    asked = await scene.asked(3)
+    await scene.press(asked.waits[0], deny())
+    await scene.press(asked.waits[1])
+    assert await scene.start(asked.lease, 1, asked.waits[0]) is Start.NOT_APPROVED
+    assert await scene.start(asked.lease, 3, asked.waits[2]) is Start.NOT_APPROVED
+    clock.advance(301)
+    assert await scene.start(asked.lease, 2, asked.waits[1]) is Start.TOO_OLD
+    await scene.stop()
+    assert await scene.start(asked.lease, 3, asked.waits[2]) is Start.STOPPING
+    assert (await scene.store.audit_rows(0, 10), await scene.store.started_calls(0, 10)) == ([], [])
+
+
+async def test_rows_and_calls_come_in_pages(scene: Scene) -> None:
+    """In order, each once, whatever the size of a page."""
+    lease = await scene.planned(5)
+    for n in (2, 1, 3, 5, 4):
+        await scene.start(lease, n)
+    rows = [row for after in range(0, 5, 2) for row in await scene.store.audit_rows(after, 2)]
+    assert [(row.seq, row.n) for row in rows] == [(1, 2), (2, 1), (3, 3), (4, 5), (5, 4)]
+    calls = await scene.store.started_calls(0, 3)
+    calls = [*calls, *await scene.store.started_calls(calls[-1].ord, 3)]
+    assert [(call.n, call.row) for call in calls] == [
+        (1, rows[1]),
+        (2, rows[0]),
+        (3, rows[2]),
+        (4, rows[4]),
+        (5, rows[3]),
+    ]
+    assert await scene.store.audit_rows(5, 2) == await scene.store.started_calls(calls[-1].ord, 3) == []
+
+
+async def test_rows_outlive_their_turns_and_sessions(scene: Scene) -> None:
+    """Nothing takes them away, and all of it is whole."""
+    for _ in range(3):
+        lease = await scene.started()
+        await scene.finish(lease)
+        assert await scene.state(lease.turn) in ENDED
+    found = await verify(scene.store)
+    assert (found.rows, found.calls, found.broken) == (3, 3, None)
+    assert found.head == (await scene.store.audit_head()).hash
+
+
+async def test_a_machine_is_named_as_it_was(scene: Scene) -> None:
+    """Each row says which life of which daemon it was."""
+    for node in (NODE, OTHER_NODE):
+        await scene.say()
+        lease = await scene.claim(NodeId(node))
+        await scene.plan(lease)
+        await scene.start(lease, 1)
+        await scene.finish(lease)
+    assert [row.node for row in await scene.store.audit_rows(0, 10)] == [NODE, OTHER_NODE]

@@ -1,0 +1,97 @@
+"""What the fault tests of memory share: a command line that may have only so much, and a daemon that gets no more.
+
+A control group holds a program and all that it starts together, as on a small machine: then the kernel ends somebody.
+Where none may be made, each process is held by itself, and is told that there is no more.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import resource
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+GROUPS = Path("/sys/fs/cgroup")
+GONE_WITHIN_S = 5.0
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A limit that is there."""
+
+    prefix: tuple[str, ...]
+    """What the command line of whoever is to be held begins with."""
+    together: bool
+    """Whether it and all that it starts are held together."""
+
+
+@contextmanager
+def held_to(together_bytes: int, alone_bytes: int) -> Generator[Held]:
+    """Limit memory: of all together where a control group can be made, else of the addresses of each process."""
+    group = _made(together_bytes)
+    if group is None:
+        yield Held(prefix=("prlimit", f"--as={alone_bytes}"), together=False)
+        return
+    try:
+        enter = f'echo $$ > {group}/cgroup.procs; exec "$@"'
+        yield Held(prefix=("sh", "-c", enter, "sh"), together=True)
+    finally:
+        _removed(group)
+
+
+def _made(most: int) -> Path | None:
+    for parent, limit in _places():
+        group = parent / f"dragoman-{os.getpid()}-{next(_numbers)}"
+        with suppress(OSError):
+            group.mkdir()
+            with suppress(OSError):
+                (group / limit).read_text()  # not there where the parent does not pass memory on
+                (group / limit).write_text(str(most))
+                _without_swap(group, most)
+                return group
+            group.rmdir()
+    return None
+
+
+def _without_swap(group: Path, most: int) -> None:
+    """What is full is full: no disk in place of memory, where the kernel counts that at all."""
+    for name, value in (("memory.swap.max", 0), ("memory.memsw.limit_in_bytes", most)):
+        with suppress(OSError):
+            (group / name).read_text()
+            (group / name).write_text(str(value))
+
+
+def _places() -> Iterator[tuple[Path, str]]:
+    """Where a group could be made, and the name of its limit: below our own, or beside it."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            own = GROUPS / path.lstrip("/")
+            yield from ((own, "memory.max"), (own.parent, "memory.max"))
+        elif "memory" in controllers.split(","):
+            yield GROUPS / "memory" / path.lstrip("/"), "memory.limit_in_bytes"
+
+
+def _removed(group: Path) -> None:
+    """Take a group away once its last process is gone."""
+    end = time.monotonic() + GONE_WITHIN_S
+    while (group / "cgroup.procs").read_text() and time.monotonic() < end:
+        time.sleep(0.02)
+    group.rmdir()
+
+
+def no_more_than_now(pid: int, room: int) -> None:
+    """Let a process have this much memory besides what it has now, and no more until `as_much_as_it_likes`."""
+    has = int(re.findall(r"VmSize:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[0]) * 1024
+    resource.prlimit(pid, resource.RLIMIT_AS, (has + room, resource.RLIM_INFINITY))
+
+
+def as_much_as_it_likes(pid: int) -> None:
+    """Lift the limit."""
+    resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))

@@ -1,0 +1,97 @@
+"""The allocator's settings are the process's own, so each is tried in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAPS = """
+import ctypes, tempfile, threading
+from gateway.app.heap import set_up_heap
+assert not {set_up} or set_up_heap()
+barrier = threading.Barrier(4)
+
+def work():
+    kept = [bytes(10_000) for _ in range(100)]
+    barrier.wait()
+
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+with tempfile.TemporaryFile() as told:
+    file = ctypes.c_void_p(libc.fdopen(told.fileno(), b"w"))
+    libc.malloc_info(0, file)
+    libc.fflush(file)
+    told.seek(0)
+    print(told.read().count(b"<heap nr="))
+"""
+KEPT = """
+import os
+from pathlib import Path
+from gateway.app.heap import set_up_heap
+assert not {set_up} or set_up_heap()
+
+def resident_mb():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+
+bytes(25_000_000)  # a file, read and forgotten: from then on glibc by itself keeps pieces of that size
+before = resident_mb()
+pieces = [b"x" * 2_000_000 for _ in range(15)]
+last = b"x" * 100_000
+del pieces
+print(round(resident_mb() - before))
+"""
+
+FOUND = """
+import asyncio, weakref
+from gateway.app.heap import keep_tidy
+
+class Ring:
+    def __init__(self):
+        self.me = self
+
+async def main():
+    tidy = asyncio.create_task(keep_tidy(0.01))
+    left = weakref.ref(Ring())
+    assert left() is not None
+    while left() is not None:
+        await asyncio.sleep(0.01)
+    tidy.cancel()
+
+asyncio.run(asyncio.wait_for(main(), 20))
+print(0)
+"""
+AT_REST = """
+import gc
+from gateway.app.heap import leave_alone_what_is_there
+there = [[n] for n in range(50_000)]
+leave_alone_what_is_there()
+print(len(gc.get_objects()))
+"""
+
+
+def said(program: str, *, set_up: bool = True) -> int:
+    done = subprocess.run(
+        [sys.executable, "-c", program.format(set_up=set_up)], capture_output=True, text=True, timeout=30, check=True
+    )
+    return int(done.stdout)
+
+
+def test_all_threads_share_one_heap() -> None:
+    assert said(HEAPS, set_up=False) > 1
+    assert said(HEAPS, set_up=True) == 1
+
+
+def test_what_is_large_and_freed_goes_back_to_the_system() -> None:
+    assert said(KEPT, set_up=False) >= 20
+    assert said(KEPT, set_up=True) <= 2
+
+
+def test_garbage_is_found_while_nothing_new_comes() -> None:
+    assert said(FOUND) == 0
+
+
+def test_what_was_there_at_the_start_is_not_looked_through() -> None:
+    assert said(AT_REST) < 1_000

@@ -1,0 +1,85 @@
+"""Words that somebody else chose, made fit to stand in a line of ours."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.model.text import FILLERS, cut, head_and_tail, head_and_tail_bytes, one_line, plain
+
+LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+HIDES = "\u00ad\u180e\u200b\u200c\u200d\u2060\u2061\u2064\ufeff\ufff9\ufffa\ufffb"
+SPACES = "\u00a0\u1680\u2000\u200a\u202f\u205f\u3000\t "
+TAGS = "".join(map(chr, range(0xE0000, 0xE0080)))
+SHAPELESS = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\uffa0\ufffc\ufe00\ufe0d\U000e0100\U000e01ef"
+SHORTEST = 200
+NO_TEXT = "\x00\x07\x1b\x7f\x9b\ud800\udfff\ue000\ufdd0\uffff\U0010ffff"
+
+
+@pytest.mark.parametrize("char", sorted({*LINE_ENDS, *TURNS, *HIDES, *SPACES, *TAGS, *SHAPELESS, *NO_TEXT}), ids=ascii)
+def test_what_cannot_be_seen_parts_words_and_no_more(char: str) -> None:
+    assert plain(f"{char}Allowed{char}by{char * 3}Ann{char}") == "Allowed by Ann"
+    assert plain(char) == ""
+
+
+def test_no_character_of_unicode_breaks_a_line_or_steers_what_shows_it() -> None:
+    left = plain(" ".join(map(chr, range(sys.maxunicode + 1))))
+    assert left.splitlines() == [left]
+    assert {unicodedata.category(char) for char in left} & {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"} == set()
+    assert [char for char in left if char.isspace() and char != " "] == []
+    assert FILLERS.isdisjoint(left)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "Ann Ødegård", "Анна (Москва)", "張三", "cafe\u0301", "❤\ufe0f", "**bold** `code` <b>", '"[x]"']
+)
+def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
+    assert plain(text) == text
+
+
+def test_a_text_is_cut_with_a_sign_of_it() -> None:
+    assert cut("twelve chars", 12) == "twelve chars"
+    assert cut("twelve chars", 11) == "twelve cha…"
+    assert cut("twelve chars", 8) == "twelve…"  # no space before the sign
+    assert cut("ab", 1) == "…"
+    assert cut("", 5) == ""
+
+
+def test_a_line_of_a_long_text_is_its_beginning() -> None:
+    assert one_line("one\ntwo\u2028three", 20) == "one two three"
+    assert one_line("one\ntwo\u2028three", 8) == "one two…"
+    assert one_line("ab" + " " * 100 + "cd", 5) == "ab"  # ten times five characters are read
+    assert one_line("ab" + " " * 40 + "cd", 5) == "ab cd"
+    assert one_line("ab" + " " * 40 + "cd", 4) == "ab"
+
+
+@given(st.text(max_size=3_000), st.integers(SHORTEST, 3_000))
+def test_head_and_tail_fit_and_stay(text: str, chars: int) -> None:
+    found = head_and_tail(text, chars)
+
+    assert len(found) <= max(chars, 0)
+    assert (found == text) == (len(text) <= chars)
+    assert found[:50] == text[:50]
+    assert found[-50:] == text[-50:]
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "shown", "dropped"),
+    [
+        ("", 4, "", 0),
+        ("abcd", 4, "abcd", 0),
+        ("abcde", 4, "ab\n[… 1 bytes left out …]\nde", 1),
+        ("a" * 2_000, 4, "aa\n[… 1,996 bytes left out …]\naa", 1_996),
+        ("ééé", 6, "ééé", 0),
+        ("éééé", 6, "é\n[… 2 bytes left out …]\né", 2),  # no half letters
+        ("\ud800", 4, "\ud800", 0),
+        ("\ud800bcdef", 4, "?b\n[… 2 bytes left out …]\nef", 2),
+    ],
+)
+def test_head_and_tail_in_bytes(text: str, most: int, shown: str, dropped: int) -> None:
+    assert head_and_tail_bytes(text, most) == (shown, dropped)

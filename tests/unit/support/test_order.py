@@ -1,0 +1,42 @@
+"""Long tests begin first, in all processes but one; none is left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.order import LONG, order
+
+ROOT = Path(__file__).parents[3]
+SHORT = [f"tests/unit/test_{file}.py::test_{n}" for file in "abc" for n in range(6)]
+DAY = [f"tests/fault/test_telegram_day.py::test_a_day[{mode}]" for mode in ("polling", "webhook")]
+SOAK = "tests/fault/test_soak.py::test_a_soak"
+BENCH = ["tests/bench/test_bench.py::test_a", "tests/bench/test_bench.py::test_b"]
+OTHER = "tests/fault/test_clock.py::test_a_jump"
+NAMES = [*BENCH, OTHER, SOAK, *DAY, *SHORT]
+
+
+def ordered(processes: int) -> list[str]:
+    return [NAMES[position] for position in order(NAMES, processes)]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 8, 40])
+def test_every_test_runs_once(processes: int) -> None:
+    assert sorted(ordered(processes)) == sorted(NAMES)
+
+
+def test_all_processes_but_one_begin_with_long_ones() -> None:
+    found = ordered(3)
+    first, second, third = found[:8], found[8:16], found[16:]
+    assert first[:2] == [SOAK, OTHER]
+    assert second[:4] == [*DAY, *BENCH]
+    assert [*first[2:], *second[4:], *third] == SHORT
+
+
+def test_one_process_begins_with_the_longest() -> None:
+    assert ordered(1) == [SOAK, *DAY, OTHER, *BENCH, *SHORT]
+
+
+def test_what_is_long_is_there() -> None:
+    assert [name for name in LONG if not (ROOT / name).exists()] == []
