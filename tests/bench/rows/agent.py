@@ -48,6 +48,8 @@ base_url = "{url}"
 SEVERAL = 10
 NOISE = 1.1
 """Two daemons that do the same differ by less than this."""
+CHILDREN_DECIDED = Decision(number="0032", times=5.5, of="floor")
+"""About the CPU of a turn with sub-sessions; the floor is a plain turn."""
 
 
 # --- a streamed answer --------------------------------------------------------------------------
