@@ -85,7 +85,7 @@ class Crowd:
             case 1:
                 return await self.platform.press(ANN, joes)
             case 2:
-                return await self.platform.press(ANN, anns[:-2] + "AA")
+                return await self.platform.press(ANN, anns[:-2] + ("BA" if anns.endswith("AA") else "AA"))
             case _:
                 return await self.platform.press(JOE, joes, key="the-same-event")
 
