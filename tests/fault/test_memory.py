@@ -27,9 +27,8 @@ SILENT_S = 2.0
 """A message that is not acknowledged by then will not be before there is memory."""
 MESSAGES = 40
 """Of one shortage, at most."""
-BACK_S = 20.0
-"""From the moment when there is memory again, or of a start, until everything is taken and answered. Who had no memory
-for what a claim brought holds its turn until the lease ends, after 15 s."""
+BACK_S = times(20.0, 5.0)
+"""From the moment when there is memory again, or of a start, until everything is taken and answered."""
 TOGETHER, ALONE = 256 * MB, 1_024 * MB
 HOGS = ("head -c 3G /dev/zero | tail",)
 HOGS_TOGETHER = (*HOGS, "head -c 900M /dev/zero > /tmp/hog")

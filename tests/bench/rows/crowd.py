@@ -20,12 +20,7 @@ async def chats(bench: Bench) -> list[Figure]:
 
 
 async def crowded(where: str, counts: Counts, daemon: Life, floor: Life) -> list[Figure]:
-    """What a crowd costs with both. Idle is a daemon whose channel and model are in use: one person wrote a few times.
-
-    What is built or read from the disk when it is used for the first time is no growth by chats.
-    """
-    for life in (daemon, floor):
-        await life.exchanges(counts.warm)
+    """What a crowd costs with both; the daemon has just begun."""
     await asyncio.sleep(CALM_S)
     idle, bare = measure.pss_mb(daemon.pid), measure.pss_mb(floor.pid)
     users = people(counts.chats)

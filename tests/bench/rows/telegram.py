@@ -19,8 +19,8 @@ from tests.support.telegram import FakeTelegram
 
 
 async def operator(bench: Bench) -> list[Figure]:
-    """A turn without a model, beside the floor that asks one."""
-    async with run_telegram_daemon(bench) as daemon, run_telegram_floor(bench, model=True) as floor:
+    """A turn without a model."""
+    async with run_telegram_daemon(bench) as daemon, run_telegram_floor(bench) as floor:
         return await compared("telegram, operator turn", bench.counts, daemon, floor, times=6)
 
 

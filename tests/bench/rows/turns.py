@@ -27,12 +27,9 @@ QUIET_S = 0.03
 
 
 async def operator(bench: Bench) -> list[Figure]:
-    """A turn without a model, and how many commits it is.
-
-    Beside the one floor that the budgets speak of, which asks a model: they are the same for every turn.
-    """
-    async with bench.run_daemon() as daemon, bench.run_floor(model=True) as floor:
-        figures = await compared("operator turn", bench.counts, daemon, floor, times=6)
+    """A turn without a model, and how many commits it is."""
+    async with bench.run_daemon() as daemon, bench.run_floor() as floor:
+        figures = await compared("operator turn", bench.counts, daemon, floor)
         figures.append(await _commits(daemon, max(bench.counts.turns // 5, 3)))
         return figures
 
