@@ -85,7 +85,7 @@ async def _by_door(payload: object) -> list[object]:
         logging.disable(logging.NOTSET)
         listeners.clear()
     assert answer.stored
-    told = payload.get("type") if isinstance(payload, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    told = cast("dict[str, Any]", payload).get("type") if isinstance(payload, dict) else None
     return [payload] if told == "url_verification" and not taken else taken
 
 

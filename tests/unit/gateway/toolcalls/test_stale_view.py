@@ -36,7 +36,7 @@ async def test_a_child_begun_while_its_turn_is_read(tmp_path: Path) -> None:
         return await ctx.family.spawn(Task(text=args.text, mode=SpawnMode.RUN))
 
     engine = Engine(tmp_path, [FakeTool(name="sessions_spawn", risk=Risk.NONE, effect=Effect.IDEMPOTENT, body=body)])
-    engine.calls.views = SlowViews(engine.store)  # type: ignore[assignment]
+    engine.calls.views = SlowViews(engine.store)  # type: ignore[assignment] - all that calls read of it
     engine.model.script = [calls("sessions_spawn:first", "sessions_spawn:second")]
     await engine.say("hello")
     lease = await engine.claim()
