@@ -26,7 +26,9 @@ from gateway.retry import Failure, GiveUp, RetryLimits, next_try
 from gateway.streams import Streams
 
 AT_ONCE = 64
-"""Sends of one channel side by side, about: from there on it is given no more."""
+"""Sends of one channel side by side; about, where several channels send."""
+GIVEN_FROM = 16
+"""A channel is given more when it has room for so many: each claim is a commit."""
 LOOK_EVERY_S = 1.0
 SEND_WITHIN_S = 45.0
 """With the waiting before it (4 s for a turn, 5 s for an edit that streams, see `Streams.finish`) below the 60 s after
@@ -74,10 +76,9 @@ class Delivery:
 
     async def run(self) -> None:
         """Send until drained; returns when nothing is being sent."""
-        names = sorted(self.channels)
         async with asyncio.TaskGroup() as group:
             while not self._draining:
-                for slot in await self._claim([name for name in names if not self._full(name)]):
+                for slot in await self._claim():
                     self._busy[slot.id] = slot.conversation.channel
                     group.create_task(self._show(slot), name=f"slot {slot.id}")
 
@@ -98,17 +99,21 @@ class Delivery:
         oldest = (await self.views.counts()).oldest_due_at
         return oldest is not None and oldest <= self.clock.now()
 
-    def _full(self, channel: str) -> bool:
-        """Whether a channel sends as much as it may: one that hangs leaves the others their room."""
-        return len(self._busy) >= AT_ONCE and sum(name == channel for name in self._busy.values()) >= AT_ONCE
+    def _room(self, channel: str) -> int:
+        """How much more a channel is given: one that hangs leaves the others their room."""
+        room = AT_ONCE - sum(name == channel for name in self._busy.values())
+        return room if room >= GIVEN_FROM else 0
 
-    async def _claim(self, channels: list[str]) -> Sequence[Slot]:
+    async def _claim(self) -> Sequence[Slot]:
         """Claim what is due on channels that have room, or wait for it, or for room."""
+        rooms = {name: room for name in sorted(self.channels) if (room := self._room(name))}
         try:
             if not self._knows_bans:
                 await read_bans(self.notes, self.pacer)
                 self._knows_bans = True
-            return await self.outbox.claim_slots(self.node, channels, AT_ONCE, wait_s=LOOK_EVERY_S)
+            return await self.outbox.claim_slots(
+                self.node, list(rooms), max(rooms.values(), default=AT_ONCE), wait_s=LOOK_EVERY_S
+            )
         except StoreError as error:
             self._log.error("slots not claimed", error=str(error))
             await asyncio.sleep(LOOK_EVERY_S)
@@ -122,7 +127,7 @@ class Delivery:
             # The sweep makes a slot that stayed SENDING due again.
             self._log.error("outcome of a send not stored", slot=slot.id, error=str(error))
         finally:
-            full = self._full(slot.conversation.channel)
+            full = not self._room(slot.conversation.channel)
             self._busy.pop(slot.id, None)
             # The store announces the conversation's next slot; only here it is known that there is room again. Of
             # refusals few are under way at a time, so that there is none until one has ended.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,6 +39,8 @@ STORE_AGAIN_TIMES = 30
 SETTLED_AFTER_S = 5.0
 """So long after its end an edit that was not answered may still be made."""
 TYPING_WITHIN_S = 5.0
+TYPING_AT_ONCE = 16
+"""Turns of one channel; the others' time comes a moment later. Each takes a connection."""
 FORGET_AFTER_S = 7.0
 """`Working` comes every 5 s."""
 FORGET_RESTED_AFTER_S = 1.0
@@ -147,6 +150,8 @@ class Streams:
     """When an edit that was not answered is not to be expected any more."""
     _changed_at: dict[str, float] = field(default_factory=dict[str, float])
     """When the messages of a chat were changed last, by the chat's scope."""
+    _typing: Counter[str] = field(default_factory=Counter[str])
+    """How often each channel is being told to show it."""
     _some: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there are turns or lines to look after."""
     _draining: asyncio.Event = field(default_factory=asyncio.Event)
@@ -316,14 +321,21 @@ class Streams:
             now = self.clock.monotonic()
             for turn in self._turns.values():
                 if turn.type_at is not None and now >= turn.type_at:
-                    turn.type_at = now + TYPING_EVERY_S
-                    if self.pacer.at_once(turn.way):
-                        group.create_task(self._type(turn), name=f"typing {turn.conversation.key}")
+                    self._show_typing(turn, now, group)
             for open_ in list(self._open.values()):
                 self._grow(open_, now, group)
             for line in self._lines.values():
                 self._tell(line, now, group)
             self._forget(now)
+
+    def _show_typing(self, turn: _Turn, now: float, group: asyncio.TaskGroup) -> None:
+        """Show it when there is room; in a crowd that is at one of the next looks."""
+        if self._typing[turn.conversation.channel] >= TYPING_AT_ONCE:
+            return
+        turn.type_at = now + TYPING_EVERY_S
+        if self.pacer.at_once(turn.way):
+            self._typing[turn.conversation.channel] += 1
+            group.create_task(self._type(turn), name=f"typing {turn.conversation.key}")
 
     def _grow(self, open_: _Open, now: float, group: asyncio.TaskGroup) -> None:
         """Edit a message when there is more to show, its chat had a second's rest and there is room."""
@@ -457,6 +469,8 @@ class Streams:
             pass
         except Exception:  # noqa: BLE001 - the loop of streams: typing is not needed (house rule 9)
             self._log.exception("a channel broke while typing", channel=turn.conversation.channel)
+        finally:
+            self._typing[turn.conversation.channel] -= 1
 
 
 async def _at_most(end: asyncio.Event, seconds: float) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.bench.figures import HEAD, Figure, table
 from tests.bench.rows import ROWS
 from tests.bench.world import TINY, Counts, open_bench
+from tests.support.bytecode import have_bytecode
 
 
 async def run_rows(
@@ -77,8 +78,7 @@ def _checkout(text: str) -> Path:
 def main() -> int:
     """Measure and print; return the exit code."""
     options = parsed()
-    # Without byte code each daemon would compile everything at its start: a second of CPU that no warm start has.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    have_bytecode()
     figures = asyncio.run(bench(options))
     print("\n".join(table([HEAD, *(figure.cells() for figure in figures)])))
     missed = [figure.what for figure in figures if figure.holds == "NO"]

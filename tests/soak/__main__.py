@@ -26,6 +26,7 @@ from tests.prove import commit, machine
 from tests.soak.bars import Life, Outcome
 from tests.soak.samples import Slope
 from tests.soak.soak import Plan, soaked
+from tests.support.bytecode import have_bytecode
 from tests.support.proof_page import short
 
 HEAD = ("life", "minutes", "RSS MB/h", "PSS MB/h", "RSS", "children", "fds", "tasks", "threads", "WAL MB", "store MB")
@@ -111,6 +112,7 @@ def date() -> str:
 def main(arguments: Sequence[str]) -> int:
     """Soak for as long as was asked for; return the exit code."""
     options = parsed(arguments)
+    have_bytecode()
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     outcome = asyncio.run(soak(options, seed))
     return 1 if outcome.misses() else 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.delivery import AT_ONCE
+from gateway.delivery import AT_ONCE, GIVEN_FROM
 from gateway.model.messages import Conversation
 from gateway.model.slots import Pace, SlotKind, SlotState
 from gateway.model.tools import Effect, Risk
@@ -40,6 +40,24 @@ async def test_what_must_wait_long_goes_back_and_leaves_its_place_to_others(engi
         await until(lambda: holds(len(channel.sent) == 2 * AT_ONCE + 1))
 
     assert {row.slot.state for row in engine.store.slots.values()} == {SlotState.SENT}
+
+
+async def test_a_channel_sends_so_much_at_once_and_gets_more_when_some_of_it_has_ended(engine: Engine) -> None:
+    held = [asyncio.Event() for _ in range(AT_ONCE)]
+    slots = [await slot(engine, "hello", where=chat(number)) for number in range(2 * AT_ONCE)]
+    channel = FakeChannel(slow={chat(number).chat: gate for number, gate in enumerate(held)})
+    async with in_background(engine.delivery(channel).run()):
+        await until(lambda: holds(all(now(engine, one).state is SlotState.SENDING for one in slots[:AT_ONCE])))
+        for gate in held[: GIVEN_FROM - 1]:
+            gate.set()
+        await until(lambda: holds(len(channel.sent) == GIVEN_FROM - 1))
+        await asyncio.sleep(0.05)
+        assert len(channel.sent) == GIVEN_FROM - 1
+        held[GIVEN_FROM].set()
+        await until(lambda: holds(len(channel.sent) == AT_ONCE + GIVEN_FROM))
+        for gate in held:
+            gate.set()
+        await until(lambda: holds(len(channel.sent) == 2 * AT_ONCE))
 
 
 async def test_waiting_for_a_limit_is_no_try(engine: Engine) -> None:

@@ -19,7 +19,7 @@ from gateway.ports import Progress
 from gateway.store.memory import MemoryStore
 from gateway.streams import KEPT_CHARS, Streams
 from tests.support.clock import FakeClock
-from tests.support.fakes import ANN_PAGE, FakeChannel
+from tests.support.fakes import FakeChannel
 from tests.support.makers import CHAT, EPOCH, chat, route
 
 SESSION, TURN = SessionId("main:ann"), TurnId("t1")
@@ -138,84 +138,6 @@ async def running(world: World) -> AsyncGenerator[World]:
 async def world() -> AsyncGenerator[World]:
     async with running(World(FakeChannel())) as found:
         yield found
-
-
-# --- typing ---------------------------------------------------------------------------------------
-
-
-async def test_typing_is_shown_after_a_moment_and_every_four_seconds_while_the_turn_works(world: World) -> None:
-    await world.working()
-    await world.passes(0.19)
-    assert world.channel.typed == []
-    await world.passes(0.02)
-    assert world.channel.typed == [CHAT]
-    await world.passes(3.9)
-    assert world.channel.typed == [CHAT]
-    await world.passes(0.2)
-    assert world.channel.typed == [CHAT, CHAT]
-    await world.working()
-    await world.passes(4.1)
-    assert world.channel.typed == [CHAT, CHAT, CHAT]
-
-
-async def test_a_turn_of_which_nothing_is_heard_is_forgotten(world: World) -> None:
-    await world.working()
-    for _ in range(5):
-        await world.passes(4)
-
-    assert world.channel.typed == [CHAT, CHAT]  # of which the second still belonged to it
-
-
-async def test_an_answer_within_a_moment_shows_no_typing(world: World) -> None:
-    await world.working()
-    world.streams.shown(shown("Done.", n=None), "m1")
-    await world.passes(0.3)
-
-    assert world.channel.typed == []
-
-
-@pytest.mark.parametrize("where", [ANN_PAGE, Conversation(channel="slack", account="default", chat="D1")])
-async def test_no_typing_where_there_is_nothing_to_type_into(world: World, where: Conversation) -> None:
-    await world.working(where)
-    await world.passes(1)
-
-    assert world.channel.typed == []
-
-
-async def test_a_turn_that_goes_on_after_it_said_something_shows_typing_again(world: World) -> None:
-    await world.working()
-    await world.writes("Let me look. ")
-    world.streams.shown(shown("Let me look."), "m1")
-    await world.passes(3)
-    assert world.channel.typed == []
-    await world.working()
-    await world.passes(0.3)
-    assert world.channel.typed == [CHAT]
-
-
-async def test_no_typing_while_the_answer_grows(world: World) -> None:
-    await world.begins()
-    for _ in range(3):
-        await world.writes("a time ")
-        await world.working()
-        await world.passes(1.5)
-
-    assert (world.channel.typed, len(world.edits)) == ([], 3)
-
-
-@pytest.mark.parametrize("broken", [RuntimeError("no"), SendFailed("no", outcome=SendOutcome.DEAD)])
-async def test_a_channel_that_cannot_type_harms_nobody(broken: Exception) -> None:
-    @dataclass(slots=True)
-    class Broken(FakeChannel):
-        async def typing(self, conversation: Conversation) -> None:
-            await FakeChannel.typing(self, conversation)
-            raise broken
-
-    async with running(World(Broken())) as world:
-        await world.working()
-        await world.passes(0.3)
-        await world.passes(4)
-        assert world.channel.typed == [CHAT, CHAT]
 
 
 # --- streaming ------------------------------------------------------------------------------------
