@@ -8,6 +8,8 @@
     ./run proof --soak FILE          with the hour that `./run soak --json FILE` wrote
     ./run proof --fuzz FILE          with the parsers that `./run fuzz --json FILE` fuzzed
     ./run proof --mutants FILE       with the mutants that `./run mutants --json FILE` tried
+    ./run proof --only F02 --all --json FILE     what was found goes into a file, and no page is written
+    ./run proof --larger FILE        with what was found there, beside the usual size of it
 
 What misses its bar stands at the top of the page, and the exit code is 1. A budget that is missed as far as a decision
 allows is named there too, and is no miss.
@@ -62,6 +64,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="everything larger and more often")
     for name in REPORTS:
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"a file that ./run {name} --json wrote")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found here, and no page")
+    parser.add_argument("--larger", type=Path, metavar="FILE", action="append", default=[], help="a file of --json")
     options = parser.parse_args(arguments)
     known = [fault.id for fault in faults()]
     if unknown := [one for one in options.only if one not in known]:
@@ -72,6 +76,10 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         file: Path | None = getattr(options, name)
         if file is not None and not file.is_file():
             parser.error(f"--{name}: there is no file {file}; ./run {name} --json {file} writes it")
+    larger: list[Path] = options.larger
+    if lacking := [one for one in larger if not one.is_file()]:
+        cure = f"./run proof --only FAULT --all --json {lacking[0]} writes it"
+        parser.error(f"--larger: there is no file {lacking[0]}; {cure}")
     return options
 
 
@@ -81,7 +89,10 @@ def main(arguments: Sequence[str]) -> int:
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
     chosen = [fault for fault in faults() if not options.only or fault.id in options.only]
     proof = prove(chosen, seed, options)
-    PAGE.write_text(page(proof), encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(proof.as_json(), indent=1) + "\n", encoding="utf-8")
+    else:
+        PAGE.write_text(page(proof), encoding="utf-8")
     say(page(proof))
     return 1 if proof.misses() else 0
 
@@ -108,6 +119,7 @@ def prove(chosen: Sequence[Fault], seed: int, options: argparse.Namespace) -> Pr
         soak=read(options.soak),
         fuzz=read(options.fuzz),
         mutants=read(options.mutants),
+        larger=[read(file) for file in options.larger],
         partial=partial,
         trouble=[] if passed or failed else ["no test ran"],
     )

@@ -84,6 +84,8 @@ class Proof:
     """What `./run fuzz --json` wrote."""
     mutants: Json | None = None
     """What `./run mutants --json` wrote."""
+    larger: Sequence[Json] = ()
+    """What other runs of this command wrote with `--json`: `as_json` of each."""
     partial: bool = False
     """Only some faults were wanted."""
     trouble: list[str] = field(default_factory=list[str])
@@ -94,8 +96,9 @@ class Proof:
         return merged(self.stated(), [fault.id for fault in self.faults])
 
     def stated(self) -> list[Json]:
-        """What tests stated, and what the soak did, in any order."""
-        return [*self.lines, *(self.soak["lines"] if self.soak else ())]
+        """What tests stated here and in larger runs, and what the soak did, in any order."""
+        larger = [{**line, "test": f"{run['command']}: {line['test']}"} for run in self.larger for line in run["lines"]]
+        return [*self.lines, *larger, *(self.soak["lines"] if self.soak else ())]
 
     def misses(self) -> list[str]:
         """What does not hold: nothing when all does."""
@@ -109,12 +112,18 @@ class Proof:
                 if fault.tests and fault.id not in with_rows
             ),
             *(f"the test {test} failed" for test in self.failed),
+            *(f"the test {test} failed in {run['command']}" for run in self.larger for test in run["failed"]),
             *(f"{invariant}: no test noticed that {breaks}" for invariant, breaks, red in self.twins if not red),
             *(f"over its budget: {line['what']}" for line in self.budgets if line["holds"] == "NO"),
             *fuzz_misses(self.fuzz),
             *mutants_misses(self.mutants),
             *self.trouble,
         ]
+
+    def as_json(self) -> Json:
+        """What the tests of this run stated, for `larger` of another one."""
+        known = {name: getattr(self, name) for name in ("date", "commit", "seed", "command", "machine", "passed")}
+        return {**known, "failed": list(self.failed), "lines": list(self.lines)}
 
     def decided(self) -> list[str]:
         """Budgets that are missed as far as a decision allows."""
@@ -179,7 +188,15 @@ def _head(proof: Proof) -> list[str]:
         "",
         f"Made by `{proof.command}` on {proof.date}, commit {proof.commit}, seed {proof.seed}, {proof.machine}; "
         f"{proof.passed} tests passed, {len(proof.failed)} failed.",
+        *map(_taken_over, proof.larger),
     ]
+
+
+def _taken_over(run: Json) -> str:
+    return (
+        f"The figures of `{run['command']}` are among those below; {run['date']}, commit {run['commit']}, "
+        f"{run['machine']}; {run['passed']} tests passed, {len(run['failed'])} failed."
+    )
 
 
 def _decided(budgets: Sequence[str]) -> list[str]:

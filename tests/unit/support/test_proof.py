@@ -31,9 +31,8 @@ def stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def proof(lines: list[Any], **more: Any) -> Proof:
-    given: dict[str, Any] = {"faults": FAULTS, "passed": 3, **more}
-    made = {"date": "2026-01-02", "commit": "abc", "seed": 7, "command": "./run proof --seed 7", "machine": "2 cores"}
-    return Proof(**made, lines=lines, **given)
+    given: dict[str, Any] = {"faults": FAULTS, "passed": 3, "seed": 7, "command": "./run proof --seed 7", **more}
+    return Proof(date="2026-01-02", commit="abc", machine="2 cores", lines=lines, **given)
 
 
 def test_a_figure_is_kept_with_its_bar_its_test_and_its_seed(stated: Path) -> None:
@@ -178,6 +177,24 @@ def test_what_other_commands_wrote_is_read(tmp_path: Path) -> None:
     options = prove.parsed(["--mutants", str(file)])
     assert prove.read(options.mutants) == as_json({})
     assert prove.read(options.fuzz) is None
+
+
+def test_what_a_larger_run_found_counts_too() -> None:
+    made = {"unit": "", "bar": 0, "least": False, "held": True, "fault": "F01", "seed": 7, "test": "test_kills.py"}
+    lost = [{**made, "what": LOST, "value": 0, "of": of} for of in (5, 10_000)]
+    killed = {"fault": "F01", "what": KILLS, "count": 1_000, "test": "test_kills.py", "seed": 7}
+    large = proof([lost[1], killed], command="./run proof --only F01 --all", failed=["test_kills died"])
+    text = page(proof([lost[0]], larger=[json.loads(json.dumps(large.as_json()))]))
+    assert "killed 1,000 times. Of 10,005 messages 0 were lost" in text
+    assert "| messages lost | 2 × | 0 of 10,005 | 0 | yes |" in text
+    assert "- the test test_kills died failed in ./run proof --only F01 --all" in text.partition("## F01")[0]
+    assert "The figures of `./run proof --only F01 --all` are among those below; 2026-01-02, commit abc" in text
+
+
+def test_a_larger_run_that_is_not_there_is_refused_with_how_to_make_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        prove.parsed(["--larger", "nowhere.json"])
+    assert "./run proof --only FAULT --all --json nowhere.json writes it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", prove.REPORTS)
