@@ -29,6 +29,8 @@ ALLOWED_UPDATES = ("message", "edited_message", "callback_query")
 RAW_AT_MOST = 65_536
 QUOTED_AT_MOST = 1000
 NAME_AT_MOST = 64
+PRESS_AT_MOST = 64
+"""Of the id of a press, which has some twenty digits."""
 CUT_UNITS = 4000
 """UTF-16 units from which on a message counts as cut: apps split at 4,096, many a little earlier at a line's end."""
 _LAST_SECOND = 253_402_300_799  # of the year 9999: later ones are no datetime
@@ -157,9 +159,9 @@ class _Reading:
         chat = message.object("chat")
         place, number = chat.number("id"), message.number("message_id", least=0)
         if "migrate_to_chat_id" in message:
-            return Migration(old=str(place), new=str(message.number("migrate_to_chat_id")))
+            return Migration(old=str(_group(chat, "id")), new=str(_group(message, "migrate_to_chat_id")))
         if "migrate_from_chat_id" in message:
-            return Migration(old=str(message.number("migrate_from_chat_id")), new=str(place))
+            return Migration(old=str(_group(message, "migrate_from_chat_id")), new=str(_group(chat, "id")))
         sender = _person(message, chat)
         who = sender.number("id")
         direct = chat.text("type") == "private" and place == who
@@ -218,7 +220,7 @@ class _Reading:
     # --- presses --------------------------------------------------------------------------------
 
     def _press(self, query: Fields) -> Pressing:
-        number = query.word("id", most=128)
+        number = query.word("id", most=PRESS_AT_MOST)
         who = _somebody(query)
         message = query.maybe("message")
         if message is None or "data" not in query:
@@ -308,10 +310,17 @@ def _unread(message: Fields, words: Words) -> str:
     return found or ("an attachment" if words.text and "text" not in message else "")
 
 
+def _group(place: Fields, key: str) -> int:
+    """Return the id of a group: they are below zero."""
+    return place.number(key, most=-1)
+
+
 def _kind(message: Fields) -> str:
     """Return what kind of message it is that has no words, for the log."""
     return next((_safe(key) for key in message.present() if key not in _EVERY_MESSAGE), "a message without words")
 
 
 def _safe(key: str) -> str:
-    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "?" for c in key[:40])
+    return (
+        "".join(c if c.isascii() and (c.isalnum() or c == "_") else "?" for c in key[:40]) or "a field without a name"
+    )

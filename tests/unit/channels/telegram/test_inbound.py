@@ -248,6 +248,18 @@ def test_what_cannot_even_be_written_is_refused_all_the_same() -> None:
 def test_the_name_of_an_unknown_kind_is_harmless() -> None:
     assert refused({"update_id": 1, "x\n\u202e'" + "y" * 100: {}}).detail == "x???" + "y" * 36
     assert refused({"update_id": 1, "message": None}).detail == "nothing"
+    assert refused({"update_id": 1, "": {}}).detail == "a field without a name"
+
+
+@pytest.mark.parametrize("wrong", [{"migrate_from_chat_id": 0}, {"migrate_to_chat_id": 1001}])
+def test_only_groups_get_a_new_id(wrong: dict[str, int]) -> None:
+    assert f"message.{next(iter(wrong))}: a whole number is wanted" in refused(message(chat=GROUP, **wrong)).detail
+
+
+def test_a_press_with_an_id_of_any_length_is_refused() -> None:
+    press = {"id": "9" * 65, "from": {"id": 1001, "is_bot": False}}
+    found = refused({"update_id": 1, "callback_query": press})
+    assert (found.event_key, found.detail) == ("u1", "callback_query.id: text of 1 to 64 bytes is wanted")
 
 
 # --- nothing makes it fail ------------------------------------------------------------------
