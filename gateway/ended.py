@@ -13,7 +13,7 @@ from gateway.model.waits import Wait
 
 T = TypeVar("T")
 
-TURNS_KEPT = 320
+TURNS_KEPT = 160
 BYTES_AT_MOST = 16_000
 """Of a turn, such as ten steps and 4,000 characters; what comes of longer ones is not kept, because what it is worked
 out of stays with it."""

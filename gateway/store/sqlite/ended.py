@@ -15,8 +15,8 @@ from gateway.model.turns import Turn
 from gateway.model.views import TurnView
 from gateway.model.waits import Wait, WaitState
 
-TURNS_KEPT = 320
-"""Eight sessions' histories, as models are given them."""
+TURNS_KEPT = 160
+"""Four sessions' histories, as models are given them: full within ten minutes, so that an hour adds nothing to it."""
 BYTES_KEPT = 3_000_000
 
 
