@@ -19,7 +19,7 @@ from gateway.model.steps import Step
 from gateway.model.tools import ResultStatus
 from gateway.model.views import Item
 from gateway.model.waits import Wait
-from tests.fault.rig import lines_of, until
+from tests.fault.rig import everything, lines_of, until
 from tests.fault.telegram_rig import (
     ANN,
     BOB,
@@ -29,7 +29,6 @@ from tests.fault.telegram_rig import (
     SECRET,
     Wire,
     calls_in_bans,
-    everything,
     judge_chats,
     judge_sessions,
     slots_of,

@@ -17,6 +17,7 @@ import aiohttp
 from gateway.clock import SystemClock
 from gateway.model.ids import SessionId
 from gateway.model.views import Item
+from gateway.ports import Store
 from gateway.store import open_store
 from tests.fault.oracle import the_audit_is_whole
 from tests.support.daemon import Daemon, signed_in
@@ -194,13 +195,30 @@ async def health(daemon: Daemon) -> tuple[int, str]:
 
 async def stored(state: Path, session: str) -> list[Item]:
     """Every row of a session in order, read from the store of a stopped daemon, whose audit must be whole."""
+    async with _stopped(state) as store:
+        return await _rows_of(store, SessionId(session))
+
+
+async def everything(state: Path) -> dict[str, list[Item]]:
+    """The rows of every session of a stopped daemon, by session; its audit must be whole."""
+    async with _stopped(state) as store:
+        return {line.session.id: await _rows_of(store, line.session.id) for line in await store.sessions(10_000)}
+
+
+@asynccontextmanager
+async def _stopped(state: Path) -> AsyncGenerator[Store]:
+    """The store of a stopped daemon, whose audit must be whole."""
     store = open_store(f"sqlite://{state / 'dragoman.db'}", SystemClock())
     try:
-        rows = await store.changes(SessionId(session), 0, 10_000)
-        assert not rows.more
         await the_audit_is_whole(store)
+        yield store
     finally:
         await store.close()
+
+
+async def _rows_of(store: Store, session: SessionId) -> list[Item]:
+    rows = await store.changes(session, 0, 10_000)
+    assert not rows.more
     return [row.item for row in sorted(rows.rows, key=lambda row: row.ord)]
 
 

@@ -16,7 +16,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from gateway.clock import SystemClock
 from gateway.failpoints import ENVIRONMENT
 from gateway.model.ids import NodeId
 from gateway.model.slots import Slot, SlotKind, SlotState
@@ -32,7 +31,7 @@ from tests.fault.oracle import (
     the_model_was_asked_properly,
     what_was_allowed_ran_once,
 )
-from tests.fault.rig import health, stored, unsent, until, until_quiet
+from tests.fault.rig import health, unsent, until, until_quiet
 from tests.support.clock import FakeClock
 from tests.support.daemon import Daemon
 from tests.support.model_server import Rule, ScriptedModel
@@ -195,16 +194,6 @@ async def wire(
 
 
 # --- the store ----------------------------------------------------------------------------------
-
-
-async def everything(state: Path) -> dict[str, list[Item]]:
-    """The rows of every session of a stopped daemon, by session."""
-    store = open_store(f"sqlite://{state / 'dragoman.db'}", SystemClock())
-    try:
-        sessions = [line.session.id for line in await store.sessions(10_000)]
-    finally:
-        await store.close()
-    return {session: await stored(state, session) for session in sessions}
 
 
 async def age(state: Path, downtime: timedelta) -> None:

@@ -14,8 +14,8 @@ from gateway.model.steps import Step
 from gateway.model.turns import Turn
 from tests.fault.model_rig import Crowd, crowd, once, peek, promises, results_in, shell, shown_once
 from tests.fault.oracle import Evidence, tell, tell_shown, the_page_shows_what_is_stored
-from tests.fault.rig import Visitor, lines_of, stored, until, until_quiet, visiting
-from tests.fault.telegram_rig import ANN, Wire, everything, judge_chats, slots_of, wire
+from tests.fault.rig import Visitor, everything, lines_of, stored, until, until_quiet, visiting
+from tests.fault.telegram_rig import ANN, Wire, judge_chats, slots_of, wire
 from tests.support.model_server import Reply, Rule, count_events
 from tests.support.platform import Shown
 from tests.support.proof import KILLS, counted, figure

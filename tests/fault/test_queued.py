@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gateway.model.messages import Received
-from tests.fault.rig import resident_kib
-from tests.fault.telegram_rig import everything, tell_sessions, wire
+from tests.fault.rig import everything, resident_kib
+from tests.fault.telegram_rig import tell_sessions, wire
 from tests.support.model_server import Reply, Rule
 from tests.support.proof import figure, times
 

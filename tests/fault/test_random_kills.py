@@ -18,19 +18,10 @@ import pytest
 
 from channels.slack.manifest import manifest
 from gateway.failpoints import POINTS
-from tests.fault.rig import Visitor, lines_of, unended, until, visiting
+from tests.fault.rig import Visitor, everything, lines_of, unended, until, visiting
 from tests.fault.slack_rig import NO_LIMITS as SLACK_UNLIMITED
 from tests.fault.slack_rig import as_stored, direct, judge_places
-from tests.fault.telegram_rig import (
-    ANN,
-    Wire,
-    everything,
-    judge_chats,
-    judge_sessions,
-    slots_of,
-    tell_sessions,
-    wire,
-)
+from tests.fault.telegram_rig import ANN, Wire, judge_chats, judge_sessions, slots_of, tell_sessions, wire
 from tests.support.proof import KILLS, counted, dice, figure, times
 from tests.support.slack import FakeSlack
 from tests.support.slack.rig import ONE, SlackRig

@@ -18,7 +18,7 @@ from gateway.model.steps import Step
 from gateway.model.views import Item
 from gateway.model.waits import Wait
 from tests.fault.day import HALF_TOLD, REFUSAL, STORY, TOLD_SLOWLY, command_of, errand
-from tests.fault.rig import lines_of, until
+from tests.fault.rig import everything, lines_of, until
 from tests.fault.slack_rig import (
     ANN,
     ANN_TOO,
@@ -39,7 +39,7 @@ from tests.fault.slack_rig import (
     press,
     wire,
 )
-from tests.fault.telegram_rig import everything, judge_sessions, slots_of
+from tests.fault.telegram_rig import judge_sessions, slots_of
 from tests.support.model_server import Reply, Rule
 from tests.support.proof import KILLS, LOST, RAN_TWICE, TWICE, counted, figure
 from tests.support.slack import FakeSlack, Pressed, Shown, faults

@@ -10,7 +10,7 @@ import pytest
 
 from channels.slack.settings import Mode
 from tests.fault.day import command_of
-from tests.fault.rig import lines_of
+from tests.fault.rig import everything, lines_of
 from tests.fault.slack_rig import (
     ANN,
     BOB,
@@ -25,7 +25,7 @@ from tests.fault.slack_rig import (
     press,
     wire,
 )
-from tests.fault.telegram_rig import RESENT, everything, judge_sessions, slots_of, tell_sessions
+from tests.fault.telegram_rig import RESENT, judge_sessions, slots_of, tell_sessions
 from tests.support.model_server import Reply, Rule
 from tests.support.proof import KILLS, counted, figure, times
 from tests.support.slack import Call, FakeSlack, Fault, faults

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fault.rig import everything
 from tests.fault.slack_rig import (
     ANN,
     BOB,
@@ -25,7 +26,7 @@ from tests.fault.slack_rig import (
     judge_places,
     wire,
 )
-from tests.fault.telegram_rig import everything, slots_of
+from tests.fault.telegram_rig import slots_of
 from tests.support.model_server import Reply, Rule
 from tests.support.proof import KILLS, LOST, TWICE, counted, dice, figure
 from tests.support.slack import Call, FakeSlack, Fault, Shown, faults

@@ -9,9 +9,9 @@ import pytest
 
 from channels.slack.settings import Mode
 from tests.fault.day import command_of
-from tests.fault.rig import lines_of
+from tests.fault.rig import everything, lines_of
 from tests.fault.slack_rig import ANN, BOB, KITCHEN, TO_ANN, TO_BOB, Wire, as_stored, judge_places, wire
-from tests.fault.telegram_rig import everything, judge_sessions, slots_of, tell_sessions
+from tests.fault.telegram_rig import judge_sessions, slots_of, tell_sessions
 from tests.support.proof import KILLS, counted, dice, figure, times
 from tests.support.slack import Shown
 from tests.support.slack.app import Delivery

@@ -20,9 +20,9 @@ import pytest
 from channels.slack.account import Account
 from channels.slack.socket import SOCKETS, Timing
 from gateway.model.messages import Received
-from tests.fault.rig import health, until
+from tests.fault.rig import everything, health, until
 from tests.fault.slack_rig import ANN, BOB, TO_ANN, TO_BOB, Wire, judge_places, wire
-from tests.fault.telegram_rig import everything, slots_of
+from tests.fault.telegram_rig import slots_of
 from tests.support.proof import LOST, TWICE, figure
 from tests.support.slack import Call, FakeSlack, Fault, faults
 from tests.support.slack.sockets import SOCKETS_AT_MOST

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.rig import lines_of
+from tests.fault.rig import everything, lines_of
 from tests.fault.telegram_rig import (
     ANN,
     BOB,
@@ -18,7 +18,6 @@ from tests.fault.telegram_rig import (
     RESENT,
     Wire,
     age,
-    everything,
     judge_chats,
     judge_sessions,
     slots_of,

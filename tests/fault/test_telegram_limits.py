@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.fault.rig import resident_kib
+from tests.fault.rig import everything, resident_kib
 from tests.fault.telegram_rig import (
     ANN,
     BOB,
@@ -19,7 +19,6 @@ from tests.fault.telegram_rig import (
     RESENT,
     Wire,
     calls_in_bans,
-    everything,
     judge_chats,
     retry_after_s,
     slots_of,

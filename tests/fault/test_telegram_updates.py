@@ -16,14 +16,13 @@ from typing import Any
 
 import aiohttp
 
-from tests.fault.rig import lines_of
+from tests.fault.rig import everything, lines_of
 from tests.fault.telegram_rig import (
     ANN,
     EVE,
     JOE,
     SECRET,
     Wire,
-    everything,
     judge_chats,
     judge_sessions,
     slots_of,
