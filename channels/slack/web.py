@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 
 from channels._shared.hooks import acknowledge, body_of, not_stored, too_large
+from gateway.model.text import media_type
 from gateway.ports import Clock
 
 SIGNATURE = "X-Slack-Signature"
@@ -68,7 +69,7 @@ class Web:
         if again := " ".join(request.headers.get(name, "")[:64] for name in RETRY).strip():
             # Nothing else: the first one may never have come, or may not have been stored.
             self._log.info("Slack sends something again: %r", again)
-        answer = await self._take(payload(body, request.content_type))
+        answer = await self._take(payload(body, media_type(request.headers.get("Content-Type", ""))))
         if not answer.stored:
             return not_stored()
         response = web.json_response(answer.body) if answer.body else web.Response()

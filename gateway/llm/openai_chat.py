@@ -21,6 +21,7 @@ from gateway.llm.quirks import Dialect, dialect_of, instead
 from gateway.llm.tries import DEFAULT_PATIENCE, Patience, in_haste, tried
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.model.steps import Answer
+from gateway.model.text import media_type
 from gateway.observe import log
 from gateway.ports import Clock
 from gateway.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
@@ -130,11 +131,11 @@ class OpenAIChat:
         try:
             if not 200 <= response.status < 300:
                 raise await self._refusal(response)
-            if response.content_type == "application/json":
+            if (kind := _type_of(response)) == "application/json":
                 if text := assembly.feed_completion(await self._whole(response)):
                     yield text
-            elif response.content_type == "text/html":
-                raise not_an_answer(response.content_type, self._peer)
+            elif kind == "text/html":
+                raise not_an_answer(kind, self._peer)
             else:
                 async with aclosing(self._chunks(response, assembly)) as texts:
                     async for text in texts:
@@ -178,8 +179,8 @@ class OpenAIChat:
                 raise ModelError(words, cure="Ask for less at once.", about_request=True)
         if text := assembly.end():
             yield text
-        if not assembly.began and response.content_type != "text/event-stream":
-            raise not_an_answer(response.content_type, self._peer)
+        if not assembly.began and (kind := _type_of(response)) != "text/event-stream":
+            raise not_an_answer(kind, self._peer)
 
     async def _read(self, response: aiohttp.ClientResponse, assembly: Assembly) -> bytes:
         """Return the next bytes; nothing at the end, which once the answer is whole may also be a broken line."""
@@ -221,7 +222,7 @@ class OpenAIChat:
         except (TimeoutError, aiohttp.ClientError, OSError):
             pass  # the status says enough
         wait_s = retry_after_s(response.headers.get("Retry-After"), self._clock.now())
-        refusal = from_response(response.status, response.content_type, body[:_ERROR_BODY_BYTES], self._peer)
+        refusal = from_response(response.status, _type_of(response), body[:_ERROR_BODY_BYTES], self._peer)
         return to_error(refusal, self._peer, wait_s)
 
     def _refused(self, error: object) -> ModelError:
@@ -246,6 +247,10 @@ class OpenAIChat:
             cure="Check [model] base_url and the network.",
             retryable=True,
         )
+
+
+def _type_of(response: aiohttp.ClientResponse) -> str:
+    return media_type(response.headers.get("Content-Type", ""))
 
 
 async def _drain(response: aiohttp.ClientResponse) -> None:

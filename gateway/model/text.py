@@ -22,6 +22,14 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
+def media_type(content_type: str) -> str:
+    """Return what a `Content-Type` says, in small letters and without its parameters; empty when it says nothing.
+
+    aiohttp hands all of it to Python's reader of mail headers, which raises whatever comes to hand for odd ones.
+    """
+    return plain(content_type.partition(";")[0]).lower()
+
+
 def cut(text: str, limit: int) -> str:
     """Return the text, or its beginning with `…`, in at most `limit` characters."""
     return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"

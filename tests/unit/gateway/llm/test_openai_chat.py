@@ -307,6 +307,7 @@ async def test_nobody_listens() -> None:
         (Reply(status=307, headers={"Location": "http://127.0.0.1:1/"}), "sends us elsewhere", "base_url"),
         (Reply(raw="<html>Welcome</html>", content_type="text/html"), "a web page", "base_url"),
         (Reply(raw="Welcome", content_type="text/plain"), "“text/plain” instead of an answer", "base_url"),
+        (Reply(raw="Welcome", content_type=";h*"), "“no content type” instead of an answer", "base_url"),
         (Reply(status=404, raw="<html><title>nginx</title>", content_type="text/html"), "“nginx”", "base_url"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.model.text import FILLERS, cut, head_and_tail, head_and_tail_bytes, one_line, plain
+from gateway.model.text import FILLERS, cut, head_and_tail, head_and_tail_bytes, media_type, one_line, plain
 
 LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -83,3 +83,17 @@ def test_head_and_tail_fit_and_stay(text: str, chars: int) -> None:
 )
 def test_head_and_tail_in_bytes(text: str, most: int, shown: str, dropped: int) -> None:
     assert head_and_tail_bytes(text, most) == (shown, dropped)
+
+
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [
+        ("application/json", "application/json"),
+        ("Text/HTML; charset=utf-8", "text/html"),
+        ("", ""),
+        (";h*", ""),
+        ("text/x\u202ehtml", "text/x html"),
+    ],
+)
+def test_a_content_type_is_read_whatever_it_is(header: str, kind: str) -> None:
+    assert media_type(header) == kind
