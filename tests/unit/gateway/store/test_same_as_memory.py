@@ -319,7 +319,7 @@ def plan(random: Random, number: int, _clock: FakeClock) -> Act:
 def ask(random: Random, _number: int, clock: FakeClock) -> Act:
     """Open waits on the planned calls, with a card and a note that name them."""
     until = clock.now() + timedelta(seconds=random.choice([30, 3600]))
-    kinds = [random.choice([WaitKind.APPROVAL, WaitKind.APPROVAL, WaitKind.QUESTION]) for _ in range(3)]
+    kinds = [random.choice([WaitKind.APPROVAL, WaitKind.APPROVAL, WaitKind.CHILD]) for _ in range(3)]
     asked = [new_wait(0, expires_at=until, kind=kind) for kind in kinds]
     place = random.choice(PLACES)
 
