@@ -35,7 +35,7 @@ def sha(secret: str) -> str:
 
 
 class Pages:
-    """`ports.Desk` and `ports.Desks`."""
+    """`ports.Desk` and `ports.SignIns`."""
 
     def __init__(
         self,

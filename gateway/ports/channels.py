@@ -214,7 +214,7 @@ class Desk(Protocol):
         ...
 
 
-class Desks(Protocol):
+class SignIns(Protocol):
     """Who is signed in; asked by `http` before a handler with `Auth.COOKIE` is called."""
 
     async def owner_of(self, credential: Credential) -> OwnerName | None:

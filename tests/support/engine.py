@@ -422,7 +422,7 @@ async def served(engine: Engine) -> AsyncGenerator[Served]:
     http = HttpServer(
         address=Address(host="127.0.0.1", port=0),
         endpoints=web.endpoints(),
-        desks=pages,
+        sign_ins=pages,
         health=engine.store,
         meters=engine.meters,
         clock=engine.clock,
