@@ -30,10 +30,10 @@ def any_in(messages: Sequence[Message]) -> bool:
     return False
 
 
-def with_pictures(messages: Sequence[Message], folder: Path, home: Path | None, mark: str) -> tuple[Message, ...]:
+def with_pictures(messages: Sequence[Message], folder: Path, workspace: Path | None, mark: str) -> tuple[Message, ...]:
     """Return the messages, the last pictures in them; order and number stay. Reads files: call it in a thread.
 
-    `folder`: where those of calls are; `home`: the workspace, where those of people are, None when nobody knows.
+    `folder`: where those of calls are; `workspace`: where those of people are, None when nobody knows.
     What cannot be given is said, at the end of its result or of what is told of a message's files: missing, too large,
     or of a kind that models are not given.
     """
@@ -46,7 +46,7 @@ def with_pictures(messages: Sequence[Message], folder: Path, home: Path | None, 
         elif isinstance(one, UserText) and one.pictures and left:
             newest = one.pictures[-left:]
             left -= len(newest)
-            one = _with_photos(one, newest, home, mark)
+            one = _with_photos(one, newest, workspace, mark)
         out.append(one)
     return tuple(reversed(out))
 
@@ -69,12 +69,12 @@ def _with_shots(message: CallResult, folder: Path) -> CallResult:
     return replace(message, images=tuple(images), result=replace(message.result, text=text))
 
 
-def _with_photos(message: UserText, pictures: Sequence[Picture], home: Path | None, mark: str) -> UserText:
+def _with_photos(message: UserText, pictures: Sequence[Picture], workspace: Path | None, mark: str) -> UserText:
     """A message with pictures that came with it. What is said of those that are gone stands outside of its data."""
     images: list[Image] = []
     notes: list[str] = []
     for picture in pictures:
-        found = _photo(picture, home)
+        found = _photo(picture, workspace)
         if isinstance(found, Image):
             images.append(found)
         else:
@@ -82,12 +82,12 @@ def _with_photos(message: UserText, pictures: Sequence[Picture], home: Path | No
     return replace(message, images=tuple(images), data="\n\n".join(filter(None, [message.data, *notes])))
 
 
-def _photo(picture: Picture, home: Path | None) -> Image | str:
+def _photo(picture: Picture, workspace: Path | None) -> Image | str:
     """Return a picture of the workspace, or why not. A tool may have put anything in its place since it was fetched."""
     path = PurePosixPath(picture.file)
-    if home is None or path.is_absolute() or len(path.parts) != 2 or ".." in path.parts:  # `inbox/name`
+    if workspace is None or path.is_absolute() or len(path.parts) != 2 or ".." in path.parts:  # `inbox/name`
         return _NO_NAME
-    found = _read(picture, home, path.parts)
+    found = _read(picture, workspace, path.parts)
     if isinstance(found, str):
         return found
     if sniffed(found.data, "") != picture.media_type:

@@ -198,7 +198,7 @@ class Engine:
                 views=self.store,
                 registry=self.registry,
                 outputs=self.workspaces.outputs,
-                homes=self.workspaces.workspace,
+                workspaces=self.workspaces.workspace,
                 system="You are a test.",
                 child_system="You are a sub-session.",
                 instructions=self.instructions,
@@ -206,7 +206,7 @@ class Engine:
                 context_tokens=self.context_tokens,
             ),
             attachments=Attachments(
-                channels=self.channels, homes=self.workspaces.workspace, steps=self.store, redactor=self.redactor
+                channels=self.channels, workspaces=self.workspaces.workspace, steps=self.store, redactor=self.redactor
             ),
             models=self.models,
             operator=self.operator,
