@@ -21,6 +21,7 @@ from gateway.errors import DragomanError, FetchFailed
 from gateway.model.ids import SessionId
 from gateway.model.messages import Attachment, Brought, Conversation, Received
 from gateway.model.sessions import works_in
+from gateway.model.tools import PICTURES
 from gateway.model.turns import Lease
 from gateway.model.views import TurnView
 from gateway.observe import Redactor, log
@@ -49,15 +50,7 @@ _BEGINS: Mapping[bytes, str] = MappingProxyType(
         b"PK\x03\x04": "application/zip",
     }
 )
-_ENDINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "image/png": ".png",
-        "image/jpeg": ".jpg",
-        "image/gif": ".gif",
-        "image/webp": ".webp",
-        "application/pdf": ".pdf",
-    }
-)
+_ENDINGS: Mapping[str, str] = MappingProxyType({**PICTURES, "application/pdf": ".pdf"})
 """Of what is known by its first bytes, however it was called."""
 _ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,126}")

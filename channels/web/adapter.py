@@ -23,6 +23,7 @@ from gateway.model.ids import OwnerName, SessionId, TurnId
 from gateway.model.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
 from gateway.model.messages import Attachment, Conversation
 from gateway.model.slots import Pace, Showing
+from gateway.model.tools import PICTURES
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import PRESSED_TEXT, PressResult
 from gateway.ports import COOKIE, Auth, ChannelContext, Desk, Endpoint, Progress, Sink
@@ -35,8 +36,8 @@ SEND_WITHIN_S = 20.0
 OPEN_AT_MOST = 20
 """Sessions that a page follows: main, those at work below it, what is shown with its own, and a few for a moment."""
 PICTURE = r"/api/output/{turn}/{n:\d+}/{picture:\d+}"
-PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif"}
-"""What is handed out to be shown, by how its file ends; nothing that a browser could run."""
+SHOWN = {ending: kind for kind, ending in PICTURES.items()}
+"""What is handed out to be shown, by how its file ends."""
 FILE = r"/api/output/{turn}/{n:\d+}/file/{file:\d+}"
 
 PRESSED = {
@@ -171,7 +172,7 @@ class WebChannel:
     async def _picture(self, request: web.Request) -> web.StreamResponse:
         turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
         path = await self._desk.output(request["owner"], turn, n, int(request.match_info["picture"][:9]))
-        kind = PICTURES.get(path.suffix) if path is not None else None
+        kind = SHOWN.get(path.suffix) if path is not None else None
         if path is None or kind is None:
             raise web.HTTPNotFound(reason="There is no such picture.")
         return web.FileResponse(path, headers={"Content-Type": kind})

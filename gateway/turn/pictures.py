@@ -9,14 +9,13 @@ from pathlib import Path, PurePosixPath
 
 from gateway.attachments import sniffed
 from gateway.beneath import open_beneath
-from gateway.model.prompts import IMAGES, CallResult, Image, Message, UserText
-from gateway.model.tools import Picture
+from gateway.model.prompts import CallResult, Image, Message, UserText
+from gateway.model.tools import PICTURE_BYTES, PICTURES, Picture
 
 RESULTS_WITH_PICTURES = 4
 """Of the results that have pictures, the last ones whose pictures a model is given: each costs as much as pages do."""
 PICTURES_OF_PEOPLE = 4
 """Of the pictures that people sent, the last ones that a model is given."""
-PICTURE_AT_MOST = 10_000_000
 
 
 def any_in(messages: Sequence[Message]) -> bool:
@@ -100,13 +99,13 @@ _NO_NAME = "its name is not one of a file in its folder"
 
 def _read(picture: Picture, folder: Path, parts: Sequence[str]) -> Image | str:
     """Return the picture at these names beneath a folder, or why not: a tool may have put anything there."""
-    if picture.media_type not in IMAGES:
+    if picture.media_type not in PICTURES:
         return "it is of a kind that models are not given"
     try:
         with os.fdopen(open_beneath(folder, parts), "rb") as file:
-            data = file.read(PICTURE_AT_MOST + 1)
+            data = file.read(PICTURE_BYTES + 1)
     except (OSError, ValueError):
         return "it is not there any more"
-    if len(data) > PICTURE_AT_MOST:
+    if len(data) > PICTURE_BYTES:
         return "it is larger than 10 MB"
     return Image(media_type=picture.media_type, data=data) if data else "it is empty"

@@ -8,8 +8,8 @@ import pytest
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Image, Message, UserText
 from gateway.model.steps import Answer
-from gateway.model.tools import Picture
-from gateway.turn.pictures import PICTURE_AT_MOST, PICTURES_OF_PEOPLE, any_in, with_pictures
+from gateway.model.tools import PICTURE_BYTES, Picture
+from gateway.turn.pictures import PICTURES_OF_PEOPLE, any_in, with_pictures
 from tests.support.makers import result
 
 MARK = "00c0ffee00c0ffee"
@@ -52,7 +52,7 @@ def test_the_pictures_of_the_last_four_results_that_have_some_are_given_in_call_
 
 
 def test_what_cannot_be_given_is_said_and_the_rest_is_given(folder: Path) -> None:
-    (folder / "large.png").write_bytes(b"x" * (PICTURE_AT_MOST + 1))
+    (folder / "large.png").write_bytes(b"x" * (PICTURE_BYTES + 1))
     (folder / "empty.png").write_bytes(b"")
     (folder / "link.png").symlink_to(folder / "0.png")
     (folder / "folder.png").mkdir()
@@ -142,7 +142,7 @@ def test_a_picture_that_a_tool_took_away_or_replaced_is_said_and_not_given(
     (workspace / "linked").symlink_to(workspace / "inbox")
     inbox = workspace / "inbox"
     (inbox / "link.png").symlink_to(inbox / "0.png")
-    (inbox / "large.png").write_bytes(PNG + b"x" * PICTURE_AT_MOST)
+    (inbox / "large.png").write_bytes(PNG + b"x" * PICTURE_BYTES)
     (inbox / "text.png").write_bytes(b"no picture")
     (inbox / "empty.png").write_bytes(b"")
     (found,) = users(with_pictures([photos(name)], folder, workspace, MARK))
