@@ -30,7 +30,7 @@ CHANGES_AT_ONCE = 500
 
 
 def sha(secret: str) -> str:
-    """What is stored of a code or cookie."""
+    """What is stored of a code or a credential."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 

@@ -6,7 +6,6 @@ What is shown there are the rows themselves, so a slot on the page is sent when 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -26,7 +25,7 @@ from gateway.model.slots import Pace, Showing
 from gateway.model.tools import PICTURES
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import PRESSED_TEXT, PressResult
-from gateway.ports import COOKIE, Auth, ChannelContext, Desk, Endpoint, Progress, Sink
+from gateway.ports import COOKIE, Auth, ChannelContext, Credential, Desk, Endpoint, Progress, Sink
 
 FRAME_AT_MOST = 1_048_576
 PING_S = 15.0
@@ -149,7 +148,7 @@ class WebChannel:
 
     async def _sign_out(self, request: web.Request) -> web.Response:
         await self._desk.sign_out(request["credential"])
-        for page in [page for page in self._pages if page.signed_in_by == _sha(request["credential"].text)]:
+        for page in [page for page in self._pages if page.signed_in_by == request["credential"]]:
             page.stop()
         response = web.Response(status=204)
         response.del_cookie(COOKIE, path="/")
@@ -201,7 +200,7 @@ class WebChannel:
             channel=self,
             socket=socket,
             owner=request["owner"],
-            signed_in_by=_sha(request["credential"].text),
+            signed_in_by=request["credential"],
             signed_in=request["signed_in"],
         )
         self._pages.add(page)
@@ -255,7 +254,7 @@ class _Page:
     channel: WebChannel
     socket: web.WebSocketResponse
     owner: OwnerName
-    signed_in_by: str
+    signed_in_by: Credential
     signed_in: Callable[[], Awaitable[OwnerName | None]]
     """Says who the page's cookie means now: a sign-in ends while its page is open too."""
     _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
@@ -411,10 +410,6 @@ def _file(request: web.Request, asset: Asset, cache: str) -> web.Response:
     response = web.Response(body=asset.body, headers=headers)
     response.enable_compression()
     return response
-
-
-def _sha(cookie: str) -> str:
-    return hashlib.sha256(cookie.encode(errors="surrogatepass")).hexdigest()
 
 
 def build(context: ChannelContext) -> WebChannel:
