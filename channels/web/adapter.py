@@ -25,7 +25,7 @@ from gateway.model.slots import Pace, Showing
 from gateway.model.tools import PICTURES
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import PRESSED_TEXT, PressResult
-from gateway.ports import COOKIE, Auth, ChannelContext, Credential, Desk, Endpoint, Progress, Sink
+from gateway.ports import COOKIE, Auth, ChannelContext, Credential, Desk, Endpoint, Kept, Progress, Sink
 
 FRAME_AT_MOST = 1_048_576
 PING_S = 15.0
@@ -170,7 +170,7 @@ class WebChannel:
 
     async def _picture(self, request: web.Request) -> web.StreamResponse:
         turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
-        path = await self._desk.output(request["owner"], turn, n, int(request.match_info["picture"][:9]))
+        path = await self._desk.output(request["owner"], turn, n, Kept.PICTURE, int(request.match_info["picture"][:9]))
         kind = SHOWN.get(path.suffix) if path is not None else None
         if path is None or kind is None:
             raise web.HTTPNotFound(reason="There is no such picture.")
@@ -179,7 +179,7 @@ class WebChannel:
     async def _file(self, request: web.Request) -> web.StreamResponse:
         """A file of a call, to be saved and never to be shown: what is in it a tool chose, or a stranger."""
         turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
-        path = await self._desk.output(request["owner"], turn, n, file=int(request.match_info["file"][:9]))
+        path = await self._desk.output(request["owner"], turn, n, Kept.FILE, int(request.match_info["file"][:9]))
         if path is None:
             raise web.HTTPNotFound(reason="There is no such file.")
         headers = {
