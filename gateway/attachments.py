@@ -20,7 +20,8 @@ from typing import Any
 from gateway.errors import DragomanError, FetchFailed
 from gateway.model.ids import SessionId
 from gateway.model.messages import Attachment, Brought, Conversation, Received
-from gateway.model.sessions import home_of
+from gateway.model.sessions import works_in
+from gateway.model.tools import PICTURES
 from gateway.model.turns import Lease
 from gateway.model.views import TurnView
 from gateway.observe import Redactor, log
@@ -49,15 +50,7 @@ _BEGINS: Mapping[bytes, str] = MappingProxyType(
         b"PK\x03\x04": "application/zip",
     }
 )
-_ENDINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "image/png": ".png",
-        "image/jpeg": ".jpg",
-        "image/gif": ".gif",
-        "image/webp": ".webp",
-        "application/pdf": ".pdf",
-    }
-)
+_ENDINGS: Mapping[str, str] = MappingProxyType({**PICTURES, "application/pdf": ".pdf"})
 """Of what is known by its first bytes, however it was called."""
 _ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,126}")
@@ -72,7 +65,7 @@ class Attachments:
     """Fetches what came with messages."""
 
     channels: Mapping[str, Channel]
-    homes: Callable[[SessionId], Path]
+    workspaces: Callable[[SessionId], Path]
     """A session's workspace; made when it is asked for. Raises `DragomanError` when it cannot be used."""
     steps: Steps
     redactor: Redactor
@@ -105,7 +98,7 @@ class Attachments:
         files: list[Brought] = []
         left = MESSAGE_AT_MOST
         try:
-            with _inbox(self.homes(home_of(view.session))) as folder:
+            with _inbox(self.workspaces(works_in(view.session))) as folder:
                 for k, file in enumerate(received.message.attachments, 1):
                     if k > FILES_AT_MOST:
                         files.append(_missing(file, f"Only {FILES_AT_MOST} files of a message are taken."))
@@ -190,16 +183,16 @@ def _why(error: Exception) -> str:
 
 
 @contextmanager
-def _inbox(home: Path) -> Generator[int]:
+def _inbox(workspace: Path) -> Generator[int]:
     """Open the folder, made when it is not there. Where a tool put a link in its place, that is not followed."""
     how = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    workspace = os.open(home, how)
+    root = os.open(workspace, how)
     try:
         with suppress(FileExistsError):
-            os.mkdir(INBOX, 0o700, dir_fd=workspace)
-        folder = os.open(INBOX, how, dir_fd=workspace)
+            os.mkdir(INBOX, 0o700, dir_fd=root)
+        folder = os.open(INBOX, how, dir_fd=root)
     finally:
-        os.close(workspace)
+        os.close(root)
     try:
         yield folder
     finally:

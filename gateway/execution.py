@@ -19,7 +19,7 @@ from gateway.family import Families
 from gateway.gallery import Gallery
 from gateway.halting import HALTED_TEXT, Ending, Halt
 from gateway.model.live import OutputDelta, session_topic
-from gateway.model.sessions import home_of
+from gateway.model.sessions import works_in
 from gateway.model.steps import Step
 from gateway.model.tools import (
     Action,
@@ -184,7 +184,7 @@ class Execution:
 
     def _context(self, call: Prepared, lease: Lease, output: OutputBuffer) -> _Context:
         """Make the call's surroundings. Raises `DragomanError` when its folder is not the one that was allowed."""
-        cwd = self.workspaces.workspace(home_of(call.view.session))
+        cwd = self.workspaces.workspace(works_in(call.view.session))
         # By its own name, which is the root's: another machine keeps its state elsewhere.
         if cwd.name != Path(call.action.cwd).name:
             raise DragomanError(

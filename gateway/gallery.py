@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path, PurePath
-from types import MappingProxyType
 from typing import IO
 
 from gateway.beneath import open_beneath
 from gateway.errors import BadRequest, DragomanError
 from gateway.model.text import plain
-from gateway.model.tools import KeptFile, Picture
+from gateway.model.tools import PICTURE_BYTES, PICTURES, KeptFile, Picture
 
-PICTURE_BYTES = 10_000_000
-PICTURES: Mapping[str, str] = MappingProxyType(
-    {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp", "image/gif": "gif"}
-)
-"""What is kept as a picture, and how its file ends."""
 FILE_BYTES = 50_000_000
 NAME_CHARS = 100
 _MEDIA_TYPE = re.compile(r"[a-z]+/[A-Za-z0-9.+-]{1,100}")  # a page may have chosen it
@@ -44,7 +37,7 @@ class Gallery:
         if len(data) > PICTURE_BYTES:
             raise BadRequest(f"The picture has {len(data):,} bytes.", cure=f"At most {PICTURE_BYTES:,} are kept.")
         self._kept += 1
-        name = f"{self._stem}-{self._kept}.{ending}"
+        name = f"{self._stem}-{self._kept}{ending}"
         try:
             with self._new(name) as file:
                 file.write(data)

@@ -20,7 +20,7 @@ from gateway.model.slots import CardRow
 from gateway.model.tools import ToolResult
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import Wait
-from gateway.ports import Accounts, Clock, Credential, Live, Views, Welcome
+from gateway.ports import Accounts, Clock, Credential, Kept, Live, Views, Welcome
 from gateway.registry import Registry
 from gateway.routing import may_see
 
@@ -30,12 +30,12 @@ CHANGES_AT_ONCE = 500
 
 
 def sha(secret: str) -> str:
-    """What is stored of a code or cookie."""
+    """What is stored of a code or a credential."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 class Pages:
-    """`ports.Desk` and `ports.Desks`."""
+    """`ports.Desk` and `ports.SignIns`."""
 
     def __init__(
         self,
@@ -138,9 +138,9 @@ class Pages:
         return self._approvals.row(wait, page_card(owner))
 
     async def output(
-        self, owner: OwnerName, turn: TurnId, n: int, picture: int | None = None, *, file: int | None = None
+        self, owner: OwnerName, turn: TurnId, n: int, what: Kept = Kept.PRINTED, k: int = 0
     ) -> Path | None:
-        """The file with everything a call printed, or that of one of its pictures or files.
+        """The file of a call that has everything it printed, or one of its pictures or files.
 
         The name comes from the stored result, never from the request. A link in its place is not followed.
         """
@@ -150,8 +150,8 @@ class Pages:
         except (NotFound, Forbidden):
             return None
         step = view.steps[n] if 0 <= n < len(view.steps) else None
-        name = _file_of(step.result, picture, file) if step is not None and step.result is not None else ""
-        return self._kept(view.session.id, name) if name else None
+        names = _files_of(step.result, what) if step is not None and step.result is not None else ()
+        return self._kept(view.session.id, names[k]) if 0 <= k < len(names) else None
 
     async def saw(self, owner: OwnerName) -> None:
         """The page is open now."""
@@ -162,9 +162,12 @@ class Pages:
         return self._live.subscribe(*topics)
 
 
-def _file_of(result: ToolResult, picture: int | None, file: int | None) -> str:
-    """The name of the file with all that was printed, or of a picture or a file; empty when there is none."""
-    if picture is None and file is None:
-        return result.full_output or ""
-    kept, at = (result.files, file) if file is not None else (result.pictures, picture)
-    return kept[at].file if at is not None and 0 <= at < len(kept) else ""
+def _files_of(result: ToolResult, what: Kept) -> Sequence[str]:
+    """The names of the files that are kept of a call, in their order."""
+    match what:
+        case Kept.PRINTED:
+            return [result.full_output] if result.full_output else []
+        case Kept.PICTURE:
+            return [one.file for one in result.pictures]
+        case Kept.FILE:
+            return [one.file for one in result.files]

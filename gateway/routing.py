@@ -48,14 +48,14 @@ class People:
 def route(message: Inbound, people: People) -> Route | Drop:
     """Say which session a message belongs to, or why it starts nothing. Unknown people and places are dropped."""
     if message.outsider and not people.is_named(message.principal):
-        return Drop(reason=DropReason.STRANGER, refuse=message.direct)
+        return Drop(reason=DropReason.STRANGER, told=message.direct)
     if not message.direct:
         return _route_in_chat(message, people)
     owner = people.owner_of(message.principal)
     if owner is not None:
         return _if_readable(message, main_route(owner))
     if not people.may_write_directly(message.principal):
-        return Drop(reason=DropReason.STRANGER, refuse=True)
+        return Drop(reason=DropReason.STRANGER, told=True)
     session = SessionId(f"dm:{message.conversation.key}")
     return _if_readable(
         message, Route(session=session, kind=SessionKind.DM, origin=Origin.DIRECT, owner=None, title=message.name)
@@ -64,7 +64,7 @@ def route(message: Inbound, people: People) -> Route | Drop:
 
 def _route_in_chat(message: Inbound, people: People) -> Route | Drop:
     if not people.may_be_used(message.conversation, message.also_called):
-        return Drop(reason=DropReason.CHAT_NOT_ALLOWED, refuse=False)
+        return Drop(reason=DropReason.CHAT_NOT_ALLOWED, told=False)
     place = message.conversation
     found = Route(
         session=SessionId(f"chat:{place.key}"),
@@ -76,8 +76,8 @@ def _route_in_chat(message: Inbound, people: People) -> Route | Drop:
     if message.addressed:
         return _if_readable(message, found)
     if message.text.strip() or message.unread or message.attachments:
-        return Drop(reason=DropReason.CONTEXT, refuse=False, route=found)
-    return Drop(reason=DropReason.EMPTY, refuse=False)
+        return Drop(reason=DropReason.CONTEXT, told=False, route=found)
+    return Drop(reason=DropReason.EMPTY, told=False)
 
 
 def _if_readable(message: Inbound, found: Route) -> Route | Drop:
@@ -85,8 +85,8 @@ def _if_readable(message: Inbound, found: Route) -> Route | Drop:
     if message.text.strip() or message.attachments:
         return found
     if message.unread:
-        return Drop(reason=DropReason.UNREADABLE, refuse=True)
-    return Drop(reason=DropReason.EMPTY, refuse=False)
+        return Drop(reason=DropReason.UNREADABLE, told=True)
+    return Drop(reason=DropReason.EMPTY, told=False)
 
 
 def may_see(owner: OwnerName, session_owner: OwnerName | None, root_kind: SessionKind) -> bool:

@@ -25,7 +25,7 @@ from gateway.observe import Meters, log
 from gateway.ports import Lanes, Live, Views
 from gateway.turn import Turns
 from gateway.turn.compaction import Compaction
-from gateway.turn.window import Long
+from gateway.turn.window import LongHistory
 
 AT_ONCE = 256
 CLAIMED_AT_ONCE = 32
@@ -44,7 +44,7 @@ class _Held:
     """One holding of a turn. The same turn can be claimed again while its last holding still ends."""
 
     halt: Halt
-    work: asyncio.Task[Long | None] | None = None
+    work: asyncio.Task[LongHistory | None] | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gateway.doings import Doings
 from gateway.errors import SendFailed, SendOutcome, StoreError
-from gateway.lines import Doings, is_at_work
+from gateway.lines import is_at_work
 from gateway.model.ids import SlotId, TurnId, status_slot
 from gateway.model.live import ANSWERS, Doing, Rested, TextDelta, Working
 from gateway.model.messages import Conversation

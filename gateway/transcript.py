@@ -17,11 +17,11 @@ from typing import TypeAlias
 from gateway.ended import OfEnded
 from gateway.model.ids import SYSTEM_CHILD, SYSTEM_PARENT, InboundId, SessionId
 from gateway.model.messages import CONTEXT_KEPT, Attachment, Brought, Inbound, Received
-from gateway.model.prompts import IMAGES, CallResult, Message, ModelRequest, ToolOffer, UserText, block, speaker
+from gateway.model.prompts import CallResult, Message, ModelRequest, ToolOffer, UserText, block, speaker
 from gateway.model.sessions import SessionKind
 from gateway.model.steps import Step, StepKind
 from gateway.model.text import plain
-from gateway.model.tools import Picture, ResultStatus, ToolResult
+from gateway.model.tools import PICTURES, Picture, ResultStatus, ToolResult
 from gateway.model.turns import TurnKind
 from gateway.model.views import TurnView
 
@@ -264,7 +264,7 @@ def _name(file: Attachment) -> str:
 def _pictures(received: Sequence[Received]) -> tuple[Picture, ...]:
     """Those that a model can look at."""
     there = [found for one in received for _, found in _found(one) if found is not None and found.path]
-    return tuple(Picture(file=one.path, media_type=one.media_type) for one in there if one.media_type in IMAGES)
+    return tuple(Picture(file=one.path, media_type=one.media_type) for one in there if one.media_type in PICTURES)
 
 
 # --- data ---------------------------------------------------------------------------------------

@@ -18,11 +18,6 @@ def principal(team: str, user: str) -> Principal:
     return made(CHANNEL, user, team)
 
 
-def person(team: str, user: str) -> str:
-    """The same without the channel, as what is known of people is kept by."""
-    return f"{team}/{user}"
-
-
 def conversation(account: str, channel: str, thread: str = "") -> Conversation:
     """A channel or direct conversation of the workspace `account`, or one thread in it."""
     return Conversation(channel=CHANNEL, account=account, chat=channel, thread=thread)

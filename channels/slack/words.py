@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TypeAlias
 
 _MARK = re.compile(r"<([^<>\n]{1,4000})>")
 _ESCAPES = re.compile(r"&(amp|lt|gt);")
 _ESCAPED = {"amp": "&", "lt": "<", "gt": ">"}
 _AFTER_A_NAME = " \t\n,:;–—-\u00a0"
 _SCHEMES = ("http://", "https://", "mailto:", "tel:")
-
-_Named: TypeAlias = Callable[[str], str]
 
 
 def names(text: str, user: str) -> bool:

@@ -6,7 +6,6 @@ What is shown there are the rows themselves, so a slot on the page is sent when 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -23,9 +22,10 @@ from gateway.model.ids import OwnerName, SessionId, TurnId
 from gateway.model.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
 from gateway.model.messages import Attachment, Conversation
 from gateway.model.slots import Pace, Showing
+from gateway.model.tools import PICTURES
 from gateway.model.views import Rows, SessionLine
 from gateway.model.waits import PRESSED_TEXT, PressResult
-from gateway.ports import COOKIE, Auth, ChannelContext, Desk, Endpoint, Progress, Sink
+from gateway.ports import COOKIE, Auth, ChannelContext, Credential, Desk, Endpoint, Kept, Progress, Sink
 
 FRAME_AT_MOST = 1_048_576
 PING_S = 15.0
@@ -35,8 +35,8 @@ SEND_WITHIN_S = 20.0
 OPEN_AT_MOST = 20
 """Sessions that a page follows: main, those at work below it, what is shown with its own, and a few for a moment."""
 PICTURE = r"/api/output/{turn}/{n:\d+}/{picture:\d+}"
-PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif"}
-"""What is handed out to be shown, by how its file ends; nothing that a browser could run."""
+SHOWN = {ending: kind for kind, ending in PICTURES.items()}
+"""What is handed out to be shown, by how its file ends."""
 FILE = r"/api/output/{turn}/{n:\d+}/file/{file:\d+}"
 
 PRESSED = {
@@ -148,7 +148,7 @@ class WebChannel:
 
     async def _sign_out(self, request: web.Request) -> web.Response:
         await self._desk.sign_out(request["credential"])
-        for page in [page for page in self._pages if page.signed_in_by == _sha(request["credential"].text)]:
+        for page in [page for page in self._pages if page.signed_in_by == request["credential"]]:
             page.stop()
         response = web.Response(status=204)
         response.del_cookie(COOKIE, path="/")
@@ -170,8 +170,8 @@ class WebChannel:
 
     async def _picture(self, request: web.Request) -> web.StreamResponse:
         turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
-        path = await self._desk.output(request["owner"], turn, n, int(request.match_info["picture"][:9]))
-        kind = PICTURES.get(path.suffix) if path is not None else None
+        path = await self._desk.output(request["owner"], turn, n, Kept.PICTURE, int(request.match_info["picture"][:9]))
+        kind = SHOWN.get(path.suffix) if path is not None else None
         if path is None or kind is None:
             raise web.HTTPNotFound(reason="There is no such picture.")
         return web.FileResponse(path, headers={"Content-Type": kind})
@@ -179,7 +179,7 @@ class WebChannel:
     async def _file(self, request: web.Request) -> web.StreamResponse:
         """A file of a call, to be saved and never to be shown: what is in it a tool chose, or a stranger."""
         turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
-        path = await self._desk.output(request["owner"], turn, n, file=int(request.match_info["file"][:9]))
+        path = await self._desk.output(request["owner"], turn, n, Kept.FILE, int(request.match_info["file"][:9]))
         if path is None:
             raise web.HTTPNotFound(reason="There is no such file.")
         headers = {
@@ -200,7 +200,7 @@ class WebChannel:
             channel=self,
             socket=socket,
             owner=request["owner"],
-            signed_in_by=_sha(request["credential"].text),
+            signed_in_by=request["credential"],
             signed_in=request["signed_in"],
         )
         self._pages.add(page)
@@ -254,7 +254,7 @@ class _Page:
     channel: WebChannel
     socket: web.WebSocketResponse
     owner: OwnerName
-    signed_in_by: str
+    signed_in_by: Credential
     signed_in: Callable[[], Awaitable[OwnerName | None]]
     """Says who the page's cookie means now: a sign-in ends while its page is open too."""
     _group: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
@@ -410,10 +410,6 @@ def _file(request: web.Request, asset: Asset, cache: str) -> web.Response:
     response = web.Response(body=asset.body, headers=headers)
     response.enable_compression()
     return response
-
-
-def _sha(cookie: str) -> str:
-    return hashlib.sha256(cookie.encode(errors="surrogatepass")).hexdigest()
 
 
 def build(context: ChannelContext) -> WebChannel:

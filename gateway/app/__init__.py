@@ -173,7 +173,7 @@ def _http(core: Core, pages: Pages, endpoints: list[Endpoint], channels: Mapping
     return HttpServer(
         address=address,
         endpoints=endpoints,
-        desks=pages,
+        sign_ins=pages,
         health=core.store,
         meters=core.meters,
         clock=core.clock,

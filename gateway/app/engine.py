@@ -41,7 +41,7 @@ def make_sessions(core: Core, channels: Mapping[str, Channel]) -> Sessions:
         elsewhere=frozenset(owner for owner, who in settings.owners.items() if who),
         streams=[name for name, channel in channels.items() if channel.streams],
         attachments=Attachments(
-            channels=channels, homes=core.workspaces.workspace, steps=store, redactor=core.redactor
+            channels=channels, workspaces=core.workspaces.workspace, steps=store, redactor=core.redactor
         ),
         limits=core.loaded.limits,
         currency=settings.model.currency,
@@ -115,7 +115,7 @@ def _questions(core: Core) -> Questions:
         views=core.store,
         registry=core.registry,
         outputs=core.workspaces.outputs,
-        homes=core.workspaces.workspace,
+        workspaces=core.workspaces.workspace,
         system=SYSTEM_PROMPT.read_text(encoding="utf-8"),
         child_system=CHILD_PROMPT.read_text(encoding="utf-8"),
         instructions=core.loaded.instructions,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
-from gateway.model.ids import OwnerName, Principal, web_principal
+from gateway.model.ids import OwnerName, Principal
 from gateway.model.messages import Press
 from gateway.model.sessions import Session, SessionKind
 from gateway.model.waits import PressResult, Verb, Verdict, Wait, WaitState
@@ -42,8 +41,3 @@ def asks_reason(verdict: Verdict, press: Press, wait: Wait, now: datetime) -> bo
     without = press.can_ask_reason and not press.reason.strip()
     undecided = wait.state is WaitState.OPEN and wait.expires_at > now
     return verdict.refusal is None and verdict.withdraw_siblings and without and undecided
-
-
-def page_principals(people: People) -> Mapping[OwnerName, Principal]:
-    """Each owner's principal on the page."""
-    return {name: web_principal(name) for name in people.owners}

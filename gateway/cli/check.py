@@ -17,10 +17,9 @@ from pathlib import Path
 
 from gateway.control.client import is_running
 from gateway.control.wire import socket_path
+from gateway.store.sqlite.opening import OLDEST_SQLITE
 
 _OLDEST_PYTHON = (3, 11)
-_OLDEST_SQLITE = (3, 35, 0)
-"""RETURNING."""
 _FREE_AT_LEAST = 100 * 2**20
 _FREE_BETTER = 2**30
 
@@ -66,7 +65,7 @@ def _python() -> Finding:
 def _sqlite() -> Finding:
     # By name: only the store works with SQLite, and this wants nothing but its version.
     version: str = importlib.import_module("sqlite3").sqlite_version
-    if tuple(map(int, version.split("."))) < _OLDEST_SQLITE:
+    if tuple(map(int, version.split("."))) < OLDEST_SQLITE:
         return Finding(level=Level.PROBLEM, what=f"SQLite {version} is too old.", cure="Use a newer Python build.")
     return Finding(level=Level.OK, what=f"SQLite {version}")
 

@@ -25,7 +25,7 @@ from gateway.errors import StartError, StoreError
 from gateway.http.checks import Address, credential, refusal, source_of
 from gateway.model.views import Counts
 from gateway.observe import Meters, log
-from gateway.ports import Auth, Clock, Desks, Endpoint
+from gateway.ports import Auth, Clock, Endpoint, SignIns
 
 BODY_AT_MOST = 1_048_576
 SIGN_IN = "You are not signed in. Run `dragoman link` (in a clone `./run link`) and open the link it prints."
@@ -86,7 +86,7 @@ class HttpServer:
 
     address: Address
     endpoints: Sequence[Endpoint]
-    desks: Desks
+    sign_ins: SignIns
     health: Health
     meters: Meters
     clock: Clock
@@ -210,7 +210,7 @@ class HttpServer:
         async def handler(request: web.Request) -> web.StreamResponse:
             if endpoint.auth is Auth.COOKIE:
                 shown = credential(request)
-                ask = partial(self.desks.owner_of, shown)
+                ask = partial(self.sign_ins.owner_of, shown)
                 owner = await ask()
                 if owner is None:
                     return _error(401, SIGN_IN)

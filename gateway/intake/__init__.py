@@ -128,7 +128,7 @@ class Ingress:
                 kind = TurnKind.COMMAND
             case commands.PlainText():
                 if self._reasons.is_rest(message):
-                    await self._drop(message, Drop(reason=DropReason.EMPTY, refuse=False))
+                    await self._drop(message, Drop(reason=DropReason.EMPTY, told=False))
                     return None
                 if message.reply_to and (wait := await self._reasons.asked_why(message)):
                     await self._deny(message, wait)

@@ -9,11 +9,10 @@ from gateway.model.ids import OwnerName, Principal
 from gateway.model.messages import Inbound
 from gateway.model.routes import Route, empty_session
 from gateway.model.sessions import Session, SessionKind
+from gateway.model.turns import STOPPED_TEXT
 from gateway.ports import Books, Children, Clock, Control, ControlEffect, Views
 from gateway.registry import Registry
 from gateway.routing import People, may_begin_anew, may_stop_all
-
-STOPPED = "Stopped."
 
 
 class Replies:
@@ -48,9 +47,9 @@ class Replies:
                 return Control(
                     effect=ControlEffect.STOP,
                     only=None if may_stop_all(message, self._people) else message.principal,
-                    reply="Stopped.",
+                    reply=STOPPED_TEXT,
                     idle="Nothing is running or waiting here.",
-                    stopped_text=STOPPED,
+                    stopped_text=STOPPED_TEXT,
                 )
             case "new" if may_begin_anew(message, self._people):
                 return Control(
@@ -58,7 +57,7 @@ class Replies:
                     only=None,
                     reply="A new history begins here.",
                     idle="",
-                    stopped_text=STOPPED,
+                    stopped_text=STOPPED_TEXT,
                 )
             case "new":
                 return _answer("Only an owner begins a new history here.")

@@ -6,7 +6,6 @@ import asyncio
 import random as _random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from copy import copy
 from dataclasses import dataclass, replace
 
 import aiohttp
@@ -18,7 +17,7 @@ from gateway.llm.openai_answer import AnswerLimits, Assembly
 from gateway.llm.openai_errors import Peer, Refused, from_chunk, from_response, not_an_answer, to_error
 from gateway.llm.openai_payload import Offered, has_images, request_body
 from gateway.llm.quirks import Dialect, dialect_of, instead
-from gateway.llm.tries import DEFAULT_PATIENCE, Patience, in_haste, tried
+from gateway.llm.tries import DEFAULT_PATIENCE, Patience, Trying
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.model.steps import Answer
 from gateway.model.text import media_type
@@ -40,7 +39,7 @@ class _Learned:
     dialect: Dialect
 
 
-class OpenAIChat:
+class OpenAIChat(Trying):
     """`ports.Model` over `POST {base_url}/chat/completions`.
 
     Between questions it remembers only which parts of a request its server refused (`quirks`).
@@ -60,37 +59,27 @@ class OpenAIChat:
         random: Callable[[], float] = _random.random,
     ) -> None:
         """The session stays the caller's. Raises `ConfigError` for an address or a key that cannot be used."""
+        self._url, server = _endpoint(base_url)
+        super().__init__(f"The model's server {server}", retry, patience, random)
         self._session = session
         self._model = model
-        self._url, server = _endpoint(base_url)
         self._peer = Peer(server=server, model=model, api_key=_usable_key(api_key))
         self._learned = _Learned(dialect_of(self._url.host or "", model))
         self._offered = Offered()
         self._log = log("models")
         self._clock = clock
-        self.retry = retry
-        self._patience = patience
-        self.first_s = patience.stall_s
         self._limits = limits
-        self._random = random
 
     @property
     def name(self) -> str:
         """As configured: `openai:<model>`."""
         return f"openai:{self._model}"
 
-    def hasty(self) -> OpenAIChat:
-        """The same model for when another could answer instead: at most 2 tries, and 30 s to the first byte of each."""
-        other = copy(self)
-        other.retry = in_haste(self.retry)
-        other.first_s = min(self._patience.hasty_s, self.first_s)
-        return other
-
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Ask; see `ports.Model.stream`. The request is closed before `Complete` is yielded, and by `aclose()`."""
         taken = {call.id for message in request.messages if isinstance(message, Answer) for call in message.calls}
         whole: list[Assembly] = []
-        async with aclosing(tried(lambda: self._ask(request, whole), self.retry, self._random)) as texts:
+        async with aclosing(self._tried(lambda: self._ask(request, whole))) as texts:
             async for text in texts:
                 yield TextPart(text=text)
         yield Complete(answer=whole[-1].answer(self.name, taken))
@@ -227,13 +216,6 @@ class OpenAIChat:
 
     def _refused(self, error: object) -> ModelError:
         return to_error(from_chunk(error, self._peer), self._peer)
-
-    def _silent(self, wait_s: float) -> ModelError:
-        return ModelError(
-            f"The model's server {self._peer.server} sent nothing for {wait_s:g} s.",
-            cure="Ask again in a moment.",
-            retryable=True,
-        )
 
     def _unreachable(self, error: Exception) -> ModelError:
         if isinstance(error, aiohttp.ClientSSLError):

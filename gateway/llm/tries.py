@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from copy import copy
 from dataclasses import dataclass, replace
+from typing import Self
 
 from gateway.errors import ModelError
 from gateway.retry import Failure, GiveUp, RetryLimits, next_try
@@ -33,36 +35,59 @@ class Patience:
 DEFAULT_PATIENCE = Patience()
 
 
-def in_haste(limits: RetryLimits) -> RetryLimits:
+class Trying:
+    """What every model has that is asked over a network: how often, and for how long each time."""
+
+    def __init__(self, who: str, retry: RetryLimits, patience: Patience, random: Callable[[], float]) -> None:
+        """`who`: what it is called in an error when it sent nothing."""
+        self._who = who
+        self.retry = retry
+        self._patience = patience
+        self.first_s = patience.stall_s
+        """Seconds of a try until something comes."""
+        self._random = random
+
+    def hasty(self) -> Self:
+        """The same model for when another could answer instead: at most 2 tries, and 30 s until each says something.
+
+        It asks over the same connections; what closes those of either ends both.
+        """
+        other = copy(self)
+        other.retry = _in_haste(self.retry)
+        other.first_s = min(self._patience.hasty_s, self.first_s)
+        return other
+
+    async def _tried(self, ask: Callable[[], AsyncGenerator[str, None]]) -> AsyncGenerator[str, None]:
+        """Yield the text of the first try that comes to its end; each try is one `ask()`.
+
+        A failed try is repeated only while no text of it was yielded: there is no way to take text back. Afterwards,
+        and when the tries are used up, its `ModelError` is raised; the caller decides.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            said = False
+            try:
+                async with aclosing(ask()) as texts:
+                    async for text in texts:
+                        said = True
+                        yield text
+            except ModelError as error:
+                if said:
+                    raise
+                delay_s = _delay_s(attempt, error, self._random(), self.retry)
+            else:
+                return
+            await asyncio.sleep(delay_s)
+
+    def _silent(self, wait_s: float) -> ModelError:
+        return ModelError(f"{self._who} sent nothing for {wait_s:g} s.", cure="Ask again in a moment.", retryable=True)
+
+
+def _in_haste(limits: RetryLimits) -> RetryLimits:
     """Return the limits for a model whose place another could take: waiting long for this one helps nobody."""
     attempts = HASTY_TRIES if limits.attempts is None else min(limits.attempts, HASTY_TRIES)
     return replace(limits, attempts=attempts, longest_s=min(limits.longest_s, HASTY_WAIT_S))
-
-
-async def tried(
-    ask: Callable[[], AsyncGenerator[str, None]], limits: RetryLimits, random: Callable[[], float]
-) -> AsyncGenerator[str, None]:
-    """Yield the text of the first try that comes to its end; each try is one `ask()`.
-
-    A failed try is repeated only while no text of it was yielded: there is no way to take text back. Afterwards, and
-    when the tries are used up, its `ModelError` is raised; the caller decides.
-    """
-    attempt = 0
-    while True:
-        attempt += 1
-        said = False
-        try:
-            async with aclosing(ask()) as texts:
-                async for text in texts:
-                    said = True
-                    yield text
-        except ModelError as error:
-            if said:
-                raise
-            delay_s = _delay_s(attempt, error, random(), limits)
-        else:
-            return
-        await asyncio.sleep(delay_s)
 
 
 def _delay_s(attempt: int, error: ModelError, random: float, limits: RetryLimits) -> float:

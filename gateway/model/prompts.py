@@ -11,8 +11,6 @@ from gateway.model.steps import Answer
 from gateway.model.text import plain
 from gateway.model.tools import Picture, ToolResult
 
-IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
-"""Media types of pictures that models are given."""
 NAME_CHARS = 64
 _HARMLESS = str.maketrans('"“”„[]', "''''()")
 

@@ -65,8 +65,8 @@ class Drop:
     """The message starts nothing; a row says why."""
 
     reason: DropReason
-    refuse: bool
-    """True when the sender is told; a stranger at most once a day."""
+    told: bool
+    """Whether the sender is told; a stranger at most once a day."""
     route: Route | None = None
     """For `CONTEXT`: the session it is kept for."""
 

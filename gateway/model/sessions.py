@@ -55,7 +55,7 @@ class Session:
     lists."""
 
 
-def home_of(session: Session) -> SessionId:
+def works_in(session: Session) -> SessionId:
     """Whose folder a session works in: its own, or for a child its root's, so that they see the same files."""
     return session.lineage.root if session.lineage else session.id
 

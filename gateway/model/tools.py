@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from gateway.model.ids import CallId, WaitId
@@ -196,6 +197,15 @@ class ResultStatus(StrEnum):
     """The process ended after the start and before the end; it may or may not have happened."""
 
 
+PICTURES: Mapping[str, str] = MappingProxyType(
+    {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "image/gif": ".gif"}
+)
+"""What is kept as a picture, given to models and shown on the page: media types, and how their files end. Nothing that
+a browser could run."""
+PICTURE_BYTES = 10_000_000
+"""Of one that is kept, or given to a model, at most."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
     """A picture that came of a call, as a file in the session's output folder."""
@@ -203,7 +213,7 @@ class Picture:
     file: str
     """Its name in that folder."""
     media_type: str
-    """`image/png`, `image/jpeg`, `image/webp` or `image/gif`."""
+    """One of `PICTURES`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,6 @@ class WaitKind(StrEnum):
 
     APPROVAL = "approval"
     CHILD = "child"
-    QUESTION = "question"
     TIMER = "timer"
 
 

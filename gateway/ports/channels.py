@@ -168,6 +168,16 @@ class Credential:
         return f"{self.cookie}.{self.key}"
 
 
+class Kept(StrEnum):
+    """What is kept of a call, each in a file of its own."""
+
+    PRINTED = "printed"
+    """Everything it printed, where that is more than its result shows. There is one."""
+    PICTURE = "picture"
+    FILE = "file"
+    """Any other file for people."""
+
+
 class Desk(Protocol):
     """What the web page may see and ask, by owner. Raises `Forbidden` for another owner's main session."""
 
@@ -200,9 +210,9 @@ class Desk(Protocol):
         ...
 
     async def output(
-        self, owner: OwnerName, turn: TurnId, n: int, picture: int | None = None, *, file: int | None = None
+        self, owner: OwnerName, turn: TurnId, n: int, what: Kept = Kept.PRINTED, k: int = 0
     ) -> Path | None:
-        """The file with everything a call printed, or that of one of its pictures or files, each counted from 0."""
+        """The file of a call that has everything it printed, or its `k`th picture or file, each counted from 0."""
         ...
 
     async def saw(self, owner: OwnerName) -> None:
@@ -214,7 +224,7 @@ class Desk(Protocol):
         ...
 
 
-class Desks(Protocol):
+class SignIns(Protocol):
     """Who is signed in; asked by `http` before a handler with `Auth.COOKIE` is called."""
 
     async def owner_of(self, credential: Credential) -> OwnerName | None:

@@ -52,7 +52,7 @@ class Intake(Protocol):
         ...
 
     async def drop(self, message: Inbound, drop: Drop, refusal: str) -> bool:
-        """Store the event with its reason. With `drop.refuse`, a REFUSAL slot, once in 24 h a principal.
+        """Store the event with its reason. With `drop.told`, a REFUSAL slot, once in 24 h a principal.
 
         `UNREADABLE` is told by a REPLY slot each time. `CONTEXT` (with its route) is kept for the session's next
         model turn: `accept` gives it the last 50 that no turn was given, as `Received.context`. Return False for a

@@ -33,12 +33,12 @@ from gateway.sandbox.held import HeldTree
 from gateway.sandbox.plan import (
     TMP,
     Containment,
-    Launcher,
+    Holder,
     Limits,
     Place,
     command,
     environment,
-    launcher_for,
+    holder_for,
 )
 
 Serve: TypeAlias = Callable[[socket.socket, str], AbstractAsyncContextManager[Gate]]
@@ -73,7 +73,7 @@ async def enclosed(
     127.0.0.1, where others can reach them too. `start_s`: seconds that a gate waits for the program's start.
     Raises `NotFound` (the program), `BadRequest` (what cannot be shown), `SandboxMissing` when `basic` cannot be had.
     """
-    launcher = launcher_for(mode, containment)
+    holder = holder_for(mode, containment)
     if not 0 < gates <= MAX_GATES:
         raise BadRequest(f"An enclosure has 1 to {MAX_GATES} gates, not {gates}.", cure="Ask for as many as are used.")
     file = program_file(program)
@@ -84,7 +84,7 @@ async def enclosed(
         enclosure = _Enclosure(base, place, gates, serve, start_s)
         try:
             tmp = TMP if mode == Mode.BASIC else str(short_tmp(base))
-            enclosure.open(_Start(file, tmp, launcher, mode, containment))
+            enclosure.open(_Start(file, tmp, holder, mode, containment))
             yield enclosure
         finally:
             await enclosure.close()
@@ -109,10 +109,10 @@ class _Words:
 class _Start:
     """How the program is started, whenever somebody asks for it."""
 
-    def __init__(self, program: Path, tmp: str, launcher: Launcher, mode: Mode, containment: Containment) -> None:
+    def __init__(self, program: Path, tmp: str, holder: Holder, mode: Mode, containment: Containment) -> None:
         self._program = program
         self._tmp = tmp
-        self._launcher = launcher
+        self._holder = holder
         self._mode = mode
         self._containment = containment
 
@@ -121,13 +121,13 @@ class _Start:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             handed = _above(theirs.fileno())
-        tree = HeldTree(self._launcher, words, LIMITS, self._containment)
+        tree = HeldTree(self._holder, words, LIMITS, self._containment)
         lent = ",".join(f"{target}={source}" for target, source in asked.lent)
         first = [str(Path(sys.executable).resolve()), "-I", "-S", inside.__file__, str(handed), str(gates), lent]
         argv = [*first, str(self._program), *asked.arguments]
         try:
             with Copies() as copies:
-                what = command(self._launcher, self._mode, argv, place, limits=LIMITS,
+                what = command(self._holder, self._mode, argv, place, limits=LIMITS,
                                containment=self._containment, copies=copies)  # fmt: skip
                 given = [handed, *(source for _, source in asked.lent), *copies.descriptors]
                 tree.start(what, place, self._environment(place), given)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from gateway.ports import Output
-from gateway.sandbox.plan import Containment, Launcher, Limits
+from gateway.sandbox.plan import Containment, Holder, Limits
 from gateway.sandbox.tree import Tree
 
 
@@ -16,8 +16,8 @@ class HeldTree(Tree):
     How many processes it has is not watched: that would wake the daemon ten times a second for days.
     """
 
-    def __init__(self, launcher: Launcher, output: Output, limits: Limits, containment: Containment) -> None:
-        super().__init__(launcher, output, limits, containment, watched=False)
+    def __init__(self, holder: Holder, output: Output, limits: Limits, containment: Containment) -> None:
+        super().__init__(holder, output, limits, containment, watched=False)
 
     def when_ended(self, tell: Callable[[int], None]) -> None:
         """When the program ended kill the rest, and call `tell` with its exit code (128 + signal for a signal)."""

@@ -1,6 +1,6 @@
 """What is run to contain a tool's program: pure decisions and argument lists, no process is started here.
 
-Four launchers, best first: `basic` is bubblewrap with its own view of the files. `off` sees the host's files and is
+Four ways, best first: `basic` is bubblewrap with its own view of the files. `off` sees the host's files and is
 bubblewrap with only a process namespace, or util-linux' unshare, or the keeper (see `gateway.sandbox.keeper`).
 """
 
@@ -47,7 +47,7 @@ INSIDE = "1000"
 """Who an enclosed program is when the daemon is root: as root a browser refuses to make its own sandbox."""
 
 # As process 1 a program would have no default signal handling, so a shell takes that place. Its own words ("Killed")
-# are not the program's output; a session of its own keeps `kill 0` from reaching the launcher outside.
+# are not the program's output; a session of its own keeps `kill 0` from reaching the holder outside.
 # It begins nothing before the daemon answered on its input. What ties a tree to the daemon's life (PDEATHSIG) is set by
 # each process for itself and says nothing when the parent was dead already; but when this shell runs all of it is set,
 # and a daemon that has died since does not answer.
@@ -89,7 +89,7 @@ class Limits:
     """Seconds between TERM and KILL. Everything is gone about 0.1 s after that."""
 
 
-class Launcher(StrEnum):
+class Holder(StrEnum):
     """How a tree is held together, which decides how it is killed."""
 
     BWRAP = "bwrap"
@@ -124,19 +124,19 @@ def choose(wanted: Sandbox, kind_is_main: bool, containment: Containment) -> Mod
     return Mode.BASIC
 
 
-def launcher_for(mode: Mode, containment: Containment) -> Launcher:
-    """Return the best launcher for a mode. Raises `SandboxMissing`; `basic` never falls back to the host."""
+def holder_for(mode: Mode, containment: Containment) -> Holder:
+    """Return the best holder for a mode. Raises `SandboxMissing`; `basic` never falls back to the host."""
     if containment.can_bwrap:
-        return Launcher.BWRAP
+        return Holder.BWRAP
     if mode == Mode.BASIC:
         raise SandboxMissing(f"This needs the sandbox `basic`: {containment.why_no_bwrap or 'no probe was made'}.")
-    return Launcher.UNSHARE if containment.can_pid_namespace else Launcher.KEEPER
+    return Holder.UNSHARE if containment.can_pid_namespace else Holder.KEEPER
 
 
 def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
     """Return a program's whole environment: built from nothing, never inherited. `extra` wins.
 
-    Raises `BadRequest` for names of the dynamic linker: they would act on the launcher, which is outside.
+    Raises `BadRequest` for names of the dynamic linker: they would act on the holder, which is outside.
     """
     for name in extra:
         if name.startswith("LD_"):
@@ -185,9 +185,9 @@ def helper(name: str) -> str:
     return found
 
 
-def bounds(launcher: Launcher, limits: Limits, containment: Containment) -> dict[int, int]:
+def bounds(holder: Holder, limits: Limits, containment: Containment) -> dict[int, int]:
     """Return the resource limits of each process of a call, by their numbers."""
-    counted = containment.counts_processes and launcher is not Launcher.KEEPER
+    counted = containment.counts_processes and holder is not Holder.KEEPER
     wanted = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: limits.open_files,
@@ -203,16 +203,16 @@ def bounds(launcher: Launcher, limits: Limits, containment: Containment) -> dict
     return found
 
 
-def command(launcher: Launcher, mode: Mode, argv: Sequence[str], place: Place, *, limits: Limits,
+def command(holder: Holder, mode: Mode, argv: Sequence[str], place: Place, *, limits: Limits,
             containment: Containment, copies: Copies) -> list[str]:  # fmt: skip
     """Return what is really run. Its input is the daemon's hold on it, see `gateway.sandbox.tree`.
 
     It must be given the descriptors that are in `copies` then.
     """
-    if launcher is Launcher.KEEPER:
-        bound = ",".join(f"{number}={value}" for number, value in bounds(launcher, limits, containment).items())
+    if holder is Holder.KEEPER:
+        bound = ",".join(f"{number}={value}" for number, value in bounds(holder, limits, containment).items())
         return [sys.executable, "-I", "-S", keeper.__file__, bound, *argv]
-    if launcher is Launcher.UNSHARE:
+    if holder is Holder.UNSHARE:
         as_user = [] if os.geteuid() == 0 else ["--user", "--map-current-user"]
         # --kill-child ties process 1 to unshare, and setpriv ties unshare to the daemon.
         outside = [helper("setpriv"), "--pdeathsig", "KILL", helper("unshare"), *as_user]

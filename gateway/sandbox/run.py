@@ -23,7 +23,7 @@ from gateway.sandbox.plan import (
     check_program,
     command,
     environment,
-    launcher_for,
+    holder_for,
 )
 from gateway.sandbox.tree import Tree
 
@@ -50,19 +50,19 @@ async def run_contained(
     """
     place = _place(mode, workspace, cwd, hide)
     variables = environment(place.home, env)
-    launcher = launcher_for(mode, containment)
+    holder = holder_for(mode, containment)
     check_place(place, mode)
     check_program(argv[0], mode, place, variables)
-    tree = Tree(launcher, output, limits, containment, watched=True)
+    tree = Tree(holder, output, limits, containment, watched=True)
     with Copies() as copies:
-        contained = command(launcher, mode, argv, place, limits=limits, containment=containment, copies=copies)
+        contained = command(holder, mode, argv, place, limits=limits, containment=containment, copies=copies)
         tree.start(contained, place, variables, copies.descriptors)
     try:
         code = await tree.ended()
     finally:
         await tree.close()
     if not tree.program_ran:
-        raise SandboxMissing(f"{launcher} could not contain the program; its message is in the output.")
+        raise SandboxMissing(f"{holder} could not contain the program; its message is in the output.")
     return Ended(exit_code=code)
 
 

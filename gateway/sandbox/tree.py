@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from gateway.errors import BadRequest
 from gateway.ports import Output
 from gateway.sandbox.keeper import dies_first, is_below, signal_below, stat_of
-from gateway.sandbox.plan import Containment, Launcher, Limits, Place, bounds
+from gateway.sandbox.plan import Containment, Holder, Limits, Place, bounds
 
 CHUNK = 65_536
 WATCH_S = 0.1
@@ -43,13 +43,13 @@ class Tree:
     """One program and all it starts."""
 
     def __init__(
-        self, launcher: Launcher, output: Output, limits: Limits, containment: Containment, *, watched: bool
+        self, holder: Holder, output: Output, limits: Limits, containment: Containment, *, watched: bool
     ) -> None:
         """`watched`: count its processes where the kernel does not."""
-        self._launcher = launcher
+        self._holder = holder
         self._output = output
         self._limits = limits
-        self._bounds = bounds(launcher, limits, containment)
+        self._bounds = bounds(holder, limits, containment)
         self._watched = watched and resource.RLIMIT_NPROC not in self._bounds
         self._fds: dict[str, int] = {}
         self._control: socket.socket | None = None
@@ -59,7 +59,7 @@ class Tree:
     @property
     def program_ran(self) -> bool:
         """Whether it was contained and the program was begun."""
-        return self._init is not None or self._launcher is Launcher.KEEPER
+        return self._init is not None or self._holder is Holder.KEEPER
 
     def start(self, argv: Sequence[str], place: Place, env: Mapping[str, str], given: Sequence[int] = ()) -> None:
         """Start `argv`, which is what contains the program, with the descriptors `given` besides the usual ones.
@@ -83,7 +83,7 @@ class Tree:
             theirs.close()
         loop = asyncio.get_running_loop()
         loop.add_reader(out, self._read)
-        if self._launcher is not Launcher.KEEPER:
+        if self._holder is not Holder.KEEPER:
             loop.add_reader(self._control, self._is_ready)
 
     def _spawn(
@@ -95,7 +95,7 @@ class Tree:
                 stdin=ends[0],
                 stdout=ends[1],
                 stderr=subprocess.STDOUT,
-                cwd="/" if self._launcher is Launcher.BWRAP else place.cwd,
+                cwd="/" if self._holder is Holder.BWRAP else place.cwd,
                 env=dict(env),
                 pass_fds=given,
                 start_new_session=True,
@@ -185,7 +185,7 @@ class Tree:
             except asyncio.CancelledError:
                 cancelled = True
         else:
-            if self._launcher is not Launcher.KEEPER:  # a keeper goes on; without it nothing would
+            if self._holder is not Holder.KEEPER:  # a keeper goes on; without it nothing would
                 self._leader.kill()
         return cancelled
 
@@ -197,7 +197,7 @@ class Tree:
 
     def _terminate(self) -> bool:
         """Ask all programs to end. Return False when there is none that could need time."""
-        if self._launcher is not Launcher.KEEPER:
+        if self._holder is not Holder.KEEPER:
             return self._init is not None and signal_below(self._init, signal.SIGTERM) > 0
         if self._control is not None:
             with contextlib.suppress(OSError):
@@ -208,7 +208,7 @@ class Tree:
         """Safe to repeat. What has not begun ends by itself, and the leader lives until that was its end."""
         self._let_go()
         if "init" in self._fds:
-            if self._launcher is Launcher.UNSHARE:
+            if self._holder is Holder.UNSHARE:
                 self._leader.kill()  # first, because unshare 2.38 complains into the output when its child is killed
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._fds["init"], signal.SIGKILL)
@@ -247,7 +247,7 @@ class Tree:
             if not self._read():
                 break
         if self._init is not None:
-            # As process 1 of a container the daemon inherits a dead launcher's child, and nobody else would take it.
+            # As process 1 of a container the daemon inherits a dead holder's child, and nobody else would take it.
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._init, os.WNOHANG)
 

@@ -18,7 +18,7 @@ from gateway.errors import DragomanError, SandboxMissing
 from gateway.execution import Prepared
 from gateway.model.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.model.ids import WaitId
-from gateway.model.sessions import Session, SessionKind, home_of
+from gateway.model.sessions import Session, SessionKind, works_in
 from gateway.model.steps import Step, StepKind, StepState
 from gateway.model.text import head_and_tail_bytes
 from gateway.model.tools import EVERY_SCOPE, Action, Default, Effect, Mode, Reach, ResultStatus, Sandbox, ToolResult
@@ -248,7 +248,7 @@ class Deciding:
             return reach
         try:
             sandbox = self._sandbox(tool.policy.sandbox, view.session)
-            cwd = str(self.workspaces.workspace(home_of(view.session)))
+            cwd = str(self.workspaces.workspace(works_in(view.session)))
         except SandboxMissing as error:
             return Deny(reason=DenyReason.SANDBOX_MISSING, hint=str(error))
         except DragomanError as error:

@@ -30,7 +30,7 @@ from gateway.transcript import ungiven
 from gateway.turn.limits import active_limit, beyond, out_of_time
 from gateway.turn.question import UNBOUND, Bounds, Question, Questions
 from gateway.turn.status import Status
-from gateway.turn.window import HISTORY_TURNS, Long
+from gateway.turn.window import HISTORY_TURNS, LongHistory
 from gateway.turn.writing import Writing, last_words, said, unmarked, why_no_answer
 
 PAGE_CLOSED_AFTER = timedelta(seconds=30)
@@ -55,7 +55,7 @@ class _Holding:
     """The session's, as it was when the turn was claimed, until its model is first asked."""
     working: Working | None
     """What is said of it, where its conversation shows that."""
-    long: Long | None = None
+    long: LongHistory | None = None
     bounds: Bounds = UNBOUND
     """What fitted, once a model has said that a request was too long: later steps begin with no more."""
     writing: Writing | None = None
@@ -95,7 +95,7 @@ class Turns:
         """How many ended turns are read with a claim: none where nobody reads them but who answers commands."""
         return HISTORY_TURNS if any(name != self.operator.name for name in self.models.names) else 0
 
-    async def run(self, claimed: Claimed, halt: Halt) -> Long | None:
+    async def run(self, claimed: Claimed, halt: Halt) -> LongHistory | None:
         """Run until the turn ended or parked. Cancelled by the holder when it is cut (`halt` says why).
 
         Return what the caller may put into a summary when the turn ended and its session's history is long. Raises
@@ -340,6 +340,6 @@ class Turns:
             self.meters.turns.labels(failed.value).inc()
 
 
-def _long(view: TurnView, *, hard: bool) -> Long:
+def _long(view: TurnView, *, hard: bool) -> LongHistory:
     turn = view.turn
-    return Long(session=turn.session, epoch=turn.epoch, principal=turn.principal, hard=hard)
+    return LongHistory(session=turn.session, epoch=turn.epoch, principal=turn.principal, hard=hard)

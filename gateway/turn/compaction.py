@@ -29,7 +29,7 @@ from gateway.turn.window import (
     KEPT_PART,
     LONG_FROM,
     SHORTEST_RESULT,
-    Long,
+    LongHistory,
     chars_per_token,
     split,
 )
@@ -71,7 +71,7 @@ class Compaction:
     _busy: set[SessionId] = field(default_factory=set[SessionId])
     _log: Any = field(default_factory=lambda: log("compaction"))
 
-    async def run(self, long: Long) -> None:
+    async def run(self, long: LongHistory) -> None:
         """Put the older turns of a history into its summary; nothing when that is done already, for this session or
         for too many. A model or a store that fails is logged. Safe to cancel at any time.
         """
@@ -87,7 +87,7 @@ class Compaction:
         finally:
             self._busy.discard(long.session)
 
-    async def _run(self, long: Long) -> None:
+    async def _run(self, long: LongHistory) -> None:
         """Tell the older turns to a model, the oldest first: as many as fit, and the rest in further rounds.
 
         A summary stands for the turns that were told, no others. What is left after the last round is told after the
@@ -121,7 +121,7 @@ class Compaction:
                 return  # another history has begun
             self._log.info("summary written", session=long.session, turns=turns)
 
-    async def _oldest(self, long: Long, staying: Sequence[TurnView]) -> Sequence[TurnView]:
+    async def _oldest(self, long: LongHistory, staying: Sequence[TurnView]) -> Sequence[TurnView]:
         """Return the first ended turns since the last summary that come before those that stay.
 
         Not all of them at once: where no summary was written for a while, 10,000 messages were 90 MB.
@@ -130,7 +130,7 @@ class Compaction:
         stays = staying[0].turn.id
         return list(takewhile(lambda one: one.turn.id != stays, found))
 
-    def _spent(self, long: Long, model: Model, answer: Answer) -> Spent | None:
+    def _spent(self, long: LongHistory, model: Model, answer: Answer) -> Spent | None:
         if answer.usage == Usage():
             return None
         name = answer.model or model.name

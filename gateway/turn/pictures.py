@@ -9,14 +9,13 @@ from pathlib import Path, PurePosixPath
 
 from gateway.attachments import sniffed
 from gateway.beneath import open_beneath
-from gateway.model.prompts import IMAGES, CallResult, Image, Message, UserText
-from gateway.model.tools import Picture
+from gateway.model.prompts import CallResult, Image, Message, UserText
+from gateway.model.tools import PICTURE_BYTES, PICTURES, Picture
 
 RESULTS_WITH_PICTURES = 4
 """Of the results that have pictures, the last ones whose pictures a model is given: each costs as much as pages do."""
 PICTURES_OF_PEOPLE = 4
 """Of the pictures that people sent, the last ones that a model is given."""
-PICTURE_AT_MOST = 10_000_000
 
 
 def any_in(messages: Sequence[Message]) -> bool:
@@ -30,10 +29,10 @@ def any_in(messages: Sequence[Message]) -> bool:
     return False
 
 
-def with_pictures(messages: Sequence[Message], folder: Path, home: Path | None, mark: str) -> tuple[Message, ...]:
+def with_pictures(messages: Sequence[Message], folder: Path, workspace: Path | None, mark: str) -> tuple[Message, ...]:
     """Return the messages, the last pictures in them; order and number stay. Reads files: call it in a thread.
 
-    `folder`: where those of calls are; `home`: the workspace, where those of people are, None when nobody knows.
+    `folder`: where those of calls are; `workspace`: where those of people are, None when nobody knows.
     What cannot be given is said, at the end of its result or of what is told of a message's files: missing, too large,
     or of a kind that models are not given.
     """
@@ -46,7 +45,7 @@ def with_pictures(messages: Sequence[Message], folder: Path, home: Path | None, 
         elif isinstance(one, UserText) and one.pictures and left:
             newest = one.pictures[-left:]
             left -= len(newest)
-            one = _with_photos(one, newest, home, mark)
+            one = _with_photos(one, newest, workspace, mark)
         out.append(one)
     return tuple(reversed(out))
 
@@ -69,12 +68,12 @@ def _with_shots(message: CallResult, folder: Path) -> CallResult:
     return replace(message, images=tuple(images), result=replace(message.result, text=text))
 
 
-def _with_photos(message: UserText, pictures: Sequence[Picture], home: Path | None, mark: str) -> UserText:
+def _with_photos(message: UserText, pictures: Sequence[Picture], workspace: Path | None, mark: str) -> UserText:
     """A message with pictures that came with it. What is said of those that are gone stands outside of its data."""
     images: list[Image] = []
     notes: list[str] = []
     for picture in pictures:
-        found = _photo(picture, home)
+        found = _photo(picture, workspace)
         if isinstance(found, Image):
             images.append(found)
         else:
@@ -82,12 +81,12 @@ def _with_photos(message: UserText, pictures: Sequence[Picture], home: Path | No
     return replace(message, images=tuple(images), data="\n\n".join(filter(None, [message.data, *notes])))
 
 
-def _photo(picture: Picture, home: Path | None) -> Image | str:
+def _photo(picture: Picture, workspace: Path | None) -> Image | str:
     """Return a picture of the workspace, or why not. A tool may have put anything in its place since it was fetched."""
     path = PurePosixPath(picture.file)
-    if home is None or path.is_absolute() or len(path.parts) != 2 or ".." in path.parts:  # `inbox/name`
+    if workspace is None or path.is_absolute() or len(path.parts) != 2 or ".." in path.parts:  # `inbox/name`
         return _NO_NAME
-    found = _read(picture, home, path.parts)
+    found = _read(picture, workspace, path.parts)
     if isinstance(found, str):
         return found
     if sniffed(found.data, "") != picture.media_type:
@@ -100,13 +99,13 @@ _NO_NAME = "its name is not one of a file in its folder"
 
 def _read(picture: Picture, folder: Path, parts: Sequence[str]) -> Image | str:
     """Return the picture at these names beneath a folder, or why not: a tool may have put anything there."""
-    if picture.media_type not in IMAGES:
+    if picture.media_type not in PICTURES:
         return "it is of a kind that models are not given"
     try:
         with os.fdopen(open_beneath(folder, parts), "rb") as file:
-            data = file.read(PICTURE_AT_MOST + 1)
+            data = file.read(PICTURE_BYTES + 1)
     except (OSError, ValueError):
         return "it is not there any more"
-    if len(data) > PICTURE_AT_MOST:
+    if len(data) > PICTURE_BYTES:
         return "it is larger than 10 MB"
     return Image(media_type=picture.media_type, data=data) if data else "it is empty"

@@ -12,7 +12,7 @@ from gateway.errors import DragomanError
 from gateway.model.children import Agent
 from gateway.model.ids import SessionId
 from gateway.model.prompts import ModelRequest, ToolOffer
-from gateway.model.sessions import Session, home_of
+from gateway.model.sessions import Session, works_in
 from gateway.model.views import TurnView
 from gateway.ports import Views
 from gateway.registry import Registry
@@ -70,7 +70,7 @@ class Questions:
     registry: Registry
     outputs: Callable[[SessionId], Path]
     """Where a session's pictures are."""
-    homes: Callable[[SessionId], Path]
+    workspaces: Callable[[SessionId], Path]
     """Where a session's workspace is, with the pictures that people sent."""
     system: str
     child_system: str = ""
@@ -150,13 +150,13 @@ class Questions:
     async def _pictured(self, view: TurnView, asked: ModelRequest) -> ModelRequest:
         if not any_in(asked.messages):
             return asked
-        folder, home = self.outputs(view.session.id), self._home(view.session)
-        messages = await asyncio.to_thread(with_pictures, asked.messages, folder, home, asked.mark)
+        folder, workspace = self.outputs(view.session.id), self._workspace(view.session)
+        messages = await asyncio.to_thread(with_pictures, asked.messages, folder, workspace, asked.mark)
         return replace(asked, messages=messages)
 
-    def _home(self, session: Session) -> Path | None:
+    def _workspace(self, session: Session) -> Path | None:
         """The workspace, if there is one that can be used."""
         try:
-            return self.homes(home_of(session))
+            return self.workspaces(works_in(session))
         except DragomanError:
             return None

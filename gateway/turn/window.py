@@ -38,7 +38,7 @@ SHORTEST_RESULT = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Long:
+class LongHistory:
     """A session whose history has grown long, found out when a turn of it ended."""
 
     session: SessionId

@@ -87,7 +87,7 @@ class Scene:
     async def overhear(self, text: str, *, to: Route) -> Inbound:
         """Something is said beside the bot; what it was."""
         message = replace(inbound(text, direct=False, who=BOB), addressed=False)
-        assert await self.store.drop(message, Drop(reason=DropReason.CONTEXT, refuse=False, route=to), "")
+        assert await self.store.drop(message, Drop(reason=DropReason.CONTEXT, told=False, route=to), "")
         return message
 
     async def edit(self, message: Inbound, text: str, *, who: Principal | None = None) -> bool:

@@ -104,7 +104,7 @@ class WebRig(Rig):
         http = HttpServer(
             address=Address(host="127.0.0.1", port=0),
             endpoints=web.endpoints(),
-            desks=pages,
+            sign_ins=pages,
             health=engine.store,
             meters=engine.meters,
             clock=engine.clock,

@@ -148,7 +148,7 @@ async def test_only_who_said_it_may_edit_it(scene: Scene) -> None:
 async def test_its_event_is_taken_once(store: Store, scene: Scene) -> None:
     """Twice delivered, once kept; and it is no message that a duplicate could name."""
     message = replace(inbound("a", direct=False), addressed=False)
-    drop = Drop(reason=DropReason.CONTEXT, refuse=False, route=GROUP)
+    drop = Drop(reason=DropReason.CONTEXT, told=False, route=GROUP)
     assert [await store.drop(message, drop, "") for _ in range(2)] == [True, False]
     assert len(await scene.items(Received, GROUP.session)) == 1
     accepted = await store.accept(GROUP, message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
@@ -157,5 +157,5 @@ async def test_its_event_is_taken_once(store: Store, scene: Scene) -> None:
 
 async def test_without_a_route_it_is_dropped(store: Store) -> None:
     """Nothing says where it belongs."""
-    assert await store.drop(inbound("a"), Drop(reason=DropReason.CONTEXT, refuse=False), "")
+    assert await store.drop(inbound("a"), Drop(reason=DropReason.CONTEXT, told=False), "")
     assert await store.sessions() == []

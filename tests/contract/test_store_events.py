@@ -16,7 +16,7 @@ from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.makers import BOB, CHAT, OTHER_CHAT, inbound, route
 
-UNREADABLE = Drop(reason=DropReason.UNREADABLE, refuse=True)
+UNREADABLE = Drop(reason=DropReason.UNREADABLE, told=True)
 CHANNELS = ["telegram", "slack"]
 
 
@@ -62,14 +62,14 @@ async def test_what_cannot_be_read_is_a_reply_and_a_stranger_is_refused(
     store: Store, reason: DropReason, kind: SlotKind
 ) -> None:
     """A refusal may be held back when too many are due; a reply to somebody known may not."""
-    assert await store.drop(inbound(), Drop(reason=reason, refuse=True), "No.")
+    assert await store.drop(inbound(), Drop(reason=reason, told=True), "No.")
     (slot,) = await store.claim_slots(NODE, CHANNELS, 10)
     assert (slot.kind, slot.text) == (kind, "No.")
 
 
 async def test_what_cannot_be_read_is_told_each_time(store: Store) -> None:
     """A person who sends two pictures hears twice, also right after a refusal."""
-    stranger = Drop(reason=DropReason.STRANGER, refuse=True)
+    stranger = Drop(reason=DropReason.STRANGER, told=True)
     assert await store.drop(inbound(), stranger, "No.")
     for _ in range(2):
         assert await store.drop(inbound(), UNREADABLE, "Write it.")
@@ -172,7 +172,7 @@ async def test_an_edit_of_something_else_is_late(store: Store, scene: Scene, cha
 async def test_an_edit_of_what_is_no_message_is_late(store: Store, scene: Scene) -> None:
     """Dropped messages and control commands have no turn."""
     dropped = inbound("dropped")
-    assert await store.drop(dropped, Drop(reason=DropReason.EMPTY, refuse=False), "")
+    assert await store.drop(dropped, Drop(reason=DropReason.EMPTY, told=False), "")
     await scene.stop()
     command = (await scene.received("/stop")).message
     assert not await scene.edit(dropped, "new")

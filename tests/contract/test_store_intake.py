@@ -125,7 +125,7 @@ async def test_an_event_is_taken_once_whatever_it_was(store: Store, scene: Scene
             route(), inbound(key=key), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None
         )
         assert accepted.duplicate
-        assert not await store.drop(inbound(key=key), drop(refuse=True), "no")
+        assert not await store.drop(inbound(key=key), drop(told=True), "no")
         assert await store.control(route(), inbound(key=key), control()) is None
         assert (await store.press(press(key=key), None, approve())).result is PressResult.DUPLICATE
     assert not await store.claim(NODE)
@@ -418,7 +418,7 @@ async def test_a_command_beside_a_parked_turn_is_not_told_to_wait(scene: Scene) 
 
 async def test_a_dropped_message_starts_nothing(store: Store) -> None:
     """Only the event is stored: no session, no turn, no slot without `refuse`."""
-    assert await store.drop(inbound(who=BOB), drop(refuse=False), "No.")
+    assert await store.drop(inbound(who=BOB), drop(told=False), "No.")
     assert await store.sessions() == []
     assert not await store.claim(NODE)
     assert await store.claim_slots(NODE, ["telegram"], 10) == []
@@ -429,7 +429,7 @@ async def test_a_stranger_is_refused_once_a_day(store: Store, clock: FakeClock) 
     refused: list[int] = []
     for hours in (0, 1, 23, 24):
         clock.advance((EPOCH - clock.now()).total_seconds() + hours * 3600)
-        assert await store.drop(inbound(who=BOB, where=chat(5)), drop(refuse=True), "Not for you.")
+        assert await store.drop(inbound(who=BOB, where=chat(5)), drop(told=True), "Not for you.")
         claimed = await store.claim_slots(NODE, ["telegram"], 10)
         for slot in claimed:
             assert (slot.kind, slot.text, slot.conversation) == (SlotKind.REFUSAL, "Not for you.", chat(5))
@@ -442,7 +442,7 @@ async def test_a_stranger_is_refused_once_a_day(store: Store, clock: FakeClock) 
 async def test_each_stranger_is_refused(store: Store) -> None:
     """The day counts for a principal, not for the gateway."""
     for who, where in ((BOB, chat(5)), (ANN_SLACK, chat(6))):
-        assert await store.drop(inbound(who=who, where=where), drop(refuse=True), "No.")
+        assert await store.drop(inbound(who=who, where=where), drop(told=True), "No.")
     assert len(await store.claim_slots(NODE, ["telegram"], 10)) == 2
 
 

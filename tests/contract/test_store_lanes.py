@@ -241,7 +241,7 @@ async def test_messages_do_not_keep_a_turn_from_parking(scene: Scene) -> None:
 
 @pytest.mark.parametrize("kind", list(WaitKind))
 async def test_a_turn_parks_on_every_kind_of_wait(scene: Scene, kind: WaitKind) -> None:
-    """Approvals, children, questions and timers are waits alike."""
+    """Approvals, children and timers are waits alike."""
     asked = await scene.asked(wait_kind=kind)
     assert await scene.store.park(asked.lease)
 

@@ -128,7 +128,7 @@ class StoreMachine(WayOut):
         """Something is said beside the bot."""
         message = inbound("beside", who=BOB, direct=False, key=self.fresh_key())
         self.seen.accepted.add(message.event_key)
-        said_beside = Drop(reason=DropReason.CONTEXT, refuse=False, route=way)
+        said_beside = Drop(reason=DropReason.CONTEXT, told=False, route=way)
 
         async def do(world: World) -> object:
             world.messages.append(message)

@@ -98,7 +98,7 @@ async def test_a_slot_of_the_page_is_sent_by_being_stored(scene: Scene) -> None:
 
 async def test_a_slot_without_a_session_is_sent_too(store: Store) -> None:
     """A stranger's refusal goes the same way."""
-    await store.drop(inbound(where=chat(5)), drop(refuse=True), "No.")
+    await store.drop(inbound(where=chat(5)), drop(told=True), "No.")
     (slot,) = await store.claim_slots(NODE, CHANNELS, 50)
     await store.slot_sent(slot.id, slot.version, "1")
     assert await store.claim_slots(NODE, CHANNELS, 50) == []
@@ -107,9 +107,7 @@ async def test_a_slot_without_a_session_is_sent_too(store: Store) -> None:
 async def test_refusals_come_last_and_few_at_once(scene: Scene, store: Store) -> None:
     """A crowd of strangers takes no place of anybody else: what is due for others goes first, whenever it came."""
     for number in range(20):
-        await store.drop(
-            inbound(who=Principal(f"telegram:{number}"), where=chat(100 + number)), drop(refuse=True), "No."
-        )
+        await store.drop(inbound(who=Principal(f"telegram:{number}"), where=chat(100 + number)), drop(told=True), "No.")
     await _say(scene, "for an owner")
     first = await store.claim_slots(NODE, CHANNELS, 50)
     assert [slot.text for slot in first] == ["for an owner", *["No."] * REFUSALS_AT_ONCE]
@@ -119,7 +117,7 @@ async def test_refusals_come_last_and_few_at_once(scene: Scene, store: Store) ->
     assert next_one.conversation == chat(100 + REFUSALS_AT_ONCE)
     assert (await store.counts()).due_slots == 20 - REFUSALS_AT_ONCE - 1
     elsewhere = Conversation(channel="slack", account="default", chat="C1")
-    await store.drop(inbound(who=Principal("slack:T/U1"), where=elsewhere), drop(refuse=True), "No.")
+    await store.drop(inbound(who=Principal("slack:T/U1"), where=elsewhere), drop(told=True), "No.")
     assert [slot.conversation for slot in await store.claim_slots(NODE, CHANNELS, 50)] == [elsewhere]
 
 

@@ -76,7 +76,7 @@ async def test_a_press_on_nothing_is_not_valid(scene: Scene, wait: WaitId | None
     assert (pressed.result, pressed.wait) == (PressResult.NOT_VALID, None)
 
 
-@pytest.mark.parametrize("kind", [WaitKind.CHILD, WaitKind.QUESTION, WaitKind.TIMER])
+@pytest.mark.parametrize("kind", [WaitKind.CHILD, WaitKind.TIMER])
 async def test_only_approvals_are_decided_by_a_press(scene: Scene, kind: WaitKind) -> None:
     """The other kinds of wait have no buttons."""
     asked = await scene.asked(wait_kind=kind)

@@ -157,14 +157,14 @@ OTHER_EVENTS: dict[str, tuple[Move, dict[WaitKind, WaitState]]] = {
     "approve": (_approve, {}),
     "deny": (_deny, {}),
     "start": (_start, {}),
-    "expiry": (_expire, {WaitKind.CHILD: EXPIRED, WaitKind.QUESTION: EXPIRED}),
+    "expiry": (_expire, {WaitKind.CHILD: EXPIRED}),
     "timers": (_fire, {WaitKind.TIMER: ANSWERED}),
     "downtime past expiry": (_downtime, {}),
     "result": (_finish_step, dict.fromkeys(WaitKind, CANCELLED)),
     "stop": (_stop, dict.fromkeys(WaitKind, CANCELLED)),
     "end of turn": (_end, dict.fromkeys(WaitKind, CANCELLED)),
 }
-OTHER_KINDS = (WaitKind.CHILD, WaitKind.QUESTION, WaitKind.TIMER)
+OTHER_KINDS = (WaitKind.CHILD, WaitKind.TIMER)
 
 
 @pytest.mark.parametrize(("kind", "event"), list(product(OTHER_KINDS, OTHER_EVENTS)))

@@ -177,7 +177,7 @@ async def test_a_new_slot_can_be_sent(scene: Scene) -> None:
     ask = scene.ask(lease, [new_wait(1, expires_at=scene.clock.now() + seconds(60))])
     assert SlotsDue() in await _heard(scene, SLOTS, ask)
     assert SlotsDue() in await _heard(scene, SLOTS, scene.stop())
-    refused = scene.store.drop(inbound(where=chat(5)), drop(refuse=True), "No.")
+    refused = scene.store.drop(inbound(where=chat(5)), drop(told=True), "No.")
     assert SlotsDue() in await _heard(scene, SLOTS, refused)
 
 

@@ -198,7 +198,7 @@ class Engine:
                 views=self.store,
                 registry=self.registry,
                 outputs=self.workspaces.outputs,
-                homes=self.workspaces.workspace,
+                workspaces=self.workspaces.workspace,
                 system="You are a test.",
                 child_system="You are a sub-session.",
                 instructions=self.instructions,
@@ -206,7 +206,7 @@ class Engine:
                 context_tokens=self.context_tokens,
             ),
             attachments=Attachments(
-                channels=self.channels, homes=self.workspaces.workspace, steps=self.store, redactor=self.redactor
+                channels=self.channels, workspaces=self.workspaces.workspace, steps=self.store, redactor=self.redactor
             ),
             models=self.models,
             operator=self.operator,
@@ -422,7 +422,7 @@ async def served(engine: Engine) -> AsyncGenerator[Served]:
     http = HttpServer(
         address=Address(host="127.0.0.1", port=0),
         endpoints=web.endpoints(),
-        desks=pages,
+        sign_ins=pages,
         health=engine.store,
         meters=engine.meters,
         clock=engine.clock,

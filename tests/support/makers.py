@@ -73,9 +73,9 @@ def brought(path: str, *, size: int = 3, media_type: str = "image/png", trouble:
     return Brought(path=path, size=size, media_type=media_type, trouble=trouble)
 
 
-def drop(*, refuse: bool = False) -> Drop:
+def drop(*, told: bool = False) -> Drop:
     """A stranger's message."""
-    return Drop(reason=DropReason.STRANGER, refuse=refuse)
+    return Drop(reason=DropReason.STRANGER, told=told)
 
 
 def control(effect: ControlEffect = ControlEffect.STOP, *, only: Principal | None = None) -> Control:

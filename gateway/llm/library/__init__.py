@@ -6,13 +6,12 @@ import asyncio
 import random as _random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
-from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.library.errors import NotWhole, from_library
 from gateway.llm.openai_answer import CUT_NOTE, filtered, refuse_useless_cut
-from gateway.llm.tries import DEFAULT_PATIENCE, Patience, in_haste, tried
+from gateway.llm.tries import DEFAULT_PATIENCE, Patience, Trying
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.model.steps import Answer
 from gateway.retry import DEFAULT_LIMITS, RetryLimits
@@ -42,7 +41,7 @@ def open_library(name: str, *, base_url: str | None, api_key: str | None) -> Lib
     return LibraryModel(name, model, close=client.aclose, api_key=api_key)
 
 
-class LibraryModel:
+class LibraryModel(Trying):
     """`ports.Model` over one of pydantic-ai's models. Holds no state between questions."""
 
     def __init__(
@@ -57,34 +56,21 @@ class LibraryModel:
         random: Callable[[], float] = _random.random,
     ) -> None:
         """`name` as configured; `close` ends what it asks over; the key is only for keeping it out of messages."""
+        super().__init__(name, retry, patience, random)
         self.close = close
         self._name = name
         self._model = model
         self._api_key = api_key
-        self.retry = retry
-        self._patience = patience
-        self.first_s = patience.stall_s
-        self._random = random
 
     @property
     def name(self) -> str:
         """As configured: `anthropic:claude-sonnet-5`."""
         return self._name
 
-    def hasty(self) -> LibraryModel:
-        """The same model for when another could answer instead: at most 2 tries, and 30 s to the first event of each.
-
-        It asks over the same connections, which `close` of either ends.
-        """
-        other = copy(self)
-        other.retry = in_haste(self.retry)
-        other.first_s = min(self._patience.hasty_s, self.first_s)
-        return other
-
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Ask; see `ports.Model.stream`. The request is closed before `Complete` is yielded, and by `aclose()`."""
         whole: list[Answer] = []
-        async with aclosing(tried(lambda: self._try(request, whole), self.retry, self._random)) as texts:
+        async with aclosing(self._tried(lambda: self._try(request, whole))) as texts:
             async for text in texts:
                 yield TextPart(text=text)
         yield Complete(answer=whole[-1])
@@ -139,9 +125,6 @@ class LibraryModel:
             wait_s = self._patience.stall_s
             if text := text_of(event):
                 yield text
-
-    def _silent(self, wait_s: float) -> ModelError:
-        return ModelError(f"{self._name} sent nothing for {wait_s:g} s.", cure="Ask again in a moment.", retryable=True)
 
     def _checked(self, response: ModelResponse) -> str:
         """Return what is to be added at the end of a whole answer; raise `ModelError` for one that is not whole.

@@ -10,7 +10,7 @@ from gateway.store.memory.books import MemoryBooks
 from gateway.store.memory.children import MemoryChildren
 from gateway.store.memory.drops import MemoryDrops
 from gateway.store.memory.engine import MemoryEngine
-from gateway.store.memory.ingress import MemoryIntake
+from gateway.store.memory.intake import MemoryIntake
 from gateway.store.memory.notes import MemoryNotes
 from gateway.store.memory.outbox import MemoryOutbox
 from gateway.store.memory.scopes import MemoryScopes

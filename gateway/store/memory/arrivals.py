@@ -1,4 +1,4 @@
-"""The memory store's part of ingress that its transitions share: which event it is, its session, its message."""
+"""What the memory store's transitions of intake share: which event it is, its session, its message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.store.memory.turns import Turns
 
 
 class Arrivals(Turns):
-    """What several transitions of ingress do with what arrived."""
+    """What several transitions of intake do with what arrived."""
 
     def begin(self, route: Route, message: Inbound) -> Session:
         """Make the session, or mark it active. A direct message's place is where its person can be reached."""

@@ -39,7 +39,7 @@ class MemoryDrops(Arrivals):
         if drop.reason is DropReason.UNREADABLE:
             return True
         now, last = self.clock.now(), self.refused_at.get(message.principal)
-        if not drop.refuse or (last is not None and now - last < REFUSAL_EVERY):
+        if not drop.told or (last is not None and now - last < REFUSAL_EVERY):
             return False
         self.refused_at[message.principal] = now
         return True

@@ -1,4 +1,4 @@
-"""The SQLite store's part of ingress that its transitions share: which event it is, its session, its message."""
+"""What the SQLite store's transitions of intake share: which event it is, its session, its message."""
 
 from __future__ import annotations
 

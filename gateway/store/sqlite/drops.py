@@ -58,8 +58,8 @@ def _is_told(tx: Tx, message: Inbound, drop: Drop) -> bool:
     """Whether the sender is told now: of what cannot be read each time, of everything else once a day."""
     if drop.reason is DropReason.UNREADABLE:
         return True
-    last = tx.one("refused_at", message.principal) if drop.refuse else None
-    if not drop.refuse or (last is not None and tx.now - last[0] < REFUSAL_EVERY_US):
+    last = tx.one("refused_at", message.principal) if drop.told else None
+    if not drop.told or (last is not None and tx.now - last[0] < REFUSAL_EVERY_US):
         return False
     tx.run("refuse", message.principal, tx.now)
     return True

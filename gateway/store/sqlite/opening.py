@@ -51,8 +51,9 @@ class FileLock:
 def check_library() -> None:
     """Raise `StartError` when this Python's SQLite cannot do the work."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        needed = "{}.{}".format(*OLDEST_SQLITE)
         raise StartError(
-            f"Python was built with SQLite {sqlite3.sqlite_version}; the store needs 3.35 or newer.",
+            f"Python was built with SQLite {sqlite3.sqlite_version}; the store needs {needed} or newer.",
             cure="Use a Python with a newer SQLite.",
         )
     if sqlite3.threadsafety < 1:

@@ -15,7 +15,7 @@ from gateway.store.sqlite.children import SqliteChildren
 from gateway.store.sqlite.damage import refuse_damaged
 from gateway.store.sqlite.drops import SqliteDrops
 from gateway.store.sqlite.engine import SqliteEngine
-from gateway.store.sqlite.ingress import SqliteIntake
+from gateway.store.sqlite.intake import SqliteIntake
 from gateway.store.sqlite.notes import SqliteNotes
 from gateway.store.sqlite.opening import FileLock, check_library, make_file, open_reader, open_writer
 from gateway.store.sqlite.outbox import SqliteOutbox

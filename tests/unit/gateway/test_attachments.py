@@ -52,20 +52,20 @@ class World:
     folder: Path
     channel: FakeChannel = field(default_factory=FakeChannel)
     store: Told = field(default_factory=Told)
-    homes: list[SessionId] = field(default_factory=list[SessionId])
+    workspaces: list[SessionId] = field(default_factory=list[SessionId])
     within_s: float = 60.0
     all_s: float = 180.0
 
-    def home(self, session: SessionId) -> Path:
+    def workspace(self, session: SessionId) -> Path:
         """The one workspace."""
-        self.homes.append(session)
+        self.workspaces.append(session)
         return self.folder
 
     def made(self) -> Attachments:
         """What is tested."""
         return Attachments(
             channels={"telegram": self.channel},
-            homes=self.home,
+            workspaces=self.workspace,
             steps=self.store,
             redactor=Redactor(["hunter2hunter2"]),
             file_within_s=self.within_s,
@@ -92,9 +92,9 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    home = tmp_path / "workspace"
-    home.mkdir()
-    return World(home)
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    return World(workspace)
 
 
 def sent(*files: Attachment, id: str = "i1", given: int | None = None, context: bool = False) -> Received:
@@ -137,7 +137,7 @@ async def test_a_message_is_looked_at_once(world: World) -> None:
     view = turn_view(inputs=[known, context])
 
     assert await world.made().fetch(view, LEASE) == view
-    assert (world.channel.fetched, world.store.told, world.homes) == ([], [], [])
+    assert (world.channel.fetched, world.store.told, world.workspaces) == ([], [], [])
 
 
 async def test_a_child_has_its_files_where_its_root_has_them(world: World) -> None:
@@ -146,7 +146,7 @@ async def test_a_child_has_its_files_where_its_root_has_them(world: World) -> No
     view = turn_view(of=session(of=lineage()), inputs=[sent(attachment())], where=where)
 
     assert [one.path for one in await world.fetch(view=view)] == ["inbox/i1-1.png"]
-    assert world.homes == [main_session(ANN)]
+    assert world.workspaces == [main_session(ANN)]
 
 
 async def test_after_a_crash_they_are_fetched_again_into_the_same_place(world: World) -> None:
@@ -284,7 +284,7 @@ async def test_a_workspace_that_cannot_be_used_is_trouble_of_every_file(world: W
     def nowhere(session: SessionId) -> Path:
         raise DragomanError("The workspace /secret/place cannot be used.")
 
-    fetching.homes = nowhere
+    fetching.workspaces = nowhere
     found = await fetching.fetch(turn_view(inputs=[sent(attachment(), attachment())]), LEASE)
 
     files = found.inputs[0].files

@@ -45,7 +45,7 @@ def daemon(
         http=HttpServer(
             address=address,
             endpoints=[],
-            desks=engine.pages(),
+            sign_ins=engine.pages(),
             health=engine.store,
             meters=engine.meters,
             clock=engine.clock,

@@ -341,10 +341,10 @@ async def test_a_channel_that_hangs_leaves_the_others_their_room(tmp_path: Path)
     for i in range(AT_ONCE + 10):
         stuck.slow[str(i)] = asyncio.Event()
         where = Conversation(channel="telegram", account="default", chat=str(i))
-        await engine.store.drop(inbound(where=where, who=Principal(f"telegram:{i}")), drop(refuse=True), "No.")
+        await engine.store.drop(inbound(where=where, who=Principal(f"telegram:{i}")), drop(told=True), "No.")
     async with in_background(engine.delivery(stuck, fine).run()):
         await asyncio.sleep(0.05)
-        await engine.store.drop(inbound(where=OTHER_CHAT, who=Principal("slack:T/U")), drop(refuse=True), "No.")
+        await engine.store.drop(inbound(where=OTHER_CHAT, who=Principal("slack:T/U")), drop(told=True), "No.")
         await until(lambda: _is(len(fine.sent) == 1), within_s=0.5)
 
 

@@ -12,13 +12,12 @@ import pytest
 
 from gateway.errors import BadRequest
 from gateway.execution import Execution, Prepared, limit_s
-from gateway.gallery import PICTURE_BYTES
 from gateway.halting import Ending, Halt
 from gateway.model.ids import TurnId, WaitId, main_session
 from gateway.model.live import OutputDelta, session_topic
 from gateway.model.routes import empty_session
 from gateway.model.steps import Step, StepKind, StepState
-from gateway.model.tools import Action, Park, ResultStatus, ToolPolicy, ToolResult
+from gateway.model.tools import PICTURE_BYTES, Action, Park, ResultStatus, ToolPolicy, ToolResult
 from gateway.model.turns import Lease, Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.permits import Permit, PermitOffice

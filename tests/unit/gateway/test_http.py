@@ -214,7 +214,7 @@ async def test_a_handler_that_breaks_tells_nothing_of_why(tmp_path: Path) -> Non
     http = HttpServer(
         address=Address(host="127.0.0.1", port=0),
         endpoints=[endpoint],
-        desks=engine.pages(),
+        sign_ins=engine.pages(),
         health=engine.store,
         meters=engine.meters,
         clock=engine.clock,
@@ -238,7 +238,7 @@ async def test_a_port_that_is_taken_is_said_with_the_cure(page: Served, tmp_path
     http = HttpServer(
         address=Address(host="127.0.0.1", port=page.http.port),
         endpoints=[],
-        desks=engine.pages(),
+        sign_ins=engine.pages(),
         health=engine.store,
         meters=engine.meters,
         clock=engine.clock,

@@ -45,7 +45,7 @@ async def impatient(folder: Path) -> AsyncGenerator[HttpServer]:
     http = HttpServer(
         address=Address(host="127.0.0.1", port=0),
         endpoints=[Endpoint(method=m, path=p, handler=h, auth=Auth.PUBLIC) for (m, p), h in handlers.items()],
-        desks=engine.pages(),
+        sign_ins=engine.pages(),
         health=engine.store,
         meters=engine.meters,
         clock=engine.clock,

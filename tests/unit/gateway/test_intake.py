@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from gateway.intake import REFUSAL, WAITING
-from gateway.intake.replies import STOPPED
 from gateway.model.ids import Handle, Principal, WaitId
 from gateway.model.messages import Conversation, Press
 from gateway.model.routes import WhileRunning
 from gateway.model.slots import SlotKind
 from gateway.model.steps import Answer, Usage
 from gateway.model.tools import Effect, Risk
-from gateway.model.turns import TurnKind, TurnState
+from gateway.model.turns import STOPPED_TEXT, TurnKind, TurnState
 from gateway.model.waits import PressResult, Verb, WaitState
 from tests.support.engine import Engine
 from tests.support.fakes import (
@@ -372,5 +371,5 @@ async def test_presses_are_counted_and_text_is_never_consent(engine: Engine) -> 
     await engine.press(wait, Verb.DENY)
     sample = engine.meters.registry.get_sample_value("dragoman_presses_total", {"outcome": "denied"})
     assert sample == 1
-    assert STOPPED == "Stopped."
+    assert STOPPED_TEXT == "Stopped."
     assert SlotKind.NOTE in {slot.kind for slot in await engine.slots(session="chat:telegram/default/-1003")}

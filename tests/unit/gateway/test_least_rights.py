@@ -12,7 +12,7 @@ from gateway.model.decisions import DenyReason
 from gateway.model.tools import Availability, Mode, Risk, Sandbox
 from gateway.permission import available
 from gateway.sandbox import Containment, Limits, probe, run_contained
-from gateway.sandbox.plan import environment, launcher_for
+from gateway.sandbox.plan import environment, holder_for
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool
 from tests.support.turns import lineage, session
@@ -63,11 +63,11 @@ async def test_what_runs_on_the_host_in_main_is_contained_in_a_child_of_main(tmp
 @pytest.mark.parametrize("namespaces", [True, False])
 def test_without_bubblewrap_nothing_else_takes_its_place(namespaces: bool) -> None:
     with pytest.raises(SandboxMissing):
-        launcher_for(Mode.BASIC, Containment(can_bwrap=False, can_pid_namespace=namespaces))
+        holder_for(Mode.BASIC, Containment(can_bwrap=False, can_pid_namespace=namespaces))
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "LD_DEBUG_OUTPUT"])
-def test_no_variable_of_the_dynamic_linker_reaches_the_launcher(name: str) -> None:
+def test_no_variable_of_the_dynamic_linker_reaches_the_holder(name: str) -> None:
     with pytest.raises(BadRequest, match=name):
         environment(Path("/home/ann"), {name: "/tmp/workspace/evil.so"})
 

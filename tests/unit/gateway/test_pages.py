@@ -12,7 +12,7 @@ from gateway.model.messages import Received
 from gateway.model.tools import KeptFile, ResultStatus, Risk, ToolResult
 from gateway.model.waits import Verb
 from gateway.pages import Pages
-from gateway.ports import Credential, Desk, ToolContext
+from gateway.ports import Credential, Desk, Kept, ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO, CLEO_CHAT, CLEO_TELEGRAM, GROUP, FakeTool, Text, calls, done
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB, CHAT
@@ -156,11 +156,11 @@ async def test_a_picture_is_given_by_its_number_to_who_sees_the_session(tmp_path
     engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
     turn, pages = await talked(engine), engine.pages()
 
-    found = [await pages.output(CLEO, turn, 1, at) for at in (0, 1)]
+    found = [await pages.output(CLEO, turn, 1, Kept.PICTURE, at) for at in (0, 1)]
     assert [path and path.read_bytes() for path in found] == [b"one", b"two"]
     assert await pages.output(CLEO, turn, 1) is None
     for owner, n, at in ((ANN, 1, 0), (CLEO, 1, 2), (CLEO, 1, -1), (CLEO, 0, 0)):
-        assert await pages.output(owner, turn, n, at) is None
+        assert await pages.output(owner, turn, n, Kept.PICTURE, at) is None
 
 
 async def test_a_file_is_given_by_its_number_to_who_sees_the_session(tmp_path: Path) -> None:
@@ -176,12 +176,12 @@ async def test_a_file_is_given_by_its_number_to_who_sees_the_session(tmp_path: P
     (tmp_path / "escaped.pdf").write_bytes(b"secret")
     (folder / "link.pdf").symlink_to(tmp_path / "escaped.pdf")
 
-    found = await pages.output(CLEO, turn, 1, file=0)
+    found = await pages.output(CLEO, turn, 1, Kept.FILE, 0)
     assert found is not None
     assert (found.read_bytes(), found.parent) == (b"shot", folder)
-    assert await pages.output(CLEO, turn, 1, 0) is None  # it is no picture of the result
+    assert await pages.output(CLEO, turn, 1, Kept.PICTURE, 0) is None  # it is no picture of the result
     for owner, n, at in ((ANN, 1, 0), (CLEO, 1, 1), (CLEO, 1, 2), (CLEO, 1, 3), (CLEO, 1, -1), (CLEO, 0, 0)):
-        assert await pages.output(owner, turn, n, file=at) is None
+        assert await pages.output(owner, turn, n, Kept.FILE, at) is None
 
 
 async def test_an_output_that_was_removed_is_not_there(engine: Engine, pages: Pages) -> None:

@@ -67,7 +67,7 @@ def test_a_thread_has_a_session_of_its_own_and_its_chat_is_what_was_allowed() ->
 
 
 @pytest.mark.parametrize(
-    ("message", "reason", "refuse"),
+    ("message", "reason", "told"),
     [
         (inbound(who=STRANGER), DropReason.STRANGER, True),
         (inbound(where=replace(GROUP, chat="-666"), direct=False), DropReason.CHAT_NOT_ALLOWED, False),
@@ -94,8 +94,8 @@ def test_a_thread_has_a_session_of_its_own_and_its_chat_is_what_was_allowed() ->
         ),
     ],
 )
-def test_what_starts_nothing_says_why(message: Inbound, reason: DropReason, refuse: bool) -> None:
-    assert route(message, PEOPLE) == Drop(reason=reason, refuse=refuse)
+def test_what_starts_nothing_says_why(message: Inbound, reason: DropReason, told: bool) -> None:
+    assert route(message, PEOPLE) == Drop(reason=reason, told=told)
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_a_chat_is_allowed_under_any_of_its_ids(chat: str, also_called: tuple[st
         assert isinstance(found, Route)
         assert found.session == f"chat:{where.key}"  # the session is the one under its first id
     else:
-        assert found == Drop(reason=DropReason.CHAT_NOT_ALLOWED, refuse=False)
+        assert found == Drop(reason=DropReason.CHAT_NOT_ALLOWED, told=False)
 
 
 def test_another_name_of_a_chat_lets_nobody_in_directly() -> None:
     said = replace(inbound(who=STRANGER), also_called=("-1003",))
-    assert route(said, PEOPLE) == Drop(reason=DropReason.STRANGER, refuse=True)
+    assert route(said, PEOPLE) == Drop(reason=DropReason.STRANGER, told=True)
 
 
 def test_a_file_beside_the_bot_is_context_too() -> None:
@@ -142,7 +142,7 @@ def test_what_is_said_beside_the_bot_is_kept_for_the_session_it_would_go_to(
     meant = route(replace(said, text="hello"), PEOPLE)
 
     assert isinstance(meant, Route)
-    assert route(replace(said, addressed=False), PEOPLE) == Drop(reason=DropReason.CONTEXT, refuse=False, route=meant)
+    assert route(replace(said, addressed=False), PEOPLE) == Drop(reason=DropReason.CONTEXT, told=False, route=meant)
 
 
 @pytest.mark.parametrize("message", [inbound("what is it?"), in_group(text="what is it?")])
@@ -173,7 +173,7 @@ def test_a_caption_is_read_whatever_it_came_with(message: Inbound) -> None:
     ],
 )
 def test_nobody_is_known_by_anything_but_the_whole_immutable_id(message: Inbound) -> None:
-    assert route(message, PEOPLE) == Drop(reason=DropReason.STRANGER, refuse=True)
+    assert route(message, PEOPLE) == Drop(reason=DropReason.STRANGER, told=True)
 
 
 @pytest.mark.parametrize(

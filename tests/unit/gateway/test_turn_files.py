@@ -36,7 +36,7 @@ def attached(engine: Engine, channel: FakeChannel) -> Engine:
     """Let an engine fetch from a channel."""
     engine.turns.attachments = Attachments(
         channels={"telegram": channel},
-        homes=engine.workspaces.workspace,
+        workspaces=engine.workspaces.workspace,
         steps=engine.store,
         redactor=engine.redactor,
         again_after_s=0,

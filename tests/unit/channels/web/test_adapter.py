@@ -19,7 +19,7 @@ from gateway.http.checks import KEY_HEADER, Address
 from gateway.model.ids import OwnerName
 from gateway.model.tools import Effect, Picture, ResultStatus, Risk, ToolResult
 from gateway.model.waits import PRESSED_TEXT, PressResult
-from gateway.ports import COOKIE, ToolContext
+from gateway.ports import COOKIE, Kept, ToolContext
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls, done
 from tests.support.makers import ANN, inbound
@@ -274,7 +274,7 @@ async def test_a_picture_is_shown_to_who_may_see_it_and_is_nothing_else(tmp_path
         engine.model.script = [calls("read")]
         turn = await engine.say(where=ANN_PAGE)
         await engine.run(await engine.claim())
-        kept = await page.pages.output(ANN, turn, 1, 0)
+        kept = await page.pages.output(ANN, turn, 1, Kept.PICTURE, 0)
         assert kept is not None
         kept.with_name("x.svg").touch()
         url = f"{page.url}/api/output/{turn}/1"

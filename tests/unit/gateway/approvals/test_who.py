@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.approvals.who import approvers, approving_owners, asks_reason, may_resolve, page_principals
+from gateway.approvals.who import approvers, approving_owners, asks_reason, may_resolve
 from gateway.model.ids import OwnerName, Principal
 from gateway.model.sessions import SessionKind
 from gateway.model.waits import PressResult, Verb, Verdict, WaitState
@@ -87,7 +87,3 @@ def test_a_reason_is_asked_for_by_who_may_deny_what_can_still_be_denied(
     now = one.expires_at if late else one.opened_at
 
     assert asks_reason(verdict, pressed, one, now) is asks
-
-
-def test_each_owner_has_a_principal_on_the_page() -> None:
-    assert page_principals(PEOPLE) == {ANN: ANN_WEB, CLEO: CLEO_WEB}

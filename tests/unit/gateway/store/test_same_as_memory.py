@@ -193,7 +193,7 @@ def accept(random: Random, number: int, _clock: FakeClock) -> Step:
 def overhear(random: Random, number: int, _clock: FakeClock) -> Step:
     to = route(random.choice([None, GROUP, GROUP]))
     arrived = message(random, number, BOB, CHAT, direct=False)
-    return lambda life: life.store.drop(arrived, Drop(reason=DropReason.CONTEXT, refuse=False, route=to), "")
+    return lambda life: life.store.drop(arrived, Drop(reason=DropReason.CONTEXT, told=False, route=to), "")
 
 
 def amend(random: Random, number: int, _clock: FakeClock) -> Step:
@@ -238,7 +238,7 @@ def compact(random: Random, number: int, clock: FakeClock) -> Step:
 
 def drops(random: Random, number: int, _clock: FakeClock) -> Step:
     arrived = message(random, number, BOB, CHAT, direct=True)
-    refused, text = drop(refuse=random.random() < 0.7), random.choice(["", "No."])
+    refused, text = drop(told=random.random() < 0.7), random.choice(["", "No."])
     if random.random() < 0.3:
         refused = replace(refused, reason=DropReason.UNREADABLE)
     return lambda life: life.store.drop(arrived, refused, text)
@@ -319,7 +319,7 @@ def plan(random: Random, number: int, _clock: FakeClock) -> Act:
 def ask(random: Random, _number: int, clock: FakeClock) -> Act:
     """Open waits on the planned calls, with a card and a note that name them."""
     until = clock.now() + timedelta(seconds=random.choice([30, 3600]))
-    kinds = [random.choice([WaitKind.APPROVAL, WaitKind.APPROVAL, WaitKind.QUESTION]) for _ in range(3)]
+    kinds = [random.choice([WaitKind.APPROVAL, WaitKind.APPROVAL, WaitKind.CHILD]) for _ in range(3)]
     asked = [new_wait(0, expires_at=until, kind=kind) for kind in kinds]
     place = random.choice(PLACES)
 

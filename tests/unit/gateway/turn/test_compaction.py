@@ -17,7 +17,7 @@ from gateway.model.turns import TurnState
 from gateway.model.views import TurnView
 from gateway.transcript import SUMMARY
 from gateway.turn.compaction import CHARS_OF_EACH, READ_TURNS, SUMMARY_CHARS
-from gateway.turn.window import HISTORY_TURNS, Long
+from gateway.turn.window import HISTORY_TURNS, LongHistory
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import CLEO_CHAT, CLEO_TELEGRAM, FailingStore, FakeTool, calls, in_background, until
@@ -257,7 +257,7 @@ async def test_a_summary_is_short_and_without_secrets_and_marks(engine: Engine, 
         await engine.say(words(name))
         await engine.run(await engine.claim())
     engine.models.model = telltale = Telltale()
-    await engine.compaction.run(Long(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
+    await engine.compaction.run(LongHistory(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
 
     found = await summary(engine)
     assert len(found) <= SUMMARY_CHARS
@@ -300,7 +300,7 @@ async def test_a_text_that_is_too_long_for_a_summary_is_asked_for_again_with_few
     for name in ("one", "two", "three", "four"):
         await engine.say(words(name))
         await engine.run(await engine.claim())
-    await engine.compaction.run(Long(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
+    await engine.compaction.run(LongHistory(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
 
     seen = [[name for name in ("one", "two", "three", "four") if f"{name} x" in one] for one in told(model)]
     assert seen == [["one", "two"], ["one"], ["two"]]
@@ -315,7 +315,7 @@ async def test_what_no_summary_was_told_stays_in_the_history(engine: Engine, mod
     for n in range(20):
         await engine.say(words(f"n{n}"))
         await engine.run(await engine.claim())
-    await engine.compaction.run(Long(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
+    await engine.compaction.run(LongHistory(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
 
     seen = [[n for n in range(20) if f"n{n} x" in one] for one in told(model)]
     assert seen == [[0, 1], [2, 3], [4, 5]]
@@ -329,7 +329,7 @@ async def test_the_oldest_turns_are_told_however_many_there_are(tmp_path: Path, 
     for n in range(READ_TURNS + 5):
         await engine.say(f"n{n}.")
         await engine.run(await engine.claim())
-    await engine.compaction.run(Long(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
+    await engine.compaction.run(LongHistory(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
 
     (about,) = told(model)
     assert "\nn0.\n" in about
@@ -359,7 +359,7 @@ async def test_a_history_of_any_length_is_not_read_as_a_whole(tmp_path: Path, mo
     for n in range(count):
         await engine.say(f"n{n}.")
         await engine.run(await engine.claim())
-    await engine.compaction.run(Long(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
+    await engine.compaction.run(LongHistory(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
 
     assert store.most == READ_TURNS
     assert [[n for n in range(count) if f"\nn{n}.\n" in one] for one in told(model)] == [
@@ -373,7 +373,7 @@ async def test_what_ended_while_a_summary_was_written_is_not_in_it(engine: Engin
     for name in ("one", "two", "three", "four", "five"):
         await engine.say(words(name))
         await engine.run(await engine.claim())
-    long = Long(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False)
+    long = LongHistory(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False)
     async with asyncio.TaskGroup() as group:
         group.create_task(engine.compaction.run(long), name="compaction")
         await until(lambda: _is(len(model.written) == 1))
@@ -395,7 +395,7 @@ async def test_a_turn_that_alone_is_too_long_is_told_head_and_tail(tmp_path: Pat
         await engine.say(name)
         await engine.run(await engine.claim())
     engine.models.model = model
-    await engine.compaction.run(Long(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
+    await engine.compaction.run(LongHistory(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=False))
 
     (about,) = told(model)
     assert len(about) < 3_500
@@ -417,7 +417,7 @@ async def test_what_tools_gave_is_told_head_and_tail_and_stays_data(tmp_path: Pa
     for name in ("one", "two"):
         await engine.say(name)
         await engine.run(await engine.claim())
-    await engine.compaction.run(Long(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=True))
+    await engine.compaction.run(LongHistory(session=MAIN, epoch=0, principal=ANN_TELEGRAM, hard=True))
 
     request = engine.model.requests[-1]
     (about,) = [one for one in request.messages if isinstance(one, UserText)]

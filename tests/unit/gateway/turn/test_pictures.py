@@ -8,8 +8,8 @@ import pytest
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Image, Message, UserText
 from gateway.model.steps import Answer
-from gateway.model.tools import Picture
-from gateway.turn.pictures import PICTURE_AT_MOST, PICTURES_OF_PEOPLE, any_in, with_pictures
+from gateway.model.tools import PICTURE_BYTES, Picture
+from gateway.turn.pictures import PICTURES_OF_PEOPLE, any_in, with_pictures
 from tests.support.makers import result
 
 MARK = "00c0ffee00c0ffee"
@@ -52,7 +52,7 @@ def test_the_pictures_of_the_last_four_results_that_have_some_are_given_in_call_
 
 
 def test_what_cannot_be_given_is_said_and_the_rest_is_given(folder: Path) -> None:
-    (folder / "large.png").write_bytes(b"x" * (PICTURE_AT_MOST + 1))
+    (folder / "large.png").write_bytes(b"x" * (PICTURE_BYTES + 1))
     (folder / "empty.png").write_bytes(b"")
     (folder / "link.png").symlink_to(folder / "0.png")
     (folder / "folder.png").mkdir()
@@ -84,8 +84,8 @@ def test_without_pictures_nothing_is_read(folder: Path) -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    inbox = tmp_path / "home" / "inbox"
+def workspace(tmp_path: Path) -> Path:
+    inbox = tmp_path / "workspace" / "inbox"
     inbox.mkdir(parents=True)
     for n in range(6):
         (inbox / f"{n}.png").write_bytes(PNG + f"{n}".encode())
@@ -100,9 +100,9 @@ def names(found: tuple[Message, ...]) -> list[list[str]]:
     return [[image.name for image in one.images] for one in found if isinstance(one, UserText)]
 
 
-def test_the_last_four_pictures_of_people_are_given_in_their_order(folder: Path, home: Path) -> None:
+def test_the_last_four_pictures_of_people_are_given_in_their_order(folder: Path, workspace: Path) -> None:
     before = (photos("inbox/0.png", "inbox/1.png"), photos("inbox/2.png", "inbox/3.png"), UserText(text="hm"))
-    found = with_pictures((*before, photos("inbox/4.png")), folder, home, MARK)
+    found = with_pictures((*before, photos("inbox/4.png")), folder, workspace, MARK)
 
     assert names(found) == [["inbox/1.png"], ["inbox/2.png", "inbox/3.png"], [], ["inbox/4.png"]]
     assert [one.data for one in users(found)] == ["told", "told", "", "told"]
@@ -114,8 +114,10 @@ def users(found: tuple[Message, ...]) -> list[UserText]:
     return [one for one in found if isinstance(one, UserText)]
 
 
-def test_pictures_of_calls_and_of_people_are_counted_apart(folder: Path, home: Path) -> None:
-    found = with_pictures([photos("inbox/0.png"), *(shot(f"{n}", f"{n}.png") for n in range(5))], folder, home, MARK)
+def test_pictures_of_calls_and_of_people_are_counted_apart(folder: Path, workspace: Path) -> None:
+    found = with_pictures(
+        [photos("inbox/0.png"), *(shot(f"{n}", f"{n}.png") for n in range(5))], folder, workspace, MARK
+    )
 
     assert (names(found), [len(one) for one in given(found)]) == ([["inbox/0.png"]], [0, 1, 1, 1, 1])
 
@@ -129,21 +131,21 @@ def test_pictures_of_calls_and_of_people_are_counted_apart(folder: Path, home: P
         ("inbox/text.png", "something else stands in its place"),
         ("inbox/empty.png", "it is empty"),
         ("linked/0.png", "not there any more"),
-        ("../home/inbox/0.png", "its name"),
+        ("../workspace/inbox/0.png", "its name"),
         ("/etc/passwd", "its name"),
         ("inbox/../../x", "its name"),
     ],
 )
 def test_a_picture_that_a_tool_took_away_or_replaced_is_said_and_not_given(
-    folder: Path, home: Path, name: str, why: str
+    folder: Path, workspace: Path, name: str, why: str
 ) -> None:
-    (home / "linked").symlink_to(home / "inbox")
-    inbox = home / "inbox"
+    (workspace / "linked").symlink_to(workspace / "inbox")
+    inbox = workspace / "inbox"
     (inbox / "link.png").symlink_to(inbox / "0.png")
-    (inbox / "large.png").write_bytes(PNG + b"x" * PICTURE_AT_MOST)
+    (inbox / "large.png").write_bytes(PNG + b"x" * PICTURE_BYTES)
     (inbox / "text.png").write_bytes(b"no picture")
     (inbox / "empty.png").write_bytes(b"")
-    (found,) = users(with_pictures([photos(name)], folder, home, MARK))
+    (found,) = users(with_pictures([photos(name)], folder, workspace, MARK))
 
     assert found.images == ()
     before, note = found.data.split("\n\n")

@@ -53,7 +53,7 @@ def questions(folder: Path, *history: TurnView, context_tokens: int = 100_000) -
         views=Histories(*history),
         registry=NOTHING,
         outputs=lambda _: folder,
-        homes=lambda _: folder,
+        workspaces=lambda _: folder,
         system="You are a test.\n",
         child_system="You are a sub-session.\n",
         instructions=" Be kind. ",
@@ -214,14 +214,14 @@ async def test_pictures_are_read_from_the_sessions_folder(tmp_path: Path) -> Non
 async def test_pictures_of_people_are_read_from_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "inbox").mkdir()
     (tmp_path / "inbox" / "i1-1.png").write_bytes(PNG)
-    making, homes = questions(tmp_path / "outputs"), list[SessionId]()
-    making.homes = lambda session: homes.append(session) or tmp_path
+    making, workspaces = questions(tmp_path / "outputs"), list[SessionId]()
+    making.workspaces = lambda session: workspaces.append(session) or tmp_path
     view = turn_view(of=session(of=lineage()), inputs=[with_files(attachment(), brought("inbox/i1-1.png"))])
     made = await making.make(view)
 
     (said,) = [one for one in made.request.messages if isinstance(one, UserText)]
     assert said.images == (Image(media_type="image/png", data=PNG, name="inbox/i1-1.png"),)
-    assert homes == [main_session(ANN)]
+    assert workspaces == [main_session(ANN)]
     assert made.request.mark in said.data
 
 
@@ -230,7 +230,7 @@ async def test_a_workspace_that_cannot_be_used_costs_the_picture_alone(tmp_path:
         raise DragomanError("The workspace cannot be used.")
 
     making = questions(tmp_path)
-    making.homes = gone
+    making.workspaces = gone
     made = await making.make(turn_view(inputs=[with_files(attachment(), brought("inbox/i1-1.png"))]))
 
     (said,) = [one for one in made.request.messages if isinstance(one, UserText)]
@@ -274,7 +274,7 @@ async def test_the_first_request_is_small_with_every_tool_that_there_is(tmp_path
         views=Histories(),
         registry=Registry(tools, sandboxed=True),
         outputs=lambda _: tmp_path,
-        homes=lambda _: tmp_path,
+        workspaces=lambda _: tmp_path,
         system=(PROMPTS / "system_prompt.md").read_text("utf-8"),
         child_system=(PROMPTS / "child_prompt.md").read_text("utf-8"),
     )

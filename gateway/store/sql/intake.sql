@@ -1,4 +1,4 @@
--- Events, messages and sessions: what ingress writes.
+-- Events, messages and sessions: what intake writes.
 
 -- name: add_event
 -- Writes nothing when the event is known; then `event_outcome` says what became of it.
