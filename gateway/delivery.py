@@ -209,8 +209,9 @@ class Delivery:
             await self._wait(sending, failed)
             return
         uncertain = outcome is SendOutcome.UNCERTAIN and failed.creating
-        if outcome is SendOutcome.DEAD or (uncertain and slot.uncertain and slot.kind is not SlotKind.CARD):
-            # An uncertain create is repeated once, marked; a second doubt is not worth a third copy.
+        second = uncertain and slot.uncertain and not sending.went_on and not failed.answered
+        if outcome is SendOutcome.DEAD or (second and slot.kind is not SlotKind.CARD):
+            # An uncertain create is repeated once, marked; a second silence is not worth a third copy.
             await self._give_up(slot, failed.message)
             return
         decision = next_try(slot.attempts, Failure(retryable=True), secrets.randbelow(1000) / 1000, LIMITS)
@@ -265,6 +266,11 @@ class _Sending:
     _waited_s: float = 0.0
     _parts: int = 0
 
+    @property
+    def went_on(self) -> bool:
+        """Whether a part of it was shown in this try: what is in doubt now is another one than before."""
+        return self._parts > 0
+
     async def __call__(self, platform_id: str) -> None:
         """Store what is shown so far, then wait until the next part may go. Raises `SendFailed` when that is long."""
         self._parts += 1
@@ -282,7 +288,7 @@ class _Sending:
 
     def doubt(self, why: str) -> SendFailed:
         """Nobody knows what was shown: a new message, unless this was an edit that had not added one."""
-        creating = not self.slot.platform_id or self._parts > 0
+        creating = not self.slot.platform_id or self.went_on
         return SendFailed(why, outcome=SendOutcome.UNCERTAIN, creating=creating)
 
 

@@ -151,16 +151,19 @@ class SendFailed(DragomanError):
         until: datetime | None = None,
         scope: str = "",
         creating: bool = True,
+        answered: bool = False,
     ) -> None:
         """Carry the outcome class; for `WAIT`, when which scope (`Pace.scope`) opens again.
 
-        `creating`: whether a new message was about to appear, so that an `UNCERTAIN` one may stand there twice.
+        `creating`: whether a new message was about to appear, so that an `UNCERTAIN` one may stand there twice;
+        `answered`: of such a one the platform said that it failed, so that it hardly does.
         """
         super().__init__(message)
         self.outcome = outcome
         self.until = until
         self.scope = scope
         self.creating = creating
+        self.answered = answered
 
 
 def first_of(group: BaseExceptionGroup[Any]) -> BaseException:

@@ -17,6 +17,8 @@ from yarl import URL
 
 CONNECT_WITHIN_S = 10.0
 """Shorter than any whole request may take: so what takes too long in all was on its way already."""
+UNREACHED_AGAIN_S = 3.0
+"""So long an account sends nothing after its platform could not be reached."""
 FETCH_WITHIN_S = 300.0
 """A whole file that somebody sent."""
 SILENT_AT_MOST_S = 20.0

@@ -12,7 +12,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeAlias
 
-from channels.slack.request import Declined, NotSent, SlackFailure
+from channels._shared.http import UNREACHED_AGAIN_S
+from channels.slack.request import Declined, NotSent, SlackFailure, Unreached
 from gateway.errors import SendFailed, SendOutcome
 
 TOKEN_AGAIN_S = 60.0
@@ -111,6 +112,9 @@ _DEAD: Mapping[str, str] = MappingProxyType(
 
 def judge(error: SlackFailure, act: Act, *, chat_scope: str, account_scope: str, now: datetime) -> Judgement:
     """Say what a failed request means. The scopes are those of the channel's and of the account's `Pace`."""
+    if isinstance(error, Unreached):
+        # Not a fault of this message, which waits for as long as it takes, and with it all others.
+        return _wait(str(error), UNREACHED_AGAIN_S, account_scope, now)
     if isinstance(error, NotSent):
         return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
     if not isinstance(error, Declined):

@@ -46,6 +46,10 @@ class NotSent(SlackFailure):
     """The request did not get as far as Slack: nothing happened."""
 
 
+class Unreached(NotSent):
+    """Nothing of this account gets as far as Slack now."""
+
+
 class Unanswered(SlackFailure):
     """The request was written, and no answer that can be read came back: what it asks for may have happened."""
 
@@ -161,7 +165,7 @@ class SlackClient(AsyncWebClient):
 
 
 def _failure(failed: NoAnswer) -> SlackFailure:
-    return Unanswered(failed.why) if failed.sent else NotSent(failed.why)
+    return Unanswered(failed.why) if failed.sent else Unreached(failed.why)
 
 
 def _form(parameters: Mapping[str, object]) -> dict[str, str]:

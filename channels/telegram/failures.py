@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 from telegram.error import TelegramError
 
-from channels.telegram.request import Declined, NotSent
+from channels._shared.http import UNREACHED_AGAIN_S
+from channels.telegram.request import Declined, Failing, NotSent, Unreached
 from gateway.errors import SendFailed, SendOutcome
 
 TOKEN_AGAIN_S = 60.0
@@ -89,11 +90,15 @@ _DEAD: tuple[tuple[str, str], ...] = (
 
 def judge(error: TelegramError, act: Act, *, chat_scope: str, account_scope: str, now: datetime) -> Judgement:
     """Say what a failed request means. The scopes are those of the chat's and of the account's `Pace`."""
+    if isinstance(error, Unreached):
+        # Not a fault of this message, which waits for as long as it takes, and with it all others.
+        return _wait(str(error), now + timedelta(seconds=UNREACHED_AGAIN_S), account_scope)
     if isinstance(error, NotSent):
         return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
     if not isinstance(error, Declined):
         if act is Act.CREATE:
-            return SendFailed(str(error), outcome=SendOutcome.UNCERTAIN, creating=True)
+            answered = isinstance(error, Failing)
+            return SendFailed(str(error), outcome=SendOutcome.UNCERTAIN, creating=True, answered=answered)
         return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
     if error.moved_to:
         return Moved(chat=error.moved_to)

@@ -38,8 +38,16 @@ class NotSent(TelegramError):
     """The request did not get as far as Telegram: nothing happened."""
 
 
+class Unreached(NotSent):
+    """Nothing of this account gets as far as Telegram now."""
+
+
 class Unanswered(TelegramError):
     """The request was written, and no answer that can be read came back: what it asks for may have happened."""
+
+
+class Failing(Unanswered):
+    """Telegram says that it failed itself, which hardly ever means that it happened."""
 
 
 class Declined(TelegramError):
@@ -177,7 +185,7 @@ class TelegramBot(Bot):
 
 
 def _failure(failed: NoAnswer) -> TelegramError:
-    return Unanswered(failed.why) if failed.sent else NotSent(failed.why)
+    return Unanswered(failed.why) if failed.sent else Unreached(failed.why)
 
 
 def _body(request_data: RequestData | None) -> _Body:
@@ -198,7 +206,7 @@ def _declined(called: str, status: int, payload: bytes) -> TelegramError:
     answer = _json(payload)
     code = answer.get("error_code")
     if not isinstance(code, int) or code >= 500 or status >= 500:
-        return Unanswered(f"Telegram did not say what became of {called} (status {status}).")
+        return Failing(f"Telegram did not say what became of {called} (status {status}).")
     given, description = answer.get("parameters"), answer.get("description")
     parameters = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     retry_after, moved_to = parameters.get("retry_after"), parameters.get("migrate_to_chat_id")

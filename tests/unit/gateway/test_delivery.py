@@ -25,6 +25,7 @@ from tests.support.sending import PartsChannel, asked, delivered, holds, now, sl
 
 SECRET = "correct horse battery"
 RETRY = SendFailed("no", outcome=SendOutcome.RETRY)
+FAILING = SendFailed("no", outcome=SendOutcome.UNCERTAIN, answered=True)
 UNCERTAIN = SendFailed("no", outcome=SendOutcome.UNCERTAIN)
 DEAD = SendFailed("no", outcome=SendOutcome.DEAD)
 WAIT = SendFailed("429", outcome=SendOutcome.WAIT)
@@ -91,6 +92,20 @@ async def test_a_doubtful_create_is_repeated_once_and_marked_and_then_given_up(e
     (showing,) = channel.sent
     assert showing.slot.uncertain
     assert (now(engine, other).state, now(engine, other).uncertain) == (SlotState.SENT, False)
+
+
+async def test_a_platform_that_says_it_failed_is_asked_six_times_and_each_copy_is_marked(engine: Engine) -> None:
+    """An outage of ten seconds cost every answer that fell into it: two doubts were the end of each."""
+    id = await slot(engine)
+    channel = FakeChannel(outcomes=[FAILING] * 5)
+    await delivered(engine, channel, rounds=6)
+
+    assert now(engine, id).state is SlotState.SENT
+    assert [showing.slot.uncertain for showing in channel.sent] == [True]
+    other = await slot(engine, "other")
+    channel.outcomes = [FAILING] * 10
+    await delivered(engine, channel, rounds=8)
+    assert (now(engine, other).state, len(channel.outcomes)) == (SlotState.DEAD, 4)
 
 
 async def test_a_card_is_worth_more_copies_because_somebody_waits_for_it(engine: Engine) -> None:
@@ -253,6 +268,16 @@ async def test_a_part_that_must_wait_long_goes_with_a_later_try_that_counts_as_n
         await until(lambda: holds(now(engine, id).state is SlotState.SENT))
 
     assert channel.parts == ["one", "two", "three"]
+
+
+async def test_a_doubt_about_another_part_is_a_first_one(engine: Engine) -> None:
+    """Of a long answer the beginning was in doubt and came the second time; its end was given up at its first doubt."""
+    id = await slot(engine, "one\ntwo\nthree")
+    channel = PartsChannel(outcomes=[UNCERTAIN, None, UNCERTAIN, None, UNCERTAIN], every_s=0)
+    await delivered(engine, channel, rounds=4)
+
+    assert channel.parts == ["one", "two", "three"]
+    assert now(engine, id).state is SlotState.SENT
 
 
 async def test_a_channel_that_breaks_behind_a_part_leaves_a_doubt(engine: Engine) -> None:

@@ -292,10 +292,11 @@ async def test_a_failed_send_says_what_is_known(
     assert slack.bot_token not in str(error)
 
 
-async def test_nobody_there_is_tried_again(slack: FakeSlack, scene: Scene) -> None:
+async def test_nobody_there_is_waited_for(slack: FakeSlack, scene: Scene) -> None:
     slack.hub.port = 9
     channel = build(scene.context())
-    assert (await failed(channel, showing("Hello", CHAT))).outcome is SendOutcome.RETRY
+    error = await failed(channel, showing("Hello", CHAT))
+    assert (error.outcome, error.scope) == (SendOutcome.WAIT, "slack/main")
 
 
 async def test_a_wait_says_where_and_until_when(slack: FakeSlack, scene: Scene, channel: SlackChannel) -> None:

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from channels._shared.http import UNREACHED_AGAIN_S
 from channels.slack.failures import Act, Judgement, Remedy, judge
-from channels.slack.request import Declined, NotSent, SlackFailure, Unanswered
+from channels.slack.request import Declined, NotSent, SlackFailure, Unanswered, Unreached
 from gateway.errors import SendFailed, SendOutcome
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -30,6 +31,13 @@ def failed(error: SlackFailure, act: Act = Act.CREATE) -> SendFailed:
 def test_what_was_not_sent_is_sent_again(act: Act) -> None:
     found = failed(NotSent("no"), act)
     assert (found.outcome, found.creating) == (SendOutcome.RETRY, False)
+
+
+@pytest.mark.parametrize("act", Act)
+def test_where_nobody_is_reached_all_of_the_account_waits_and_no_try_is_used_up(act: Act) -> None:
+    found = failed(Unreached("no"), act)
+    assert (found.outcome, found.scope, found.creating) == (SendOutcome.WAIT, ACCOUNT, False)
+    assert found.until == NOW + timedelta(seconds=UNREACHED_AGAIN_S)
 
 
 def test_a_create_without_an_answer_is_in_doubt() -> None:

@@ -313,10 +313,10 @@ async def test_a_create_without_an_answer_is_in_doubt_and_an_edit_is_not(
     assert (failed.outcome, failed.creating) == (SendOutcome.RETRY, False)
 
 
-async def test_nobody_there_is_tried_again(scene: Scene) -> None:
+async def test_nobody_there_is_waited_for(scene: Scene) -> None:
     scene.api_root = "http://127.0.0.1:9"
     failed = await Shower(TelegramChannel(scene.context(), QUICK)).failing()
-    assert failed.outcome is SendOutcome.RETRY
+    assert (failed.outcome, failed.scope) == (SendOutcome.WAIT, "telegram/main")
     assert TOKEN.partition(":")[2] not in str(failed)
 
 

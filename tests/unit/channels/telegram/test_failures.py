@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from telegram.error import TelegramError
 
+from channels._shared.http import UNREACHED_AGAIN_S
 from channels.telegram.failures import Act, Judgement, Moved, Remedy, bad_token, judge
-from channels.telegram.request import Declined, NotSent, Unanswered
+from channels.telegram.request import Declined, Failing, NotSent, Unanswered, Unreached
 from gateway.errors import SendFailed, SendOutcome
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,9 +33,23 @@ def test_what_was_not_sent_is_sent_again(act: Act) -> None:
     assert (found.outcome, found.creating) == (SendOutcome.RETRY, False)
 
 
+@pytest.mark.parametrize("act", Act)
+def test_where_nobody_is_reached_all_of_the_account_waits_and_no_try_is_used_up(act: Act) -> None:
+    found = failed(Unreached("no"), act)
+    assert (found.outcome, found.scope, found.creating) == (SendOutcome.WAIT, ACCOUNT, False)
+    assert found.until == NOW + timedelta(seconds=UNREACHED_AGAIN_S)
+
+
 def test_a_create_without_an_answer_is_in_doubt() -> None:
     found = failed(Unanswered("no"))
     assert (found.outcome, found.creating) == (SendOutcome.UNCERTAIN, True)
+
+
+@pytest.mark.parametrize(("error", "answered"), [(Unanswered("no"), False), (Failing("no"), True)])
+def test_of_a_create_in_doubt_it_is_known_whether_telegram_said_that_it_failed(
+    error: TelegramError, answered: bool
+) -> None:
+    assert failed(error).answered is answered
 
 
 def test_an_unknown_error_of_a_create_is_in_doubt() -> None:

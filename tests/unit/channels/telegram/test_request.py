@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestServer, unused_port
 from telegram import InputFile
 from telegram.error import TelegramError
 
-from channels.telegram.request import AiohttpRequest, Declined, NotSent, TelegramBot, Unanswered
+from channels.telegram.request import AiohttpRequest, Declined, Failing, NotSent, TelegramBot, Unanswered
 
 TOKEN = "4242:aVerySecretTokenOfTheTests"
 HALF = TOKEN.partition(":")[2]
@@ -171,7 +171,7 @@ async def test_no_answer_in_time_is_in_doubt() -> None:
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 async def test_a_server_error_is_in_doubt(status: int) -> None:
     async with api(answering(status, {"ok": False, "error_code": status, "description": "oops"})) as root:
-        assert isinstance(await failing(root), Unanswered)
+        assert isinstance(await failing(root), Failing)
 
 
 @pytest.mark.parametrize("status", [302, 400, 403, 404, 413, 429])
@@ -251,7 +251,7 @@ async def test_parameters_of_the_wrong_kind_are_not_believed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(200, Unanswered), (400, Declined), (401, Declined), (409, Declined), (502, Unanswered)]
+    ("status", "kind"), [(200, Unanswered), (400, Declined), (401, Declined), (409, Declined), (502, Failing)]
 )
 async def test_the_methods_of_the_library_fail_alike(status: int, kind: type[TelegramError]) -> None:
     body = {"ok": False, "error_code": status, "description": "no"}
