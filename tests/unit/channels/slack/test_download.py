@@ -6,22 +6,22 @@ import asyncio
 import gzip
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
 
-from channels.slack.adapter import SlackChannel, build
+from channels.slack.adapter import SlackChannel
 from channels.slack.download import Download
 from channels.slack.request import SlackClient
 from gateway.errors import FetchFailed
 from gateway.model.messages import Attachment, Conversation
 from tests.support.slack import FakeSlack, Fault, Shown, faults
 from tests.support.slack.hosts import Answer, Hosts, hosts
-from tests.unit.channels.slack.scene import Scene, no_bans, refusing
+from tests.support.surroundings import refusing
+from tests.unit.channels.slack.scene import Scene, no_bans
 
 ANN = "U0ANN"
 DATA = bytes(range(256)) * 1000
@@ -45,24 +45,6 @@ class Taken:
     @property
     def data(self) -> bytes:
         return b"".join(self.pieces)
-
-
-@pytest.fixture
-async def slack() -> AsyncIterator[FakeSlack]:
-    async with FakeSlack().serve() as fake:
-        yield fake
-        assert fake.surprises == []
-
-
-@pytest.fixture
-async def scene(slack: FakeSlack) -> AsyncIterator[Scene]:
-    async with aiohttp.ClientSession() as client:
-        yield Scene(client=client, workspaces={"main": slack})
-
-
-@pytest.fixture
-def channel(scene: Scene) -> SlackChannel:
-    return build(scene.context())
 
 
 def named(message: Shown, **other: Any) -> Attachment:
