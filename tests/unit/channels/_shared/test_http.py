@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -70,6 +71,20 @@ async def test_an_answer_is_returned_whatever_it_says(client: aiohttp.ClientSess
     assert isinstance(found, Answer)
     assert (found.status, found.body, found.headers["Location"], file.status) == (302, b"elsewhere", "/elsewhere", 302)
     assert asked == ["/a", "/b"], "nobody follows a redirect"
+
+
+async def test_a_file_comes_packed_as_it_was_sent(client: aiohttp.ClientSession) -> None:
+    packed = gzip.compress(bytes(1_000_000))
+
+    async def give(_: web.Request) -> web.Response:
+        return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
+
+    app = web.Application()
+    app.router.add_get("/", give)
+    async with TestServer(app) as server:
+        file = await Wire("Somewhere", client).get(server.make_url("/"), {})
+        assert isinstance(file, aiohttp.ClientResponse)
+        assert await file.read() == packed
 
 
 async def test_where_nobody_is_nothing_was_done(client: aiohttp.ClientSession) -> None:
