@@ -20,8 +20,9 @@ from channels.slack.socket import Timing
 from gateway.clock import SystemClock
 from gateway.model.ids import SlotId
 from gateway.model.messages import Conversation
-from gateway.model.slots import Showing, Slot, SlotKind, SlotState
+from gateway.model.slots import Showing
 from gateway.ports import ChannelContext, Clock, Desk
+from tests.support.shown import slot as made_slot
 from tests.support.slack import FakeSlack
 from tests.support.surroundings import FakeHelm, FakeNotes, FakeSink, until
 
@@ -77,26 +78,9 @@ def showing(
     text: str, chat: str, *, thread: str = "", account: str = "main", partial: bool = False, **slot: Any
 ) -> Showing:
     """An answer to be shown, due for the first time unless `slot` says otherwise."""
+    where = Conversation(channel="slack", account=account, chat=chat, thread=thread)
     now = slot.get("created_at") or SystemClock().now()
-    made = Slot(
-        id=SlotId("o1.1"),
-        conversation=Conversation(channel="slack", account=account, chat=chat, thread=thread),
-        session=None,
-        turn=None,
-        n=None,
-        kind=SlotKind.ANSWER,
-        text=text,
-        waits=(),
-        file=None,
-        version=1,
-        sent_version=0,
-        platform_id="",
-        state=SlotState.SENDING,
-        attempts=1,
-        uncertain=False,
-        due_at=now,
-        created_at=now,
-    )
+    made = made_slot(where, id=SlotId("o1.1"), text=text, due_at=now, created_at=now)
     return Showing(slot=replace(made, **slot), text=text, partial=partial)
 
 
