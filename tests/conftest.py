@@ -12,11 +12,22 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import structlog
 
 from tests.support.order import order
 
 GRACE_S = 0.5
 """How long what is just ending may take to be gone."""
+
+
+def pytest_configure() -> None:
+    """Write exceptions plainly into the logs of tests, as the daemon does.
+
+    Where `rich` is installed, structlog shows every local variable of every frame instead: seconds of CPU for one
+    exception that holds a store.
+    """
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
 
 
 @pytest.hookimpl(trylast=True)  # after pytest put those together that share what is made for them

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -41,6 +42,7 @@ class FakeProvider:
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self._runner: web.AppRunner | None = None
+        self._over = asyncio.Event()
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -57,6 +59,7 @@ class FakeProvider:
     async def __aexit__(self, *_: object) -> None:
         """Stop."""
         assert self._runner is not None
+        self._over.set()  # whoever was silent has nobody left to be silent for
         await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
@@ -70,7 +73,9 @@ class FakeProvider:
         for name, data in said.events[: said.cut_after]:
             head = f"event: {name}\n" if name else ""
             await response.write(f"{head}data: {json.dumps(data)}\n\n".encode())
-        await asyncio.sleep(said.silent_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(said.silent_s):
+                await self._over.wait()
         return response
 
 

@@ -211,28 +211,34 @@ async def test_a_message_at_the_very_end_of_a_turn_is_answered(engine: Engine) -
 
 async def test_stop_at_any_moment_ends_the_turn_and_runs_nothing_afterwards(tmp_path: Path) -> None:
     """Between any two steps of the engine: planned, asked, pressed, begun, recorded."""
-    for awaits in range(40):
-        shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE, hold=True)
-        read = FakeTool(name="read", risk=Risk.READ)
-        engine = Engine(tmp_path / str(awaits), [shell, read], script=[calls("read", "shell"), calls("read")])
-        turn = await engine.say()
-        async with in_background(engine.sessions().run()):
-            for i in range(awaits):
-                await asyncio.sleep(0)
-                if waits := await engine.waits(turn):
-                    await engine.press(waits[0].id)
-                if i == awaits - 1:
-                    await engine.ingress.message(inbound("/stop"))
-            if awaits == 0:
+    for first in range(0, 40, 8):  # eight side by side: most of it is waiting
+        async with asyncio.TaskGroup() as group:
+            for awaits in range(first, first + 8):
+                group.create_task(stopped_after(awaits, tmp_path / str(awaits)), name=f"stop {awaits}")
+
+
+async def stopped_after(awaits: int, folder: Path) -> None:
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE, hold=True)
+    read = FakeTool(name="read", risk=Risk.READ)
+    engine = Engine(folder, [shell, read], script=[calls("read", "shell"), calls("read")])
+    turn = await engine.say()
+    async with in_background(engine.sessions().run()):
+        for i in range(awaits):
+            await asyncio.sleep(0)
+            if waits := await engine.waits(turn):
+                await engine.press(waits[0].id)
+            if i == awaits - 1:
                 await engine.ingress.message(inbound("/stop"))
-                continue
-            await asyncio.sleep(0.05)
-            begun = len(shell.calls), len(engine.model.requests)
-            if state(engine, turn) is not TurnState.QUEUED:
-                await until(lambda engine=engine, turn=turn: _is(state(engine, turn) in ENDED), within_s=1.5)
-            assert (len(shell.calls), len(engine.model.requests)) == begun
-        assert all(result is not None for result in await engine.results(turn))
-        assert all(wait.state not in (WaitState.OPEN, WaitState.APPROVED) for wait in await engine.waits(turn))
+        if awaits == 0:
+            await engine.ingress.message(inbound("/stop"))
+            return
+        await asyncio.sleep(0.05)
+        begun = len(shell.calls), len(engine.model.requests)
+        if state(engine, turn) is not TurnState.QUEUED:
+            await until(lambda: _is(state(engine, turn) in ENDED), within_s=1.5)
+        assert (len(shell.calls), len(engine.model.requests)) == begun
+    assert all(result is not None for result in await engine.results(turn))
+    assert all(wait.state not in (WaitState.OPEN, WaitState.APPROVED) for wait in await engine.waits(turn))
 
 
 async def test_a_press_at_any_moment_around_the_parking_runs_its_call_once(tmp_path: Path) -> None:

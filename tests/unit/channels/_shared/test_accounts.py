@@ -10,7 +10,7 @@ import pytest
 
 from channels._shared.accounts import serve, troubles
 from gateway.ports import Sink
-from tests.unit.channels.slack.scene import FakeSink, until
+from tests.support.surroundings import FakeSink, until
 
 
 @dataclass(slots=True)

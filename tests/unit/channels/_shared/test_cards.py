@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -10,7 +11,10 @@ from channels._shared.cards import ACTION_BYTES, OUTCOMES, RISKS, Row, rows_of
 from gateway.model.slots import CardRow
 from gateway.model.tools import Risk
 from gateway.model.waits import Verb, WaitState
-from tests.unit.channels.slack.showings import row as row_of
+from tests.support.makers import ANN_SLACK
+from tests.support.shown import card_row
+
+row_of = partial(card_row, who=ANN_SLACK)
 
 
 def clean(text: str) -> str:

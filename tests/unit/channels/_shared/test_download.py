@@ -11,8 +11,15 @@ import pytest
 
 from channels._shared.download import check, pour
 from gateway.errors import FetchFailed
+from tests.support.surroundings import Taken
 
 DATA = bytes(range(256)) * 1000
+HALF = DATA[: len(DATA) // 2]
+CHUNKED = "200 OK\r\nTransfer-Encoding: chunked"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 @asynccontextmanager
@@ -38,36 +45,45 @@ async def answered(head: str, body: bytes) -> AsyncGenerator[aiohttp.ClientRespo
         await server.wait_closed()
 
 
-@pytest.mark.parametrize("size", [0, len(DATA)])
+@pytest.mark.parametrize("size", [0, 1, len(DATA)])
 @pytest.mark.parametrize("length", [f"200 OK\r\nContent-Length: {len(DATA)}", "200 OK"])
-async def test_a_file_comes_in_pieces(length: str, size: int) -> None:
-    pieces: list[bytes] = []
+async def test_a_file_comes_in_pieces_however_large_somebody_said_that_it_is(length: str, size: int) -> None:
+    taken = Taken()
     async with answered(length, DATA) as answer:
         check("Somewhere", answer)
-        await pour("Somewhere", answer, size, pieces.append)
-    assert b"".join(pieces) == DATA
-    assert max(map(len, pieces)) <= 65_536
+        await pour("Somewhere", answer, size, taken)
+    assert taken.data == DATA
+    assert max(map(len, taken.pieces)) <= 65_536
+
+
+async def test_where_its_end_can_be_seen_a_file_may_be_smaller_than_somebody_said() -> None:
+    for head, body in ((f"200 OK\r\nContent-Length: {len(DATA)}", DATA), (CHUNKED, chunk(DATA) + chunk(b""))):
+        taken = Taken()
+        async with answered(head, body) as answer:
+            await pour("Somewhere", answer, 10**12, taken)
+        assert taken.data == DATA
 
 
 async def test_half_a_file_is_none() -> None:
-    for head, why in (
-        (f"200 OK\r\nContent-Length: {len(DATA)}", "A file from Somewhere broke off: ClientPayloadError."),
-        ("200 OK", "The file broke off after 128,000 of 256,000 bytes."),
+    for head, body, why in (
+        (f"200 OK\r\nContent-Length: {len(DATA)}", HALF, "A file from Somewhere broke off: ClientPayloadError."),
+        (CHUNKED, chunk(DATA)[: len(HALF)], "A file from Somewhere broke off: ClientPayloadError."),
+        ("200 OK", HALF, "The file broke off after 128,000 of 256,000 bytes."),
     ):
-        async with answered(head, DATA[:128_000]) as answer:
+        async with answered(head, body) as answer:
             with pytest.raises(FetchFailed) as caught:
                 await pour("Somewhere", answer, len(DATA), lambda _: None)
         assert (caught.value.message, caught.value.retryable) == (why, True)
         assert caught.value.__context__ is None, "an error of the HTTP client has the address in it"
 
 
-async def test_whoever_writes_can_end_it() -> None:
-    def full(_: bytes) -> None:
-        raise OverflowError
-
-    async with answered("200 OK", DATA) as answer:
-        with pytest.raises(OverflowError):
-            await pour("Somewhere", answer, 0, full)
+@pytest.mark.parametrize("body", [DATA, DATA * 100])
+async def test_whoever_writes_can_end_it_and_hears_of_the_own_error(body: bytes) -> None:
+    taken = Taken(full_at=100_000)
+    async with answered("200 OK", body) as answer:
+        with pytest.raises(OSError, match="the disk is full"):
+            await pour("Somewhere", answer, 0, taken)
+    assert 100_000 < len(taken.data) <= 100_000 + 65_536
 
 
 @pytest.mark.parametrize(
@@ -75,6 +91,8 @@ async def test_whoever_writes_can_end_it() -> None:
     [
         ("403 No", "Somewhere did not give the file (status 403).", False),
         ("429 Wait", "Somewhere did not give the file (status 429).", True),
+        ("410 Gone", "Somewhere did not give the file (status 410).", False),
+        ("500 Oh", "Somewhere did not give the file (status 500).", True),
         ("502 Oh", "Somewhere did not give the file (status 502).", True),
         (
             "200 OK\r\nContent-Encoding: GZIP",

@@ -66,15 +66,32 @@ def test_what_no_store_can_keep_is_replaced() -> None:
 
 @pytest.mark.parametrize(
     ("given", "counted"),
-    [(5, 5), (0, 0), (-1, 0), (True, 0), ("5", 0), (5.0, 0), (LARGEST, LARGEST), (LARGEST + 1, 0)],
-)
+    [
+        (5, 5), (0, 0), (-1, 0), (True, 0), (None, 0), ("5", 0), (5.0, 0), ([], 0), ({}, 0), (LARGEST, LARGEST),
+        (LARGEST + 1, 0), (2**70, 0),
+    ],
+)  # fmt: skip
 def test_what_cannot_be_a_size_is_none(given: object, counted: int) -> None:
     assert Fields({"a": given}).count("a") == counted
 
 
 @pytest.mark.parametrize(
     ("given", "shown"),
-    [("  a \n b\t", "a b"), ("\u202egpj.exe", "gpj.exe"), ("\u200b \u200b", ""), (7, ""), ("abcdefgh ij", "abcdefgh")],
+    [
+        ("  a \n b\t", "a b"),
+        ("a\nb\r\n\x00.c", "a b .c"),
+        ("../../etc", "../../etc"),
+        ("\u202egpj.exe", "gpj.exe"),
+        ("b\u202ew.exe", "b w.exe"),
+        ("\ud800half", "half"),
+        ("\u200b \u200b", ""),
+        ("   ", ""),
+        ("", ""),
+        (None, ""),
+        (7, ""),
+        ("abcdefgh ij", "abcdefgh"),
+        ("x" * 1_000_000, "x" * 9),
+    ],
 )
 def test_a_label_is_one_line_that_can_be_seen(given: object, shown: str) -> None:
     assert Fields({"a": given}).label("a", most=9) == shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -28,10 +29,21 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
 async def served(serve: Serve) -> AsyncGenerator[str]:
     """A server of raw connections; its address."""
 
+    async def asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await serve(reader, writer)
+
+    async with connected(asked) as root:
+        yield root
+
+
+@asynccontextmanager
+async def connected(talk: Serve) -> AsyncGenerator[str]:
+    """One that does not wait for a request."""
+
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await reader.readuntil(b"\r\n\r\n")
-            await serve(reader, writer)
+            await talk(reader, writer)
         finally:
             writer.close()
 
@@ -72,16 +84,46 @@ async def test_an_answer_is_returned_whatever_it_says(client: aiohttp.ClientSess
     assert asked == ["/a", "/b"], "nobody follows a redirect"
 
 
+async def test_a_file_comes_packed_as_it_was_sent(client: aiohttp.ClientSession) -> None:
+    packed = gzip.compress(bytes(1_000_000))
+
+    async def give(_: web.Request) -> web.Response:
+        return web.Response(body=packed, headers={"Content-Encoding": "gzip"})
+
+    app = web.Application()
+    app.router.add_get("/", give)
+    async with TestServer(app) as server:
+        file = await Wire("Somewhere", client).get(server.make_url("/"), {})
+        assert isinstance(file, aiohttp.ClientResponse)
+        assert await file.read() == packed
+
+
 async def test_where_nobody_is_nothing_was_done(client: aiohttp.ClientSession) -> None:
     found = await lost(client, f"http://127.0.0.1:9/{SECRET}")
     assert found == NoAnswer(sent=False, why="Somewhere cannot be reached for sendThat: ClientConnectorError.")
-    assert not (await lost(client, f"http://{SECRET}.invalid:99999/")).sent
+    for address in (f"http://{SECRET}.invalid/", f"http://{SECRET}.invalid:99999/", f"http://[{SECRET}"):
+        assert not (await lost(client, address)).sent, address
     await client.close()
     assert await lost(client, "http://127.0.0.1:9/") == NoAnswer(
         sent=False, why="Dragoman is stopping; sendThat was not sent."
     )
     file = await Wire("Somewhere", client).get(URL("http://127.0.0.1:9/"), {})
     assert file == NoAnswer(sent=False, why="Dragoman is stopping; a file was not asked for.")
+
+
+async def test_without_tls_nothing_was_done(client: aiohttp.ClientSession) -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    for talk in (plain, silent):
+        async with connected(talk) as root:
+            found = await lost(client, root.replace("http://", "https://") + f"/{SECRET}", seconds=0.2)
+        assert not found.sent, found.why
 
 
 async def test_what_a_proxy_does_not_let_through_was_not_sent(client: aiohttp.ClientSession) -> None:

@@ -7,7 +7,7 @@ import pytest
 from channels._shared.poison import POISON_KEPT, TRIES, TRIES_KEPT, Poison
 from gateway.errors import StoreError
 from gateway.model.messages import RefusedReason
-from tests.unit.channels.slack.scene import FakeSink
+from tests.support.surroundings import FakeSink
 
 BUG = RuntimeError("with a secret in it")
 

@@ -1,12 +1,11 @@
-"""What stands around the Slack channel in its tests: a sink, a helm and notes that remember and can fail."""
+"""The Slack channel in its tests: its surroundings, an account that is served, and what it is to show."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Any, cast
 
 import aiohttp
@@ -19,100 +18,13 @@ from channels.slack.manifest import manifest
 from channels.slack.settings import SlackSettings
 from channels.slack.socket import Timing
 from gateway.clock import SystemClock
-from gateway.errors import StoreError
-from gateway.model.ids import InboundId, SlotId, TurnId
-from gateway.model.messages import Conversation, Inbound, Press, Refused
-from gateway.model.routes import Accepted
-from gateway.model.sessions import SessionKind
-from gateway.model.slots import Showing, Slot, SlotKind, SlotState
-from gateway.model.waits import Pressed, PressResult
-from gateway.ports import ChannelContext, Clock, CommandInfo, Desk
-from tests.support.slack import Call, FakeSlack, Fault
-
-
-@dataclass(slots=True, kw_only=True)
-class FakeSink:
-    """`ports.Sink`: keeps what it is given, each event once. `fail` says what an event key raises, if anything."""
-
-    events: list[Inbound | Press | Refused] = field(default_factory=list[Inbound | Press | Refused])
-    fail: Callable[[str], Exception | None] = lambda _key: None
-    result: PressResult = PressResult.APPROVED
-    delay_s: float = 0.0
-    tries: int = 0
-
-    async def message(self, message: Inbound) -> Accepted | None:
-        new = await self._take(message)
-        if not message.addressed or message.text.startswith("/"):
-            return None
-        return Accepted(inbound=InboundId("i1"), turn=TurnId("t1"), duplicate=not new)
-
-    async def press(self, press: Press) -> Pressed:
-        await self._take(press)
-        asks = press.can_ask_reason and self.result is PressResult.APPROVED
-        return Pressed(result=PressResult.ASK_REASON if asks else self.result)
-
-    async def refuse(self, refused: Refused) -> None:
-        await self._take(refused)
-
-    async def _take(self, event: Inbound | Press | Refused) -> bool:
-        self.tries += 1
-        await asyncio.sleep(self.delay_s)
-        error = self.fail(event.event_key)
-        if error is not None:
-            raise error
-        new = event.event_key not in {one.event_key for one in self.events}
-        if new:
-            self.events.append(event)
-        return new
-
-    @property
-    def messages(self) -> list[Inbound]:
-        return [event for event in self.events if isinstance(event, Inbound)]
-
-    @property
-    def texts(self) -> list[str]:
-        return [message.text for message in self.messages]
-
-    @property
-    def refused(self) -> list[Refused]:
-        return [event for event in self.events if isinstance(event, Refused)]
-
-    @property
-    def pressed(self) -> list[Press]:
-        return [event for event in self.events if isinstance(event, Press)]
-
-
-@dataclass(slots=True, kw_only=True)
-class FakeHelm:
-    """`ports.Helm`."""
-
-    alerts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-
-    async def hold(self, name: str, ttl: timedelta) -> bool:
-        return True
-
-    async def alert(self, key: str, text: str) -> None:
-        self.alerts.append((key, text))
-
-    def commands(self, kind: SessionKind) -> Sequence[CommandInfo]:
-        names = ["help", "stop", "status"] if kind is SessionKind.MAIN else ["help"]
-        return [CommandInfo(name=name, usage=f"/{name}", about=f"About {name}.") for name in names]
-
-
-@dataclass(slots=True, kw_only=True)
-class FakeNotes:
-    """`ports.ChannelNotes` in a dict."""
-
-    kept: dict[str, str] = field(default_factory=dict[str, str])
-    broken: bool = False
-
-    async def read(self) -> Mapping[str, str]:
-        return dict(self.kept)
-
-    async def keep(self, key: str, value: str) -> None:
-        if self.broken:
-            raise StoreError("the disk is full")
-        self.kept[key] = value
+from gateway.model.ids import SlotId
+from gateway.model.messages import Conversation
+from gateway.model.slots import Showing
+from gateway.ports import ChannelContext, Clock, Desk
+from tests.support.shown import slot as made_slot
+from tests.support.slack import FakeSlack
+from tests.support.surroundings import FakeHelm, FakeNotes, FakeSink, until
 
 
 def no_bans(clock: Clock | None = None) -> Bans:
@@ -128,7 +40,7 @@ class Scene:
     workspaces: dict[str, FakeSlack]
     mode: str = "socket"
     limits: dict[str, float] = field(default_factory=dict[str, float])
-    sink: FakeSink = field(default_factory=FakeSink)
+    sink: FakeSink = field(default_factory=lambda: FakeSink(asks_reasons=True))
     helm: FakeHelm = field(default_factory=FakeHelm)
     notes: FakeNotes = field(default_factory=FakeNotes)
     clock: Clock = field(default_factory=SystemClock)
@@ -162,52 +74,13 @@ class Scene:
         self.points.append(point)
 
 
-async def until(true: Callable[[], object], within_s: float = 5.0) -> None:
-    """Wait until something is so; fail the test when it does not become so."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + within_s
-    while not true():
-        assert loop.time() < end, "it did not become so"
-        await asyncio.sleep(0.005)
-
-
-def refusing(method: str, fault: Fault, times: int = 1_000_000) -> Callable[[Call], Fault | None]:
-    """A script that gives this method a fault, so many times."""
-    left = [times]
-
-    def script(call: Call) -> Fault | None:
-        if call.method != method or left[0] == 0:
-            return None
-        left[0] -= 1
-        return fault
-
-    return script
-
-
 def showing(
     text: str, chat: str, *, thread: str = "", account: str = "main", partial: bool = False, **slot: Any
 ) -> Showing:
     """An answer to be shown, due for the first time unless `slot` says otherwise."""
+    where = Conversation(channel="slack", account=account, chat=chat, thread=thread)
     now = slot.get("created_at") or SystemClock().now()
-    made = Slot(
-        id=SlotId("o1.1"),
-        conversation=Conversation(channel="slack", account=account, chat=chat, thread=thread),
-        session=None,
-        turn=None,
-        n=None,
-        kind=SlotKind.ANSWER,
-        text=text,
-        waits=(),
-        file=None,
-        version=1,
-        sent_version=0,
-        platform_id="",
-        state=SlotState.SENDING,
-        attempts=1,
-        uncertain=False,
-        due_at=now,
-        created_at=now,
-    )
+    made = made_slot(where, id=SlotId("o1.1"), text=text, due_at=now, created_at=now)
     return Showing(slot=replace(made, **slot), text=text, partial=partial)
 
 

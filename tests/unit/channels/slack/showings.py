@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from datetime import timedelta
+from functools import partial
 from typing import Any, cast
 
 from channels.slack.outbound import Renderer
 from channels.slack.parts import FilePart, Part, TextPart
-from gateway.approvals import Approvals, Handles, needs_escape, render_action
-from gateway.model.ids import SessionId, SlotId, TurnId, WaitId
 from gateway.model.messages import Conversation
-from gateway.model.slots import CardRow, Showing, Slot, SlotKind, SlotState
-from gateway.model.tools import Action, Mode, Risk
-from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
-from gateway.routing import People
-from gateway.store.memory import MemoryStore
-from tests.support.clock import FakeClock
-from tests.support.makers import ANN, ANN_SLACK, EPOCH
+from gateway.model.slots import CardRow, Showing, SlotKind
+from tests.support.makers import ANN_SLACK
+from tests.support.shown import card_row, slot
 
 THREAD = Conversation(channel="slack", account="main", chat="C0KITCHEN", thread="1795248720.000100")
 RENDERER = Renderer()
-APPROVALS = Approvals(
-    People(owners={ANN: frozenset({ANN_SLACK})}), MemoryStore(FakeClock()), Handles(b"a state key for tests, 32 by")
-)
-
-
-def slot(kind: SlotKind = SlotKind.ANSWER, *, uncertain: bool = False, there: str = "") -> Slot:
-    """A slot to be sent."""
-    return Slot(
-        id=SlotId("s1"),
-        conversation=THREAD,
-        session=SessionId("main:ann"),
-        turn=TurnId("t1"),
-        n=1,
-        kind=kind,
-        text="",
-        waits=(),
-        file=None,
-        version=1,
-        sent_version=0,
-        platform_id=there,
-        state=SlotState.SENDING,
-        attempts=1,
-        uncertain=uncertain,
-        due_at=EPOCH,
-        created_at=EPOCH,
-    )
+row = partial(card_row, who=ANN_SLACK)
+"""A row of a card."""
 
 
 def shown(
@@ -59,52 +28,14 @@ def shown(
     there: str = "",
 ) -> list[Part]:
     """The messages of a text, of which some are `there` already."""
-    return RENDERER.parts(Showing(slot=slot(kind, uncertain=uncertain, there=there), text=text, partial=partial))
-
-
-def row(
-    command: str = "uptime",
-    state: WaitState = WaitState.OPEN,
-    *,
-    n: int = 1,
-    risk: Risk = Risk.EXECUTE,
-    note: str = "",
-    reason: str = "",
-) -> CardRow:
-    """A row of a card, made by the gateway itself."""
-    action = Action(tool="shell", arguments={"command": command}, cwd="/srv/work", sandbox=Mode.BASIC)
-    request = ApprovalRequest(
-        action=action,
-        risk=risk,
-        action_key="key",
-        action_sha=hashlib.sha256(command.encode(errors="replace")).hexdigest(),
-        requester=ANN_SLACK,
-        rendered=render_action(action, "command"),
-        escaped=needs_escape(action),
-        note=note,
+    return RENDERER.parts(
+        Showing(slot=slot(THREAD, kind, uncertain=uncertain, platform_id=there), text=text, partial=partial)
     )
-    decided = state not in (WaitState.OPEN, WaitState.EXPIRED)
-    wait = Wait(
-        id=WaitId(f"w{n:016x}"),
-        kind=WaitKind.APPROVAL,
-        session=SessionId("main:ann"),
-        turn=TurnId("t1"),
-        n=n,
-        state=state,
-        approval=request,
-        payload={},
-        opened_at=EPOCH,
-        expires_at=EPOCH + timedelta(hours=1),
-        decided_by=ANN_SLACK if decided else None,
-        decided_at=EPOCH + timedelta(minutes=5) if decided else None,
-        reason=reason,
-    )
-    return APPROVALS.row(wait, "s1")
 
 
 def card(*rows: CardRow, uncertain: bool = False, there: str = "") -> list[Part]:
     """The messages of a card."""
-    again = slot(SlotKind.CARD, uncertain=uncertain, there=there)
+    again = slot(THREAD, SlotKind.CARD, uncertain=uncertain, platform_id=there)
     return RENDERER.parts(Showing(slot=again, text="", rows=rows))
 
 

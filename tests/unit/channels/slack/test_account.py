@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
-import aiohttp
 import pytest
 
 from channels.slack.account import Account
@@ -14,7 +12,8 @@ from gateway.errors import StoreError
 from gateway.model.messages import RefusedReason
 from gateway.model.waits import PRESSED_TEXT, PressResult
 from tests.support.slack import FakeSlack, Fault, Shown, faults
-from tests.unit.channels.slack.scene import Scene, refusing, running, until
+from tests.support.surroundings import refusing, until
+from tests.unit.channels.slack.scene import Scene, running
 
 ANN, BOB = "U0ANN", "U0BOB"
 
@@ -22,20 +21,6 @@ ANN, BOB = "U0ANN", "U0BOB"
 @pytest.fixture(params=["socket", "http"])
 async def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-async def slack() -> AsyncIterator[FakeSlack]:
-    async with FakeSlack().serve() as fake:
-        yield fake
-        assert fake.surprises == []
-        assert fake.troubles == []
-
-
-@pytest.fixture
-async def scene(slack: FakeSlack) -> AsyncIterator[Scene]:
-    async with aiohttp.ClientSession() as client:
-        yield Scene(client=client, workspaces={"main": slack})
 
 
 # --- what is said -------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from channels.slack.threads import Threads
 from gateway.errors import StoreError
 from tests.support.clock import FakeClock
 from tests.support.slack import FakeSlack, faults
-from tests.unit.channels.slack.scene import FakeNotes, no_bans, refusing
+from tests.support.surroundings import FakeNotes, refusing
+from tests.unit.channels.slack.scene import no_bans
 
 ANN = "U0ANN"
 
@@ -64,13 +65,6 @@ async def test_a_thread_that_could_not_be_stored_is_not_joined() -> None:
 
 
 # --- people -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def slack() -> AsyncIterator[FakeSlack]:
-    async with FakeSlack().serve() as fake:
-        yield fake
-        assert fake.surprises == []
 
 
 @pytest.fixture

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
-import aiohttp
 import pytest
 
 from channels.slack.account import Pauses
 from channels.slack.socket import Timing
 from tests.support.slack import FakeSlack, faults
-from tests.unit.channels.slack.scene import TIMING, Scene, refusing, running, until
+from tests.support.surroundings import refusing, until
+from tests.unit.channels.slack.scene import TIMING, Scene, running
 
 ANN = "U0ANN"
 
@@ -21,20 +20,6 @@ ANN = "U0ANN"
 @pytest.fixture(params=["socket", "http"])
 async def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-async def slack() -> AsyncIterator[FakeSlack]:
-    async with FakeSlack().serve() as fake:
-        yield fake
-        assert fake.surprises == []
-        assert fake.troubles == []
-
-
-@pytest.fixture
-async def scene(slack: FakeSlack) -> AsyncIterator[Scene]:
-    async with aiohttp.ClientSession() as client:
-        yield Scene(client=client, workspaces={"main": slack})
 
 
 # --- trouble ------------------------------------------------------------------------------------

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import aiohttp
 import pytest
 
 from channels.slack.adapter import STREAMED_BURST, SlackChannel, build
@@ -17,7 +15,8 @@ from gateway.model.slots import Pace, Showing, SlotKind
 from gateway.ports import Auth
 from tests.support.clock import FakeClock
 from tests.support.slack import Call, FakeSlack, Fault, faults
-from tests.unit.channels.slack.scene import Scene, refusing, showing, until
+from tests.support.surroundings import refusing, until
+from tests.unit.channels.slack.scene import Scene, showing
 
 ANN = "U0ANN"
 CHAT = "C0CC"
@@ -35,22 +34,9 @@ class Kept:
 
 
 @pytest.fixture
-async def slack() -> AsyncIterator[FakeSlack]:
-    async with FakeSlack().serve() as fake:
-        fake.channel(CHAT, members=[ANN])
-        yield fake
-        assert fake.surprises == []
-
-
-@pytest.fixture
-async def scene(slack: FakeSlack) -> AsyncIterator[Scene]:
-    async with aiohttp.ClientSession() as client:
-        yield Scene(client=client, workspaces={"main": slack})
-
-
-@pytest.fixture
-def channel(scene: Scene) -> SlackChannel:
-    return build(scene.context())
+def slack(slack: FakeSlack) -> FakeSlack:
+    slack.channel(CHAT, members=[ANN])
+    return slack
 
 
 async def failed(channel: SlackChannel, shown: Showing) -> SendFailed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import aiohttp
@@ -16,7 +15,7 @@ from channels.slack.request import Declined, SlackClient
 from gateway.errors import StoreError
 from tests.support.clock import FakeClock
 from tests.support.slack import FakeSlack, faults
-from tests.unit.channels.slack.scene import FakeNotes, refusing
+from tests.support.surroundings import FakeNotes, refusing
 
 ANN = "U0ANN"
 LOOKUP = "users.info"
@@ -155,11 +154,9 @@ async def test_a_store_that_cannot_be_read_is_asked_again(notes: FakeNotes, cloc
 
 
 @pytest.fixture
-async def slack() -> AsyncIterator[FakeSlack]:
-    async with FakeSlack().serve() as fake:
-        fake.person(ANN)
-        yield fake
-        assert fake.surprises == []
+def slack(slack: FakeSlack) -> FakeSlack:
+    slack.person(ANN)
+    return slack
 
 
 async def test_a_banned_method_is_not_called_by_the_next_client_either(

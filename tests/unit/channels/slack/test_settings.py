@@ -89,18 +89,14 @@ def test_an_api_root_ends_with_one_slash(given: str, meant: str) -> None:
     assert account(api_root=given).api_root == meant
 
 
-@pytest.mark.parametrize(
-    "root", ["slack.com/api", "ftp://a.org", "https://", "https://u:p@a.org", "https://a.org?x", "https://a.org#x",
-             "https://a.org:99999", "https://[", "https://a b.org"]
-)  # fmt: skip
+@pytest.mark.parametrize("root", ["slack.com/api", "https://u:p@a.org"])
 def test_what_is_no_api_root_is_refused(root: str) -> None:
     assert f'"{OFFICIAL_API}"' in flaw(api_root=root)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "x" * 33])
-def test_an_accounts_name_can_stand_in_an_address(name: str) -> None:
+def test_an_accounts_name_can_stand_in_an_address() -> None:
     with pytest.raises(ValidationError, match="cannot be an account's name"):
-        SlackSettings(accounts={name: account()})
+        SlackSettings(accounts={"a/b": account()})
 
 
 def test_two_accounts_share_neither_token() -> None:

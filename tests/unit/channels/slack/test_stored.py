@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from channels.slack.adapter import SlackChannel, build
@@ -15,7 +13,8 @@ from gateway.errors import SendFailed, SendOutcome
 from gateway.model.slots import Showing, SlotKind
 from gateway.model.tools import KeptFile
 from tests.support.slack import Call, FakeSlack, Fault, faults
-from tests.unit.channels.slack.scene import Scene, refusing, showing
+from tests.support.surroundings import refusing
+from tests.unit.channels.slack.scene import Scene, showing
 from tests.unit.channels.slack.test_adapter import ANN, CHAT, Kept, failed
 
 PICTURE = b"\x89PNG" + bytes(200_000)
@@ -23,22 +22,9 @@ KEPT = KeptFile(file="s1-1.png", name="page.png", media_type="image/png")
 
 
 @pytest.fixture
-async def slack() -> AsyncIterator[FakeSlack]:
-    async with FakeSlack().serve() as fake:
-        fake.channel(CHAT, members=[ANN])
-        yield fake
-        assert fake.surprises == []
-
-
-@pytest.fixture
-async def scene(slack: FakeSlack) -> AsyncIterator[Scene]:
-    async with aiohttp.ClientSession() as client:
-        yield Scene(client=client, workspaces={"main": slack})
-
-
-@pytest.fixture
-def channel(scene: Scene) -> SlackChannel:
-    return build(scene.context())
+def slack(slack: FakeSlack) -> FakeSlack:
+    slack.channel(CHAT, members=[ANN])
+    return slack
 
 
 @pytest.fixture

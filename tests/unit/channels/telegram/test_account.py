@@ -6,13 +6,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from typing import cast
 
-import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -24,24 +23,12 @@ from channels.telegram.webhook import HEADER
 from gateway.errors import StoreError
 from gateway.model.messages import RefusedReason
 from gateway.model.waits import PRESSED_TEXT, PressResult
-from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault, Shown, faults
-from tests.unit.channels.telegram.scene import SECRET, Scene, until
+from tests.support.surroundings import refusing, until
+from tests.support.telegram import TOKEN, FakeTelegram, Fault, Shown, faults
+from tests.unit.channels.telegram.conftest import QUICK
+from tests.unit.channels.telegram.scene import SECRET, Scene
 
 ANN, BOB = 1001, 2002
-QUICK = Pauses(first=0.01, longest=0.05, conflict=0.02, token=0.03, store=0.01, broken=0.01, lease=0.02, written=0.005)
-
-
-@pytest.fixture
-async def telegram() -> AsyncIterator[FakeTelegram]:
-    async with FakeTelegram().serve() as fake:
-        yield fake
-        assert fake.surprises == []
-
-
-@pytest.fixture
-async def scene(telegram: FakeTelegram) -> AsyncIterator[Scene]:
-    async with aiohttp.ClientSession() as client:
-        yield Scene(client=client, api_root=telegram.api_root)
 
 
 def account(scene: Scene, pauses: Pauses = QUICK) -> Account:
@@ -65,19 +52,6 @@ async def running(scene: Scene, pauses: Pauses = QUICK) -> AsyncGenerator[Accoun
 
 def offsets(telegram: FakeTelegram) -> list[int | None]:
     return [call.parameters.get("offset") for call in telegram.calls("getUpdates")]
-
-
-def refusing(method: str, fault: Fault, times: int = 1_000_000) -> Callable[[Call], Fault | None]:
-    """A script that gives this method a fault, so many times."""
-    left = [times]
-
-    def script(call: Call) -> Fault | None:
-        if call.method != method or left[0] == 0:
-            return None
-        left[0] -= 1
-        return fault
-
-    return script
 
 
 # --- introducing itself -------------------------------------------------------------------------

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import pairwise
 
-import aiohttp
-import pytest
-
+from tests.support.surroundings import refusing, until
 from tests.support.telegram import Call, FakeTelegram, Fault, faults
-from tests.unit.channels.telegram.scene import Scene, until
-from tests.unit.channels.telegram.test_account import QUICK, refusing, running
+from tests.unit.channels.telegram.conftest import QUICK
+from tests.unit.channels.telegram.scene import Scene
+from tests.unit.channels.telegram.test_account import running
 
 ANN = 1001
-
-
-@pytest.fixture
-async def telegram() -> AsyncIterator[FakeTelegram]:
-    async with FakeTelegram().serve() as fake:
-        yield fake
-        assert fake.surprises == []
-
-
-@pytest.fixture
-async def scene(telegram: FakeTelegram) -> AsyncIterator[Scene]:
-    async with aiohttp.ClientSession() as client:
-        yield Scene(client=client, api_root=telegram.api_root)
 
 
 async def test_silence_for_too_long_is_trouble(telegram: FakeTelegram, scene: Scene) -> None:

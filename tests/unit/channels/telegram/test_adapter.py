@@ -11,10 +11,9 @@ import pytest
 from channels.telegram.adapter import TelegramChannel
 from channels.telegram.parts import RESENT
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.ids import SlotId
 from gateway.model.messages import Conversation
-from gateway.model.slots import Showing, Slot, SlotKind, SlotState
-from tests.support.makers import EPOCH
+from gateway.model.slots import Showing, SlotKind
+from tests.support.shown import slot as made_slot
 from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault, faults
 from tests.unit.channels.telegram.conftest import QUICK
 from tests.unit.channels.telegram.scene import Scene
@@ -41,24 +40,8 @@ class Shower:
         self.told.append(platform_id)
 
     async def show(self, text: str, *, partial: bool = False, uncertain: bool = False) -> str:
-        slot = Slot(
-            id=SlotId("s1"),
-            conversation=self.where,
-            session=None,
-            turn=None,
-            n=None,
-            kind=self.kind,
-            text=text,
-            waits=(),
-            file=None,
-            version=1,
-            sent_version=0,
-            platform_id=self.shown,
-            state=SlotState.SENDING,
-            attempts=0,
-            uncertain=uncertain,
-            due_at=EPOCH,
-            created_at=EPOCH,
+        slot = made_slot(
+            self.where, self.kind, n=None, text=text, platform_id=self.shown, attempts=0, uncertain=uncertain
         )
         act = self.channel.edit if self.shown else self.channel.send
         self.shown = await act(Showing(slot=slot, text=text, partial=partial), self.progress)

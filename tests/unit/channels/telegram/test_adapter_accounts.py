@@ -11,9 +11,10 @@ import pytest
 from channels.telegram.adapter import TelegramChannel, build
 from gateway.model.messages import Conversation
 from gateway.ports import Auth
+from tests.support.surroundings import until
 from tests.support.telegram import TOKEN, FakeTelegram, faults
 from tests.unit.channels.telegram.conftest import QUICK
-from tests.unit.channels.telegram.scene import Scene, until
+from tests.unit.channels.telegram.scene import Scene
 from tests.unit.channels.telegram.test_adapter import Shower, texts
 
 ANN, BOB = 1001, 2002

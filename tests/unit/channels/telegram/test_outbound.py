@@ -10,8 +10,6 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,133 +19,20 @@ from hypothesis import strategies as st
 
 from channels._shared.files import IN_FILE
 from channels.telegram.limits import TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
-from channels.telegram.outbound import SOURCE_CHARS, SOURCE_LINES, Renderer
+from channels.telegram.outbound import SOURCE_CHARS, SOURCE_LINES
 from channels.telegram.parts import FilePart, Part, TextPart
 from channels.telegram.rich import units
-from gateway.approvals import Approvals, Handles, needs_escape, render_action
-from gateway.model.ids import SessionId, SlotId, TurnId, WaitId
 from gateway.model.messages import Conversation
-from gateway.model.slots import CardRow, Showing, Slot, SlotKind, SlotState
-from gateway.model.tools import Action, Mode, Risk
-from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
-from gateway.routing import People
-from gateway.store.memory import MemoryStore
-from tests.support.clock import FakeClock
-from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH
+from gateway.model.slots import Showing, SlotKind
+from gateway.model.tools import Risk
+from gateway.model.waits import WaitState
+from tests.support.makers import CHAT
+from tests.support.shown import slot
+from tests.unit.channels.telegram.showings import GROUP, RENDERER, card, files, pres, row, shown, status, texts
 
 GOLDEN = Path(__file__).parent / "golden"
-GROUP = Conversation(channel="telegram", account="default", chat="-1003")
-RENDERER = Renderer()
-APPROVALS = Approvals(
-    People(owners={ANN: frozenset({ANN_TELEGRAM})}), MemoryStore(FakeClock()), Handles(b"a state key for tests, 32 by")
-)
 LONG = "\n".join(f"line {n} of an answer that goes on and on, with **bold** words and `code`" for n in range(400))
 OUTPUT = "\n".join(f"{n:5} -rw-r--r-- 1 ann ann {n * 37:8} file-{n}.txt" for n in range(400))
-
-
-def slot(
-    kind: SlotKind = SlotKind.ANSWER, *, where: Conversation = CHAT, uncertain: bool = False, there: str = ""
-) -> Slot:
-    """A slot to be sent."""
-    return Slot(
-        id=SlotId("s1"),
-        conversation=where,
-        session=SessionId("main:ann"),
-        turn=TurnId("t1"),
-        n=1,
-        kind=kind,
-        text="",
-        waits=(),
-        file=None,
-        version=1,
-        sent_version=0,
-        platform_id=there,
-        state=SlotState.SENDING,
-        attempts=1,
-        uncertain=uncertain,
-        due_at=EPOCH,
-        created_at=EPOCH,
-    )
-
-
-def shown(
-    text: str, *, where: Conversation = CHAT, uncertain: bool = False, partial: bool = False, there: str = ""
-) -> list[Part]:
-    """The messages of an answer, of which some are `there` already."""
-    again = slot(where=where, uncertain=uncertain, there=there)
-    return RENDERER.parts(Showing(slot=again, text=text, partial=partial))
-
-
-def status(text: str, *, where: Conversation = CHAT, uncertain: bool = False, partial: bool = False) -> list[Part]:
-    """The messages of a status line."""
-    line = slot(SlotKind.STATUS, where=where, uncertain=uncertain)
-    return RENDERER.parts(Showing(slot=line, text=text, partial=partial))
-
-
-def row(
-    command: str = "uptime",
-    state: WaitState = WaitState.OPEN,
-    *,
-    n: int = 1,
-    risk: Risk = Risk.EXECUTE,
-    cwd: str = "/srv/work",
-    note: str = "",
-    reason: str = "",
-) -> CardRow:
-    """A row of a card, made by the gateway itself."""
-    action = Action(tool="shell", arguments={"command": command}, cwd=cwd, sandbox=Mode.BASIC)
-    request = ApprovalRequest(
-        action=action,
-        risk=risk,
-        action_key="key",
-        action_sha=hashlib.sha256(command.encode(errors="replace")).hexdigest(),
-        requester=ANN_TELEGRAM,
-        rendered=render_action(action, "command"),
-        escaped=needs_escape(action),
-        note=note,
-    )
-    decided = state not in (WaitState.OPEN, WaitState.EXPIRED)
-    wait = Wait(
-        id=WaitId(f"w{n:016x}"),
-        kind=WaitKind.APPROVAL,
-        session=SessionId("main:ann"),
-        turn=TurnId("t1"),
-        n=n,
-        state=state,
-        approval=request,
-        payload={},
-        opened_at=EPOCH,
-        expires_at=EPOCH + timedelta(hours=1),
-        decided_by=ANN_TELEGRAM if decided else None,
-        decided_at=EPOCH + timedelta(minutes=5) if decided else None,
-        reason=reason,
-    )
-    return APPROVALS.row(wait, "s1")
-
-
-def card(*rows: CardRow, where: Conversation = CHAT, uncertain: bool = False, there: str = "") -> list[Part]:
-    """The messages of a card."""
-    again = slot(SlotKind.CARD, where=where, uncertain=uncertain, there=there)
-    return RENDERER.parts(Showing(slot=again, text="", rows=rows))
-
-
-def texts(parts: Sequence[Part]) -> list[TextPart]:
-    return [part for part in parts if isinstance(part, TextPart)]
-
-
-def files(parts: Sequence[Part]) -> list[FilePart]:
-    return [part for part in parts if isinstance(part, FilePart)]
-
-
-def pres(part: TextPart) -> list[str]:
-    """What a message shows preformatted, by its own entities."""
-    raw = part.text.encode("utf-16-le")
-    spans = [(2 * e["offset"], 2 * (e["offset"] + e["length"])) for e in part.entities if e["type"] == "pre"]
-    return [raw[begin:end].decode("utf-16-le") for begin, end in spans]
-
-
-def keyboard(part: TextPart) -> list[list[str]]:
-    return [[button["text"] for button in line] for line in part.buttons]
 
 
 # --- whole renderings -----------------------------------------------------------------------------
@@ -224,7 +109,7 @@ def test_nothing_to_see_is_no_message(text: str, partial: bool) -> None:
 
 @pytest.mark.parametrize("kind", [SlotKind.ANSWER, SlotKind.REPLY, SlotKind.NOTE, SlotKind.COPY])
 def test_every_kind_of_words_is_markdown(kind: SlotKind) -> None:
-    (part,) = RENDERER.parts(Showing(slot=slot(kind), text="**hi**"))
+    (part,) = RENDERER.parts(Showing(slot=slot(CHAT, kind), text="**hi**"))
     assert part == TextPart(text="hi", entities=({"type": "bold", "offset": 0, "length": 2},))
 
 

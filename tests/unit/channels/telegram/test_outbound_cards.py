@@ -4,34 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from channels._shared.cards import ACTION_BYTES
 from channels.telegram.limits import CALLBACK_BYTES, TEXT_UNITS
-from channels.telegram.outbound import Renderer
 from channels.telegram.parts import FilePart, TextPart
 from channels.telegram.rich import units
-from gateway.approvals import Approvals, Handles
-from gateway.model.messages import Conversation
 from gateway.model.slots import CardRow
 from gateway.model.tools import Risk
 from gateway.model.waits import Verb, WaitState
-from gateway.routing import People
-from gateway.store.memory import MemoryStore
-from tests.support.clock import FakeClock
-from tests.support.makers import ANN, ANN_TELEGRAM
-from tests.unit.channels.telegram.test_outbound import THREE, card, files, keyboard, pres, row, texts
-
-GOLDEN = Path(__file__).parent / "golden"
-GROUP = Conversation(channel="telegram", account="default", chat="-1003")
-RENDERER = Renderer()
-APPROVALS = Approvals(
-    People(owners={ANN: frozenset({ANN_TELEGRAM})}), MemoryStore(FakeClock()), Handles(b"a state key for tests, 32 by")
-)
-LONG = "\n".join(f"line {n} of an answer that goes on and on, with **bold** words and `code`" for n in range(400))
-OUTPUT = "\n".join(f"{n:5} -rw-r--r-- 1 ann ann {n * 37:8} file-{n}.txt" for n in range(400))
+from tests.unit.channels.telegram.showings import GROUP, card, files, keyboard, pres, row, texts
+from tests.unit.channels.telegram.test_outbound import THREE
 
 
 def test_a_card_shows_the_whole_action_as_it_was_rendered() -> None:

@@ -103,27 +103,6 @@ async def test_nobody_listening_means_not_sent() -> None:
     assert isinstance(await failing(f"http://127.0.0.1:{unused_port()}"), NotSent)
 
 
-async def test_an_unknown_host_means_not_sent() -> None:
-    assert isinstance(await failing("http://nobody.invalid"), NotSent)
-
-
-async def test_no_tls_means_not_sent() -> None:
-    async with api(answering(200, {})) as root:
-        assert isinstance(await failing(root.replace("http://", "https://")), NotSent)
-
-
-async def test_an_address_that_is_none_means_not_sent() -> None:
-    assert isinstance(await failing("http://["), NotSent)
-
-
-async def test_a_handshake_that_takes_too_long_means_not_sent() -> None:
-    async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-
-    async with raw(silent) as root:
-        assert isinstance(await failing(root.replace("http://", "https://"), within_s=0.2), NotSent)
-
-
 # --- not answered -------------------------------------------------------------------------------
 
 
@@ -147,16 +126,6 @@ async def test_a_kept_connection_that_the_server_closed_is_in_doubt() -> None:
         await sender.send_chat_action(1, "typing")
         with pytest.raises(Unanswered):
             await sender.send_message(1, "hello")
-
-
-async def test_an_answer_cut_in_half_is_in_doubt() -> None:
-    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(100)
-        writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"ok":')
-        await writer.drain()
-
-    async with raw(half) as root:
-        assert isinstance(await failing(root), Unanswered)
 
 
 async def test_no_answer_in_time_is_in_doubt() -> None:

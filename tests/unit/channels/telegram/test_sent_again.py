@@ -7,7 +7,7 @@ import pytest
 from channels.telegram.limits import TEXT_UNITS
 from channels.telegram.parts import RESENT, FilePart, TextPart
 from channels.telegram.rich import units
-from tests.unit.channels.telegram.test_outbound import card, pres, row, shown, texts
+from tests.unit.channels.telegram.showings import card, pres, row, shown, texts
 
 
 def test_a_repetition_says_so_once() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aiohttp
@@ -14,11 +14,10 @@ from channels.telegram.limits import CAPTION_UNITS, PHOTO_BYTES, UPLOAD_BYTES
 from channels.telegram.parts import RESENT
 from channels.telegram.rich import units
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.ids import SlotId
 from gateway.model.messages import Conversation
-from gateway.model.slots import Showing, Slot, SlotKind, SlotState
+from gateway.model.slots import Showing, SlotKind
 from gateway.model.tools import KeptFile
-from tests.support.makers import EPOCH
+from tests.support.shown import slot as made_slot
 from tests.support.telegram import FakeTelegram, Fault, Shown, faults
 from tests.unit.channels.telegram.conftest import QUICK
 from tests.unit.channels.telegram.pictures import jpeg, png, webp
@@ -47,24 +46,14 @@ class Shower:
         self.shown = platform_id
 
     async def show(self, caption: str = "The page", *, uncertain: bool = False) -> str:
-        slot = Slot(
-            id=SlotId("s1"),
-            conversation=self.where,
-            session=None,
-            turn=None,
-            n=1,
-            kind=SlotKind.FILE,
+        slot = made_slot(
+            self.where,
+            SlotKind.FILE,
             text=caption,
-            waits=(),
-            file=KeptFile(file=KEPT.file, name=self.name, media_type=KEPT.media_type),
-            version=1,
-            sent_version=0,
+            file=replace(KEPT, name=self.name),
             platform_id=self.shown,
-            state=SlotState.SENDING,
             attempts=0,
             uncertain=uncertain,
-            due_at=EPOCH,
-            created_at=EPOCH,
         )
         act = self.channel.edit if self.shown else self.channel.send
         self.shown = await act(Showing(slot=slot, text=caption, path=self.path), self.progress)

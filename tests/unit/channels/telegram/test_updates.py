@@ -16,7 +16,8 @@ from gateway.errors import StoreError
 from gateway.model.messages import Inbound, Press, Refused, RefusedReason
 from gateway.model.waits import PressResult
 from tests.support.clock import FakeClock
-from tests.unit.channels.telegram.scene import FakeNotes, FakeSink, message, press
+from tests.support.surroundings import FakeNotes, FakeSink
+from tests.unit.channels.telegram.scene import message, press
 
 GROUP, NEW = -55, -10055
 

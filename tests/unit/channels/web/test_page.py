@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, Page, expect
 
 from gateway.errors import ModelError
 from gateway.model.ids import SessionId, TurnId, answer_slot
@@ -19,16 +20,32 @@ from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.steps import Answer, Usage
 from gateway.model.tools import Effect, KeptFile, ResultStatus, Risk, ToolResult
 from gateway.ports import ToolContext
+from tests.conftest import no_tasks_left
 from tests.support.browser import Person, chromium
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, FakeTool, Text, calls
 from tests.support.makers import ANN, CHAT, attachment, inbound
 from tests.unit.gateway.family_rig import call, ended, spawning
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 MAIN = SessionId("main:ann")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """One for all tests: to start one takes a second and a half. Each test has a page, and cookies, of its own."""
+    async with chromium() as found:
+        yield found
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def no_task_is_left(browser: Browser) -> AsyncIterator[None]:
+    """As everywhere, in the loop that these tests share; what the browser runs by is no test's."""
+    async with no_tasks_left():
+        yield
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def page(tmp_path: Path) -> AsyncIterator[Served]:
     shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
     engine = spawning(tmp_path, [shell])
@@ -37,14 +54,14 @@ async def page(tmp_path: Path) -> AsyncIterator[Served]:
         yield found
 
 
-@pytest.fixture
-async def ann(page: Served) -> AsyncIterator[Person]:
-    async with chromium() as browser:
-        person = Person(await browser.new_page(viewport={"width": 1280, "height": 800}))
-        await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
-        await expect(person.page.get_by_test_id("composer")).to_be_visible()
-        yield person
-        assert person.complaints == []
+@pytest_asyncio.fixture(loop_scope="module")
+async def ann(page: Served, browser: Browser) -> AsyncIterator[Person]:
+    person = Person(await browser.new_page(viewport={"width": 1280, "height": 800}))
+    await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+    await expect(person.page.get_by_test_id("composer")).to_be_visible()
+    yield person
+    await person.page.close()
+    assert person.complaints == []
 
 
 async def spawn(engine: Engine, *tasks: str, mode: str = "run") -> TurnId:
