@@ -38,6 +38,7 @@ STRANGERS = range(500_000, 502_500)
 WORDS_EACH = 2
 FLOOD_S = 10.0
 STARTED_WITHIN_S = 2.0
+OUTAGE_S = 6.0
 ANSWERED_WITHIN_S = 5.0
 GROWTH_AT_MOST_KIB = 20 * 1024
 
@@ -287,6 +288,25 @@ async def test_nobody_there_is_no_doubt(tmp_path: Path) -> None:
         texts = [message.text for message in one.telegram.shown(ANN)]
         figure("F17", "shown twice, or marked, after refused connections", len(texts) - texts.count("Here it is."), 0)
         assert texts == ["Here it is."]
+
+
+async def test_an_outage_costs_no_answer(tmp_path: Path) -> None:
+    """Telegram answers nothing but 502 for a while, then nobody is there at all: everybody gets everything later."""
+    async with wire(tmp_path, friends=list(FRIENDS)) as one:
+        telegram = one.telegram
+        await one.start()
+        telegram.script(lambda call: faults.page() if call.method in CREATES else None)
+        for friend in FRIENDS:
+            telegram.say(friend, "hello")
+        await asyncio.sleep(OUTAGE_S)
+        await one.hang_up()
+        telegram.script(lambda call: None)
+        await asyncio.sleep(OUTAGE_S)
+        await one.connect()
+        await one.settled(40)
+        found = [[message.text for message in telegram.shown(friend)] for friend in FRIENDS]
+        figure("F17", LOST, sum(not texts for texts in found), 0, of=len(FRIENDS))
+        figure("F17", "shown twice after an outage", sum(len(texts) > 1 for texts in found), 0, of=len(FRIENDS))
 
 
 # --- F21: a crowd of strangers ------------------------------------------------------------------
