@@ -9,7 +9,8 @@ import pytest
 
 from tests.bench.__main__ import run_rows
 from tests.bench.figures import HEAD, Decision, Figure, table
-from tests.bench.rows.turns import CPU_DECIDED, SHELL_DECIDED
+from tests.bench.rows.growth import QUEUE_DECIDED
+from tests.bench.rows.turns import CPU_DECIDED, OPERATOR_DECIDED, SHELL_DECIDED
 from tests.bench.world import TINY
 
 
@@ -98,6 +99,12 @@ def test_a_miss_that_was_decided_names_its_decision() -> None:
 def test_decisions_that_rows_name_are_there() -> None:
     """Each file says of itself what the row takes from it."""
     folder = Path(__file__).parents[2] / "gateway" / "decisions"
-    for decision, words in ((CPU_DECIDED, "missed by 0.4 to 0.9 of it"), (SHELL_DECIDED, "by a third")):
+    said = {
+        CPU_DECIDED: "missed by 0.4 to 0.9 of it",
+        SHELL_DECIDED: "by a third",
+        OPERATOR_DECIDED: "up to 5.75 times the floor is allowed",
+        QUEUE_DECIDED: "up to 1.05 × the budget is allowed",
+    }
+    for decision, words in said.items():
         (file,) = folder.glob(f"{decision.number}-*.md")
         assert words in " ".join(file.read_text().split())

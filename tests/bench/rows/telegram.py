@@ -6,7 +6,15 @@ from tests.bench import measure
 from tests.bench.figures import Figure
 from tests.bench.rows.crash import killed, killed_answering
 from tests.bench.rows.crowd import crowded
-from tests.bench.rows.turns import CPU_DECIDED, SANDBOXES, allowed_shell, compared, lengthened, shelled
+from tests.bench.rows.turns import (
+    CPU_DECIDED,
+    OPERATOR_DECIDED,
+    SANDBOXES,
+    allowed_shell,
+    compared,
+    lengthened,
+    shelled,
+)
 from tests.bench.telegram import (
     floor_words,
     run_fake,
@@ -21,7 +29,8 @@ from tests.support.telegram import FakeTelegram
 async def operator(bench: Bench) -> list[Figure]:
     """A turn without a model."""
     async with run_telegram_daemon(bench) as daemon, run_telegram_floor(bench) as floor:
-        return await compared("telegram, operator turn", bench.counts, daemon, floor, times=6)
+        name = "telegram, operator turn"
+        return await compared(name, bench.counts, daemon, floor, times=6, decided=OPERATOR_DECIDED)
 
 
 async def model(bench: Bench) -> list[Figure]:
