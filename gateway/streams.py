@@ -142,7 +142,7 @@ class Streams:
     _open: dict[SlotId, _Open] = field(default_factory=dict[SlotId, _Open])
     _lines: dict[SlotId, _Line] = field(default_factory=dict[SlotId, _Line])
     _edits: dict[SlotId, asyncio.Task[None]] = field(default_factory=dict[SlotId, asyncio.Task[None]])
-    """Edits under way."""
+    """Edits under way, and those that were answered, until it is known what they met."""
     _looked_after: set[SlotId] = field(default_factory=set[SlotId])
     """Slots of which an edit is under way, or has just ended."""
     _ours: set[SlotId] = field(default_factory=set[SlotId])
@@ -420,8 +420,8 @@ class Streams:
             self._log.exception("a channel broke while streaming", slot=slot.id)
             self._let_stand(slot.id)
         finally:
-            self._edits.pop(slot.id, None)
             if not answered:
+                self._edits.pop(slot.id, None)
                 self._settled_at[slot.id] = self.clock.monotonic() + SETTLED_AFTER_S
 
     async def _give_way(self, slot: Slot, edit: asyncio.Task[None]) -> None:
@@ -431,6 +431,8 @@ class Streams:
         try:
             await self._look_after(slot, edit)
         finally:
+            if self._edits.get(slot.id) is edit:  # the next one may begin, now that nobody's last words stand there
+                del self._edits[slot.id]
             self._looked_after.discard(slot.id)
             self._ours.discard(slot.id)
 
