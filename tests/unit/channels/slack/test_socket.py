@@ -18,6 +18,7 @@ from channels.slack.request import Unanswered
 from channels.slack.socket import Dead, LinkDisabled, Sockets, Timing
 from channels.slack.web import Answer
 from tests.support.clock import FakeClock
+from tests.support.surroundings import until
 
 QUICK = Timing(connect=2.0, hello=0.2, ping=0.05, pings=2, told_after=0.0, one_told_after=0.0, close=0.2)
 PATIENT = Timing(connect=2.0, hello=2.0, ping=2.0, pings=2, told_after=10.0, one_told_after=60.0, close=0.2)
@@ -126,14 +127,6 @@ async def place() -> AsyncIterator[Place]:
         yield Place(server=server, client=client)
         for socket in server.connections:
             await socket.close()
-
-
-async def until(true: Callable[[], object], within_s: float = 5.0) -> None:
-    loop = asyncio.get_running_loop()
-    end = loop.time() + within_s
-    while not true():
-        assert loop.time() < end, "it did not become so"
-        await asyncio.sleep(0.005)
 
 
 async def test_two_connections_stand_and_what_comes_over_either_is_taken_then_acknowledged(place: Place) -> None:
