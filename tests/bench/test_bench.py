@@ -9,7 +9,6 @@ import pytest
 
 from tests.bench.__main__ import run_rows
 from tests.bench.figures import HEAD, Decision, Figure, table
-from tests.bench.rows.growth import QUEUE_DECIDED
 from tests.bench.rows.turns import CPU_DECIDED, OPERATOR_DECIDED, SHELL_DECIDED
 from tests.bench.world import TINY
 
@@ -103,7 +102,6 @@ def test_decisions_that_rows_name_are_there() -> None:
         CPU_DECIDED: "missed by 0.4 to 0.9 of it",
         SHELL_DECIDED: "by a third",
         OPERATOR_DECIDED: "up to 5.75 times the floor is allowed",
-        QUEUE_DECIDED: "up to 1.05 × the budget is allowed",
     }
     for decision, words in said.items():
         (file,) = folder.glob(f"{decision.number}-*.md")

@@ -7,15 +7,12 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
 
-from tests.bench.figures import Decision
 from tests.soak.samples import GROW_WITH_WORK, TABLES, Sample, Slope, slope
 from tests.support.proof import KILLS
 from tests.support.proof_page import short
 
 FAULT = "F31"
 RSS_AN_HOUR_MB = 1.0
-RSS_DECIDED = Decision(number="0031", times=3.0, of="budget")
-"""Over an hour, most of which memory takes to find its room; the bar is meant for a day."""
 WAL_MB = 64.0
 CALLBACK_MS = 100.0
 ROWS_BY_CHANCE = 10
@@ -35,31 +32,21 @@ class Bar:
     of: int | None = None
     see: str = ""
     """What there is to look at when it misses."""
-    decision: Decision | None = None
-    """One that it may miss, and by how much."""
 
     @property
     def held(self) -> bool:
         """Whether it is within its bar."""
         return self.value <= self.bar
 
-    @property
-    def decided(self) -> str:
-        """The decision that allows this miss; nothing when none does, or when it is none."""
-        allowed = self.decision is not None and self.value <= self.bar * self.decision.times
-        return self.decision.number if self.decision is not None and allowed and not self.held else ""
-
     def as_line(self, test: str, seed: int) -> dict[str, Any]:
         """As a test states it, for the page of `./run proof`."""
         stated = {"what": self.what, "value": self.value, "bar": self.bar, "unit": self.unit, "of": self.of}
-        judged = {"least": False, "held": self.held, "decided": self.decided}
-        return {**stated, **judged, "fault": FAULT, "test": test, "seed": seed}
+        return {**stated, "fault": FAULT, "least": False, "held": self.held, "test": test, "seed": seed}
 
     def told(self) -> str:
         """For people, as a line."""
         value = short(self.value) + ("" if self.of is None else f" of {self.of:,}")
-        word = "ok    " if self.held else f"decided ({self.decided})" if self.decided else "MISSED"
-        found = f"{word}  {self.what}: {value} {self.unit}".rstrip()
+        found = f"{'ok    ' if self.held else 'MISSED'}  {self.what}: {value} {self.unit}".rstrip()
         return f"{found} (≤ {short(self.bar)}){'' if self.held or not self.see else f'  {self.see}'}"
 
 
@@ -112,8 +99,8 @@ class Outcome:
     samples: Sequence[Sample] = field(default_factory=list[Sample])
 
     def misses(self) -> list[Bar]:
-        """What does not hold, and no decision allows."""
-        return [bar for bar in self.bars if not bar.held and not bar.decided]
+        """What does not hold."""
+        return [bar for bar in self.bars if not bar.held]
 
     def as_json(self, about: Mapping[str, str]) -> dict[str, Any]:
         """For `--json`, and for the page of `./run proof`. `about`: commit, date and machine."""
@@ -171,10 +158,7 @@ def bars_of_lives(lives: Sequence[Life], rests: Sequence[tuple[Rest, Rest]]) -> 
             ("asyncio tasks", [late.tasks - early.tasks for early, late in rests]),
         )
     ]
-    steepest = worst(judged)
-    slopes = [
-        Bar(what="slope of its memory", value=steepest, bar=RSS_AN_HOUR_MB, unit="MB an hour", decision=RSS_DECIDED)
-    ]
+    slopes = [Bar(what="slope of its memory", value=worst(judged), bar=RSS_AN_HOUR_MB, unit="MB an hour")]
     most = max((one.wal_mb for one in lives), default=0.0)
     wal = Bar(what="SQLite's write-ahead log", value=most, bar=WAL_MB, unit="MB")
     return [*(slopes if judged else []), *beyond, wal]

@@ -49,20 +49,13 @@ class Row:
     least: bool
     of: int | None
     held: bool
-    decided: str
-    """The decision that allows its miss, or nothing."""
 
     def cells(self) -> tuple[str, ...]:
         """The row as cells of a table."""
         value = short(self.value) + ("" if self.of is None else f" of {self.of:,}")
         bar = f"{'≥' if self.least else '≤'} {short(self.bar)}" if self.bar or self.least else "0"
         unit = f" {self.unit}" if self.unit else ""
-        return (self.what, f"{self.runs} ×", value + unit, bar + unit, self._judged())
-
-    def _judged(self) -> str:
-        if self.held:
-            return "yes"
-        return f"decided ({self.decided})" if self.decided else NO
+        return (self.what, f"{self.runs} ×", value + unit, bar + unit, "yes" if self.held else NO)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +104,8 @@ class Proof:
         """What does not hold: nothing when all does."""
         rows = self.rows()
         with_rows = {row.fault for row in rows}
-        missed = [row for row in rows if not (row.held or row.decided)]
         return [
-            *(f"{row.fault} {row.what}: {row.cells()[2]}, allowed {row.cells()[3]}" for row in missed),
+            *(f"{row.fault} {row.what}: {row.cells()[2]}, allowed {row.cells()[3]}" for row in rows if not row.held),
             *(
                 f"{fault.id}: its tests stated no figure"
                 for fault in self.faults
@@ -134,14 +126,8 @@ class Proof:
         return {**known, "failed": list(self.failed), "lines": list(self.lines)}
 
     def decided(self) -> list[str]:
-        """Bars and budgets that are missed as far as a decision allows."""
-        bars = [
-            f"{row.fault} {row.what}: {row.cells()[2]}, decided ({row.decided})"
-            for row in self.rows()
-            if row.decided and not row.held
-        ]
-        budgets = [line for line in self.budgets if str(line["holds"]).startswith("decided")]
-        return [*bars, *(f"{line['what']}: {line['holds']}" for line in budgets)]
+        """Budgets that are missed as far as a decision allows."""
+        return [f"{line['what']}: {line['holds']}" for line in self.budgets if str(line["holds"]).startswith("decided")]
 
 
 def merged(lines: Iterable[Json], order: Sequence[str]) -> list[Row]:
@@ -169,14 +155,7 @@ def _merge(fault: str, group: Sequence[Json]) -> Row:
         least=one["least"],
         of=sum(line["of"] or 0 for line in group) if is_count else None,
         held=all(line["held"] for line in group),
-        decided=_decision(group),
     )
-
-
-def _decision(group: Sequence[Json]) -> str:
-    """The decision that allows each of these that missed; nothing when one of them has none."""
-    found = [str(line.get("decided", "")) for line in group if not line["held"]]
-    return found[0] if found and all(found) else ""
 
 
 def read_lines(text: str) -> list[Json]:

@@ -24,7 +24,7 @@ from gateway.ports import Store
 from gateway.store import open_store
 from gateway.turn.window import HISTORY_TURNS
 from tests.bench import measure
-from tests.bench.figures import Decision, Figure
+from tests.bench.figures import Figure
 from tests.bench.rows.turns import MS, QUIET_S
 from tests.bench.world import ANSWER, OWNER, Bench, Counts, Life
 from tests.support.makers import answer, inbound, said
@@ -38,8 +38,6 @@ TIMES = 1.5
 CACHES_MB = 6.0
 """SQLite keeps up to 2 MB of pages in each of three connections, which a small store does not fill. Two daemons that
 did the same differ by 0.5 MB. What grows beyond both is kept by us."""
-QUEUE_DECIDED = Decision(number="0034", times=1.05, of="budget")
-"""1,000 queued turns are done before as many are worked on at once as of 10,000."""
 FULL = 256
 """Turns that a daemon works on at once: what fewer of them take in memory is no measure of a queue."""
 FIRST_USER = 100_000
@@ -116,7 +114,7 @@ async def queue(bench: Bench) -> list[Figure]:
     names = [f"{count:,} queued turns" for count in sizes]
     full = next((number for number, count in enumerate(sizes) if count >= FULL), 0)
     most = [most for _, most in drained[full:]]
-    memory = _memory([f"{name}, memory at most" for name in names[full:]], most, QUEUE_DECIDED)
+    memory = _memory([f"{name}, memory at most" for name in names[full:]], most)
     return [
         *_turns([f"{name}, one more is accepted" for name in names], accepts),
         *_against_first([f"{name}, each answered in" for name in names], [seconds for seconds, _ in drained]),
@@ -278,7 +276,7 @@ def _against_first(names: Sequence[str], seconds: Sequence[float]) -> list[Figur
     ]
 
 
-def _memory(names: Sequence[str], memory: Sequence[float], decided: Decision | None = None) -> list[Figure]:
+def _memory(names: Sequence[str], memory: Sequence[float]) -> list[Figure]:
     first, last = memory[0], len(memory) - 1
     return [
         Figure(
@@ -287,7 +285,6 @@ def _memory(names: Sequence[str], memory: Sequence[float], decided: Decision | N
             unit="MB",
             floor=first if number else None,
             budget=first + CACHES_MB if number == last else None,
-            decided=decided if number == last else None,
         )
         for number, (name, one) in enumerate(zip(names, memory, strict=True))
     ]

@@ -159,26 +159,6 @@ def test_the_page_has_the_soaks_lives_and_its_figures() -> None:
     assert "| 2 | 1 |  | 95.5 |" in text
 
 
-def test_a_bar_that_a_decision_allows_to_miss_is_named_and_is_no_miss() -> None:
-    made = {
-        "unit": "MB",
-        "bar": 1,
-        "least": False,
-        "held": False,
-        "fault": "F01",
-        "of": None,
-        "seed": 7,
-        "what": "grown",
-    }
-    slow = {**made, "value": 2.5, "decided": "0031", "test": "one"}
-    found = proof([slow], faults=FAULTS[:1])
-    assert found.misses() == []
-    assert "- F01 grown: 2.5 MB, decided (0031)" in page(found).partition("## F01")[0]
-    assert "| grown | 1 × | 2.5 MB | ≤ 1 MB | decided (0031) |" in page(found)
-    worse = {**made, "value": 3.5, "decided": "", "test": "two"}
-    assert proof([slow, worse], faults=FAULTS[:1]).misses() == ["F01 grown: 3.5 MB, allowed ≤ 1 MB"]
-
-
 def test_the_page_has_the_mutants_and_begins_with_areas_that_miss() -> None:
     same = Change(function="gateway.routing.route", old="1", new="2")
     good = Found(killed=90, equivalent=4, survivors=[(same, "")] * 10)

@@ -100,18 +100,6 @@ def test_figures_become_lines_of_the_proof() -> None:
     assert read_lines("") == []
 
 
-def test_a_slope_is_missed_as_far_as_its_decision_allows() -> None:
-    def of(mb_an_hour: float) -> Bar:
-        life = lives_of([sample(at, rss_mb=90 + at * mb_an_hour / 3600) for at in range(0, 1800, 10)], warm_up_s=0)
-        return next(bar for bar in bars_of_lives(life, []) if "memory" in bar.what)
-
-    assert [(of(one).held, of(one).decided) for one in (0.9, 2.9, 3.1)] == [(True, ""), (False, "0031"), (False, "")]
-    assert of(2.9).told().startswith("decided (0031)  slope of its memory: 2.9 MB an hour (≤ 1)")
-    outcome = Outcome(minutes=60, seed=5, lives=[], bars=[of(2.9), of(3.1)], kills=6, counts={})
-    assert [bar.value for bar in outcome.misses()] == [pytest.approx(3.1)]
-    assert [line.get("decided") for line in outcome.as_json({})["lines"]] == ["0031", "", None]
-
-
 def test_the_model_asks_for_what_was_wished_and_then_says_so() -> None:
     script = Script(random.Random(1), nap_s=3)
     (call,) = script(Question(text="Somebody said:\n#12 nap")).calls
