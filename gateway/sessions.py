@@ -6,6 +6,7 @@ When a turn has ended, its task may go on for a while: it puts a long history in
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +16,9 @@ import structlog
 from gateway.errors import DragomanError, LeaseLost, StoreError, first_of
 from gateway.failpoints import FailPoints
 from gateway.halting import Ending, Halt
-from gateway.model.ids import NodeId
+from gateway.model.ids import NodeId, TurnId
 from gateway.model.live import TURNS, LiveEvent, TurnsDue, turn_topic
+from gateway.model.sessions import LEASE_LASTS
 from gateway.model.slots import NewSlot
 from gateway.model.turns import STOPPED_TEXT, Lease, TurnState
 from gateway.model.views import Claimed, TurnView
@@ -37,6 +39,9 @@ CALM_S = 0.01
 """Most wakes of a renewer are its own turn's end, which cancels it: no need to look after those."""
 LOOK_EVERY_S = 1.0
 RETRY_AFTER_S = 1.0
+END_TRIES = int(LEASE_LASTS.total_seconds() / RETRY_AFTER_S)
+SHORTAGES = 3
+"""So often one life gives back a turn for which no memory was left. Then it fails: it may be what takes the memory."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -63,6 +68,10 @@ class Sessions:
     _held: set[_Held] = field(default_factory=set[_Held])
     _after: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
     """Tasks of turns that have ended, which still write a summary."""
+    _cut: list[Lease] = field(default_factory=list[Lease])
+    """Of turns that were not given up before the drain's time was over."""
+    _short: Counter[TurnId] = field(default_factory=Counter[TurnId])
+    """How often no memory was left for a turn that is to run again here."""
     _log: Any = field(default_factory=lambda: log("sessions"))
 
     async def run(self) -> None:
@@ -83,6 +92,17 @@ class Sessions:
         for task in self._after:
             task.cancel()
 
+    async def let_go(self) -> None:
+        """Give back what the end of a drain cut, once nothing of it runs: another machine need not wait for the leases.
+
+        Only turns: what was being sent may still arrive, so nobody else sends it before that is sure.
+        """
+        for lease in self._cut:
+            try:
+                await self.lanes.release(lease)
+            except StoreError as error:
+                self._log.error("turn left to the sweeps", turn=lease.turn, error=str(error))
+
     async def _claim(self) -> Sequence[Claimed]:
         """Claim what may run, or wait for it; with no room for any, wait until there is some."""
         most = min(CLAIMED_AT_ONCE, AT_ONCE - len(self._held))
@@ -101,12 +121,17 @@ class Sessions:
                 await self.points.hit("J4")
                 await self._work(claimed, held)
                 await self._give_up(lease, held.halt)
+            except asyncio.CancelledError:
+                self._cut.append(lease)
+                raise
             except (StoreError, LeaseLost) as error:
                 # The lease runs out by itself and a sweep takes the turn back.
                 self._log.error("turn left to the sweeps", error=str(error))
             except Exception:  # noqa: BLE001 - the loop of sessions: one turn does not end the others (house rule 9)
                 self._log.exception("turn left to the sweeps")
             finally:
+                if held.halt.why is not Ending.SHUTDOWN:
+                    self._short.pop(lease.turn, None)
                 self.turns.let_go(lease, ended=held.halt.why in (Ending.STOP, Ending.LIMIT))
                 full = len(self._held) >= AT_ONCE
                 self._held.discard(held)
@@ -150,17 +175,28 @@ class Sessions:
 
     async def _went_wrong(self, lease: Lease, held: _Held, failed: ExceptionGroup[Exception]) -> None:
         """Decide what becomes of a turn that raised; calls that run side by side may raise several things at once."""
-        if failed.split((LeaseLost, StoreError))[1] is not None:
+        if failed.split((LeaseLost, StoreError, MemoryError))[1] is not None or self._never_fits(lease, failed):
             self._log.error("turn failed", exc_info=failed)
             text = f"Something went wrong inside Dragoman; its log tells more (turn `{lease.turn}`)."
             await self._end(lease, TurnState.FAILED, text)
             held.halt.why = Ending.LOST
+        elif failed.subgroup(MemoryError) is not None:
+            self._log.error("no memory was left for a turn")
+            await asyncio.sleep(RETRY_AFTER_S)
+            held.halt.why = Ending.SHUTDOWN
         elif (store := failed.subgroup(StoreError)) is not None:
             self._log.error("the store failed during a turn", error=str(first_of(store)))
             await asyncio.sleep(RETRY_AFTER_S)
             held.halt.why = Ending.SHUTDOWN
         else:
             held.halt.why = held.halt.why or await self._why_refused(lease)
+
+    def _never_fits(self, lease: Lease, failed: ExceptionGroup[Exception]) -> bool:
+        """Count a shortage of memory; say whether this was one too many."""
+        if failed.subgroup(MemoryError) is None:
+            return False
+        self._short[lease.turn] += 1
+        return self._short[lease.turn] > SHORTAGES
 
     async def _renew(self, lease: Lease, held: _Held) -> None:
         """Renew the lease now and every 5 s, and look at once when somebody stopped the turn."""
@@ -216,9 +252,19 @@ class Sessions:
                 return
 
     async def _end(self, lease: Lease, state: TurnState, text: str = "") -> None:
-        """End a turn that has no answer. Without a text one that was stopped says what whoever stopped it wants, and
-        any other that its time is over.
-        """
+        """End a turn that has no answer. A store that fails is asked again, for as long as the lease may last."""
+        for _ in range(END_TRIES):
+            try:
+                await self._end_now(lease, state, text)
+            except StoreError as error:
+                self._log.error("turn not ended", error=str(error))
+                await asyncio.sleep(RETRY_AFTER_S)
+            else:
+                return
+        await self._end_now(lease, state, text)
+
+    async def _end_now(self, lease: Lease, state: TurnState, text: str) -> None:
+        """Without a text one that was stopped says what whoever stopped it wants, any other that its time is over."""
         view = await self._view(lease)
         slots: list[NewSlot] = []
         timers: list[NewWait] = []

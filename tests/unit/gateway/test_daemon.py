@@ -14,15 +14,16 @@ import aiohttp
 import pytest
 
 from gateway.control.server import ControlServer
-from gateway.daemon import Daemon
+from gateway.daemon import TURNS_WITHIN_S, Daemon
 from gateway.errors import StoreError
 from gateway.http import HttpServer
 from gateway.http.checks import Address
 from gateway.model.steps import Answer
 from gateway.model.tools import ResultStatus, Risk, ToolResult
-from gateway.model.turns import TurnState
+from gateway.model.turns import Lease, TurnState
 from gateway.model.views import Counts
 from gateway.ports import Channel, KeptTool, ToolContext
+from gateway.sessions import RETRY_AFTER_S
 from gateway.sweeps import Sweeper
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
@@ -154,6 +155,30 @@ async def test_a_send_that_hangs_does_not_hold_it_up(engine: Engine, tmp_path: P
 
     assert time.monotonic() - began < 9
     assert (await engine.store.counts()).due_slots == 0  # it stays SENDING, and is found again at the start
+
+
+class Keeping(FailingStore):
+    """A store that takes no turn back for as long as a drain lasts."""
+
+    refused = 0
+
+    async def release(self, lease: Lease) -> None:
+        self.refused += 1
+        if self.refused <= TURNS_WITHIN_S / RETRY_AFTER_S + 1:
+            raise StoreError("The store failed: release.")
+        await super().release(lease)
+
+
+async def test_what_could_not_be_given_back_in_time_is_free_when_it_has_ended(tmp_path: Path) -> None:
+    """The next life takes it in any case; another machine would wait for the end of the lease."""
+    read = FakeTool(name="read", risk=Risk.READ, hold=True)
+    engine = Engine(tmp_path, [read], store=Keeping(FakeClock()))
+    engine.model.script = [calls("read")]
+    async with running(daemon(engine, tmp_path, {})):
+        turn = await engine.say()
+        await read.until_begun()
+
+    assert (await engine.store.turn(turn)).turn.state is TurnState.QUEUED
 
 
 class Sick(FailingStore):

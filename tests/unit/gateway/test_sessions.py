@@ -19,7 +19,7 @@ from gateway.model.tools import Effect, Park, ResultStatus, Risk, ToolResult
 from gateway.model.turns import TurnLimits, TurnState
 from gateway.model.waits import WaitKind
 from gateway.ports import ControlEffect, Task, ToolContext
-from gateway.sessions import FIRST_LOOK_S
+from gateway.sessions import FIRST_LOOK_S, SHORTAGES
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, CLEO_CHAT, CLEO_TELEGRAM, FakeTool, Text, calls, in_background, until
 from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, CHAT, OTHER_CHAT, control, inbound, route
@@ -164,6 +164,23 @@ async def test_an_exception_in_a_turn_fails_it_in_words_and_the_next_one_runs(en
     assert words == f"Something went wrong inside Dragoman; its log tells more (turn `{turn}`)."
     assert well == "Well."
     assert engine.meters.registry.get_sample_value("dragoman_turns_total", {"state": "failed"}) == 1
+
+
+async def test_a_turn_for_which_no_memory_was_left_is_given_back_and_runs_again(engine: Engine) -> None:
+    engine.model.script = [MemoryError(), Answer(text="Well.")]
+    async with in_background(engine.sessions().run()):
+        await ends(engine, await engine.say())
+
+    assert await engine.texts() == ["Well."]
+
+
+async def test_a_turn_that_never_has_enough_memory_fails(engine: Engine) -> None:
+    engine.model.script = [MemoryError() for _ in range(SHORTAGES + 1)]
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await ends(engine, turn, TurnState.FAILED)
+
+    assert engine.model.script == []
 
 
 @pytest.mark.parametrize("failing", [{"claim": 2}, {"turn": 1}])
