@@ -57,6 +57,14 @@ def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) ->
     return min(float(asked), max(base, spec.max_timeout_s or base))
 
 
+def cut_short(halt: Halt) -> ToolResult | None:
+    """What comes of a call that is cut; None when whoever cuts it has no right to write that."""
+    why = halt.why
+    if why is None or why is Ending.LOST:
+        return None
+    return ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=HALTED_TEXT[why])
+
+
 @dataclass(slots=True, kw_only=True)
 class _Context:
     """`ports.ToolContext` of one call."""
@@ -152,9 +160,7 @@ class Execution:
         try:
             outcome = await self._limited(call, lease, output, limit)
         except asyncio.CancelledError:
-            why = halt.why
-            if why is not None and why is not Ending.LOST:
-                result = ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=HALTED_TEXT[why])
+            if (result := cut_short(halt)) is not None:
                 await done(self._whole(result, output, began, name))
             raise
         if isinstance(outcome, Park):

@@ -9,15 +9,17 @@ waits. What a call waits for (a decision, a sub-session) is a row: when nothing 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from gateway import approvals as asking
 from gateway.approvals import Approvals, Audience
 from gateway.errors import StoreError
-from gateway.execution import Execution, Prepared
+from gateway.execution import Execution, Prepared, cut_short
 from gateway.failpoints import FailPoints
 from gateway.halting import Halt
 from gateway.model.audit import Beginning
@@ -50,6 +52,8 @@ from gateway.toolcalls.shown import file_slots
 SIDE_BY_SIDE = 4
 READS = frozenset({Risk.NONE, Risk.READ})
 STORE_AGAIN_S = 1.0
+WRITTEN_WITHIN_S = 1.0
+"""So long the end of a turn waits for what became of its call; a store that hangs must not hold up a stop for ever."""
 DOING_CHARS = 120
 
 Tell = Callable[[Now], None]
@@ -195,7 +199,7 @@ class ToolCalls:
     ) -> None:
         n = one.call.step.n
         try:
-            started = await self._start(one, lease)
+            started = await self._start(one, lease, halt)
             if started is Start.STARTED:
                 await self.points.hit("J11")
                 await self._execute(one.call, lease, halt)
@@ -205,17 +209,28 @@ class ToolCalls:
             del running[n]
             changed.set()
 
-    async def _start(self, one: Runnable, lease: Lease) -> Start | None:
+    async def _start(self, one: Runnable, lease: Lease, halt: Halt) -> Start | None:
         """Store that a call begins; None when the store failed: nothing was begun, and it is looked at again."""
+        started: list[Start] = []
         action = one.call.action
         beginning = Beginning(
             tool=action.tool, action_sha=one.call.action_sha, sandbox=action.sandbox, scoped=one.scoped
         )
+
+        async def begin() -> None:
+            started.append(await self.steps.start_step(lease, one.call.step.n, one.wait, beginning))
+
         try:
-            return await self.steps.start_step(lease, one.call.step.n, one.wait, beginning)
+            await _to_its_end(begin)
         except StoreError as error:
             await self._a_moment(lease, error)
             return None
+        except asyncio.CancelledError:
+            # Nothing of it was run. Without a result nobody would know that.
+            if Start.STARTED in started and (result := cut_short(halt)) is not None:
+                await self.steps.finish_step(lease, one.call.step.n, result)
+            raise
+        return started[0]
 
     async def _a_moment(self, lease: Lease, error: StoreError) -> None:
         self._log.error("the store failed beside a call", turn=lease.turn, error=str(error))
@@ -226,7 +241,7 @@ class ToolCalls:
         permit: Permit = self.execution.office.issue(lease, n, call.action_sha)
 
         async def store_partial(result: ToolResult) -> None:
-            await asyncio.shield(self.steps.finish_step(lease, n, result))
+            await _to_its_end(partial(self.steps.finish_step, lease, n, result))
 
         await self.points.hit("J12")
         outcome = await self.execution.run(permit, call, lease, halt, store_partial)
@@ -240,7 +255,7 @@ class ToolCalls:
         """Store what came of a call. It cannot be run again, so a store that fails is asked until it can write."""
         while True:
             try:
-                await asyncio.shield(self.steps.finish_step(lease, n, outcome, slots))
+                await _to_its_end(partial(self.steps.finish_step, lease, n, outcome, slots))
             except StoreError as error:
                 self._log.error("result not stored", turn=lease.turn, n=n, error=str(error))
                 await asyncio.sleep(STORE_AGAIN_S)
@@ -294,6 +309,27 @@ def _fits(risk: Risk, running: Mapping[int, Prepared]) -> bool:
     """Whether a call of this risk may start beside those that run."""
     alike = [other for other in running.values() if (other.tool.spec.risk in READS) == (risk in READS)]
     return len(alike) < (SIDE_BY_SIDE if risk in READS else 1)
+
+
+async def _to_its_end(write: Callable[[], Awaitable[object]]) -> None:
+    """Await a write of what became of a call. A cancellation goes on when it has ended: whoever ends the turn next must
+    find it written. A write that never began does not say that it ended, and is waited for as one that hangs.
+    """
+    ended = asyncio.Event()
+
+    async def written() -> None:
+        try:
+            await write()
+        finally:
+            ended.set()
+
+    try:
+        await asyncio.shield(written())
+    except asyncio.CancelledError:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WRITTEN_WITHIN_S):
+                await ended.wait()
+        raise
 
 
 async def _relay(events: AsyncIterator[LiveEvent], changed: asyncio.Event) -> None:

@@ -24,6 +24,7 @@ from gateway.model.tools import Default, Effect, ResultStatus, Risk
 from gateway.model.turns import ENDED, Lease, TurnKind, TurnState
 from gateway.model.waits import PressResult, Verb
 from gateway.ports import Accounts, Intake, Lanes, Node, Outbox, Steps, Sweeps, Views
+from gateway.sessions import FIRST_LOOK_S
 from gateway.sweeps import Sweeper
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine, served
@@ -181,6 +182,19 @@ async def test_one_failing_call_anywhere_stops_nobody_and_loses_nothing(tmp_path
 
 
 # --- one place at a time --------------------------------------------------------------------------
+
+
+async def test_a_turn_that_failed_and_cannot_be_ended_is_ended_a_moment_later(tmp_path: Path) -> None:
+    """Its session does not wait for the end of the lease."""
+    store = Brittle(1, 2, only="finish_turn")
+    engine = Engine(tmp_path, store=store)
+    engine.model.script = [ValueError("a secret detail")]
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await until(lambda: _is(store.turns[turn].turn.state is TurnState.FAILED))
+
+    assert store.failed == ["finish_turn"] * 2
+    assert len(await engine.texts()) == 1
 
 
 async def test_a_send_that_failed_and_cannot_be_recorded_does_not_end_the_sender(tmp_path: Path) -> None:
@@ -357,3 +371,47 @@ async def _settled(engine: Engine, lease: Lease) -> None:
 
 
 QUIET: Any = {"running": WhileRunning.QUEUE, "say_if_waiting": None}
+
+
+# --- a store that takes its time --------------------------------------------------------------------------
+
+
+class Slow(FailingStore):
+    """A store whose calls of one method take a while: after they took effect, or before."""
+
+    def __init__(self, method: str, *, before: bool) -> None:
+        super().__init__(FakeClock())
+        self.method, self.before, self.under_way = method, before, asyncio.Event()
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in METHODS or name != self.method:
+            return found
+        return functools.partial(self._call, found)
+
+    async def _call(self, method: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
+        done = None if self.before else await method(*args, **kwargs)
+        self.under_way.set()
+        await asyncio.sleep(2 * FIRST_LOOK_S)  # the stop is seen meanwhile
+        return await method(*args, **kwargs) if self.before else done
+
+
+@pytest.mark.parametrize(
+    ("method", "before", "status", "runs"),
+    [("start_step", False, ResultStatus.CANCELLED, 0), ("finish_step", True, ResultStatus.OK, 1)],
+)
+async def test_what_became_of_a_call_is_known_however_slow_the_store_is_when_it_is_stopped(
+    tmp_path: Path, method: str, before: bool, status: ResultStatus, runs: int
+) -> None:
+    """Begun and not run is no riddle, and neither is a result that is just being written."""
+    store = Slow(method, before=before)
+    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
+    engine = Engine(tmp_path, [write], store=store)
+    engine.model.script = [calls("write:x")]
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await store.under_way.wait()
+        await engine.ingress.message(inbound("/stop"))
+        await until(lambda: _is(store.turns[turn].turn.state is TurnState.STOPPED))
+
+    assert ((await engine.result(turn, 1)).status, len(write.calls)) == (status, runs)

@@ -20,7 +20,8 @@ from gateway.store.memory import MemoryStore
 from gateway.streams import KEPT_CHARS, Streams
 from tests.support.clock import FakeClock
 from tests.support.fakes import FakeChannel
-from tests.support.makers import CHAT, EPOCH, chat, route
+from tests.support.makers import CHAT, chat, route
+from tests.support.shown import slot
 
 SESSION, TURN = SessionId("main:ann"), TurnId("t1")
 SECRET = "correct-horse-battery"
@@ -101,25 +102,7 @@ class World:
 
 def shown(text: str, *, n: int | None = 0, kind: SlotKind = SlotKind.ANSWER, where: Conversation = CHAT) -> Slot:
     """A slot that delivery has just sent."""
-    return Slot(
-        id=answer_slot(TURN, n or 0),
-        conversation=where,
-        session=SESSION,
-        turn=TURN,
-        n=n,
-        kind=kind,
-        text=text,
-        waits=(),
-        file=None,
-        version=1,
-        sent_version=0,
-        platform_id="",
-        state=SlotState.SENDING,
-        attempts=1,
-        uncertain=False,
-        due_at=EPOCH,
-        created_at=EPOCH,
-    )
+    return slot(where, kind, id=answer_slot(TURN, n or 0), session=SESSION, turn=TURN, n=n, text=text)
 
 
 @asynccontextmanager
