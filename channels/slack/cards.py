@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, Row, rows_of
 from channels.slack.blocks import Json, buttons, code, header, line, shorten, size, small
 from channels.slack.limits import ACTION_CHARS, BLOCKS
-from channels.slack.mrkdwn import clean
 from channels.slack.parts import ROOM, Part, TextPart
+from channels.slack.plain import clean
 from gateway.model.slots import CardRow
 from gateway.model.text import plain
 

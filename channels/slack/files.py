@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
-from channels.slack.mrkdwn import escaped
 from channels.slack.parts import FilePart, StoredPart
+from channels.slack.plain import escaped
 from channels.slack.request import Json, NotSent, SlackClient, Unanswered
 
 FILE = "F"

@@ -1,7 +1,7 @@
 """On the way out: Markdown becomes what Slack shows, cut into messages. Never fails, whatever the text is.
 
 Slack's markdown block reads Markdown itself, so the text stays as it is, but for what would ring somebody. Only where
-no block can be, in notifications and when blocks were refused, it is turned into Slack's older notation.
+no block can be, in notifications and when blocks were refused, it loses its formatting.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from channels._shared.text import visible
-from channels.slack.mrkdwn import Walk, clean, escaped
+from channels.slack.plain import Walk, clean
 
 WORD_JOINER = "\u2060"
 """Has no width; within a name it leaves text that names somebody without ringing their phone."""
@@ -166,21 +166,14 @@ class Markup:
                     found.append(_Fence(begin, end, closed, f"{closes}{token.info[:FENCE_CHARS]}", closes))
         return found
 
-    # --- the older notation ---------------------------------------------------------------------
-
-    def mrkdwn(self, markdown: str) -> str:
-        """Return it in Slack's older notation, escaped; a text that is too long to be read for it, as it is."""
-        return self._written(markdown, marks=True)
+    # --- without formatting ---------------------------------------------------------------------
 
     def plain(self, markdown: str) -> str:
-        """Return what it says, without formatting and without escapes."""
-        return self._written(markdown, marks=False)
-
-    def _written(self, markdown: str, *, marks: bool) -> str:
+        """Return what it says, without formatting and without escapes; a text that is too long to be read, as it is."""
         text = clean(markdown)
         if len(text) > READ_CHARS:
-            return escaped(text) if marks else text
-        walk = Walk(self._inline, marks=marks)
+            return text
+        walk = Walk(self._inline)
         for token in self._parser.parse(text, {}):
             walk.take(token)
         return walk.text()

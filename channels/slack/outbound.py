@@ -14,8 +14,8 @@ from channels.slack.blocks import markdown, shorten, small
 from channels.slack.cards import card
 from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, TEXT_PARTS, UPLOAD_BYTES
 from channels.slack.markup import Markup, safe
-from channels.slack.mrkdwn import clean
 from channels.slack.parts import ROOM, Part, StoredPart, TextPart
+from channels.slack.plain import clean
 from gateway.model.slots import Showing, SlotKind
 from gateway.model.text import plain
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from channels._shared.files import RESENT, FilePart
 from channels.slack.blocks import Json, shorten, size, small, texts
 from channels.slack.limits import FALLBACK_CHARS, MESSAGE_CHARS, TEXT_CHARS
-from channels.slack.mrkdwn import escaped
+from channels.slack.plain import escaped
 
 NO_BUTTONS = "(The buttons cannot be shown here. Decide on the web page.)"
 ROOM = MESSAGE_CHARS - len(RESENT)

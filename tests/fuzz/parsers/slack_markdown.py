@@ -7,13 +7,13 @@ from functools import cache
 from itertools import islice
 
 from channels._shared.text import visible
-from channels.slack import markup, mrkdwn, outbound
+from channels.slack import markup, outbound, plain
 from channels.slack.limits import TEXT_PARTS
 from channels.slack.markup import Markup, safe
-from channels.slack.mrkdwn import clean, escaped
+from channels.slack.plain import clean, escaped
 from tests.fuzz import givens
 
-READS = (markup, mrkdwn)
+READS = (markup, plain)
 WORDS = (
     *(b"```", b"```python\n", b"~~~", b"**", b"__", b"~~", b"*", b"_", b"`", b"[a](https://a.example)", b"![a](b)"),
     *(b"> ", b">> ", b"- ", b"1. ", b"  - ", b"# ", b"---\n", b"| a | b |\n|---|:-:|\n| 1 | 2 |\n", b"\\", b"&amp;"),
@@ -51,7 +51,6 @@ def target(data: bytes) -> None:
     found = _markup().output(text)
     assert found is None or len(found[1]) <= markup.BELOW_CHARS
     assert not _RINGS.search(escaped(text)), "somebody is rung"
-    assert not _RINGS.search(_markup().mrkdwn(text)), "somebody is rung"
     _markup().plain(text)
 
 

@@ -1,4 +1,4 @@
-"""Markdown on its way to Slack: what stays as it is, what nobody is rung by, how it is cut, and the older notation."""
+"""Markdown on its way to Slack: what stays as it is, what nobody is rung by, how it is cut, and what is left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from channels.slack.markup import WORD_JOINER, Markup, safe
-from channels.slack.mrkdwn import clean, escaped
+from channels.slack.plain import clean
 
 MARKUP = Markup()
 RINGS = re.compile(r"<[@!#][A-Za-z]+[\w^|@-]*>")
@@ -152,44 +152,39 @@ def test_a_line_that_is_too_long_by_itself_is_cut_behind_a_word() -> None:
     assert [len(piece) for piece in MARKUP.split("x" * 500, 200)] == [199, 199, 102]
 
 
-# --- the older notation ---------------------------------------------------------------------------
+# --- without formatting ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("markdown", "mrkdwn", "plain"),
+    ("markdown", "plain"),
     [
-        ("**b** *i* ~~s~~ `c<d`", "*b* _i_ ~s~ `c&lt;d`", "b i s c<d"),
-        ("# Title\ntext", "*Title*\ntext", "Title\ntext"),
-        ("[x](https://a.example/?b=1&c=2)", "<https://a.example/?b=1&amp;c=2|x>", "x (https://a.example/?b=1&c=2)"),
-        ("[x](javascript:alert)", "[x](javascript:alert)", "[x](javascript:alert)"),
-        ("[x](ftp://a.example)", "x (ftp://a.example)", "x (ftp://a.example)"),
-        ("[https://a.b](https://c.d)", "https://a.b (https://c.d)", "https://a.b (https://c.d)"),
-        ("![alt](https://a.example/i.png)", "<https://a.example/i.png|alt>", "alt (https://a.example/i.png)"),
-        ("- a\n- b\n  1. c\n  2. d", "• a\n• b\n  1. c\n  2. d", "• a\n• b\n  1. c\n  2. d"),
-        ("3. a\n4. b", "3. a\n4. b", "3. a\n4. b"),
-        ("> q\n> r", "> q\n> r", "q\nr"),
-        ("```py\nx < 1\n```", "```\nx &lt; 1\n```", "x < 1"),
-        ("| a | b |\n|---|---|\n| **1** | 2 |", "a | b\n*1* | 2", "a | b\n1 | 2"),
-        ("---", "───", "───"),
-        ("<!channel> & <@U0BB>", "&lt;!channel&gt; &amp; &lt;@U0BB&gt;", "<!channel> & <@U0BB>"),
+        ("**b** *i* ~~s~~ `c<d`", "b i s c<d"),
+        ("# Title\ntext", "Title\ntext"),
+        ("[x](https://a.example/?b=1&c=2)", "x (https://a.example/?b=1&c=2)"),
+        ("[x](javascript:alert)", "[x](javascript:alert)"),
+        ("[x](ftp://a.example)", "x (ftp://a.example)"),
+        ("[https://a.b](https://c.d)", "https://a.b (https://c.d)"),
+        ("![alt](https://a.example/i.png)", "alt (https://a.example/i.png)"),
+        ("- a\n- b\n  1. c\n  2. d", "• a\n• b\n  1. c\n  2. d"),
+        ("3. a\n4. b", "3. a\n4. b"),
+        ("> q\n> r", "q\nr"),
+        ("```py\nx < 1\n```", "x < 1"),
+        ("| a | b |\n|---|---|\n| **1** | 2 |", "a | b\n1 | 2"),
+        ("---", "───"),
+        ("<!channel> & <@U0BB>", "<!channel> & <@U0BB>"),
     ],
-)  # fmt: skip
-def test_markdown_becomes_slacks_older_notation(markdown: str, mrkdwn: str, plain: str) -> None:
-    assert MARKUP.mrkdwn(markdown) == mrkdwn
+)
+def test_markdown_becomes_what_it_says(markdown: str, plain: str) -> None:
     assert MARKUP.plain(markdown) == plain
 
 
 @given(PLAIN_WORDS)
 def test_text_without_formatting_comes_out_as_it_went_in(text: str) -> None:
     assert MARKUP.plain(text) == text
-    assert MARKUP.mrkdwn(text) == escaped(text)
     assert safe(text) == text
 
 
 @settings(max_examples=200, deadline=None)
 @given(MARKED | TEXT)
-def test_the_older_notation_names_nobody_and_links_only_where_it_leads(text: str) -> None:
-    found = MARKUP.mrkdwn(text)
-    assert re.sub(r"<(?:https?://|mailto:)[^<>|]+\|[^<>]*>", "", found).count("<") == 0
-    found.encode()
+def test_whatever_it_says_can_be_sent(text: str) -> None:
     MARKUP.plain(text).encode()

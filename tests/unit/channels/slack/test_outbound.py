@@ -39,9 +39,9 @@ from channels.slack.limits import (
     UPLOAD_BYTES,
     VALUE_CHARS,
 )
-from channels.slack.mrkdwn import escaped
 from channels.slack.outbound import LINES, STATUS_CHARS
 from channels.slack.parts import ROOM, FilePart, Part, TextPart
+from channels.slack.plain import escaped
 from gateway.model.ids import Handle
 from gateway.model.messages import Press
 from gateway.model.slots import SlotKind

@@ -1,4 +1,4 @@
-"""On the way out, where no block can be: what Markdown says in Slack's older notation, or without any."""
+"""On the way out, where no block can be: what Markdown says, without its formatting."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from types import MappingProxyType
 
 from markdown_it.token import Token
 
-MARKS = MappingProxyType({"strong": "*", "em": "_", "s": "~"})
+MARKS = ("strong", "em", "s")
 RULE = "───"
 _ESCAPES = MappingProxyType({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _SPECIAL = re.compile("[&<>]")
 # Control characters, halves of characters, and what turns text around.
 _UNCLEAN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_LINK = re.compile(r"(?:https?://|mailto:)[!-;=?-{}~]+", re.IGNORECASE)
 
 
 def clean(text: str) -> str:
@@ -28,20 +27,17 @@ def escaped(text: str) -> str:
 
 
 class Walk:
-    """Goes through the parser's tokens once and writes what they say. With `marks`, formatted and escaped."""
+    """Goes through the parser's tokens once and writes what they say."""
 
-    def __init__(self, inline: Callable[[str], Sequence[Token]], *, marks: bool) -> None:
+    def __init__(self, inline: Callable[[str], Sequence[Token]]) -> None:
         """Take what reads the inside of a block."""
         self._inline = inline
-        self._marks = marks
         self._lines: list[str] = []
         self._begun = ""
         """A bullet that waits for its text."""
         self._lists: list[int | None] = []
         """The lists that are open: the next number, or None for bullets."""
-        self._quotes = 0
         self._row: list[str] | None = None
-        self._bold = False
 
     def text(self) -> str:
         """Return all of it."""
@@ -53,18 +49,13 @@ class Walk:
         if token.type == "inline":
             self._block(self._said(self._inline(token.content)))
         elif token.type in ("fence", "code_block"):
-            code = token.content.rstrip("\n")
-            self._put(f"```\n{escaped(code)}\n```" if self._marks else code)
+            self._put(token.content.rstrip("\n"))
         elif token.type == "hr":
             self._put(RULE)
         elif name in ("bullet_list", "ordered_list"):
             self._list(token, begins=side == "open")
         elif name == "list_item" and side == "open":
             self._begun = self._bullet()
-        elif name == "blockquote":
-            self._quotes += 1 if side == "open" else -1
-        elif name == "heading":
-            self._bold = side == "open"
         elif name == "tr":
             self._table_row(begins=side == "open")
 
@@ -72,12 +63,11 @@ class Walk:
         if self._row is not None:
             self._row.append(said.replace("\n", " "))
         else:
-            self._put(f"*{said}*" if self._bold and self._marks and said.strip() else said)
+            self._put(said)
 
     def _put(self, said: str) -> None:
-        """Write a block, behind the bullet and the marks of the quotation that it stands in."""
-        quote = "> " * min(self._quotes, 1) if self._marks else ""
-        self._lines += [f"{quote}{line}" for line in f"{self._begun}{said}".split("\n")]
+        """Write a block, behind the bullet that it stands in."""
+        self._lines += f"{self._begun}{said}".split("\n")
         self._begun = ""
 
     def _list(self, token: Token, *, begins: bool) -> None:
@@ -115,28 +105,18 @@ class Walk:
             elif name == "link" and links:
                 at, url = links.pop()
                 parts[at:] = [self._link("".join(parts[at:]), url)]
-            elif name in MARKS:
-                parts.append(MARKS[name] if self._marks else "")
-            else:
+            elif name not in MARKS:
                 parts.append(self._leaf(token))
         return "".join(parts)
 
     def _leaf(self, token: Token) -> str:
         if token.type in ("softbreak", "hardbreak"):
             return "\n"
-        if token.type == "code_inline":
-            return f"`{escaped(token.content)}`" if self._marks else token.content
         if token.type == "image":
-            return self._link(self._text(token.content) or "image", str(token.attrGet("src") or ""))
-        return self._text(token.content)
-
-    def _text(self, text: str) -> str:
-        return escaped(text) if self._marks else text
+            return self._link(token.content or "image", str(token.attrGet("src") or ""))
+        return token.content
 
     def _link(self, label: str, url: str) -> str:
-        """A link only where it can lead; else its label, and where it would have led."""
+        """Its label, and where it leads unless that is said already."""
         shown = url.removeprefix("mailto:")
-        misleads = "://" in label and label != self._text(url)
-        if self._marks and _LINK.fullmatch(url) and not misleads:
-            return f"<{escaped(url)}|{label.replace('|', ' ')}>"
-        return label if not shown or shown in label else f"{label} ({self._text(shown)})"
+        return label if not shown or shown in label else f"{label} ({shown})"
