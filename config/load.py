@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -47,7 +48,9 @@ SECTIONS: Final = (
     "owners", "store", "http", "model", "limits", "agents", "channels", "people", "chats", "sessions", "tools", "log"
 )  # fmt: skip
 _FILE_BYTES = 1_048_576
-_OTHERS_MAY_WRITE = 0o002
+_OTHERS_MAY_WRITE, _OTHERS_MAY_READ, _OTHERS_MAY_ENTER = 0o002, 0o004, 0o001
+_OF_A_CONTAINER = "/run/secrets/"
+"""Where engines put a container's secrets, readable to everybody in it: nobody else is in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +110,7 @@ def load(
         file=file,
         variables=tuple(sorted(overrides.values())),
         secrets=tuple(reader.secrets),
-        warnings=(*_unsafe_file(file), *_lookalikes(environ, reader.named), *warnings),
+        warnings=(*_unsafe_files(file, reader.secret_files), *_lookalikes(environ, reader.named), *warnings),
     )
 
 
@@ -279,10 +282,24 @@ def _without_effect(settings: Settings, imported: Collection[str]) -> list[str]:
     return lines
 
 
-def _unsafe_file(file: Path | None) -> list[str]:
-    if file is None or not file.stat().st_mode & _OTHERS_MAY_WRITE:
-        return []
-    return [f"{file} can be changed by every user of this machine; run: chmod o-w {file}"]
+def _unsafe_files(file: Path | None, secrets: Sequence[str]) -> list[str]:
+    """What other users of the machine may do to the configuration, and to the files that hold its secrets."""
+    lines: list[str] = []
+    if file is not None and file.stat().st_mode & _OTHERS_MAY_WRITE:
+        lines.append(f"{file} can be changed by every user of this machine; run: chmod o-w {file}")
+    lines += [
+        f"{name} holds a secret that every user of this machine can read; run: chmod o-r {name}"
+        for name in dict.fromkeys(secrets)
+        if not name.startswith(_OF_A_CONTAINER) and _others_may_read(Path(name).resolve())
+    ]
+    return lines
+
+
+def _others_may_read(place: Path) -> bool:
+    with suppress(OSError):  # gone since it was read
+        may_enter = all(folder.stat().st_mode & _OTHERS_MAY_ENTER for folder in place.parents)
+        return may_enter and bool(place.stat().st_mode & _OTHERS_MAY_READ)
+    return False
 
 
 def _lookalikes(environ: Mapping[str, str], named: Collection[str]) -> list[str]:

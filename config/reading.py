@@ -89,6 +89,7 @@ class Reader:
         self.problems: list[Problem] = []
         self.secrets: list[SecretStr] = []
         self.named: set[str] = set()
+        self.secret_files: list[str] = []
         self._file = file
         self._variables = variables
         self._environ = environ
@@ -155,6 +156,8 @@ class Reader:
         if isinstance(value, str) and value.startswith("env:"):
             self.named.add(value.removeprefix("env:"))
         read = secret(value, self._environ)
+        if isinstance(value, str) and value.startswith("file:"):
+            self.secret_files.append(value.removeprefix("file:"))
         self.secrets.append(read)
         return read
 

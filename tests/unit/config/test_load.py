@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -411,6 +412,30 @@ def test_a_file_that_everyone_may_change_is_warned_of(tmp_path: Path) -> None:
     file.write_text("")
     file.chmod(0o666)
     assert f"chmod o-w {file}" in load(file, tmp_path, {}, SPECS).warnings[0]
+
+
+def test_a_secret_that_everyone_may_read_is_warned_of(tmp_path: Path) -> None:
+    """And one is not that only its group may read, as services have it, or that lies where nobody else comes."""
+    with TemporaryDirectory() as made:
+        open_to_all, hidden = Path(made), tmp_path / "hidden"
+        open_to_all.chmod(0o755)
+        hidden.mkdir(mode=0o700)
+        key, token, other = open_to_all / "key", open_to_all / "token", hidden / "other"
+        for place, mode in ((key, 0o644), (token, 0o640), (other, 0o644)):
+            place.write_text("1:secret")
+            place.chmod(mode)
+        toml = f"""
+            [model]
+            name = "openai:x"
+            api_key = "file:{key}"
+            [[model.fallback]]
+            name = "openai:y"
+            api_key = "file:{other}"
+            [channels.telegram]
+            token = "file:{token}"
+            """
+        told = [line for line in read(tmp_path, toml).warnings if "secret" in line]
+    assert told == [f"{key} holds a secret that every user of this machine can read; run: chmod o-r {key}"]
 
 
 def test_what_is_set_is_described_without_secrets(tmp_path: Path) -> None:
