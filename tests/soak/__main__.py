@@ -2,6 +2,7 @@
 
     ./run soak                       an hour: seven kills, and one life that is long enough to see what grows
     ./run soak --minutes 1440        a day
+    ./run soak --faster 4            four messages a second, and four times the trouble: four hours' worth of an hour
     ./run soak --seed 7              the same people, presses and troubles as when it said seed 7
     ./run soak --json FILE           every figure, life and sample; `./run proof --soak FILE` puts it on its page
 
@@ -25,7 +26,7 @@ from gateway.clock import SystemClock
 from tests.prove import commit, machine
 from tests.soak.bars import Life, Outcome
 from tests.soak.samples import Slope
-from tests.soak.soak import Plan, soaked
+from tests.soak.soak import Plan, faster, soaked
 from tests.support.bytecode import have_bytecode
 from tests.support.proof_page import short
 
@@ -38,12 +39,15 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         prog="./run soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=60.0, help="how long people write (default: 60)")
+    parser.add_argument("--faster", type=float, default=1.0, help="messages a second, at most 8 (default: 1)")
     parser.add_argument("--seed", type=int, help="of everything random (default: another one each time)")
     parser.add_argument("--json", type=Path, help="write the figures to a file too")
     parser.add_argument("--folder", type=Path, help="a folder on the disk that is used (default: the temporary one)")
     options = parser.parse_args(arguments)
     if not 0.5 <= options.minutes <= 10_080:
         parser.error("--minutes: write a number between 0.5 and 10080 (a week)")
+    if not 1 <= options.faster <= 8:
+        parser.error("--faster: write a number between 1 and 8")
     if options.seed is not None and options.seed < 0:
         parser.error("--seed: write a whole number that is not negative")
     return options
@@ -57,9 +61,9 @@ async def soak(options: argparse.Namespace, seed: int) -> Outcome:
         sys.stderr.write(f"{time.monotonic() - began:7.0f} s  {text}\n")
         sys.stderr.flush()
 
-    plan = Plan(minutes=options.minutes, seed=seed)
+    plan = faster(Plan(minutes=options.minutes, seed=seed), options.faster)
     made = Path(mkdtemp(prefix="dragoman-soak-", dir=options.folder))
-    say(f"seed {seed}, {plan.minutes:g} minutes, in {made}")
+    say(f"seed {seed}, {plan.minutes:g} minutes, {plan.per_s:g} messages a second, in {made}")
     async with soaked(plan, made, say) as outcome:
         tell(outcome)
         if options.json:

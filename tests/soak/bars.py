@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
@@ -70,7 +70,7 @@ class Life:
     """From its first sample to its last."""
     samples: int
     rss: Slope
-    """In MB an hour, after it warmed up."""
+    """In MB an hour of a message a second, after it warmed up."""
     pss: Slope
     descriptors: Slope
     tasks: Slope
@@ -90,6 +90,8 @@ class Outcome:
     """Everything that a soak found."""
 
     minutes: float
+    per_s: float
+    """Messages a second. In an hour there are as many as in so many hours of a message a second."""
     seed: int
     lives: Sequence[Life]
     bars: Sequence[Bar]
@@ -104,12 +106,13 @@ class Outcome:
 
     def as_json(self, about: Mapping[str, str]) -> dict[str, Any]:
         """For `--json`, and for the page of `./run proof`. `about`: commit, date and machine."""
-        test = f"./run soak --minutes {self.minutes:g}"
+        test = f"./run soak --minutes {self.minutes:g}{'' if self.per_s == 1 else f' --faster {self.per_s:g}'}"
         lines = [bar.as_line(test, self.seed) for bar in self.bars]
         kills = {"what": KILLS, "count": self.kills, "fault": FAULT, "test": test, "seed": self.seed}
         return {
             **about,
             "minutes": self.minutes,
+            "per_s": self.per_s,
             "seed": self.seed,
             "kills": self.kills,
             "lines": [*lines, kills],
@@ -119,22 +122,29 @@ class Outcome:
         }
 
 
-def lives_of(samples: Sequence[Sample], warm_up_s: float) -> list[Life]:
-    """Each life in figures. A life's first `warm_up_s` are in no slope: everything is used for the first time then."""
-    return [_life(life, list(mine), warm_up_s) for life, mine in groupby(samples, key=lambda one: one.life)]
+def lives_of(samples: Sequence[Sample], warm_up_s: float, per_s: float = 1.0) -> list[Life]:
+    """Each life in figures. A life's first `warm_up_s` are in no slope: everything is used for the first time then.
+
+    Slopes are told for as many messages as an hour has at one a second; `per_s`: how many there were a second.
+    """
+    return [_life(life, list(mine), warm_up_s, per_s) for life, mine in groupby(samples, key=lambda one: one.life)]
 
 
-def _life(number: int, samples: Sequence[Sample], warm_up_s: float) -> Life:
+def _life(number: int, samples: Sequence[Sample], warm_up_s: float, per_s: float) -> Life:
     began = samples[0].at_s
     warm = [one for one in samples if one.at_s - began >= warm_up_s and not one.resting]
+
+    def through(values: Callable[[Sample], float]) -> Slope:
+        return slope([(one.at_s * per_s, values(one)) for one in warm])
+
     return Life(
         life=number,
         over_s=samples[-1].at_s - began,
         samples=len(samples),
-        rss=slope([(one.at_s, one.rss_mb) for one in warm]),
-        pss=slope([(one.at_s, one.pss_mb) for one in warm]),
-        descriptors=slope([(one.at_s, one.descriptors) for one in warm]),
-        tasks=slope([(one.at_s, one.tasks) for one in warm]),
+        rss=through(lambda one: one.rss_mb),
+        pss=through(lambda one: one.pss_mb),
+        descriptors=through(lambda one: one.descriptors),
+        tasks=through(lambda one: one.tasks),
         rss_mb=max(one.rss_mb for one in samples),
         with_children_mb=max(one.pss_mb + one.children_pss_mb for one in samples),
         most_descriptors=max(one.descriptors for one in samples),

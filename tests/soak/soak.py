@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.bench.measure import tree
@@ -59,6 +59,25 @@ class Plan:
     def seconds(self) -> float:
         """All of it."""
         return self.minutes * 60
+
+
+def faster(plan: Plan, times: float) -> Plan:
+    """The same in less time: what people write and what goes wrong in an hour happens in a part of one.
+
+    Nothing is held back for the platforms then, whose pace is that of an hour, and nobody waits longer for a decision
+    than so much faster people do; what the daemon does by the clock, such as its tidying, it does more rarely for each
+    message.
+    """
+    if times == 1:
+        return plan
+    return replace(
+        plan,
+        per_s=plan.per_s * times,
+        gust_s=plan.gust_s / times,
+        warm_up_s=plan.warm_up_s / times,
+        expiry_s=max(round(plan.expiry_s / times), 2),
+        limited=False,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -195,9 +214,10 @@ class Soak:
         rows = await rows_of_all(self.world.daemon.state)
         judge = Judge(world=self.world, people=self.people, weather=self.weather, rows=rows, asked_badly=self.badly)
         samples = self.sampler.samples
-        lives = lives_of(samples, self.plan.warm_up_s)
+        lives = lives_of(samples, self.plan.warm_up_s, self.plan.per_s)
         return Outcome(
             minutes=self.plan.minutes,
+            per_s=self.plan.per_s,
             seed=self.plan.seed,
             lives=lives,
             bars=[*judge.bars(), *bars_of_lives(lives, self.rests), bar_of_rows(samples)],
@@ -236,6 +256,7 @@ async def soaked(plan: Plan, folder: Path, say: Say) -> AsyncGenerator[Outcome]:
         try:
             outcome = await soak.run()
         except BaseException:
-            say(f"it ended early; so far: {lives_of(soak.sampler.samples, plan.warm_up_s)}, at rest {soak.rests}")
+            lives = lives_of(soak.sampler.samples, plan.warm_up_s, plan.per_s)
+            say(f"it ended early; so far: {lives}, at rest {soak.rests}")
             raise
         yield outcome

@@ -187,7 +187,7 @@ def _head(proof: Proof) -> list[str]:
         *_decided(decided),
         "",
         f"Made by `{proof.command}` on {proof.date}, commit {proof.commit}, seed {proof.seed}, {proof.machine}; "
-        f"{proof.passed} tests passed, {len(proof.failed)} failed.",
+        f"{_tests(proof.passed)} passed, {len(proof.failed)} failed.",
         *map(_taken_over, proof.larger),
     ]
 
@@ -195,8 +195,12 @@ def _head(proof: Proof) -> list[str]:
 def _taken_over(run: Json) -> str:
     return (
         f"The figures of `{run['command']}` are among those below; {run['date']}, commit {run['commit']}, "
-        f"{run['machine']}; {run['passed']} tests passed, {len(run['failed'])} failed."
+        f"{run['machine']}; {_tests(run['passed'])} passed, {len(run['failed'])} failed."
     )
+
+
+def _tests(count: int) -> str:
+    return f"{count} test{'' if count == 1 else 's'}"
 
 
 def _decided(budgets: Sequence[str]) -> list[str]:

@@ -38,13 +38,21 @@ def of_soak(soak: Json | None) -> list[str]:
         "",
         "## The soak",
         "",
-        f"{short(soak['minutes'])} minutes, {messages:,} messages, {soak['kills']:,} kills, seed {soak['seed']}; made "
-        f"on {soak['date']}, commit {soak['commit']}, {soak['machine']}. Its figures stand above, at F31. These are "
-        "the lives of the daemon: how its memory grew once it was warm (the slope and its standard error; none for a "
-        "life that was too short to have one), and the most that it ever held.",
+        f"{short(soak['minutes'])} minutes, {messages:,} messages{_hours_worth(soak)}, {soak['kills']:,} kills, seed "
+        f"{soak['seed']}; made on {soak['date']}, commit {soak['commit']}, {soak['machine']}. Its figures stand above, "
+        "at F31. These are the lives of the daemon: how its memory grew once it was warm, for each hour of a message a "
+        "second (the slope and its standard error; none for a life that was too short to have one), and the most that "
+        "it ever held.",
         "",
         *table(head, lines),
     ]
+
+
+def _hours_worth(soak: Json) -> str:
+    """What it stands for when people wrote faster than once a second, a message of each counted."""
+    per_s = soak.get("per_s", 1)
+    hours = short(soak["minutes"] * per_s / 60)
+    return "" if per_s == 1 else f" at {short(per_s)} a second, as many as {hours} hours have at one a second"
 
 
 def _slope(slope: Json) -> str:

@@ -11,6 +11,7 @@ from tests.soak.bars import Bar, Outcome, Rest, bar_of_rows, bars_of_lives, live
 from tests.soak.judge import asked_badly
 from tests.soak.samples import Sample, slope
 from tests.soak.script import Script, file_of
+from tests.soak.soak import Plan, faster
 from tests.support.model_server import Question
 from tests.support.proof_page import read_lines
 
@@ -65,6 +66,20 @@ def test_a_life_is_judged_once_it_is_warm() -> None:
     assert not memory.held
 
 
+def test_an_hour_is_one_of_a_message_a_second() -> None:
+    """At four messages a second 12 MB more in an hour are 3 MB for each hour's worth of messages."""
+    quick = [sample(at, rss_mb=90 + at / 300) for at in range(0, 1800, 10)]
+    (life,) = lives_of(quick, warm_up_s=75, per_s=4)
+    assert life.rss.an_hour == pytest.approx(3)
+
+
+def test_a_plan_that_is_faster_has_as_much_of_everything_in_less_time() -> None:
+    hour = Plan(minutes=60, seed=1)
+    quick = faster(hour, 4)
+    assert (quick.per_s * quick.gust_s, quick.per_s * quick.warm_up_s) == (hour.gust_s, hour.warm_up_s)
+    assert faster(hour, 1) == hour
+
+
 def test_a_short_life_says_nothing_of_an_hour() -> None:
     lives = lives_of([sample(at, rss_mb=90 + at) for at in range(0, 60, 10)], warm_up_s=10)
     bars = bars_of_lives(lives, [])
@@ -92,11 +107,12 @@ def test_rows_that_should_not_grow_are_told_from_those_that_do() -> None:
 def test_figures_become_lines_of_the_proof() -> None:
     missed = Bar(what="messages lost", value=2, bar=0, of=7, see="#12 talk")
     assert missed.told() == "MISSED  messages lost: 2 of 7 (≤ 0)  #12 talk"
-    outcome = Outcome(minutes=60, seed=5, lives=[], bars=[missed], kills=6, counts={"messages": 7})
+    outcome = Outcome(minutes=60, per_s=4, seed=5, lives=[], bars=[missed], kills=6, counts={"messages": 7})
     assert outcome.misses() == [missed]
     found = outcome.as_json({"commit": "abc"})
     assert (found["commit"], found["lines"][0]["fault"], found["lines"][0]["held"]) == ("abc", "F31", False)
     assert found["lines"][1]["count"] == 6
+    assert (found["per_s"], found["lines"][0]["test"]) == (4, "./run soak --minutes 60 --faster 4")
     assert read_lines("") == []
 
 
