@@ -34,8 +34,8 @@ CHROMIUM_IN_CACHE = (
 )
 TOOL_S = 600
 """Seconds that a check other than pytest may take; pytest has a limit for each test."""
-WORKERS = min(2, os.cpu_count() or 1) + 1
-"""Processes that run tests: one more than cores, because a third of their time is waiting, for timeouts and pauses."""
+WORKERS = min(2, os.cpu_count() or 1) + 2
+"""Processes that run tests: two more than cores, because half of their time is waiting, for timeouts and pauses."""
 ALL_TIMEOUT_S = 900
 """Seconds that one test may take with `--all`, unless it names its own limit."""
 DOWNLOAD_S = 300

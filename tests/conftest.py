@@ -18,6 +18,17 @@ from tests.support.order import order
 
 GRACE_S = 0.5
 """How long what is just ending may take to be gone."""
+UNTRACED = (
+    "tests/fault/",
+    "tests/scenario/",
+    "tests/bench/",
+    "tests/fuzz/",
+    "tests/contract/test_store_machine.py",
+    "tests/unit/gateway/store/test_same_family.py",
+)
+"""Whose coverage is not measured: the daemon is another process there, or what runs is run by other tests too, and
+less often. Tracing doubles the CPU of whatever happens in this process.
+"""
 
 
 def pytest_configure() -> None:
@@ -32,7 +43,10 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)  # after pytest put those together that share what is made for them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put long tests first where several processes run them; alone they stay in the order of their files."""
+    """Leave some untraced. Put long ones first where several processes run them; alone they stay in their order."""
+    for item in items:
+        if item.nodeid.startswith(UNTRACED):
+            item.add_marker("no_cover")
     if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
         items[:] = [items[position] for position in order([item.nodeid for item in items], processes)]
 
