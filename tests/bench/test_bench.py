@@ -38,7 +38,9 @@ async def test_rows_of_an_agent() -> None:
     rows = [figures async for _, figures in run_rows(["telegram-calls", "telegram-children"], TINY, None)]
     figures = [figure for found in rows for figure in found]
     assert len(figures) == 7
-    assert all(figure.value > 0 and figure.ratio for figure in figures)
+    # What is left of a call without its turn is a difference, and of so few turns it may be less than nothing.
+    assert all(figure.value > 0 or " beyond " in figure.what for figure in figures)
+    assert all(figure.ratio is not None for figure in figures)
     assert all(figure.ratio and figure.ratio > 1 for figure in figures if figure.what.endswith("commits"))
 
 

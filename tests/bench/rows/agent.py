@@ -50,6 +50,7 @@ NOISE = 1.1
 """Two daemons that do the same differ by less than this."""
 CHILDREN_DECIDED = Decision(number="0032", times=5.5, of="floor")
 """About the CPU of a turn with sub-sessions; the floor is a plain turn."""
+STEP_BUDGET_MS = 10.0
 
 
 # --- a streamed answer --------------------------------------------------------------------------
@@ -95,21 +96,29 @@ async def _typed(life: TelegramLife) -> tuple[float, float]:
 
 
 async def calls(bench: Bench) -> list[Figure]:
-    """Calls of one answer that run side by side, less the turn without them; the floor is what one takes alone.
+    """Calls of one answer that run side by side, less the turn without them and what one takes alone.
 
-    A turn with calls asks the model twice, so its budget is a step's beside the turn's.
+    A turn with calls asks the model once more, as the floor does for a turn of its own.
     """
-    async with run_telegram_daemon(bench, WITH_DOZE, model=True) as daemon:
+    async with (
+        run_telegram_daemon(bench, WITH_DOZE, model=True) as daemon,
+        run_telegram_floor(bench, model=True) as floor,
+    ):
         await daemon.exchanges(bench.counts.warm // 2, LOOK)
-        plain, one, several = await _alternating(daemon, ["hello", GLANCE, LOOK], bench.counts.agent_turns)
-    doze = DOZE_S * MS
-    what = "beyond the turn without, p50"
-    step, steps = ((measure.p50(took.seconds) - measure.p50(plain.seconds)) * MS for took in (one, several))
-    return [
-        Figure(what=f"telegram, 1 call, {what}", value=step, unit="ms", floor=doze, budget=10 + doze),
-        Figure(what=f"telegram, {CALLS} calls at once, {what}", value=steps, unit="ms", floor=doze, budget=10 + doze),
-        *_costs(f"telegram, turn with {CALLS} calls", several, plain, turns=None),
+        await floor.exchanges(bench.counts.warm // 2)
+        plain, one, several, bare = await _alternating(daemon, ["hello", GLANCE, LOOK], bench.counts.agent_turns, floor)
+    without = measure.p50(plain.seconds) + DOZE_S
+    steps = [
+        Figure(
+            what=f"telegram, {name}, beyond itself and the turn without, p50",
+            value=(measure.p50(took.seconds) - without) * MS,
+            unit="ms",
+            floor=measure.p50(bare.seconds) * MS,
+            budget=STEP_BUDGET_MS,
+        )
+        for name, took in (("1 call", one), (f"{CALLS} calls at once", several))
     ]
+    return [*steps, *_costs(f"telegram, turn with {CALLS} calls", several, plain, turns=None)]
 
 
 async def children(bench: Bench) -> list[Figure]:
@@ -140,9 +149,11 @@ class _Took:
         self.commits: list[float] = []
 
 
-async def _alternating(life: TelegramLife, texts: Sequence[str], count: int) -> list[_Took]:
-    """Say each in turn, so that all meet the same machine."""
-    found = [_Took() for _ in texts]
+async def _alternating(
+    life: TelegramLife, texts: Sequence[str], count: int, floor: TelegramLife | None = None
+) -> list[_Took]:
+    """Say each in turn, so that all meet the same machine. `floor`: the first is said to it too, and comes last."""
+    found, bare = [_Took() for _ in texts], _Took()
     for _ in range(count):
         for text, took in zip(texts, found, strict=True):
             cpu, commits = measure.cpu_s(life.pid), measure.commits(life.database)
@@ -150,7 +161,10 @@ async def _alternating(life: TelegramLife, texts: Sequence[str], count: int) -> 
             await asyncio.sleep(QUIET_S)
             took.cpu_s.append(measure.cpu_s(life.pid) - cpu)
             took.commits.append(measure.commits(life.database) - commits)
-    return found
+        if floor is not None:
+            bare.seconds.append(await floor.exchange(texts[0]))
+            await asyncio.sleep(QUIET_S)
+    return found if floor is None else [*found, bare]
 
 
 def _costs(what: str, ours: _Took, plain: _Took, turns: int | None) -> list[Figure]:
