@@ -133,8 +133,11 @@ def _area(name: str, table: Mapping[str, Any]) -> Area:
 # --- trying them ----------------------------------------------------------------------------------
 
 
-def try_area(area: Area, *, only: str, sample: int | None, at_once: int) -> Found:
-    """Try an area's mutants on a copy of the project. Raises `RuntimeError` when they could not be tried."""
+def try_area(area: Area, *, only: str, sample: int | None, at_once: int) -> Found | None:
+    """Try an area's mutants on a copy of the project; None when it has none with `only` in their names.
+
+    Raises `RuntimeError` when they could not be tried.
+    """
     with copy_of_the_project() as folder, chdir(folder):
         files = [str(one) for pattern in area.files for one in sorted(Path().glob(pattern))]
         with Path("pyproject.toml").open("a", encoding="utf-8") as project:
@@ -144,6 +147,8 @@ def try_area(area: Area, *, only: str, sample: int | None, at_once: int) -> Foun
         names = [name for name in names_of(files) if only in name]
         most = area.sample if sample is None else sample
         chosen = sorted(random.Random(SEED).sample(names, most)) if 0 < most < len(names) else names
+        if not chosen:
+            return None
         print(f"{area.name}: {len(chosen)} of {len(names)} mutants of {len(files)} files", flush=True)
         _run_mutmut(chosen if only or len(chosen) < len(names) else [], at_once)
         return looked_at(area, files, frozenset(chosen))
@@ -279,10 +284,15 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"there is no {', '.join(unknown)}; there are {', '.join(every)}")
     found: dict[str, Found] = {}
     for name in asked.areas or every:
-        found[name] = try_area(every[name], only=asked.only, sample=asked.sample, at_once=asked.at_once)
-        say(every[name], found[name])
+        tried = try_area(every[name], only=asked.only, sample=asked.sample, at_once=asked.at_once)
+        if tried is None:
+            continue
+        found[name] = tried
+        say(every[name], tried)
         if asked.json:
             asked.json.write_text(json.dumps(as_json(found), indent=1) + "\n", encoding="utf-8")
+    if not found:
+        parser.error(f"no mutant there has {asked.only!r} in its name; without --only all are tried")
     return 0 if all(one.good for one in found.values()) else 1
 
 
