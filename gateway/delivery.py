@@ -218,7 +218,8 @@ class Delivery:
         if isinstance(decision, GiveUp):
             await self._give_up(slot, failed.message)
         else:
-            await self._again(slot, decision.delay_s, uncertain=uncertain)
+            unsettled = outcome is SendOutcome.UNCERTAIN and not failed.creating
+            await self._again(slot, decision.delay_s, uncertain=uncertain, unsettled=unsettled)
 
     async def _wait(self, sending: _Sending, refused: SendFailed) -> None:
         """Ban what was refused, in the store too, then try again when it opens; that is no try used up."""
@@ -227,11 +228,12 @@ class Delivery:
         await self.record(slot, lambda: write_bans(self.notes, bans, now))
         await self._again(slot, (max(bans.values()) - now).total_seconds(), counted=False)
 
-    async def _again(self, slot: Slot, delay_s: float, *, uncertain: bool = False, counted: bool = True) -> None:
-        delay = timedelta(seconds=delay_s)
+    async def _again(
+        self, slot: Slot, delay_s: float, *, uncertain: bool = False, unsettled: bool = False, counted: bool = True
+    ) -> None:
+        retry, delay = self.outbox.slot_retry, timedelta(seconds=delay_s)
         await self.record(
-            slot,
-            lambda: self.outbox.slot_retry(slot.id, delay, uncertain=uncertain, counted=counted),
+            slot, lambda: retry(slot.id, delay, uncertain=uncertain, unsettled=unsettled, counted=counted)
         )
 
     async def _give_up(self, slot: Slot, why: str) -> None:

@@ -116,6 +116,9 @@ class Sweeps(Protocol):
         that owner's last direct conversation that is not the web page, unless the page was seen since they were opened.
         They become ANSWERED, or CANCELLED when the page was seen or there is no such conversation. A timer without
         `copy_of` becomes ANSWERED and wakes its turn.
+
+        What an edit may stand over that is settled by now (`slot_sent`, `slot_retry`, slots that were taken back while
+        an edit of theirs was SENDING) is shown once more, unless that is to happen anyway.
         """
         ...
 
@@ -155,15 +158,23 @@ class Outbox(Protocol):
         ...
 
     async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
-        """The platform shows this version under this id."""
+        """The platform shows this version under this id.
+
+        Where another node than its sender made what was shown before, and may be editing it, `fire_timers` shows it
+        once more a minute later: nobody knows of an edit that was under way when its node died.
+        """
         ...
 
     async def slot_part(self, slot: SlotId, platform_id: str) -> None:
         """So much of it is shown, under this id; the rest follows, of which nothing is uncertain. Its state stays."""
         ...
 
-    async def slot_retry(self, slot: SlotId, delay: timedelta, *, uncertain: bool, counted: bool = True) -> None:
+    async def slot_retry(
+        self, slot: SlotId, delay: timedelta, *, uncertain: bool, unsettled: bool = False, counted: bool = True
+    ) -> None:
         """It was not shown, or that is not known (`uncertain`: a message of it may have appeared): again after `delay`.
+
+        `unsettled`: an edit to this version may still be made. A minute later `fire_timers` shows what is newest then.
 
         Not `counted`: it was not even tried (a limit, a ban), or the platform said when; it does not use up a try.
         """

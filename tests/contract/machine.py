@@ -166,7 +166,10 @@ class WayOut(Pair):
         self.both(do)
 
     @precondition(has_claimed_slots)
-    @rule(which=back, how=st.sampled_from(("sent", "sent", "part", "retry", "later", "uncertain", "dead", "over")))
+    @rule(
+        which=back,
+        how=st.sampled_from(("sent", "sent", "part", "retry", "later", "uncertain", "unsettled", "dead", "over")),
+    )
     def report(self, which: int, how: str) -> None:
         """What came of sending one of the last slots; sometimes said late, or twice."""
 
@@ -182,9 +185,8 @@ class WayOut(Pair):
                 return await world.store.slot_overwritten(slot.id, slot.version)
             if how == "dead":
                 return await world.store.slot_dead(slot.id, slot.version, "gone")
-            return await world.store.slot_retry(
-                slot.id, timedelta(), uncertain=how == "uncertain", counted=how != "later"
-            )
+            doubts = {"uncertain": how == "uncertain", "unsettled": how == "unsettled"}
+            return await world.store.slot_retry(slot.id, timedelta(), **doubts, counted=how != "later")
 
         self.both(do)
 

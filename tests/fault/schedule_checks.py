@@ -232,12 +232,12 @@ def _slots_are_shown(world: World) -> Iterator[str]:
         if slot.state is not SlotState.SENT or slot.conversation.channel != "telegram":
             continue
         last = [one for one in seen if one.id == slot.platform_id][-1:]
-        # Of an edit that was on its way when its machine died nobody can know.
-        from_the_grave = last and last[0].partial and world.gone_at.get(last[0].by, math.inf) < last[0].at
-        if not from_the_grave and (not last or last[0].version != slot.version or last[0].partial):
+        if not last or last[0].version != slot.version or last[0].partial:
             yield f"slot {slot.id} ({slot.kind}) is at version {slot.version} and shows {last}"
         for earlier, later in pairwise([one for one in seen if one.id == slot.platform_id]):
-            # A beginning that one machine shows may meet the end that another one sends; it is taken back at once.
+            # A beginning that one machine shows may meet the end that another one sends; it is taken back at once. Of
+            # an edit that was on its way when its machine died nobody can know: what is newer is shown once more.
             meets = later.partial and (len(world.machines) > 1 or later.by in world.gone_at)
+            meets = meets or world.gone_at.get(later.by, math.inf) < later.at
             if later.version < earlier.version and not meets and not any(machine.away for machine in world.machines):
                 yield f"slot {slot.id} ({slot.kind}) went back from version {earlier.version} to {later.version}"

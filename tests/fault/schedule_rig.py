@@ -307,7 +307,7 @@ class World:
             f"slot {row.slot.id} is {row.slot.state}"
             for row in self.store.slots.values()
             if row.slot.state in (SlotState.DUE, SlotState.SENDING)
-        ]
+        ] + [f"slot {row.slot.id} is shown again" for row in self.store.slots.values() if row.again_at is not None]
         away = [f"{one.place} is suspended" for one in self.machines if one.is_up and self.loop.suspended(one.place)]
         if not any(one.is_up for one in self.machines):
             away.append("no machine is up")

@@ -15,6 +15,10 @@ from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotS
 from gateway.store.memory.rows import SlotRow
 from gateway.store.memory.turns import Turns
 from gateway.store.owners import TOLD_EVERY, latest_chat
+from gateway.store.terms import SETTLED_AFTER
+
+EDITED = frozenset({SlotKind.ANSWER, SlotKind.STATUS})
+"""What is edited beside the outbox while a turn is at work."""
 
 
 class MemoryOutbox(Turns):
@@ -52,8 +56,12 @@ class MemoryOutbox(Turns):
     async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
         """Record what is shown."""
         with self.transition() as now:
-            row = self._release(slot)
+            row = self._find(slot)
             newer = row.slot.version > version
+            if row.shown_by is not None and row.node is not None and row.shown_by != row.node:
+                row.again_at = now + SETTLED_AFTER
+            row.shown_by = row.node if self.is_early(row) or (newer and row.slot.kind in EDITED) else None
+            row.node, row.sending_since = None, None
             sent = replace(
                 row.slot,
                 state=SlotState.DUE if newer else SlotState.SENT,
@@ -71,10 +79,14 @@ class MemoryOutbox(Turns):
             row = self._find(slot)
             self.put_slot(row, replace(row.slot, platform_id=platform_id, uncertain=False))
 
-    async def slot_retry(self, slot: SlotId, delay: timedelta, *, uncertain: bool, counted: bool = True) -> None:
+    async def slot_retry(
+        self, slot: SlotId, delay: timedelta, *, uncertain: bool, unsettled: bool = False, counted: bool = True
+    ) -> None:
         """Send it again later."""
         with self.transition() as now:
             row = self._release(slot)
+            if unsettled:
+                self.may_be_overwritten(row)
             again = replace(
                 row.slot,
                 state=SlotState.DUE,

@@ -73,4 +73,8 @@ class SlotRow:
     """Grows with each slot made; the outbox goes by it."""
     node: NodeId | None = None
     sending_since: datetime | None = None
+    shown_by: NodeId | None = None
+    """Who shows the beginning of an answer, or a status line of a turn at work, and may be editing it."""
+    again_at: datetime | None = None
+    """When it is to be shown once more: an edit of somebody who is gone may stand over it."""
     why_dead: str = ""

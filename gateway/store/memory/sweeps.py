@@ -96,12 +96,13 @@ class MemorySweeps(Turns):
     def _unsend(self, row: SlotRow) -> None:
         slot, create = row.slot, row.slot.sent_version == 0
         row.node, row.sending_since = None, None
+        self.may_be_overwritten(row)
         self.put_slot(
             row, replace(slot, state=SlotState.DUE, uncertain=slot.uncertain or create, due_at=self.clock.now())
         )
 
     async def fire_timers(self) -> int:
-        """Show answers again in a chat when nobody had the page open."""
+        """Show answers again in a chat when nobody had the page open, and what a late edit may stand over."""
         with self.transition() as now:
             timers = [wait for wait in self.undecided.values() if wait.kind is WaitKind.TIMER]
             due = [wait for wait in timers if wait.expires_at <= now][:AT_ONCE]
@@ -109,7 +110,16 @@ class MemorySweeps(Turns):
                 fired = "copy_of" not in wait.payload or self._copy(wait)
                 self.put_wait(replace(wait, state=WaitState.ANSWERED if fired else WaitState.CANCELLED))
                 self.wake(self.turns[wait.turn])
-            return len(due)
+            return len(due) + self._show_again(now, AT_ONCE - len(due))
+
+    def _show_again(self, now: datetime, most: int) -> int:
+        found = [row for row in self.slots.values() if row.again_at is not None and row.again_at <= now]
+        found = sorted(found, key=lambda row: row.seq)[:most]
+        for row in found:
+            row.again_at = None
+            if not self.is_early(row) and row.slot.state in (SlotState.SENDING, SlotState.SENT):
+                self.show_anew(row)
+        return len(found)
 
     def _copy(self, wait: Wait) -> bool:
         owner = OwnerName(str(wait.payload["owner"]))

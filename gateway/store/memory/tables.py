@@ -20,7 +20,7 @@ from gateway.ports import Clock
 from gateway.store.live import LocalLive
 from gateway.store.memory.rows import Lane, SessionRow, SlotRow, TurnRow
 from gateway.store.spending import together
-from gateway.store.terms import HELD, UNDECIDED
+from gateway.store.terms import HELD, SETTLED_AFTER, UNDECIDED
 from gateway.store.touched import Touched
 
 UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
@@ -206,6 +206,16 @@ class Tables:
         state = SlotState.SENT if row.slot.state is SlotState.DEAD else row.slot.state
         row.slot = replace(row.slot, text=text, n=n, state=state)
         self.show_anew(row)
+
+    def is_early(self, row: SlotRow) -> bool:
+        """Whether a slot shows the beginning of an answer, or the status line of a turn, that is not over."""
+        turn = None if row.slot.turn is None else self.turns.get(row.slot.turn)
+        return turn is not None and (row.slot.id in turn.early or row.slot.id in turn.status)
+
+    def may_be_overwritten(self, row: SlotRow) -> None:
+        """An edit to this version may still be made when a newer one is shown: that is shown once more then."""
+        if row.slot.version > 1 and row.slot.platform_id:
+            row.again_at = self.clock.now() + SETTLED_AFTER
 
     def show_anew(self, row: SlotRow) -> None:
         """Give a slot one more version, due if the last one was sent."""

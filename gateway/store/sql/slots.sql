@@ -80,10 +80,13 @@ SELECT seq, session, state, kept FROM slots WHERE id = ? AND version > ?;
 SELECT seq, session FROM slots WHERE id = ?;
 
 -- name: slot_sent
--- ?1 slot, ?2 revision or NULL, ?3 version, ?4 the platform's id, ?5 now.
+-- ?1 slot, ?2 revision or NULL, ?3 version, ?4 the platform's id, ?5 now, ?6 when an edit of another node's that may be
+-- under way is settled.
 UPDATE slots
 SET state = CASE WHEN version > ?3 THEN 'due' ELSE 'sent' END, sent_version = max(sent_version, ?3), platform_id = ?4,
-    attempts = 0, uncertain = 0, due_at = ?5, node = NULL, sending_since = NULL, rev = ?2
+    attempts = 0, uncertain = 0, due_at = ?5, node = NULL, sending_since = NULL, rev = ?2,
+    again_at = CASE WHEN shown_by <> node THEN ?6 ELSE again_at END,
+    shown_by = CASE WHEN early > 0 OR (version > ?3 AND kind IN ('answer', 'status')) THEN node END
 WHERE seq = ?1 RETURNING state, conversation;
 
 -- name: slot_part
@@ -91,11 +94,19 @@ UPDATE slots SET platform_id = ?3, uncertain = 0, rev = ?2 WHERE seq = ?1;
 
 -- name: slot_retry
 -- ?1 slot, ?2 revision or NULL, ?3 whether a message of it may have appeared, ?4 when to try again, ?5 tries to be taken
--- back.
+-- back, ?6 when an edit of it that may be under way is settled, or NULL.
 UPDATE slots
 SET state = 'due', attempts = max(0, attempts - ?5), uncertain = uncertain OR ?3, due_at = ?4, node = NULL,
-    sending_since = NULL, rev = ?2
+    sending_since = NULL, rev = ?2,
+    again_at = CASE WHEN version > 1 AND platform_id <> '' THEN coalesce(?6, again_at) ELSE again_at END
 WHERE seq = ?1;
+
+-- name: slots_again
+-- What an edit may stand over that is settled by now, oldest first. ?1 now, ?2 how many.
+SELECT seq, session, state, kept, early FROM slots INDEXED BY slots_again WHERE again_at <= ? ORDER BY seq LIMIT ?;
+
+-- name: slot_settled
+UPDATE slots SET again_at = NULL WHERE seq = ?;
 
 -- name: slot_dead
 -- ?1 slot, ?2 revision or NULL, ?3 version, ?4 why, ?5 now.

@@ -13,7 +13,7 @@ from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotS
 from gateway.store.codec import MICROSECOND, dump_json, from_us, load_conversation
 from gateway.store.owners import TOLD_EVERY, latest_chat
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.outgoing import add_slot, rev_of_slot, show_slot_anew
+from gateway.store.sqlite.outgoing import add_slot, rev_of_slot, settled, show_slot_anew
 from gateway.store.sqlite.rows import slot_of
 from gateway.store.sqlite.tx import Tx
 
@@ -35,9 +35,13 @@ class SqliteOutbox(SqliteBase):
         """Record what is shown of it so far."""
         await self.write(lambda tx: tx.run("slot_part", *_find(tx, slot), platform_id))
 
-    async def slot_retry(self, slot: SlotId, delay: timedelta, *, uncertain: bool, counted: bool = True) -> None:
+    async def slot_retry(
+        self, slot: SlotId, delay: timedelta, *, uncertain: bool, unsettled: bool = False, counted: bool = True
+    ) -> None:
         """Send it again later."""
-        await self.write(lambda tx: _slot_retry(tx, slot, delay, uncertain=uncertain, counted=counted))
+        await self.write(
+            lambda tx: _slot_retry(tx, slot, delay, uncertain=uncertain, unsettled=unsettled, counted=counted)
+        )
 
     async def slot_dead(self, slot: SlotId, version: int, why: str) -> None:
         """Give it up, unless it changed meanwhile."""
@@ -66,13 +70,14 @@ def _claim_slots(tx: Tx, node: NodeId, channels: Sequence[str], limit: int) -> l
 
 def _slot_sent(tx: Tx, slot: SlotId, version: int, platform_id: str) -> None:
     seq, rev = _find(tx, slot)
-    ((state, place),) = tx.run("slot_sent", seq, rev, version, platform_id, tx.now)
+    ((state, place),) = tx.run("slot_sent", seq, rev, version, platform_id, tx.now, settled(tx))
     _make_room(tx, state, place)
 
 
-def _slot_retry(tx: Tx, slot: SlotId, delay: timedelta, *, uncertain: bool, counted: bool) -> None:
+def _slot_retry(tx: Tx, slot: SlotId, delay: timedelta, *, uncertain: bool, unsettled: bool, counted: bool) -> None:
     seq, rev = _find(tx, slot)
-    tx.run("slot_retry", seq, rev, uncertain, tx.now + delay // MICROSECOND, 0 if counted else 1)
+    at, taken_back = tx.now + delay // MICROSECOND, 0 if counted else 1
+    tx.run("slot_retry", seq, rev, uncertain, at, taken_back, settled(tx) if unsettled else None)
     tx.touched.slots_due = True
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from gateway.model.ids import SessionId, TurnId, WaitId, child_session
-from gateway.model.slots import NewSlot, SlotKind
+from gateway.model.slots import NewSlot, SlotKind, SlotState
 from gateway.model.turns import TurnState
 from gateway.model.waits import DECISION_GOOD_FOR_S, WaitKind, WaitState
 from gateway.store import kin
@@ -32,7 +32,7 @@ class SqliteSweeps(SqliteBase):
         return await self.write(_reclaim)
 
     async def fire_timers(self) -> int:
-        """Show answers again in a chat when nobody had the page open."""
+        """Show answers again in a chat when nobody had the page open, and what a late edit may stand over."""
         return await self.write(_fire_timers)
 
     async def offer_again(self) -> int:
@@ -88,7 +88,7 @@ def _take_back(tx: Tx, turns: list[tuple[Any, ...]], slots: list[tuple[Any, ...]
             moves.queue(tx, row)
     for seq, session, create, *_ in slots:
         # The sender is gone and may have shown it: a create is uncertain now.
-        tx.run("slot_retry", seq, outgoing.rev_of_slot(tx, session), create, tx.now, 0)
+        tx.run("slot_retry", seq, outgoing.rev_of_slot(tx, session), create, tx.now, 0, outgoing.settled(tx))
         tx.touched.slots_due = True
     return len(turns) + len(slots)
 
@@ -99,7 +99,17 @@ def _fire_timers(tx: Tx) -> int:
         fired = _fire(tx, session, turn, load_json(payload), opened_at)
         moves.set_wait(tx, session, wait, WaitState.ANSWERED if fired else WaitState.CANCELLED)
         moves.wake(tx, moves.stored_turn(tx, turn))
-    return len(due)
+    return len(due) + _show_again(tx, AT_ONCE - len(due))
+
+
+def _show_again(tx: Tx, most: int) -> int:
+    """Show once more what an edit may have come after. What is to be sent anyway is not: that comes later still."""
+    found = tx.run("slots_again", tx.now, most)
+    for seq, session, state, kept, early in found:
+        tx.run("slot_settled", seq)
+        if early == outgoing.NOT_EARLY and state in (SlotState.SENDING, SlotState.SENT):
+            outgoing.show_slot_anew(tx, seq, session, state, kept)
+    return len(found)
 
 
 def _fire(tx: Tx, session: SessionId, turn: TurnId, payload: dict[str, Any], opened_at: int) -> bool:

@@ -93,6 +93,12 @@ UPDATE steps SET started_at = 5000000 WHERE turn = 't0' AND n = 1;
 UPDATE meta SET rev = 12;
 """
 
+VERSION_5 = """
+UPDATE slots SET state = 'sending', version = 2, node = 'here#1', sending_since = 0, early = 0 WHERE id = 'early';
+"""
+
+LEFT = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5)
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
@@ -109,7 +115,7 @@ def old(path: str) -> Iterator[sqlite3.Connection]:
 
 def _fill(db: sqlite3.Connection, version: int) -> None:
     """Bring an empty file to this version, as that one left it."""
-    for migration, left in zip(load_migrations()[:version], (VERSION_1, VERSION_2, VERSION_3, VERSION_4), strict=False):
+    for migration, left in zip(load_migrations()[:version], LEFT, strict=False):
         migrate(db, SQL, load_migrations()[: migration.number])
         for statement in split(left):
             db.execute(statement)
@@ -203,7 +209,24 @@ async def test_a_store_of_version_4_goes_on(path: str) -> None:
     await store.close()
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+async def test_a_store_of_version_5_goes_on(path: str) -> None:
+    """The edit that was under way when it was stopped may still be made: what is shown over it is shown twice."""
+    with closing(connect(path)) as db:
+        _fill(db, 5)
+    clock = FakeClock()
+    store = open_sqlite(path, clock)
+    assert await store.void_leases("here") == 1
+    for _ in range(2):  # an older one of that chat goes first
+        (edit,) = await store.claim_slots(NODE, ["telegram"], 10)
+        await store.slot_sent(edit.id, edit.version, edit.platform_id or "m")
+    clock.advance(61)
+    assert await store.fire_timers() == 1
+    (again,) = await store.claim_slots(NODE, ["telegram"], 10)
+    assert (again.id, again.version) == ("early", 3)
+    await store.close()
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_a_failure_at_any_statement_leaves_the_earlier_version(path: str, version: int) -> None:
     with closing(connect(path)) as old:
         _fill(old, version)

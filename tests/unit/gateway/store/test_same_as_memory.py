@@ -428,7 +428,8 @@ def outbox(random: Random, number: int, _clock: FakeClock) -> Step:
         if what < 0.78:
             return await life.store.slot_part(slot.id, f"p{number}")
         if what < 0.9:
-            return await life.store.slot_retry(slot.id, timedelta(seconds=5), uncertain=pick < 0.5, counted=what < 0.85)
+            doubts = {"uncertain": pick < 0.5, "unsettled": limit == 1}
+            return await life.store.slot_retry(slot.id, timedelta(seconds=5), **doubts, counted=what < 0.85)
         return await life.store.slot_dead(slot.id, slot.version, "gone")
 
     return step

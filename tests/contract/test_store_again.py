@@ -1,0 +1,178 @@
+"""What an edit may stand over that nobody hears of any more: `fire_timers` has it shown once more."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.model.ids import NodeId, SlotId
+from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.model.turns import Lease, TurnState
+from tests.contract.scene import NODE, OTHER_NODE, Scene
+from tests.support.makers import CHAT, deny, seconds
+
+NEXT_LIFE = NodeId("here#2")
+EARLY = SlotId("early")
+SETTLED_S = 60.0
+
+
+async def _claim(scene: Scene, node: NodeId = NODE) -> Slot:
+    (slot,) = await scene.store.claim_slots(node, ["telegram"], 50)
+    return slot
+
+
+async def _send(scene: Scene, node: NodeId = NODE) -> Slot:
+    slot = await _claim(scene, node)
+    await scene.store.slot_sent(slot.id, slot.version, slot.platform_id or "m")
+    return await scene.slot(slot.id)
+
+
+async def _editing(scene: Scene) -> Slot:
+    """An edit of a card is on its way."""
+    asked = await scene.parked(2)
+    await _send(scene)
+    await scene.press(asked.wait)
+    return await _claim(scene)
+
+
+async def _begun(scene: Scene, kind: SlotKind = SlotKind.ANSWER) -> Lease:
+    """The beginning of an answer, or a status line, is shown by a node, which may be editing it."""
+    lease = await scene.running()
+    await scene.store.open_slot(lease, _new("Once", kind))
+    await _send(scene)
+    return lease
+
+
+def _new(text: str, kind: SlotKind = SlotKind.ANSWER) -> NewSlot:
+    return NewSlot(conversation=CHAT, kind=kind, text=text, id=EARLY)
+
+
+async def _ends(scene: Scene, lease: Lease, kind: SlotKind = SlotKind.ANSWER) -> None:
+    slots = [_new("Once upon a time.", kind)]
+    assert await scene.store.finish_turn(lease, TurnState.FAILED, answer=None, given=[], slots=slots, timers=[])
+
+
+async def _again(scene: Scene, of: Slot, node: NodeId = NODE) -> None:
+    """It stands for a minute, is due once more then, and not a third time."""
+    assert of.state is SlotState.SENT
+    scene.clock.advance(SETTLED_S - 1)
+    assert await scene.store.fire_timers() == 0
+    assert await scene.slot(of.id) == of
+    scene.clock.advance(2)
+    assert await scene.store.fire_timers() == 1
+    shown = await _send(scene, node)
+    assert (shown.id, shown.version, shown.text) == (of.id, of.version + 1, of.text)
+    await _nothing_more(scene)
+
+
+async def _nothing_more(scene: Scene) -> None:
+    scene.clock.advance(SETTLED_S + 1)
+    assert await scene.store.fire_timers() == 0
+    assert await scene.store.claim_slots(NODE, ["telegram"], 50) == []
+
+
+@pytest.mark.parametrize("how", ["void_leases", "reclaim", "retry"])
+async def test_an_edit_in_doubt_may_come_after_the_next(scene: Scene, how: str) -> None:
+    """Its sender is gone, was taken for gone, or heard no answer."""
+    edit = await _editing(scene)
+    if how == "retry":
+        await scene.store.slot_retry(edit.id, seconds(0), uncertain=False, unsettled=True)
+    elif how == "reclaim":
+        scene.clock.advance(61)
+        assert await scene.store.reclaim() == 1
+    else:
+        assert await scene.store.void_leases("here") == 1
+    await _again(scene, await _send(scene, NEXT_LIFE), NEXT_LIFE)
+
+
+async def test_an_edit_that_was_refused_is_over(scene: Scene) -> None:
+    edit = await _editing(scene)
+    await scene.store.slot_retry(edit.id, seconds(0), uncertain=False)
+    await _send(scene)
+    await _nothing_more(scene)
+
+
+async def test_a_message_in_doubt_is_no_edit(scene: Scene) -> None:
+    """It is a message of its own; nothing stands below it."""
+    await scene.parked(2)
+    await _claim(scene)
+    assert await scene.store.void_leases("here") == 1
+    await _send(scene, NEXT_LIFE)
+    await _nothing_more(scene)
+
+
+@pytest.mark.parametrize("kind", [SlotKind.ANSWER, SlotKind.STATUS])
+async def test_last_words_of_another_life_may_be_overwritten(scene: Scene, kind: SlotKind) -> None:
+    """The one that showed the beginning was editing it when it died, perhaps; no row tells."""
+    lease = await _begun(scene, kind)
+    await _ends(scene, lease, kind)
+    await _again(scene, await _send(scene, NEXT_LIFE), NEXT_LIFE)
+
+
+async def test_last_words_of_the_same_life_wait_for_its_edits(scene: Scene) -> None:
+    """Whoever edits knows when the last of its edits was made."""
+    lease = await _begun(scene)
+    await _ends(scene, lease)
+    await _send(scene)
+    await _nothing_more(scene)
+
+
+async def test_a_beginning_that_was_sent_late_is_edited_too(scene: Scene) -> None:
+    """The answer was whole before its beginning was shown."""
+    lease = await scene.running()
+    await scene.store.open_slot(lease, _new("Once"))
+    beginning = await _claim(scene)
+    await _ends(scene, lease)
+    await scene.store.slot_sent(EARLY, beginning.version, "m")
+    await _again(scene, await _send(scene, OTHER_NODE), OTHER_NODE)
+
+
+async def test_a_beginning_that_two_lives_showed(scene: Scene) -> None:
+    """An edit of the first may come after the last words of the second."""
+    lease = await _begun(scene)
+    await scene.store.open_slot(lease, _new("Once upon"))
+    await _send(scene, NEXT_LIFE)
+    await _ends(scene, lease)
+    assert (await _send(scene, NEXT_LIFE)).version == 3
+    scene.clock.advance(SETTLED_S + 1)
+    assert await scene.store.fire_timers() == 1
+    assert (await _send(scene, NEXT_LIFE)).version == 4
+    await _nothing_more(scene)
+
+
+async def test_while_an_answer_goes_on_its_last_words_are_still_to_come(scene: Scene) -> None:
+    """A newer version would be taken for them, and the answer stand still."""
+    lease = await _begun(scene)
+    await scene.store.open_slot(lease, _new("Once upon"))
+    shown = await _send(scene, NEXT_LIFE)
+    scene.clock.advance(SETTLED_S + 1)
+    assert await scene.store.fire_timers() == 1
+    assert await scene.slot(EARLY) == shown
+    await _ends(scene, lease)
+    await _send(scene, NEXT_LIFE)
+    await _nothing_more(scene)
+
+
+async def test_what_is_sent_later_anyway_is_not_sent_twice(scene: Scene) -> None:
+    edit = await _editing(scene)
+    await scene.store.slot_retry(edit.id, seconds(SETTLED_S + 5), uncertain=False, unsettled=True)
+    scene.clock.advance(SETTLED_S + 10)
+    assert await scene.store.fire_timers() == 1
+    assert (await _send(scene)).version == edit.version
+    await _nothing_more(scene)
+
+
+async def test_what_is_on_its_way_meanwhile_is_followed_by_it(scene: Scene) -> None:
+    """It may have been sent before the edit was made."""
+    asked = await scene.parked(2)
+    await _send(scene)
+    await scene.press(asked.wait)
+    edit = await _claim(scene)
+    await scene.store.slot_retry(edit.id, seconds(0), uncertain=False, unsettled=True)
+    scene.clock.advance(SETTLED_S - 1)
+    await scene.press(asked.waits[1], deny())
+    edit = await _claim(scene)
+    scene.clock.advance(2)
+    assert await scene.store.fire_timers() == 1
+    await scene.store.slot_sent(edit.id, edit.version, "m")
+    assert (await _send(scene)).version == edit.version + 1
+    await _nothing_more(scene)
