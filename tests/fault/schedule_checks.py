@@ -27,6 +27,8 @@ UNDER_A_LEASE = frozenset(
 )
 STOPS_WITHIN_S = 1.0
 LONG_AWAY_S = 200
+TAKEN_BACK_WITHIN_S = 5.0
+"""On a platform that just does what it is asked to."""
 HEARS_WITHIN_S = 6.5
 """When wake-ups may be lost: a keeper looks every 5 s."""
 
@@ -234,10 +236,21 @@ def _slots_are_shown(world: World) -> Iterator[str]:
         last = [one for one in seen if one.id == slot.platform_id][-1:]
         if not last or last[0].version != slot.version or last[0].partial:
             yield f"slot {slot.id} ({slot.kind}) is at version {slot.version} and shows {last}"
-        for earlier, later in pairwise([one for one in seen if one.id == slot.platform_id]):
-            # A beginning that one machine shows may meet the end that another one sends; it is taken back at once. Of
-            # an edit that was on its way when its machine died nobody can know: what is newer is shown once more.
-            meets = later.partial and (len(world.machines) > 1 or later.by in world.gone_at)
-            meets = meets or world.gone_at.get(later.by, math.inf) < later.at
-            if later.version < earlier.version and not meets and not any(machine.away for machine in world.machines):
-                yield f"slot {slot.id} ({slot.kind}) went back from version {earlier.version} to {later.version}"
+        if not any(machine.away for machine in world.machines):
+            yield from _goes_back(world, slot, [one for one in seen if one.id == slot.platform_id])
+
+
+def _goes_back(world: World, slot: Slot, seen: Sequence[Shown]) -> Iterator[str]:
+    """An older version after a newer one: of an edit that was on its way when its machine died nobody can know, and
+    what is newer is shown once more. A beginning that a machine shows may meet the end that another one sends.
+    """
+    for at, (earlier, later) in enumerate(pairwise(seen)):
+        gone_at = world.gone_at.get(later.by, math.inf)
+        if later.version >= earlier.version or gone_at < later.at:
+            continue
+        if not later.partial or (len(world.machines) == 1 and later.by not in world.gone_at):
+            yield f"slot {slot.id} ({slot.kind}) went back from version {earlier.version} to {later.version}"
+        until = later.at + TAKEN_BACK_WITHIN_S
+        in_time = any(one.version >= earlier.version and one.at <= until for one in seen[at + 2 :])
+        if gone_at > until and not in_time and world.profile.moods == type(world.profile.moods)():
+            yield f"slot {slot.id} ({slot.kind}) showed version {later.version} over {earlier.version} for long"
