@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
@@ -61,7 +62,7 @@ def written(count: int) -> list[AuditRow]:
 
 def started(rows: Sequence[AuditRow]) -> list[StartedCall]:
     """The calls whose rows these are, as their steps say."""
-    return [StartedCall(ord=10 * row.seq, turn=row.turn, n=row.n, started_at=row.at, row=row) for row in rows]
+    return [StartedCall(ord=10 * row.seq - 9, turn=row.turn, n=row.n, started_at=row.at, row=row) for row in rows]
 
 
 class Rows:
@@ -96,6 +97,22 @@ def test_a_hash_stays_the_same_in_later_versions() -> None:
     (first,) = written(1)
     assert EMPTY.hash == "3aebe817a654b0041e0c2f4ad7f4e1853083ba4e2c102fb0ff1ccec3b0e083c0"
     assert first.hash == "aafa3241b4f0c7c0164b19119120631c94c74373f9cbb0998cc0fbd8ac7bdf17"
+
+
+@pytest.fixture
+def in_kathmandu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Five hours and three quarters ahead."""
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Kathmandu")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_kathmandu")
+def test_a_hash_is_the_same_wherever_the_machine_stands() -> None:
+    """It may be moved, or its zone be set, between two looks."""
+    assert beginning_of(EPOCH) == EMPTY.hash
 
 
 @pytest.mark.parametrize("name", sorted(OTHERWISE))
