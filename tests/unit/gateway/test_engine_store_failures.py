@@ -24,7 +24,6 @@ from gateway.model.tools import Default, Effect, ResultStatus, Risk
 from gateway.model.turns import ENDED, Lease, TurnKind, TurnState
 from gateway.model.waits import PressResult, Verb
 from gateway.ports import Accounts, Intake, Lanes, Node, Outbox, Steps, Sweeps, Views
-from gateway.sessions import FIRST_LOOK_S
 from gateway.sweeps import Sweeper
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine, served
@@ -371,47 +370,3 @@ async def _settled(engine: Engine, lease: Lease) -> None:
 
 
 QUIET: Any = {"running": WhileRunning.QUEUE, "say_if_waiting": None}
-
-
-# --- a store that takes its time --------------------------------------------------------------------------
-
-
-class Slow(FailingStore):
-    """A store whose calls of one method take a while: after they took effect, or before."""
-
-    def __init__(self, method: str, *, before: bool) -> None:
-        super().__init__(FakeClock())
-        self.method, self.before, self.under_way = method, before, asyncio.Event()
-
-    def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
-        if name not in METHODS or name != self.method:
-            return found
-        return functools.partial(self._call, found)
-
-    async def _call(self, method: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any) -> Any:
-        done = None if self.before else await method(*args, **kwargs)
-        self.under_way.set()
-        await asyncio.sleep(2 * FIRST_LOOK_S)  # the stop is seen meanwhile
-        return await method(*args, **kwargs) if self.before else done
-
-
-@pytest.mark.parametrize(
-    ("method", "before", "status", "runs"),
-    [("start_step", False, ResultStatus.CANCELLED, 0), ("finish_step", True, ResultStatus.OK, 1)],
-)
-async def test_what_became_of_a_call_is_known_however_slow_the_store_is_when_it_is_stopped(
-    tmp_path: Path, method: str, before: bool, status: ResultStatus, runs: int
-) -> None:
-    """Begun and not run is no riddle, and neither is a result that is just being written."""
-    store = Slow(method, before=before)
-    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
-    engine = Engine(tmp_path, [write], store=store)
-    engine.model.script = [calls("write:x")]
-    async with in_background(engine.sessions().run()):
-        turn = await engine.say()
-        await store.under_way.wait()
-        await engine.ingress.message(inbound("/stop"))
-        await until(lambda: _is(store.turns[turn].turn.state is TurnState.STOPPED))
-
-    assert ((await engine.result(turn, 1)).status, len(write.calls)) == (status, runs)

@@ -8,7 +8,7 @@ from pathlib import Path
 from gateway.halting import Halt
 from gateway.model.ids import TurnId
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Risk, Sandbox
+from gateway.model.tools import Default, Risk, Sandbox
 from gateway.model.views import TurnView
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
@@ -31,6 +31,14 @@ async def test_a_call_passes_its_points_in_order(tmp_path: Path) -> None:
     assert await engine.settle(lease)
     assert [name for name in engine.points.passed if name in OF_CALLS] == [*OF_CALLS]
     assert {engine.points.passed[name] for name in OF_CALLS} == {1}
+
+
+async def test_the_audit_says_in_which_sandbox_a_call_began(tmp_path: Path) -> None:
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=Sandbox.OFF, approval={"main": Default.ALLOW})
+    engine = Engine(tmp_path, [shell])
+    assert await engine.settle(await engine.planned("shell:ls"))
+    (row,) = await engine.store.audit_rows(0, 10)
+    assert (row.tool, row.sandbox) == ("shell", "off")
 
 
 async def test_every_decision_is_counted_once(tmp_path: Path) -> None:

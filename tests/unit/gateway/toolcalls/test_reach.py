@@ -20,7 +20,7 @@ from gateway.ports import ToolContext
 from gateway.registry import Tool
 from gateway.toolcalls.deciding import after_a_wait
 from tests.support.engine import Engine
-from tests.support.fakes import BOB_CHAT, GROUP, FailingStore, FakeTool, Text, calls, done, in_background
+from tests.support.fakes import BOB_CHAT, GROUP, FailingStore, FakeTool, Text, calls, done, in_background, until
 from tests.support.makers import ANN, BOB, inbound
 
 OK, DENIED, CANCELLED, UNKNOWN = ResultStatus.OK, ResultStatus.DENIED, ResultStatus.CANCELLED, ResultStatus.UNKNOWN
@@ -87,6 +87,15 @@ async def allow(engine: Engine, lease: Lease) -> None:
     """Somebody allows what is open."""
     (wait,) = [one for one in await engine.waits(lease.turn) if one.state is WaitState.OPEN]
     await engine.press(wait.id)
+
+
+async def until_result(engine: Engine, lease: Lease, n: int) -> None:
+    """Wait until a call has ended."""
+
+    async def ended() -> bool:
+        return (await engine.results(lease.turn))[n - 1] is not None
+
+    await until(ended)
 
 
 async def again(engine: Engine, lease: Lease, *named: str) -> bool:
@@ -323,14 +332,16 @@ async def test_what_comes_behind_a_call_that_waits_is_not_run_and_the_turn_parks
 
 async def test_what_comes_before_a_call_that_waits_runs_first(engine: Engine, browser: Browser) -> None:
     browser.fake.hold = True
-    lease = await engine.planned("browser:click", "browser:open example.org/")
+    lease = await engine.planned("browser:click", "browser:open example.org/", "look:a")
     async with in_background(engine.settle(lease)) as settling:
         await browser.fake.until_begun()
+        await until_result(engine, lease, 3)
+        await asyncio.sleep(0.02)  # it is looked at again
         assert await engine.waits(lease.turn) == []  # decided when its turn has come
         browser.fake.release.set()
         await settling
 
-    assert await engine.results(lease.turn) == [OK, None]
+    assert await engine.results(lease.turn) == [OK, None, OK]
     assert len(await engine.waits(lease.turn)) == 1
 
 

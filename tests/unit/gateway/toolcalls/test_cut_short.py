@@ -1,0 +1,106 @@
+"""Calls that are stopped while the store takes its time: what became of each is written down, or soon given up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway.model.audit import Beginning
+from gateway.model.ids import TurnId, WaitId
+from gateway.model.slots import NewSlot
+from gateway.model.tools import Default, Effect, ResultStatus, Risk, ToolResult
+from gateway.model.turns import Lease, TurnState
+from gateway.model.waits import Start
+from gateway.sessions import FIRST_LOOK_S
+from gateway.toolcalls import WRITTEN_WITHIN_S
+from tests.support.clock import FakeClock
+from tests.support.engine import Engine
+from tests.support.fakes import FailingStore, FakeTool, calls, in_background, until
+from tests.support.makers import inbound
+
+A_WHILE_S = 2 * FIRST_LOOK_S
+"""A stop is seen meanwhile."""
+
+
+class Slow(FailingStore):
+    """A store that takes a while to say that a call began, or to write what came of it."""
+
+    def __init__(self, *, starts: bool = False, ends_s: float = 0.0) -> None:
+        super().__init__(FakeClock())
+        self.starts, self.ends_s, self.under_way, self.written = starts, ends_s, asyncio.Event(), asyncio.Event()
+        self.start = Start.STARTED
+
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
+        """Start, and say so later."""
+        started = self.start
+        if started is Start.STARTED:
+            started = await super().start_step(lease, n, wait, beginning)
+        if self.starts:
+            self.under_way.set()
+            await asyncio.sleep(A_WHILE_S)
+        return started
+
+    async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
+        """Finish after a while."""
+        if self.ends_s:
+            self.under_way.set()
+            await asyncio.sleep(self.ends_s)
+        try:
+            return await super().finish_step(lease, n, result, slots)
+        finally:
+            self.written.set()
+
+
+@pytest.fixture
+def write() -> FakeTool:
+    return FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
+
+
+async def _stopped(folder: Path, store: Slow, write: FakeTool) -> tuple[Engine, TurnId]:
+    """A turn that was stopped while the store was at it."""
+    engine = Engine(folder, [write], store=store)
+    engine.model.script = [calls("write:x")]
+
+    async def is_stopped() -> bool:
+        return store.turns[turn].turn.state is TurnState.STOPPED
+
+    async with in_background(engine.sessions().run()):
+        turn = await engine.say()
+        await store.under_way.wait()
+        await engine.ingress.message(inbound("/stop"))
+        await until(is_stopped)
+    return engine, turn
+
+
+async def test_a_call_that_began_and_was_stopped_before_it_ran_is_no_riddle(tmp_path: Path, write: FakeTool) -> None:
+    engine, turn = await _stopped(tmp_path, Slow(starts=True), write)
+    found = await engine.result(turn, 1)
+    assert (found.status, found.code, write.calls) == (ResultStatus.CANCELLED, "stop", [])
+
+
+async def test_a_call_that_may_not_begin_and_is_stopped_then_was_not_cut(tmp_path: Path, write: FakeTool) -> None:
+    """The stop says what becomes of it."""
+    store = Slow(starts=True)
+    store.start = Start.NOT_APPROVED
+    engine, turn = await _stopped(tmp_path, store, write)
+    assert ((await engine.result(turn, 1)).code, write.calls) == ("cancelled", [])
+
+
+async def test_a_result_that_is_being_written_is_kept(tmp_path: Path, write: FakeTool) -> None:
+    engine, turn = await _stopped(tmp_path, Slow(ends_s=A_WHILE_S), write)
+    assert ((await engine.result(turn, 1)).status, len(write.calls)) == (ResultStatus.OK, 1)
+
+
+async def test_a_store_that_hangs_holds_up_no_stop(tmp_path: Path, write: FakeTool) -> None:
+    """Nobody knows then what became of the call, and the result says so; what is written too late changes nothing."""
+    store = Slow(ends_s=WRITTEN_WITHIN_S + 2.0)
+    began = time.monotonic()
+    engine, turn = await _stopped(tmp_path, store, write)
+    assert time.monotonic() - began < WRITTEN_WITHIN_S + 1.5
+    assert (await engine.result(turn, 1)).status is ResultStatus.UNKNOWN
+    await store.written.wait()
+    assert ((await engine.result(turn, 1)).status, len(write.calls)) == (ResultStatus.UNKNOWN, 1)
