@@ -100,7 +100,6 @@ class MemoryOutbox(Turns):
         """Give it up, unless it changed meanwhile."""
         with self.transition() as now:
             row = self._release(slot)
-            row.why_dead = why
             newer = row.slot.version > version
             state = SlotState.DUE if newer else SlotState.DEAD
             self.put_slot(row, replace(row.slot, state=state, attempts=0, due_at=now))

@@ -77,4 +77,3 @@ class SlotRow:
     """Who shows the beginning of an answer, or a status line of a turn at work, and may be editing it."""
     again_at: datetime | None = None
     """When it is to be shown once more: an edit of somebody who is gone may stand over it."""
-    why_dead: str = ""

@@ -157,6 +157,8 @@ def test_the_page_has_the_soaks_lives_and_its_figures() -> None:
     assert "60 minutes, 3,600 messages, 6 kills, seed 5; made on 2026-01-01, commit def, 2 cores." in text
     assert "| 1 | 33 | +0.25 ± 0.10 | 95.5 | 41 | 30 | 4 | 9 |" in text
     assert "| 2 | 1 |  | 95.5 |" in text
+    worth = "3,600 messages at 8 a second, as many as 8 hours have at one a second, 6 kills, seed 5;"
+    assert worth in page(proof([], faults=faults, soak={**soak, "per_s": 8}))
 
 
 def test_the_page_has_the_mutants_and_begins_with_areas_that_miss() -> None:
