@@ -180,7 +180,8 @@ class Delivery:
             raise sending.doubt(f"No answer within {SEND_WITHIN_S:g} s.") from error
         self.streams.shown(slot, platform_id)
         await self.points.hit("J18")
-        await self.record(slot, lambda: self.outbox.slot_sent(slot.id, slot.version, platform_id))
+        unsettled = self.streams.in_doubt(slot.id)
+        await self.record(slot, lambda: self.outbox.slot_sent(slot.id, slot.version, platform_id, unsettled=unsettled))
         await self.points.hit("J19")
         if slot.kind is SlotKind.CARD:
             await self.points.hit("J9")
@@ -240,8 +241,11 @@ class Delivery:
         """Record that it will not be shown, and tell the owners: once an hour for a chat with all its topics.
 
         They are not told of a stranger's refusal or of such a notice itself, which could go on for ever, nor of a
-        status line, with which nothing is lost.
+        status line, with which nothing is lost. What was only to be shown once more stands there.
         """
+        if slot.stands:
+            await self.record(slot, lambda: self.outbox.slot_sent(slot.id, slot.version, slot.platform_id))
+            return
         await self.record(slot, lambda: self.outbox.slot_dead(slot.id, slot.version, why))
         if slot.session is None or slot.kind is SlotKind.STATUS:
             return

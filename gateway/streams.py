@@ -8,6 +8,7 @@ delivery's.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -38,7 +39,9 @@ PATIENCE_S = 5.0
 ASK_AGAIN_S = 1.0
 STORE_AGAIN_TIMES = 30
 SETTLED_AFTER_S = 5.0
-"""So long after its end an edit that was not answered may still be made."""
+"""So long the last words wait after the end of an edit that was not answered, which may still be made."""
+IN_DOUBT_S = 60.0
+"""So long it may really take. The last words do not wait as long: they are shown once more then."""
 TYPING_WITHIN_S = 5.0
 TYPING_AT_ONCE = 16
 """Turns of one channel; the others' time comes a moment later. Each takes a connection."""
@@ -147,8 +150,8 @@ class Streams:
     """Slots of which an edit is under way, or has just ended."""
     _ours: set[SlotId] = field(default_factory=set[SlotId])
     """Of those, what delivery here sends: it sends after every edit that was made here."""
-    _settled_at: dict[SlotId, float] = field(default_factory=dict[SlotId, float])
-    """When an edit that was not answered is not to be expected any more."""
+    _unanswered: dict[SlotId, float] = field(default_factory=dict[SlotId, float])
+    """When an edit ended without an answer."""
     _changed_at: dict[str, float] = field(default_factory=dict[str, float])
     """When the messages of a chat were changed last, by the chat's scope."""
     _typing: Counter[str] = field(default_factory=Counter[str])
@@ -208,7 +211,15 @@ class Streams:
         if edit is not None:
             await asyncio.wait([edit], timeout=self.patience_s)
             ask_again_s = 0.0 if edit.done() else ASK_AGAIN_S
-        return ask_again_s or max(0.0, self._settled_at.get(slot, 0.0) - self.clock.monotonic())
+        return ask_again_s or max(0.0, SETTLED_AFTER_S - self._since_doubt_s(slot))
+
+    def in_doubt(self, slot: SlotId) -> bool:
+        """Whether an edit that was made here may still come, so that what is shown now has to be shown once more."""
+        return self._since_doubt_s(slot) < IN_DOUBT_S
+
+    def _since_doubt_s(self, slot: SlotId) -> float:
+        """Seconds since an edit of it ended without an answer."""
+        return self.clock.monotonic() - self._unanswered.get(slot, -math.inf)
 
     def gave_back(self, slot: SlotId) -> None:
         """Say that the store has the last words again: until they are asked for anew another machine may send them.
@@ -401,7 +412,7 @@ class Streams:
         if gone or stale:
             self._open = {id_: one for id_, one in self._open.items() if one.slot.turn in self._turns}
             self._changed_at = {chat: at for chat, at in self._changed_at.items() if now - at < EDIT_EVERY_S}
-            self._settled_at = {id_: at for id_, at in self._settled_at.items() if at > now}
+            self._unanswered = {id_: at for id_, at in self._unanswered.items() if now - at < IN_DOUBT_S}
         if not self._turns and not self._lines:
             self._some.clear()
 
@@ -422,7 +433,7 @@ class Streams:
         finally:
             if not answered:
                 self._edits.pop(slot.id, None)
-                self._settled_at[slot.id] = self.clock.monotonic() + SETTLED_AFTER_S
+                self._unanswered[slot.id] = self.clock.monotonic()
 
     async def _give_way(self, slot: Slot, edit: asyncio.Task[None]) -> None:
         """See whether another machine sent the last words meanwhile: nobody there could know of this edit, which may
@@ -438,7 +449,7 @@ class Streams:
 
     async def _look_after(self, slot: Slot, edit: asyncio.Task[None]) -> None:
         await asyncio.wait([edit])
-        if self._settled_at.get(slot.id, 0.0) > self.clock.monotonic():  # not answered: it may still be made
+        if self._since_doubt_s(slot.id) < SETTLED_AFTER_S:  # not answered: it may still be made
             await _at_most(self._draining, SETTLED_AFTER_S)
         for _ in range(STORE_AGAIN_TIMES):
             if slot.id in self._ours:

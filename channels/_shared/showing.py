@@ -64,6 +64,8 @@ class Screen(ABC, Generic[P]):
     """One place to show one slot in. Every method raises `SendFailed`."""
 
     digests: Digests
+    once_more: bool = False
+    """It was shown, and an older edit may stand over it: it is changed whatever is known, and never made anew."""
     _stale: list[str] = field(default_factory=list[str])
     """Messages whose content was shown anew in another one."""
 
@@ -107,6 +109,9 @@ class Screen(ABC, Generic[P]):
 
     async def _shows(self, message: str, part: P) -> bool:
         """Make a message show a part; False when that is not possible."""
+        if self.once_more:
+            await self._change(message, part, known=False)
+            return True
         known = self.digests.get(self._key(message))
         return known == part.digest or await self._change(message, part, known=bool(known))
 

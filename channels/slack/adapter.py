@@ -91,6 +91,7 @@ class SlackChannel:
             client=account.client,
             slot=slot,
             digests=self._digests,
+            once_more=slot.stands and not showing.partial,
             clock=self._clock,
             refused=account.refused,
         )

@@ -120,7 +120,9 @@ def judge(error: SlackFailure, act: Act, *, chat_scope: str, account_scope: str,
     if not isinstance(error, Declined):
         if act is Act.CREATE:
             return SendFailed(str(error), outcome=SendOutcome.UNCERTAIN, creating=True)
-        return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
+        # An edit may still be made; to take something away again does no harm.
+        outcome = SendOutcome.UNCERTAIN if act is Act.EDIT else SendOutcome.RETRY
+        return SendFailed(str(error), outcome=outcome, creating=False)
     if error.error in _LATER or error.status == 429:
         # Messages are counted by channel. Everything else is counted by method, which the client sees to itself: other
         # channels, whose messages need no lookup and no file, do not wait for that.

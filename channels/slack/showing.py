@@ -85,9 +85,10 @@ class Screen(showing.Screen[Part]):
             failure: SlackFailure = declined
         except SlackFailure as error:
             failure = error
-        judged = await self._judge(failure, Act.EDIT)  # to look may be repeated, like an edit
+        judged = await self._judge(failure, Act.EDIT)  # to look may be repeated, like an edit, and changes nothing
         if isinstance(judged, SendFailed):
-            raise judged
+            in_doubt = judged.outcome is SendOutcome.UNCERTAIN
+            raise SendFailed(judged.message, outcome=SendOutcome.RETRY, creating=False) if in_doubt else judged
         return "", False
 
     async def _send_text(self, at: int, part: TextPart) -> str:

@@ -80,6 +80,7 @@ class TelegramChannel:
             chat=await self._moves.now(conversation.chat),
             moves=self._moves,
             digests=self._digests,
+            once_more=showing.slot.stands and not showing.partial,
             clock=self._clock,
         )
         parts, shown = self._renderer.parts(showing), showing.slot.platform_id

@@ -99,7 +99,9 @@ def judge(error: TelegramError, act: Act, *, chat_scope: str, account_scope: str
         if act is Act.CREATE:
             answered = isinstance(error, Failing)
             return SendFailed(str(error), outcome=SendOutcome.UNCERTAIN, creating=True, answered=answered)
-        return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
+        # An edit may still be made; to take something away again does no harm.
+        outcome = SendOutcome.UNCERTAIN if act is Act.EDIT else SendOutcome.RETRY
+        return SendFailed(str(error), outcome=outcome, creating=False)
     if error.moved_to:
         return Moved(chat=error.moved_to)
     if error.code == 429:

@@ -102,6 +102,13 @@ class Slot:
     """True when an earlier create may have been shown already: the next one is marked as a repetition."""
     due_at: datetime
     created_at: datetime
+    once_more: bool = False
+    """True when this version says what the one before it does, over which an older edit may stand."""
+
+    @property
+    def stands(self) -> bool:
+        """Whether what it says was shown already: should it be refused now, or be gone, nothing is lost."""
+        return self.once_more and self.sent_version == self.version - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

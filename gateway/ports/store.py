@@ -117,8 +117,8 @@ class Sweeps(Protocol):
         They become ANSWERED, or CANCELLED when the page was seen or there is no such conversation. A timer without
         `copy_of` becomes ANSWERED and wakes its turn.
 
-        What an edit may stand over that is settled by now (`slot_sent`, `slot_retry`, slots that were taken back while
-        an edit of theirs was SENDING) is shown once more, unless that is to happen anyway.
+        What an older edit may stand over that is settled by now (`slot_sent`, `slot_retry`, slots that were taken back
+        while an edit of theirs was SENDING) gets one more version, marked `once_more`, unless one is to be sent anyway.
         """
         ...
 
@@ -157,11 +157,11 @@ class Outbox(Protocol):
         """
         ...
 
-    async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
-        """The platform shows this version under this id.
+    async def slot_sent(self, slot: SlotId, version: int, platform_id: str, *, unsettled: bool = False) -> None:
+        """The platform shows this version under this id. `unsettled`: an edit to an older one may still be made.
 
-        Where another node than its sender made what was shown before, and may be editing it, `fire_timers` shows it
-        once more a minute later: nobody knows of an edit that was under way when its node died.
+        So it may where another node than its sender made what was shown before, and may have been editing it when it
+        died. A minute later `fire_timers` shows what is newest then.
         """
         ...
 

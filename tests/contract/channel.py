@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -231,6 +232,17 @@ class ChannelContract(CardContract, FileContract):
         for _ in range(2):
             id = await channel.edit(showing(where, "", shown=id), no_progress)
             assert rig.shown(where) == []
+
+    @needs(Can.SENDS)
+    async def test_what_is_gone_does_not_come_back_when_it_is_only_shown_once_more(self, rig: Rig) -> None:
+        """Somebody deleted it, perhaps."""
+        where, channel = await met(rig), rig.channel
+        shown = showing(where, "one")
+        id = await channel.send(shown, no_progress)
+        await channel.edit(showing(where, "", shown=id), no_progress)
+        again = replace(shown.slot, platform_id=id, version=3, sent_version=2, once_more=True)
+        assert await channel.edit(replace(shown, slot=again), no_progress) == id
+        assert rig.shown(where) == []
 
     @needs(Can.SENDS)
     async def test_a_showing_that_was_interrupted_goes_on_behind_what_is_there(self, rig: Rig) -> None:

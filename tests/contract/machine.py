@@ -178,7 +178,8 @@ class WayOut(Pair):
             if slot is None:
                 return NOTHING
             if how == "sent":
-                return await world.store.slot_sent(slot.id, slot.version, slot.platform_id or f"m{slot.attempts}")
+                made, unsettled = slot.platform_id or f"m{slot.attempts}", slot.version % 3 == 0
+                return await world.store.slot_sent(slot.id, slot.version, made, unsettled=unsettled)
             if how == "part":
                 return await world.store.slot_part(slot.id, f"m{slot.attempts}")
             if how == "over":

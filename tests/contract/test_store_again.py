@@ -1,4 +1,4 @@
-"""What an edit may stand over that nobody hears of any more: `fire_timers` has it shown once more."""
+"""What an older edit may stand over that nobody hears of any more: `fire_timers` has it shown once more."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ async def _again(scene: Scene, of: Slot, node: NodeId = NODE) -> None:
     assert await scene.slot(of.id) == of
     scene.clock.advance(2)
     assert await scene.store.fire_timers() == 1
-    shown = await _send(scene, node)
-    assert (shown.id, shown.version, shown.text) == (of.id, of.version + 1, of.text)
+    again = await _claim(scene, node)
+    assert (again.id, again.version, again.text, again.stands) == (of.id, of.version + 1, of.text, True)
+    await scene.store.slot_sent(again.id, again.version, again.platform_id)
     await _nothing_more(scene)
 
 
@@ -70,10 +71,8 @@ async def _nothing_more(scene: Scene) -> None:
     assert await scene.store.claim_slots(NODE, ["telegram"], 50) == []
 
 
-@pytest.mark.parametrize("how", ["void_leases", "reclaim", "retry"])
-async def test_an_edit_in_doubt_may_come_after_the_next(scene: Scene, how: str) -> None:
+async def _in_doubt(scene: Scene, edit: Slot, how: str) -> None:
     """Its sender is gone, was taken for gone, or heard no answer."""
-    edit = await _editing(scene)
     if how == "retry":
         await scene.store.slot_retry(edit.id, seconds(0), uncertain=False, unsettled=True)
     elif how == "reclaim":
@@ -81,6 +80,80 @@ async def test_an_edit_in_doubt_may_come_after_the_next(scene: Scene, how: str) 
         assert await scene.store.reclaim() == 1
     else:
         assert await scene.store.void_leases("here") == 1
+
+
+IN_DOUBT = pytest.mark.parametrize("how", ["void_leases", "reclaim", "retry"])
+
+
+@IN_DOUBT
+async def test_an_edit_in_doubt_may_come_after_the_next(scene: Scene, how: str) -> None:
+    """What was decided meanwhile is shown, and once more when the one in doubt was made or never will be."""
+    asked = await scene.parked(2)
+    await _send(scene)
+    await scene.press(asked.wait)
+    edit = await _claim(scene)
+    await scene.press(asked.waits[1], deny())
+    await _in_doubt(scene, edit, how)
+    await _again(scene, await _send(scene, NEXT_LIFE), NEXT_LIFE)
+
+
+@IN_DOUBT
+async def test_the_same_edit_twice_is_no_harm(scene: Scene, how: str) -> None:
+    edit = await _editing(scene)
+    await _in_doubt(scene, edit, how)
+    assert (await _send(scene, NEXT_LIFE)).version == edit.version
+    scene.clock.advance(SETTLED_S + 1)
+    assert await scene.store.fire_timers() == 1
+    await _nothing_more(scene)
+
+
+@IN_DOUBT
+async def test_what_is_shown_once_more_is_not_for_ever(scene: Scene, how: str) -> None:
+    """On a platform that never answers the first try."""
+    lease = await _begun(scene)
+    await _ends(scene, lease)
+    await _send(scene, NEXT_LIFE)
+    scene.clock.advance(SETTLED_S + 1)
+    assert await scene.store.fire_timers() == 1
+    again = await _claim(scene)
+    await _in_doubt(scene, again, how)
+    assert (await _send(scene)).version == again.version
+    scene.clock.advance(SETTLED_S + 1)
+    assert await scene.store.fire_timers() == 1
+    await _nothing_more(scene)
+
+
+async def test_what_is_new_is_not_there_yet(scene: Scene) -> None:
+    """A card is decided while it waits to be shown once more: that must not be lost."""
+    asked = await scene.parked(2)
+    await _send(scene)
+    await scene.press(asked.wait)
+    edit = await _claim(scene)
+    await scene.store.slot_sent(edit.id, edit.version, "m", unsettled=True)
+    scene.clock.advance(SETTLED_S + 1)
+    assert await scene.store.fire_timers() == 1
+    assert (await scene.slot(edit.id)).stands
+    await scene.press(asked.waits[1], deny())
+    newest = await _claim(scene)
+    assert (newest.version, newest.stands) == (edit.version + 2, False)
+
+
+async def test_last_words_may_be_overwritten_by_an_edit_that_their_sender_made(scene: Scene) -> None:
+    lease = await _begun(scene)
+    await _ends(scene, lease)
+    last = await _claim(scene)
+    await scene.store.slot_sent(last.id, last.version, "m", unsettled=True)
+    await _again(scene, await scene.slot(last.id))
+
+
+async def test_that_a_life_showed_a_beginning_is_known_though_it_is_said_twice(scene: Scene) -> None:
+    """A store that failed after it had written is asked again."""
+    lease = await scene.running()
+    await scene.store.open_slot(lease, _new("Once"))
+    beginning = await _claim(scene)
+    for _ in range(2):
+        await scene.store.slot_sent(EARLY, beginning.version, "m")
+    await _ends(scene, lease)
     await _again(scene, await _send(scene, NEXT_LIFE), NEXT_LIFE)
 
 

@@ -241,12 +241,12 @@ def _slots_are_shown(world: World) -> Iterator[str]:
 
 
 def _goes_back(world: World, slot: Slot, seen: Sequence[Shown]) -> Iterator[str]:
-    """An older version after a newer one: of an edit that was on its way when its machine died nobody can know, and
-    what is newer is shown once more. A beginning that a machine shows may meet the end that another one sends.
+    """An older version after a newer one. Of an edit that was not answered, or was on its way when its machine died,
+    nobody can know: what is newer is shown once more. A beginning may meet the end that another machine sends.
     """
     for at, (earlier, later) in enumerate(pairwise(seen)):
         gone_at = world.gone_at.get(later.by, math.inf)
-        if later.version >= earlier.version or gone_at < later.at:
+        if later.version >= earlier.version or gone_at < later.at or later.doubtful:
             continue
         if not later.partial or (len(world.machines) == 1 and later.by not in world.gone_at):
             yield f"slot {slot.id} ({slot.kind}) went back from version {earlier.version} to {later.version}"

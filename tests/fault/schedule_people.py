@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
 from typing import TypeAlias
@@ -27,9 +27,9 @@ OUTSIDE = "outside"
 AGAIN_S = 4.0
 """Seconds after which the platform delivers once more what was not acknowledged."""
 TAKES_EFFECT_WITHIN_S = 40.0
-"""What a platform has taken and not answered: senders give up on it after 45 s."""
-GIVEN_UP_AFTER_S = 53.0
-"""With the time after which an edit that was not answered is not expected any more."""
+"""What a platform has taken and not answered."""
+ANSWERED_WITHIN_S = 20.0
+"""Channels wait no longer for an answer."""
 PEOPLE = ((ANN_TELEGRAM, CHAT), (CLEO_TELEGRAM, CLEO_CHAT), (ANN_TELEGRAM, GROUP), (BOB, BOB_CHAT), (BOB, GROUP))
 
 
@@ -48,6 +48,10 @@ class Shown:
     partial: bool
     by: str
     """The life of a machine that asked for it."""
+    doubtful: bool = False
+    """Whether nobody was told of it."""
+    says: str = ""
+    """All that it shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +142,14 @@ class Platform:
 
     def _leave_in_doubt(self, showing: Showing, id: str, answer: asyncio.Future[str], *, hangs: bool) -> None:
         by = PLACE.get()
-        self.in_doubt_until = max(self.in_doubt_until, self.loop.time() + GIVEN_UP_AFTER_S)
-        effect_s = self.dice.uniform(0, TAKES_EFFECT_WITHIN_S if hangs else 0.2)
+        self.in_doubt_until = max(self.in_doubt_until, self.loop.time() + TAKES_EFFECT_WITHIN_S)
+        late = hangs or self.dice.random() < 0.3
+        effect_s = self.dice.uniform(0, TAKES_EFFECT_WITHIN_S if late else 0.2)
         if self.dice.random() < 0.5:
             self.loop.at(OUTSIDE, effect_s, lambda: self._take_effect(showing, id, None, by))
-        if not hangs:
-            doubt = SendFailed("No answer.", outcome=SendOutcome.UNCERTAIN, creating=not id)
-            self._answer(effect_s + self.dice.uniform(0, 0.2), answer, doubt)
+        given_up_s = ANSWERED_WITHIN_S if hangs else self.dice.uniform(0, 0.4)
+        doubt = SendFailed("No answer.", outcome=SendOutcome.UNCERTAIN, creating=not id)
+        self._answer(given_up_s, answer, doubt)
 
     def _answer(self, delay_s: float, answer: asyncio.Future[str], failure: SendFailed) -> None:
         def tell() -> None:
@@ -167,6 +172,8 @@ class Platform:
                 marked=slot.uncertain,
                 partial=showing.partial,
                 by=by,
+                doubtful=answer is None,
+                says=says(showing),
             )
         )
         for row in showing.rows:
@@ -177,6 +184,17 @@ class Platform:
             delay_s = self.dice.uniform(0, 0.2)
             self.loop.at(OUTSIDE, delay_s, lambda: None if answer.done() else answer.set_result(id))
 
+    def says_already(self, showing: Showing, id: str) -> None:
+        """Nothing is asked for, since a message is taken to show this: if it does, it shows the version too."""
+        last = [one for one in self.shown if one.id == id][-1]
+        if last.says == says(showing):
+            self.shown.append(replace(last, version=showing.slot.version, partial=showing.partial, new=False))
+
+
+def says(showing: Showing) -> str:
+    """All that is to be seen of it."""
+    return f"{showing.text} {showing.rows}"
+
 
 @dataclass(slots=True)
 class PlatformChannel:
@@ -186,6 +204,8 @@ class PlatformChannel:
     machine: str
     name: str = "telegram"
     streams: bool = True
+    _known: dict[str, str] = field(default_factory=dict[str, str])
+    """What it showed last in each message, as far as it was answered: the same again is not asked for."""
 
     async def run(self, sink: Sink) -> None:
         """Take what the platform delivers to this machine, each event beside the others."""
@@ -216,7 +236,13 @@ class PlatformChannel:
 
     async def _ask(self, showing: Showing, id: str) -> str:
         await asyncio.sleep(self.platform.dice.choice((0, 0, 0.01)))
-        return await self.platform.request(showing, id)
+        if not showing.slot.stands and id and self._known.get(id) == says(showing):
+            self.platform.says_already(showing, id)
+            return id
+        self._known.pop(id, None)
+        shown = await self.platform.request(showing, id)
+        self._known[shown] = says(showing)
+        return shown
 
     async def typing(self, conversation: Conversation) -> None:
         """Nobody looks."""

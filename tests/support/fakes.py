@@ -250,10 +250,10 @@ class FailingStore(MemoryStore):
         self._maybe("claim_slots")
         return await super().claim_slots(node, channels, limit, wait_s=wait_s)
 
-    async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
+    async def slot_sent(self, slot: SlotId, version: int, platform_id: str, *, unsettled: bool = False) -> None:
         """Fail, or record."""
         self._maybe("slot_sent")
-        await super().slot_sent(slot, version, platform_id)
+        await super().slot_sent(slot, version, platform_id, unsettled=unsettled)
 
     async def expire_waits(self) -> int:
         """Fail, or sweep."""

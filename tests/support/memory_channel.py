@@ -183,7 +183,7 @@ class MemoryChannel:
                     shown.append(self._platform.post(_place(showing.slot.conversation), part.text, **how))
                     if n + 1 < len(parts):
                         await progress(",".join(shown))
-                else:
+                elif not showing.slot.stands or shown[n] in self._platform.messages:
                     self._platform.change(shown[n], part.text, **how)
             creating = False
             for surplus in shown[len(parts) :]:

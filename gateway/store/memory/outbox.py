@@ -15,7 +15,6 @@ from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotS
 from gateway.store.memory.rows import SlotRow
 from gateway.store.memory.turns import Turns
 from gateway.store.owners import TOLD_EVERY, latest_chat
-from gateway.store.terms import SETTLED_AFTER
 
 EDITED = frozenset({SlotKind.ANSWER, SlotKind.STATUS})
 """What is edited beside the outbox while a turn is at work."""
@@ -53,14 +52,15 @@ class MemoryOutbox(Turns):
         rows = [row for here in self.unsent.values() for row in here.values() if row.sending_since is not None]
         return sum(row.slot.kind is SlotKind.REFUSAL and _is_on(row, channel) for row in rows)
 
-    async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
+    async def slot_sent(self, slot: SlotId, version: int, platform_id: str, *, unsettled: bool = False) -> None:
         """Record what is shown."""
         with self.transition() as now:
             row = self._find(slot)
             newer = row.slot.version > version
-            if row.shown_by is not None and row.node is not None and row.shown_by != row.node:
-                row.again_at = now + SETTLED_AFTER
-            row.shown_by = row.node if self.is_early(row) or (newer and row.slot.kind in EDITED) else None
+            if unsettled or (row.shown_by is not None and row.node is not None and row.shown_by != row.node):
+                self.may_be_overwritten(row, version - 1)
+            edited = self.is_early(row) or (newer and row.slot.kind in EDITED)
+            row.shown_by = (row.node or row.shown_by) if edited else None
             row.node, row.sending_since = None, None
             sent = replace(
                 row.slot,
@@ -86,7 +86,7 @@ class MemoryOutbox(Turns):
         with self.transition() as now:
             row = self._release(slot)
             if unsettled:
-                self.may_be_overwritten(row)
+                self.edit_in_doubt(row)
             again = replace(
                 row.slot,
                 state=SlotState.DUE,
@@ -111,7 +111,7 @@ class MemoryOutbox(Turns):
             if row is None or row.slot.version <= version:
                 return False
             if row.slot.state in (SlotState.SENDING, SlotState.SENT):
-                self.show_anew(row)
+                self.show_anew(row, once_more=True)
             return True
 
     async def tell_owners(self, key: str, text: str, owners: Mapping[OwnerName, Sequence[Principal]]) -> bool:

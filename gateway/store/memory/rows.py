@@ -76,4 +76,6 @@ class SlotRow:
     shown_by: NodeId | None = None
     """Who shows the beginning of an answer, or a status line of a turn at work, and may be editing it."""
     again_at: datetime | None = None
-    """When it is to be shown once more: an edit of somebody who is gone may stand over it."""
+    """When it is to be shown once more: an edit that nobody hears of may stand over it."""
+    again_over: int = 0
+    """The oldest version of which there may be such an edit; what is no newer need not be shown again."""

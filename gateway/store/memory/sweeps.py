@@ -96,7 +96,7 @@ class MemorySweeps(Turns):
     def _unsend(self, row: SlotRow) -> None:
         slot, create = row.slot, row.slot.sent_version == 0
         row.node, row.sending_since = None, None
-        self.may_be_overwritten(row)
+        self.edit_in_doubt(row)
         self.put_slot(
             row, replace(slot, state=SlotState.DUE, uncertain=slot.uncertain or create, due_at=self.clock.now())
         )
@@ -116,9 +116,9 @@ class MemorySweeps(Turns):
         found = [row for row in self.slots.values() if row.again_at is not None and row.again_at <= now]
         found = sorted(found, key=lambda row: row.seq)[:most]
         for row in found:
-            row.again_at = None
-            if not self.is_early(row) and row.slot.state in (SlotState.SENDING, SlotState.SENT):
-                self.show_anew(row)
+            newer, row.again_at = row.slot.version > row.again_over, None
+            if newer and not self.is_early(row) and row.slot.state in (SlotState.SENDING, SlotState.SENT):
+                self.show_anew(row, once_more=True)
         return len(found)
 
     def _copy(self, wait: Wait) -> bool:

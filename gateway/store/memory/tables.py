@@ -212,14 +212,19 @@ class Tables:
         turn = None if row.slot.turn is None else self.turns.get(row.slot.turn)
         return turn is not None and (row.slot.id in turn.early or row.slot.id in turn.status)
 
-    def may_be_overwritten(self, row: SlotRow) -> None:
-        """An edit to this version may still be made when a newer one is shown: that is shown once more then."""
+    def edit_in_doubt(self, row: SlotRow) -> None:
+        """The edit that was under way, if it was one, may still be made."""
         if row.slot.version > 1 and row.slot.platform_id:
-            row.again_at = self.clock.now() + SETTLED_AFTER
+            self.may_be_overwritten(row, row.slot.sent_version + 1)
 
-    def show_anew(self, row: SlotRow) -> None:
-        """Give a slot one more version, due if the last one was sent."""
-        slot = replace(row.slot, version=row.slot.version + 1, attempts=0)
+    def may_be_overwritten(self, row: SlotRow, by: int) -> None:
+        """An edit to this version may still be made: what is newer by then is shown once more."""
+        row.again_over = by if row.again_at is None else min(row.again_over, by)
+        row.again_at = self.clock.now() + SETTLED_AFTER
+
+    def show_anew(self, row: SlotRow, *, once_more: bool = False) -> None:
+        """Give a slot one more version, due if the last one was sent. `once_more`: it says the same."""
+        slot = replace(row.slot, version=row.slot.version + 1, attempts=0, once_more=once_more)
         if shown_when_stored(slot.conversation):
             slot = replace(slot, sent_version=slot.version)
         elif slot.state is SlotState.SENT:

@@ -17,7 +17,7 @@ SELECT seq, id, conversation, n, early FROM slots INDEXED BY slots_early WHERE t
 -- ?1 slot, ?2 revision, ?3 now, ?4 text, ?5 step, ?6 how early it still is. One more version, as in `show_anew`; one
 -- that was given up is tried again, since what it says is new.
 UPDATE slots
-SET text = ?4, n = ?5, early = ?6, version = version + 1, attempts = 0, rev = ?2,
+SET text = ?4, n = ?5, early = ?6, version = version + 1, attempts = 0, rev = ?2, once_more = 0,
     sent_version = CASE WHEN kept THEN version + 1 ELSE sent_version END,
     due_at = CASE WHEN state IN ('sent', 'dead') AND NOT kept THEN ?3 ELSE due_at END,
     state = CASE WHEN state IN ('sent', 'dead') AND NOT kept THEN 'due' ELSE state END
@@ -31,9 +31,10 @@ SELECT s.seq, s.session, s.state, s.kept FROM cards AS c JOIN slots AS s ON s.se
 WHERE c.wait = ? ORDER BY c.slot;
 
 -- name: show_anew
--- A card changed, or a slot is to be shown once more: one more version, to be sent if the last one was. ?1 slot, ?2 revision or NULL, ?3 now.
+-- A card changed, or a slot is to be shown once more: one more version, to be sent if the last one was. ?1 slot,
+-- ?2 revision or NULL, ?3 now, ?4 whether it says the same.
 UPDATE slots
-SET version = version + 1, attempts = 0, rev = ?2,
+SET version = version + 1, attempts = 0, rev = ?2, once_more = ?4,
     sent_version = CASE WHEN kept THEN version + 1 ELSE sent_version END,
     due_at = CASE WHEN state = 'sent' AND NOT kept THEN ?3 ELSE due_at END,
     state = CASE WHEN state = 'sent' AND NOT kept THEN 'due' ELSE state END
@@ -70,7 +71,7 @@ LIMIT max(0, min(?3, ?4 - (
 -- name: take_slot
 UPDATE slots SET state = 'sending', attempts = attempts + 1, node = ?, sending_since = ?, rev = ? WHERE seq = ?
 RETURNING id, conversation, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, attempts,
-    uncertain, due_at, created_at, file;
+    uncertain, due_at, created_at, file, once_more;
 
 -- name: slot_newer
 -- A slot that has a newer version than this one.
@@ -80,13 +81,16 @@ SELECT seq, session, state, kept FROM slots WHERE id = ? AND version > ?;
 SELECT seq, session FROM slots WHERE id = ?;
 
 -- name: slot_sent
--- ?1 slot, ?2 revision or NULL, ?3 version, ?4 the platform's id, ?5 now, ?6 when an edit of another node's that may be
--- under way is settled.
+-- ?1 slot, ?2 revision or NULL, ?3 version, ?4 the platform's id, ?5 now, ?6 when an edit that may be under way is
+-- settled, ?7 whether the sender knows of one. Another node's, which showed the version before, may be too.
 UPDATE slots
 SET state = CASE WHEN version > ?3 THEN 'due' ELSE 'sent' END, sent_version = max(sent_version, ?3), platform_id = ?4,
     attempts = 0, uncertain = 0, due_at = ?5, node = NULL, sending_since = NULL, rev = ?2,
-    again_at = CASE WHEN shown_by <> node THEN ?6 ELSE again_at END,
-    shown_by = CASE WHEN early > 0 OR (version > ?3 AND kind IN ('answer', 'status')) THEN node END
+    again_at = CASE WHEN ?7 OR shown_by <> node THEN ?6 ELSE again_at END,
+    again_over = CASE WHEN ?7 OR shown_by <> node THEN min(coalesce(again_over, ?3 - 1), ?3 - 1) ELSE again_over END,
+    shown_by = CASE
+        WHEN early > 0 OR (version > ?3 AND kind IN ('answer', 'status')) THEN coalesce(node, shown_by)
+    END
 WHERE seq = ?1 RETURNING state, conversation;
 
 -- name: slot_part
@@ -98,15 +102,21 @@ UPDATE slots SET platform_id = ?3, uncertain = 0, rev = ?2 WHERE seq = ?1;
 UPDATE slots
 SET state = 'due', attempts = max(0, attempts - ?5), uncertain = uncertain OR ?3, due_at = ?4, node = NULL,
     sending_since = NULL, rev = ?2,
-    again_at = CASE WHEN version > 1 AND platform_id <> '' THEN coalesce(?6, again_at) ELSE again_at END
+    again_at = CASE WHEN ?6 AND version > 1 AND platform_id <> '' THEN ?6 ELSE again_at END,
+    again_over = CASE
+        WHEN ?6 AND version > 1 AND platform_id <> '' THEN min(coalesce(again_over, sent_version + 1), sent_version + 1)
+        ELSE again_over
+    END
 WHERE seq = ?1;
 
 -- name: slots_again
--- What an edit may stand over that is settled by now, oldest first. ?1 now, ?2 how many.
-SELECT seq, session, state, kept, early FROM slots INDEXED BY slots_again WHERE again_at <= ? ORDER BY seq LIMIT ?;
+-- What an edit may stand over that is settled by now, oldest first, and whether something newer than that was to be
+-- shown since. ?1 now, ?2 how many.
+SELECT seq, session, state, kept, early, version > again_over FROM slots INDEXED BY slots_again
+WHERE again_at <= ? ORDER BY seq LIMIT ?;
 
 -- name: slot_settled
-UPDATE slots SET again_at = NULL WHERE seq = ?;
+UPDATE slots SET again_at = NULL, again_over = NULL WHERE seq = ?;
 
 -- name: slot_dead
 -- ?1 slot, ?2 revision or NULL, ?3 version, ?4 why, ?5 now.

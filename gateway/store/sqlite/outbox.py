@@ -27,9 +27,9 @@ class SqliteOutbox(SqliteBase):
         """Take due slots, the oldest of each conversation: a newer one never overtakes one to be tried again."""
         return await self.writer.claim_slots(lambda tx: _claim_slots(tx, node, channels, limit), limit, wait_s)
 
-    async def slot_sent(self, slot: SlotId, version: int, platform_id: str) -> None:
+    async def slot_sent(self, slot: SlotId, version: int, platform_id: str, *, unsettled: bool = False) -> None:
         """Record what is shown."""
-        await self.write(lambda tx: _slot_sent(tx, slot, version, platform_id))
+        await self.write(lambda tx: _slot_sent(tx, slot, version, platform_id, unsettled=unsettled))
 
     async def slot_part(self, slot: SlotId, platform_id: str) -> None:
         """Record what is shown of it so far."""
@@ -68,9 +68,9 @@ def _claim_slots(tx: Tx, node: NodeId, channels: Sequence[str], limit: int) -> l
     return taken
 
 
-def _slot_sent(tx: Tx, slot: SlotId, version: int, platform_id: str) -> None:
+def _slot_sent(tx: Tx, slot: SlotId, version: int, platform_id: str, *, unsettled: bool) -> None:
     seq, rev = _find(tx, slot)
-    ((state, place),) = tx.run("slot_sent", seq, rev, version, platform_id, tx.now, settled(tx))
+    ((state, place),) = tx.run("slot_sent", seq, rev, version, platform_id, tx.now, settled(tx), unsettled)
     _make_room(tx, state, place)
 
 
@@ -90,7 +90,7 @@ def _slot_dead(tx: Tx, slot: SlotId, version: int, why: str) -> None:
 def _slot_overwritten(tx: Tx, slot: SlotId, version: int) -> bool:
     found = tx.one("slot_newer", slot, version)
     if found is not None and found[2] in (SlotState.SENDING, SlotState.SENT):
-        show_slot_anew(tx, *found)
+        show_slot_anew(tx, *found, once_more=True)
     return found is not None
 
 

@@ -39,9 +39,11 @@ def show_anew(tx: Tx, wait: WaitId) -> None:
         show_slot_anew(tx, seq, session, state, kept)
 
 
-def show_slot_anew(tx: Tx, seq: int, session: SessionId | None, state: str, kept: bool) -> None:
-    """Give a slot a new version, due if the last one was sent."""
-    tx.run("show_anew", seq, rev_of_slot(tx, session), tx.now)
+def show_slot_anew(
+    tx: Tx, seq: int, session: SessionId | None, state: str, kept: bool, *, once_more: bool = False
+) -> None:
+    """Give a slot a new version, due if the last one was sent. `once_more`: it says the same."""
+    tx.run("show_anew", seq, rev_of_slot(tx, session), tx.now, once_more)
     tx.touched.slots_due |= not kept and state != SlotState.SENDING
 
 

@@ -166,7 +166,7 @@ def wait_of(columns: Columns) -> Wait:
 def slot_of(columns: Columns) -> Slot:
     """Make a slot."""
     (id_, place, session, turn, n, kind, text, waits, version, sent_version, platform_id, state, *rest) = columns
-    attempts, uncertain, due_at, created_at, file = rest
+    attempts, uncertain, due_at, created_at, file, once_more = rest
     return Slot(
         id=SlotId(id_),
         conversation=load_conversation(place),
@@ -185,4 +185,5 @@ def slot_of(columns: Columns) -> Slot:
         uncertain=bool(uncertain),
         due_at=from_us(due_at),
         created_at=from_us(created_at),
+        once_more=bool(once_more),
     )

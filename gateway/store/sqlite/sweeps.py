@@ -105,10 +105,10 @@ def _fire_timers(tx: Tx) -> int:
 def _show_again(tx: Tx, most: int) -> int:
     """Show once more what an edit may have come after. What is to be sent anyway is not: that comes later still."""
     found = tx.run("slots_again", tx.now, most)
-    for seq, session, state, kept, early in found:
+    for seq, session, state, kept, early, newer in found:
         tx.run("slot_settled", seq)
-        if early == outgoing.NOT_EARLY and state in (SlotState.SENDING, SlotState.SENT):
-            outgoing.show_slot_anew(tx, seq, session, state, kept)
+        if newer and early == outgoing.NOT_EARLY and state in (SlotState.SENDING, SlotState.SENT):
+            outgoing.show_slot_anew(tx, seq, session, state, kept, once_more=True)
     return len(found)
 
 

@@ -17,7 +17,7 @@ from gateway.model.slots import NewSlot, Showing, SlotKind, SlotState
 from gateway.model.tools import Effect, KeptFile, Risk
 from gateway.model.waits import WaitState
 from gateway.ports import Progress
-from gateway.streams import ASK_AGAIN_S, SETTLED_AFTER_S
+from gateway.streams import ASK_AGAIN_S, IN_DOUBT_S, SETTLED_AFTER_S
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
 from tests.support.makers import ANN, CHAT, chat, result
@@ -428,7 +428,26 @@ async def test_after_an_edit_whose_end_is_unknown_the_last_words_wait_until_it_h
         engine.clock.advance(SETTLED_AFTER_S)
         await until(lambda: holds(now(engine, id).state is SlotState.SENT))
 
-    assert [one.text for one in channel.edited] == ["The end."]
+        # It may come later still, from a platform that takes its time: the end is shown once more then.
+        engine.clock.advance(IN_DOUBT_S + 1)
+        assert await engine.store.fire_timers() == 1
+        await until(lambda: holds(len(channel.edited) == 2))
+
+    assert [(one.text, one.slot.stands) for one in channel.edited] == [("The end.", False), ("The end.", True)]
+
+
+@pytest.mark.parametrize("outcome", [DEAD, RETRY])
+async def test_what_stands_there_is_not_given_up_when_it_cannot_be_shown_once_more(
+    engine: Engine, outcome: SendFailed
+) -> None:
+    """Nobody is told, since nothing is lost."""
+    id = await slot(engine)
+    await delivered(engine, FakeChannel())
+    assert await engine.store.slot_overwritten(id, 0)
+    await delivered(engine, FakeChannel(outcomes=[outcome] * 9), rounds=7)
+    found = now(engine, id)
+    assert (found.state, found.version, found.sent_version) == (SlotState.SENT, 2, 2)
+    assert len(engine.store.slots) == 1
 
 
 # --- files --------------------------------------------------------------------------------------

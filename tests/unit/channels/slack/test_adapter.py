@@ -82,6 +82,19 @@ async def test_an_edit_changes_the_message_and_an_equal_one_asks_nothing(
     assert len(slack.calls("chat.update")) == 1
 
 
+async def test_what_is_shown_once_more_stands_over_a_late_edit(slack: FakeSlack, scene: Scene) -> None:
+    """Though this channel showed it last, for all that it knows; its file is left as it is."""
+    channel, late = build(scene.context()), build(scene.context())
+    first = showing(LONG, CHAT)
+    shown = await channel.send(first, Kept())
+    before = [message.text for message in slack.shown(CHAT)]
+    await late.edit(after(first, shown.split(",")[0], "late"), Kept())
+    again = replace(first.slot, platform_id=shown, version=3, sent_version=2, once_more=True)
+    assert await channel.edit(replace(first, slot=again), Kept()) == shown
+    assert [message.text for message in slack.shown(CHAT)] == before
+    assert len(slack.uploads(CHAT)) == 1
+
+
 async def test_a_long_answer_is_a_beginning_and_a_file(slack: FakeSlack, channel: SlackChannel) -> None:
     kept = Kept()
     shown = await channel.send(showing(LONG, CHAT), kept)

@@ -39,10 +39,9 @@ class Shower:
         self.shown = platform_id
         self.told.append(platform_id)
 
-    async def show(self, text: str, *, partial: bool = False, uncertain: bool = False) -> str:
-        slot = made_slot(
-            self.where, self.kind, n=None, text=text, platform_id=self.shown, attempts=0, uncertain=uncertain
-        )
+    async def show(self, text: str, *, partial: bool = False, uncertain: bool = False, once_more: bool = False) -> str:
+        doubts = {"uncertain": uncertain, "once_more": once_more}
+        slot = made_slot(self.where, self.kind, n=None, text=text, platform_id=self.shown, attempts=0, **doubts)
         act = self.channel.edit if self.shown else self.channel.send
         self.shown = await act(Showing(slot=slot, text=text, partial=partial), self.progress)
         return self.shown
@@ -282,7 +281,7 @@ async def test_a_topic_is_written_to(telegram: FakeTelegram, channel: TelegramCh
 # --- failures -----------------------------------------------------------------------------------
 
 
-async def test_a_create_without_an_answer_is_in_doubt_and_an_edit_is_not(
+async def test_what_is_not_answered_is_in_doubt_and_an_edit_adds_no_message(
     telegram: FakeTelegram, channel: TelegramChannel
 ) -> None:
     slot = Shower(channel)
@@ -293,7 +292,20 @@ async def test_a_create_without_an_answer_is_in_doubt_and_an_edit_is_not(
     assert texts(telegram)[1].startswith("(re-sent)")
     telegram.script(once("editMessageText", faults.cut()))
     failed = await slot.failing("changed")
-    assert (failed.outcome, failed.creating) == (SendOutcome.RETRY, False)
+    assert (failed.outcome, failed.creating) == (SendOutcome.UNCERTAIN, False)
+
+
+async def test_what_is_shown_once_more_stands_over_a_late_edit(telegram: FakeTelegram, scene: Scene) -> None:
+    """Though this channel showed it last, for all that it knows."""
+    slot, late = (Shower(TelegramChannel(scene.context(), QUICK)) for _ in range(2))
+    late.shown = await slot.show("one")
+    await slot.show("two")
+    await late.show("one and")
+    await slot.show("two")
+    assert texts(telegram) == ["one and"]
+    await slot.show("two", once_more=True)
+    await slot.show("two", once_more=True)  # "message is not modified"
+    assert texts(telegram) == ["two"]
 
 
 async def test_nobody_there_is_waited_for(scene: Scene) -> None:

@@ -424,7 +424,7 @@ def outbox(random: Random, number: int, _clock: FakeClock) -> Step:
             return list(taken)
         slot = life.sending[int(pick * len(life.sending))]
         if what < 0.7:
-            return await life.store.slot_sent(slot.id, slot.version, f"m{number}")
+            return await life.store.slot_sent(slot.id, slot.version, f"m{number}", unsettled=limit == 2)
         if what < 0.78:
             return await life.store.slot_part(slot.id, f"p{number}")
         if what < 0.9:
