@@ -54,6 +54,13 @@ async def test_a_new_turn_can_be_claimed(scene: Scene) -> None:
     assert TurnsDue() in await _heard(scene, TURNS, scene.say())
 
 
+async def test_a_late_holder_hears_that_its_turn_was_taken_back(scene: Scene) -> None:
+    """Its machine stood still and goes on: it need not find out by what is refused."""
+    lease = await scene.running()
+    scene.clock.advance(16)
+    assert await _heard(scene, turn_topic(lease.turn), scene.store.reclaim()) == [TurnWoken(turn=lease.turn)]
+
+
 async def test_a_decided_turn_can_be_claimed(scene: Scene) -> None:
     """A press on a parked turn wakes the runners."""
     asked = await scene.parked()

@@ -85,6 +85,7 @@ class MemorySweeps(Turns):
         turns = turns[:AT_ONCE]
         slots = slots[: AT_ONCE - len(turns)]
         for row in turns:
+            self.touched.turns.add(row.turn.id)  # a holder that is only late looks at once, and stops
             if row.turn.state is TurnState.STOPPING:
                 self.end_stopped(row)
             else:

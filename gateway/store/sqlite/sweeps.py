@@ -81,6 +81,7 @@ def _is_of(node: str, machine: str) -> bool:
 
 def _take_back(tx: Tx, turns: list[tuple[Any, ...]], slots: list[tuple[Any, ...]]) -> int:
     for turn, *_ in turns:
+        tx.touched.turns.add(turn)  # a holder that is only late looks at once, and stops
         row = moves.stored_turn(tx, turn)
         if row.state == TurnState.STOPPING:
             moves.end_stopped(tx, row)
