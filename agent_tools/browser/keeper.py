@@ -245,6 +245,7 @@ class Keeper:
                 browser.on("disconnected", lambda _: life.over.set())
                 async with asyncio.TaskGroup() as group:
                     life.group = group
+                    life.used_at = self._place.clock.monotonic()  # to start may take longer than it may be unused
                     life.ready.set()
                     await self._until_over(life)
                     for chair in life.chairs.values():

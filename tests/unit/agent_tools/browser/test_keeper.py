@@ -24,6 +24,7 @@ from gateway.model.tools import Mode
 from tests.support.browser import executable
 from tests.support.clock import FakeClock
 from tests.support.enclosures import OpenPlace
+from tests.support.fakes import in_background
 
 SPIN = """<script>
     while (true) { const said = new XMLHttpRequest(); said.open('GET', '/spinning', false); said.send(); }
@@ -251,6 +252,20 @@ async def test_a_crash_between_calls_is_not_seen_and_one_in_a_call_ends_that_cal
             with pytest.raises(Error):
                 await page.goto(f"{site}/never")
         assert await browsers.asks("ann", site) == "nobody"
+
+
+async def test_a_browser_that_took_long_to_start_is_not_ended_as_unused(tmp_path: Path, site: Site) -> None:
+    said: list[str] = []
+    async with served(tmp_path) as browsers:
+
+        async def asks() -> None:
+            said.append(await browsers.asks("ann", site))
+
+        async with in_background(asks()) as asking:
+            await happens(lambda: bool(browsers.place.enclosures))
+            browsers.clock.advance(100_000)
+            await asking
+    assert said == ["nobody"]
 
 
 async def test_a_page_that_crashed_is_closed_and_the_cookies_stay(tmp_path: Path, site: Site) -> None:
