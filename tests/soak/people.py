@@ -49,11 +49,14 @@ Way = Callable[[str, str], None]
 
 @dataclass(slots=True, kw_only=True)
 class People:
-    """Everybody who writes. `going`: while it is set they do."""
+    """Everybody who writes. `times`: how much faster than people they look and press; `going`: while it is set they
+    write.
+    """
 
     world: World
     chance: random.Random
     per_s: float
+    times: float = 1.0
     going: asyncio.Event = field(default_factory=asyncio.Event)
     said: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """By session, without control commands."""
@@ -215,7 +218,7 @@ class People:
                 for data in self._chosen("slack", buttons):
                     slack.press(ANN_ON_SLACK, card, data)
             await self._on_page()
-            await asyncio.sleep(LOOKS_EVERY_S)
+            await asyncio.sleep(LOOKS_EVERY_S / self.times)
 
     async def _on_page(self) -> None:
         """Joe decides some of what his page shows."""
@@ -243,7 +246,8 @@ class People:
     def _due(self, key: tuple[str, str]) -> bool:
         """Whether to press: now, or once more because the button is still there."""
         now = time.monotonic()
-        if now - self._pressed.get(key, -PRESSES_AGAIN_S) < PRESSES_AGAIN_S:
+        again_s = PRESSES_AGAIN_S / self.times
+        if now - self._pressed.get(key, -again_s) < again_s:
             return False
         self._pressed[key] = now
         self.presses += 1

@@ -54,10 +54,13 @@ def file_of(command: str) -> str:
 
 @dataclass(slots=True)
 class Script:
-    """Answers questions. `nap_s`: how long its longest commands take; `calm`: it refuses nothing."""
+    """Answers questions. `nap_s`: how long its longest commands take; `times`: how much faster than a model it speaks;
+    `calm`: it refuses nothing.
+    """
 
     chance: random.Random
     nap_s: int
+    times: float = 1.0
     calm: bool = True
     refused: int = 0
     _failing: int = field(default=0)
@@ -75,7 +78,7 @@ class Script:
         calls = _calls(number, kind, self.nap_s)
         if calls and question.results == 0:
             return Reply(calls=calls)
-        return _answer(number, kind)
+        return _answer(number, kind, self.times)
 
     def _trouble(self) -> Reply | None:
         if self._failing:
@@ -91,13 +94,13 @@ class Script:
         return None
 
 
-def _answer(number: str, kind: str) -> Reply:
+def _answer(number: str, kind: str, times: float) -> Reply:
     """What it says in the end."""
     if kind == "story":
-        return Reply(text=f"The story of {number}. {SENTENCE * 12}", chunks=24, delay_s=0.12)
+        return Reply(text=f"The story of {number}. {SENTENCE * 12}", chunks=24, delay_s=0.12 / times)
     if kind == "long":
-        return Reply(text=f"All about {number}. {SENTENCE * 110}", chunks=20, delay_s=0.02)
-    return Reply(text=f"So much about {number}. {SENTENCE}", chunks=4, delay_s=0.01)
+        return Reply(text=f"All about {number}. {SENTENCE * 110}", chunks=20, delay_s=0.02 / times)
+    return Reply(text=f"So much about {number}. {SENTENCE}", chunks=4, delay_s=0.01 / times)
 
 
 def _calls(number: str, kind: str, nap_s: int) -> tuple[Call, ...]:

@@ -40,6 +40,8 @@ class Plan:
     seed: int
     per_s: float = 1.0
     """Messages a second."""
+    times: float = 1.0
+    """How much faster than people and models those of the soak are."""
     sample_s: float = 10.0
     gust_s: float = 20.0
     """Between two things that go wrong besides calls, about."""
@@ -64,15 +66,16 @@ class Plan:
 def faster(plan: Plan, times: float) -> Plan:
     """The same in less time: what people write and what goes wrong in an hour happens in a part of one.
 
-    Nothing is held back for the platforms then, whose pace is that of an hour, and nobody waits longer for a decision
-    than so much faster people do; what the daemon does by the clock, such as its tidying, it does more rarely for each
-    message.
+    Nothing is held back for the platforms then, whose pace is that of an hour. The model speaks, and people look and
+    press, so much faster too, or more would be asked of a session than it can answer in its turn. What the daemon does
+    by the clock, such as its tidying, it does more rarely for each message.
     """
     if times == 1:
         return plan
     return replace(
         plan,
         per_s=plan.per_s * times,
+        times=times,
         gust_s=plan.gust_s / times,
         warm_up_s=plan.warm_up_s / times,
         expiry_s=max(round(plan.expiry_s / times), 2),
@@ -244,11 +247,12 @@ async def soaked(plan: Plan, folder: Path, say: Say) -> AsyncGenerator[Outcome]:
     def chance(what: str) -> random.Random:
         return random.Random(f"{plan.seed}/{what}")
 
-    async with soaking(folder, Script(chance("model"), plan.expiry_s), plan.expiry_s, limited=plan.limited) as world:
+    script = Script(chance("model"), plan.expiry_s, plan.times)
+    async with soaking(folder, script, plan.expiry_s, limited=plan.limited) as world:
         soak = Soak(
             plan=plan,
             world=world,
-            people=People(world=world, chance=chance("people"), per_s=plan.per_s),
+            people=People(world=world, chance=chance("people"), per_s=plan.per_s, times=plan.times),
             weather=Weather(world=world, chance=chance("weather"), every_s=plan.gust_s),
             sampler=Sampler(daemon=world.daemon, every_s=plan.sample_s),
             say=say,

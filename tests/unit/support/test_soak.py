@@ -80,6 +80,12 @@ def test_a_plan_that_is_faster_has_as_much_of_everything_in_less_time() -> None:
     assert faster(hour, 1) == hour
 
 
+def test_a_model_that_is_faster_says_the_same_in_less_time() -> None:
+    story = Question(text="#12 story")
+    usual, quick = (Script(random.Random(1), nap_s=3, times=times)(story) for times in (1, 4))
+    assert (quick.text, quick.delay_s) == (usual.text, usual.delay_s / 4)
+
+
 def test_a_short_life_says_nothing_of_an_hour() -> None:
     lives = lives_of([sample(at, rss_mb=90 + at) for at in range(0, 60, 10)], warm_up_s=10)
     bars = bars_of_lives(lives, [])
