@@ -21,7 +21,7 @@ from gateway.lines import is_at_work
 from gateway.model.ids import SlotId, TurnId, status_slot
 from gateway.model.live import ANSWERS, Doing, Rested, TextDelta, Working
 from gateway.model.messages import Conversation
-from gateway.model.slots import Showing, Slot, SlotKind, shown_when_stored
+from gateway.model.slots import EDIT_IN_DOUBT, Showing, Slot, SlotKind, shown_when_stored
 from gateway.observe import Redactor, log
 from gateway.pace import Pacer, Way, write_bans
 from gateway.ports import Channel, Clock, Live, Notes, Outbox
@@ -40,7 +40,7 @@ ASK_AGAIN_S = 1.0
 STORE_AGAIN_TIMES = 30
 SETTLED_AFTER_S = 5.0
 """So long the last words wait after the end of an edit that was not answered, which may still be made."""
-IN_DOUBT_S = 60.0
+IN_DOUBT_S = EDIT_IN_DOUBT.total_seconds()
 """So long it may really take. The last words do not wait as long: they are shown once more then."""
 TYPING_WITHIN_S = 5.0
 TYPING_AT_ONCE = 16

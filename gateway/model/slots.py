@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
@@ -37,6 +37,8 @@ class SlotKind(StrEnum):
 
 REFUSALS_AT_ONCE = 8
 """Refusals of a channel on their way out at any time: a crowd of strangers must not take the places of others."""
+EDIT_IN_DOUBT = timedelta(minutes=1)
+"""No platform makes an edit later than so long after it was asked to: nobody waits as long for its answer."""
 
 
 class SlotState(StrEnum):

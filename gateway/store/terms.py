@@ -15,8 +15,6 @@ AT_ONCE = 500
 """Rows that one call of a sweep takes."""
 SENDING_AT_MOST = timedelta(seconds=60)
 """A slot that was taken so long ago is taken back from its sender."""
-SETTLED_AFTER = timedelta(seconds=60)
-"""No platform makes an edit later than so long after it was asked to: nobody waits as long for its answer."""
 REFUSAL_EVERY = timedelta(hours=24)
 """A stranger is refused in words no more often."""
 FAILURES_KEPT = timedelta(minutes=15)

@@ -11,7 +11,7 @@ from gateway.model.audit import AuditRow
 from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, mint
 from gateway.model.messages import Conversation, Received
 from gateway.model.routes import Route, empty_session
-from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
+from gateway.model.slots import EDIT_IN_DOUBT, NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.model.steps import Step
 from gateway.model.turns import ENDED, Turn, TurnKind
 from gateway.model.views import Item, Row, Spent
@@ -20,7 +20,7 @@ from gateway.ports import Clock
 from gateway.store.live import LocalLive
 from gateway.store.memory.rows import Lane, SessionRow, SlotRow, TurnRow
 from gateway.store.spending import together
-from gateway.store.terms import HELD, SETTLED_AFTER, UNDECIDED
+from gateway.store.terms import HELD, UNDECIDED
 from gateway.store.touched import Touched
 
 UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
@@ -220,7 +220,7 @@ class Tables:
     def may_be_overwritten(self, row: SlotRow, by: int) -> None:
         """An edit to this version may still be made: what is newer by then is shown once more."""
         row.again_over = by if row.again_at is None else min(row.again_over, by)
-        row.again_at = self.clock.now() + SETTLED_AFTER
+        row.again_at = self.clock.now() + EDIT_IN_DOUBT
 
     def show_anew(self, row: SlotRow, *, once_more: bool = False) -> None:
         """Give a slot one more version, due if the last one was sent. `once_more`: it says the same."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.model.ids import SessionId, SlotId, TurnId, WaitId, mint
-from gateway.model.slots import NewSlot, SlotKind, SlotState, shown_when_stored
+from gateway.model.slots import EDIT_IN_DOUBT, NewSlot, SlotKind, SlotState, shown_when_stored
 from gateway.store.codec import KEPT_FILE, MICROSECOND, dump_conversation, dump_json, load_conversation
 from gateway.store.early import last_status, last_word
 from gateway.store.sqlite.rows import TurnRow
 from gateway.store.sqlite.tx import Tx, Values
-from gateway.store.terms import SETTLED_AFTER
 
 NOT_EARLY, EARLY, STATUS = 0, 1, 2
 """What the column `early` says: 1 while an answer is written, 2 for a status line while its turn has not ended."""
@@ -49,7 +48,7 @@ def show_slot_anew(
 
 def settled(tx: Tx) -> int:
     """When an edit that may be under way now is made or never will be."""
-    return tx.now + SETTLED_AFTER // MICROSECOND
+    return tx.now + EDIT_IN_DOUBT // MICROSECOND
 
 
 def rev_of_slot(tx: Tx, session: SessionId | None) -> int | None:

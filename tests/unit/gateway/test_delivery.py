@@ -13,11 +13,11 @@ from gateway.errors import SendFailed, SendOutcome
 from gateway.model.ids import SlotId, TurnId, main_session
 from gateway.model.live import ANSWERS, TextDelta, Working
 from gateway.model.messages import Conversation
-from gateway.model.slots import NewSlot, Showing, SlotKind, SlotState
+from gateway.model.slots import EDIT_IN_DOUBT, NewSlot, Showing, SlotKind, SlotState
 from gateway.model.tools import Effect, KeptFile, Risk
 from gateway.model.waits import WaitState
 from gateway.ports import Progress
-from gateway.streams import ASK_AGAIN_S, IN_DOUBT_S, SETTLED_AFTER_S
+from gateway.streams import ASK_AGAIN_S, SETTLED_AFTER_S
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
 from tests.support.makers import ANN, CHAT, chat, result
@@ -429,7 +429,7 @@ async def test_after_an_edit_whose_end_is_unknown_the_last_words_wait_until_it_h
         await until(lambda: holds(now(engine, id).state is SlotState.SENT))
 
         # It may come later still, from a platform that takes its time: the end is shown once more then.
-        engine.clock.advance(IN_DOUBT_S + 1)
+        engine.clock.advance(EDIT_IN_DOUBT.total_seconds() + 1)
         assert await engine.store.fire_timers() == 1
         await until(lambda: holds(len(channel.edited) == 2))
 
