@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,7 +28,11 @@ UNTRACED = (
     "tests/unit/gateway/store/test_same_family.py",
 )
 """Whose coverage is not measured: the daemon is another process there, or what runs is run by other tests too, and
-less often. Tracing doubles the CPU of whatever happens in this process.
+less often. Tracing more than doubles the CPU of whatever happens in this process.
+"""
+TRACED_CASES = 2
+"""So many of the cases of one test are traced: further ones differ in what they are given. None of those that
+Hypothesis makes is, by the hundred.
 """
 
 
@@ -44,8 +49,12 @@ def pytest_configure() -> None:
 @pytest.hookimpl(trylast=True)  # after pytest put those together that share what is made for them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave some untraced. Put long ones first where several processes run them; alone they stay in their order."""
+    cases = Counter[str]()
     for item in items:
-        if item.nodeid.startswith(UNTRACED):
+        test = item.nodeid.partition("[")[0]
+        cases[test] += 1
+        made = item.get_closest_marker("hypothesis") is not None
+        if item.nodeid.startswith(UNTRACED) or made or cases[test] > TRACED_CASES:
             item.add_marker("no_cover")
     if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
         items[:] = [items[position] for position in order([item.nodeid for item in items], processes)]
