@@ -8,14 +8,11 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
-from asyncio import selector_events, sslproto, unix_events
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8
 """`M_…` of glibc's `malloc.h`."""
 MIB = 1 << 20
 TIDY_EVERY_S = 30.0
-READ_AT_ONCE = 1 << 16
-"""Bytes."""
 
 
 def set_up_heap() -> bool:
@@ -35,17 +32,6 @@ def set_up_heap() -> bool:
     # has to come from what is kept, or each read costs two calls of the system more.
     wanted = ((ARENA_MAX, 1), (MMAP_THRESHOLD, MIB), (TRIM_THRESHOLD, 2 * MIB))
     return all([libc.mallopt(what, value) == 1 for what, value in wanted])
-
-
-def read_less_at_once() -> None:
-    """Have asyncio take 64 KiB for each read of a socket or a pipe, where it takes 256 by itself.
-
-    Nearly all of it is given back at once, and what stays in between makes it ever harder to find so large a hole: the
-    heap grew by 0.6 MB an hour. Each connection by TLS holds as much for good besides.
-    """
-    for module, name in ((selector_events, "_SelectorTransport"), (unix_events, "_UnixReadPipeTransport")):
-        getattr(module, name).max_size = READ_AT_ONCE  # asyncio has no other way to say it
-    sslproto.SSLProtocol.max_size = READ_AT_ONCE
 
 
 def leave_alone_what_is_there() -> None:
