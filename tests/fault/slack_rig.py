@@ -19,7 +19,7 @@ from aiohttp import web
 
 from channels.slack.settings import Mode
 from gateway.failpoints import ENVIRONMENT
-from gateway.model.messages import Received
+from gateway.model.messages import Conversation, Received
 from gateway.model.slots import Slot, SlotKind, SlotState
 from gateway.model.views import Item
 from tests.fault.rig import unsent, until, until_quiet
@@ -264,9 +264,11 @@ def _is_whole(slot: Slot, messages: Sequence[Shown]) -> None:
 
 def _in_order(workspaces: Mapping[str, FakeSlack], slots: Sequence[Slot]) -> None:
     """In a conversation the slots of one session stand in the order in which they were stored."""
-    for session, place in {(slot.session, slot.conversation) for slot in slots}:
+    of_session: dict[tuple[str | None, Conversation], list[Slot]] = {}
+    for slot in slots:
+        of_session.setdefault((slot.session, slot.conversation), []).append(slot)
+    for (_, place), mine in of_session.items():
         slack = workspaces[place.account]
-        mine = [slot for slot in slots if (slot.session, slot.conversation) == (session, place)]
         firsts = [float(messages_of(slack, slot)[0].ts) for slot in mine]
         assert firsts == sorted(firsts), slack.picture(place.chat)
 

@@ -276,8 +276,9 @@ def judge_chats(telegram: FakeTelegram, slots: Sequence[Slot], deaths: Sequence[
             assert words("".join(one.text for one in messages)) == words(slot.text), slot
     _in_order(telegram, slots)
     surplus = [one for chat in _chats(slots) for one in telegram.shown(chat) if (one.chat, one.id) not in owned]
+    on_their_way = {chat: _on_their_way(telegram, chat, deaths) for chat in {one.chat for one in surplus}}
     for one in surplus:
-        assert one.id in _on_their_way(telegram, one.chat, deaths), (one.id, one.text, telegram.picture(one.chat))
+        assert one.id in on_their_way[one.chat], (one.id, one.text, telegram.picture(one.chat))
         assert _was_marked(telegram, one), (one.id, one.text, telegram.picture(one.chat))
     return surplus
 
@@ -319,8 +320,10 @@ def _chats(slots: Sequence[Slot]) -> Collection[int]:
 
 def _in_order(telegram: FakeTelegram, slots: Sequence[Slot]) -> None:
     """In a chat the slots of one session stand in the order in which they were stored."""
-    for session, chat in {(slot.session, slot.conversation.chat) for slot in slots}:
-        mine = [slot for slot in slots if (slot.session, slot.conversation.chat) == (session, chat)]
+    of_session: dict[tuple[str | None, str], list[Slot]] = {}
+    for slot in slots:
+        of_session.setdefault((slot.session, slot.conversation.chat), []).append(slot)
+    for (_, chat), mine in of_session.items():
         firsts = [_messages(telegram, slot)[0].id for slot in mine]
         assert firsts == sorted(firsts), telegram.picture(int(chat))
 
