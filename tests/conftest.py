@@ -16,6 +16,7 @@ import pytest_asyncio
 import structlog
 
 from tests.support.order import order
+from tests.support.warm import STEM
 
 GRACE_S = 0.5
 """How long what is just ending may take to be gone."""
@@ -44,6 +45,11 @@ def pytest_configure() -> None:
     """
     plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
+
+
+def pytest_unconfigure() -> None:
+    """End what daemons were forked from."""
+    STEM.close()
 
 
 @pytest.hookimpl(trylast=True)  # after pytest put those together that share what is made for them
@@ -99,9 +105,20 @@ async def no_tasks_left() -> AsyncGenerator[None]:
 
 
 def children() -> dict[int, str]:
-    """Return the living children of this process, any thread's, with their commands. Empty where there is no /proc."""
+    """Return the living children of this process, any thread's, with their commands. Empty where there is no /proc.
+
+    What daemons are forked from stays, and its children count as this process's own.
+    """
+    found = children_of("self")
+    if found.pop(STEM.pid or 0, None) is not None:
+        found.update(children_of(str(STEM.pid)))
+    return found
+
+
+def children_of(process: str) -> dict[int, str]:
+    """Return the living children of one process, by its pid or `self`."""
     found: dict[int, str] = {}
-    for listing in Path("/proc/self/task").glob("*/children"):
+    for listing in Path(f"/proc/{process}/task").glob("*/children"):
         try:
             pids = [int(pid) for pid in listing.read_text().split()]
         except OSError:  # the thread ended meanwhile

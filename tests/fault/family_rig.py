@@ -207,7 +207,7 @@ async def tree(folder: Path, rules: Iterable[Rule], config: str = "", armed: str
     """A daemon in its first life, with fail points armed in that."""
     async with ScriptedModel(rules=rules) as model, FakePlatform().serve() as platform:
         settings = CONFIG.format(port=platform.port) + MODEL.format(url=model.base_url) + config
-        found = Tree(Daemon(folder=folder, config=settings), platform, model)
+        found = Tree(Daemon(folder=folder, warm=True, config=settings), platform, model)
         await found.begin(armed)
         try:
             yield found

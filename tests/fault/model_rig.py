@@ -154,7 +154,7 @@ async def crowd(
             approval=approval,
             port=platform.port,
         )
-        daemon = Daemon(folder=folder, config=config)
+        daemon = Daemon(folder=folder, warm=True, config=config)
         try:
             yield Crowd(daemon=daemon, platform=platform, model=model, people=people)
         finally:

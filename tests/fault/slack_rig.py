@@ -119,7 +119,7 @@ async def wire(
     allowed = ", ".join(f'"slack:T0AA/{friend}"' for friend in friends)
     async with ScriptedModel(rules=rules) as model:
         config = CONFIG.format(friends=allowed, model=model.base_url)
-        async with slack_rig(folder, mode=mode, config=config, limits=limits, workspaces=workspaces) as rig:
+        async with slack_rig(folder, mode=mode, config=config, limits=limits, workspaces=workspaces, warm=True) as rig:
             for slack in rig.workspaces.values():
                 slack.app.pauses_s = AGAIN_S
             for who in (ANN, JOE, *friends):

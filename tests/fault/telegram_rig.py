@@ -170,7 +170,7 @@ async def wire(
     async with ScriptedModel(rules=rules) as model, AsyncExitStack() as line:
         telegram = await line.enter_async_context(FakeTelegram().serve())
         secret = 'webhook_secret = "env:TELEGRAM_WEBHOOK_SECRET"' if mode == "webhook" else ""
-        daemon = Daemon(folder=folder)
+        daemon = Daemon(folder=folder, warm=True)
         found = Wire(
             daemon=daemon,
             telegram=telegram,

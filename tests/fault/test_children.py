@@ -226,7 +226,7 @@ async def family_of_stopped(found: Tree) -> list[str]:
 async def test_spawned_by_hand_without_a_model(tmp_path: Path) -> None:
     """`/spawn /shell …` runs that command in a sub-session; to other words it says how a model is attached."""
     async with FakePlatform().serve() as platform, ScriptedModel() as nobody:
-        found = Tree(Daemon(folder=tmp_path, config=CONFIG.format(port=platform.port)), platform, nobody)
+        found = Tree(Daemon(folder=tmp_path, warm=True, config=CONFIG.format(port=platform.port)), platform, nobody)
         await found.begin()
         try:
             await found.say("/spawn /shell echo x >> ran-a; echo it was $((6 * 7))")

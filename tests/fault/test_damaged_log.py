@@ -31,7 +31,7 @@ Damage = Callable[[Path], None]
 @pytest_asyncio.fixture
 async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
     """One that lives, without a model."""
-    found = Daemon(folder=tmp_path)
+    found = Daemon(folder=tmp_path, warm=True)
     await found.start()
     try:
         yield found

@@ -110,7 +110,7 @@ def buttons(platform: FakePlatform) -> list[str]:
 async def world(folder: Path, armed: str) -> AsyncGenerator[tuple[Daemon, FakePlatform, ScriptedModel, People]]:
     """A daemon with armed fail points, its platform, its model, and ann's page."""
     async with ScriptedModel(rules=script()) as model, FakePlatform().serve() as platform:
-        daemon = Daemon(folder=folder, config=CONFIG.format(model=model.base_url, port=platform.port))
+        daemon = Daemon(folder=folder, warm=True, config=CONFIG.format(model=model.base_url, port=platform.port))
         await daemon.start({ENVIRONMENT: armed})
         try:
             async with visiting(daemon) as page:

@@ -108,7 +108,7 @@ def is_unknown(step: Step) -> bool:
 
 # --- inside a stream ------------------------------------------------------------------------------
 
-SLOW = Reply(text="This begins slowly and is never heard to its end. " * 4, chunks=40, delay_s=0.1)
+SLOW = Reply(text="This begins slowly and is never heard to its end. " * 4, chunks=40, delay_s=0.1, stall_after=30)
 INSIDE = (1, 5, count_events(CALLS) - 6)
 """Events after which the stream falls silent, and the daemon dies: the beginning, the text, the arguments."""
 

@@ -102,7 +102,7 @@ class Crowd:
 async def crowd(folder: Path, expiry: str = "15m") -> AsyncGenerator[Crowd]:
     """A room, two owners with a chat and a page each."""
     async with FakePlatform().serve() as platform:
-        daemon = Daemon(folder=folder, config=CONFIG.format(port=platform.port, expiry=expiry))
+        daemon = Daemon(folder=folder, warm=True, config=CONFIG.format(port=platform.port, expiry=expiry))
         await daemon.start()
         try:
             async with visiting(daemon, "ann") as ann, visiting(daemon, "joe") as joe:

@@ -37,7 +37,7 @@ def fresh() -> str:
 async def page(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Visitor]:
     """A page on a daemon whose shell runs in bubblewrap, or on the host as the owner configured."""
     sandbox = "off" if request.param == "host" else "basic"
-    daemon = Daemon(folder=tmp_path, config=f'[tools.shell]\nsandbox = "{sandbox}"\ntimeout = "2s"\n')
+    daemon = Daemon(folder=tmp_path, warm=True, config=f'[tools.shell]\nsandbox = "{sandbox}"\ntimeout = "2s"\n')
     await daemon.start()
     try:
         async with visiting(daemon, "owner") as found:

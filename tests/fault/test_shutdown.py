@@ -63,7 +63,7 @@ class World:
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     """All three running."""
     async with ScriptedModel() as model, FakePlatform().serve() as platform:
-        daemon = Daemon(folder=tmp_path, config=CONFIG.format(model=model.base_url, port=platform.port))
+        daemon = Daemon(folder=tmp_path, warm=True, config=CONFIG.format(model=model.base_url, port=platform.port))
         await daemon.start()
         try:
             yield World(daemon, platform, model)

@@ -19,6 +19,7 @@ import aiohttp
 from gateway.control.client import call
 from gateway.control.wire import socket_path
 from tests.support.ports import free_port
+from tests.support.warm import STEM, Life
 
 ROOT = Path(__file__).parents[2]
 AS_INSTALLED = Path(__file__).with_name("as_installed")
@@ -41,8 +42,10 @@ class Daemon:
     """TOML besides `[http]`."""
     prefix: tuple[str, ...] = ()
     """What the command line begins with: a program that becomes the daemon in another place (`unshare …`)."""
+    warm: bool = False
+    """Whether lives are forked from a process that has imported everything, for tests that need many."""
     port: int = field(default_factory=free_port)
-    process: asyncio.subprocess.Process | None = None
+    process: asyncio.subprocess.Process | Life | None = None
     lives: int = 0
 
     @property
@@ -80,17 +83,20 @@ class Daemon:
         """Start a life; wait until it answers, unless it is expected to die before."""
         self.lives += 1
         log = (self.folder / f"log-{self.lives:02}.txt").open("wb")
-        self.process = await asyncio.create_subprocess_exec(
-            *self.command("run"),
-            cwd=ROOT,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env={**environment(), **(env or {})},
-        )
-        log.close()
+        with log:
+            self.process = await self._begun(log.fileno(), {**environment(), **(env or {})})
         if ready:
             await self.until_ready()
+
+    async def _begun(self, log: int, env: Mapping[str, str]) -> asyncio.subprocess.Process | Life:
+        command = self.command("run")
+        if self.warm:
+            assert not self.prefix, "what begins by another program cannot be forked"
+            words = command[command.index("gateway") + 1 :]
+            return await STEM.fork(words, cwd=ROOT, env=env, log=log)
+        return await asyncio.create_subprocess_exec(
+            *command, cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=env
+        )
 
     async def until_ready(self, within_s: float = 20) -> None:
         """Wait for /readyz. Raises `AssertionError` with the log when the daemon dies or takes too long."""

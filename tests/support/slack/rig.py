@@ -100,8 +100,9 @@ async def slack_rig(
     config: str = "",
     limits: str = "",
     workspaces: Sequence[tuple[str, str]] = ((ONE, "T0AA"),),
+    warm: bool = False,
 ) -> AsyncGenerator[SlackRig]:
-    """Everything but the daemon's first life. `workspaces`: account and team of each.
+    """Everything but the daemon's first life. `workspaces`: account and team of each; `warm`: see `Daemon`.
 
     In the end the daemon is killed; no secret stands in a log and nothing odd was asked of Slack.
     """
@@ -110,7 +111,9 @@ async def slack_rig(
     found = {name: slack, **{other: slack.another_workspace(id) for other, id in others}}
     async with AsyncExitStack() as line:
         await line.enter_async_context(slack.serve())
-        rig = SlackRig(daemon=Daemon(folder=folder), mode=mode, workspaces=found, config=config, limits=limits)
+        rig = SlackRig(
+            daemon=Daemon(folder=folder, warm=warm), mode=mode, workspaces=found, config=config, limits=limits
+        )
         rig.line = line
         try:
             yield rig

@@ -20,7 +20,7 @@ from gateway.model.steps import Usage
 from gateway.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import Call, Reply, ScriptedModel, UsageFigures
-from tests.unit.gateway.llm.asking import ASK, KEY, QUICK, ask, attached, failure
+from tests.unit.gateway.llm.asking import ASK, IMPATIENT, KEY, QUICK, ask, attached, failure
 
 # --- answers ----------------------------------------------------------------------------------
 
@@ -153,14 +153,14 @@ async def test_a_stream_without_a_finish_reason_is_an_error() -> None:
 
 async def test_a_whole_answer_does_not_wait_for_done() -> None:
     replies = [Reply(text="Hi", done=False), Reply(text="Ho", done=False, chunks=1, stall_after=3)]
-    async with attached(ScriptedModel(replies)) as model:
+    async with attached(ScriptedModel(replies), patience=IMPATIENT) as model:
         assert (await ask(model))[0].text == "Hi"
         assert (await ask(model))[0].text == "Ho"
 
 
 async def test_a_server_that_stays_on_the_line_after_done_is_left() -> None:
     server = ScriptedModel([Reply(text="Hi", chunks=1, stall_after=5)])
-    async with attached(server, patience=Patience()) as model, asyncio.timeout(2):
+    async with attached(server) as model, asyncio.timeout(2):
         assert (await ask(model))[0].text == "Hi"
         await server.until(lambda: server.requests[0].ended == "left")
 
@@ -198,12 +198,12 @@ async def test_what_a_server_refused_is_known_in_haste_too() -> None:
 
 async def test_silence_after_text_was_shown_is_an_error_and_no_second_try() -> None:
     server = ScriptedModel([Reply(text="Hello", chunks=2, stall_after=2)])
-    async with attached(server) as model:
+    async with attached(server, patience=IMPATIENT) as model:
         error, texts = await failure(model)
         await server.until(lambda: server.requests[0].ended == "left")
 
     assert texts == ["Hel"]
-    assert "sent nothing for 0.15 s" in error.message
+    assert "sent nothing for 0.5 s" in error.message
     assert error.retryable
     assert len(server.requests) == 1
 
@@ -228,7 +228,7 @@ async def test_silence_after_text_was_shown_is_an_error_and_no_second_try() -> N
 )
 async def test_what_happens_before_any_text_is_tried_again(trouble: Reply) -> None:
     server = ScriptedModel([trouble, Reply(text="Fine")])
-    async with attached(server) as model:
+    async with attached(server, patience=IMPATIENT) as model:
         answer, texts = await ask(model)
 
     assert "".join(texts) == answer.text == "Fine"
@@ -339,7 +339,7 @@ async def test_a_refusal_is_not_tried_again_and_names_the_cure(reply: Reply, wor
     ids=["401", "400", "500", "in a stream", "no chunk", "content type", "cut", "silent"],
 )
 async def test_the_key_is_in_no_error_and_no_traceback(reply: Reply) -> None:
-    async with attached(ScriptedModel([reply] * 4)) as model:
+    async with attached(ScriptedModel([reply] * 4), patience=IMPATIENT) as model:
         error, _ = await failure(model)
 
     assert KEY not in "".join(traceback.format_exception(error))
@@ -393,7 +393,7 @@ async def test_an_endless_answer_is_an_error() -> None:
 async def test_endless_arguments_are_an_error() -> None:
     reply = Reply(calls=(Call(name="shell", arguments="x" * 100_000),), fragments=1_000)
     server = ScriptedModel([reply])
-    async with attached(server, limits=AnswerLimits(argument_chars=10_000), patience=Patience()) as model:
+    async with attached(server, limits=AnswerLimits(argument_chars=10_000)) as model:
         error, _ = await failure(model)
 
     assert "exceed 10000 characters" in error.message
@@ -402,7 +402,7 @@ async def test_endless_arguments_are_an_error() -> None:
 
 async def test_ten_megabytes_of_arguments_at_the_real_limits() -> None:
     reply = Reply(calls=(Call(name="shell", arguments="x" * (11 * 1024 * 1024)),), fragments=20)
-    async with attached(ScriptedModel([reply]), patience=Patience()) as model:
+    async with attached(ScriptedModel([reply])) as model:
         error, _ = await failure(model)
 
     assert "exceed 10485760 characters" in error.message
@@ -421,7 +421,7 @@ async def test_a_server_that_only_keeps_the_line_alive_is_left_in_the_end() -> N
 
 async def test_closing_the_iterator_stops_the_request() -> None:
     server = ScriptedModel([Reply(text="Hello there", delay_s=0.02, stall_after=3)])
-    async with attached(server, patience=Patience()) as model:
+    async with attached(server) as model:
         events = model.stream(ASK)
         first = await anext(events)
         await events.aclose()
@@ -433,7 +433,7 @@ async def test_closing_the_iterator_stops_the_request() -> None:
 
 async def test_cancelling_the_asker_stops_the_request() -> None:
     server = ScriptedModel([Reply(think_s=60)])
-    async with attached(server, patience=Patience()) as model:
+    async with attached(server) as model:
         task = asyncio.create_task(ask(model))
         await server.until(lambda: len(server.requests) == 1)
         task.cancel()

@@ -1,0 +1,194 @@
+"""Daemons that begin where their imports end: forked from a process that has imported everything already.
+
+A start costs 0.5 s of CPU, of which nine tenths are imports; tests start the daemon by the hundred to kill it in the
+midst of its work. What such a life does is what any other does, from reading the configuration on, in a process of
+its own. Tests of starting, of memory and of what people do begin as people do (`Daemon.warm` is false).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+IMPORTED = (
+    "gateway.app.serving",
+    "config.load",
+    "config.plugins",
+    "channels.web.adapter",
+    "channels.telegram.adapter",
+    "channels.slack.adapter",
+)
+"""What nearly every daemon of a test imports; whatever else one needs it imports itself."""
+REQUEST_BYTES = 1 << 18
+
+
+@dataclass(slots=True, kw_only=True)
+class Life:
+    """A forked process, with what tests use of `asyncio.subprocess.Process`."""
+
+    pid: int = 0
+    returncode: int | None = None
+    _told: bytes = b""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it is known to have ended."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """As by `kill -9`."""
+        self.send_signal(signal.SIGKILL)
+
+    async def wait(self) -> int:
+        """Wait for its end; return its exit code (negative: the signal)."""
+        while self.returncode is None:
+            await self._news()
+        return self.returncode
+
+    async def begun(self) -> None:
+        """Wait until it has a pid."""
+        while not self.pid:
+            await self._news()
+
+    async def _news(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def listen(self, pipe: int) -> None:
+        """Take what the stem says of it: its pid and later its exit code, a line each. In the end the pipe is closed."""
+        asyncio.get_running_loop().add_reader(pipe, self._read, pipe)
+
+    def _read(self, pipe: int) -> None:
+        read = os.read(pipe, 64)
+        self._told += read
+        pid, _, code = self._told.decode().partition("\n")
+        self.pid = int(pid or 0)
+        if not read:
+            asyncio.get_running_loop().remove_reader(pipe)
+            os.close(pipe)
+            if not code:
+                raise AssertionError("the process that daemons are forked from is gone")
+            self.returncode = int(code)
+        self._changed.set()
+
+
+class Stem:
+    """The process that has everything imported, one for each process that runs tests; started when first needed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._asking: socket.socket | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """None before the first use."""
+        return None if self._process is None else self._process.pid
+
+    async def fork(self, words: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: int) -> Life:
+        """Begin `dragoman WORDS` with that environment, whose output goes to the file `log`."""
+        if self._asking is None:
+            self._asking = self._started(cwd, env)
+        told, telling = os.pipe()
+        life = Life()
+        life.listen(told)
+        request = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(env)}).encode()
+        assert len(request) < REQUEST_BYTES
+        socket.send_fds(self._asking, [request], [log, telling])
+        os.close(telling)
+        await life.begun()
+        return life
+
+    def _started(self, cwd: Path, env: Mapping[str, str]) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                cwd=cwd,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        return ours
+
+    def close(self) -> None:
+        """End it; daemons that live go on. Twice is safe."""
+        if self._process is not None and self._asking is not None:
+            self._asking.close()
+            self._process.wait()
+            self._process = self._asking = None
+
+
+STEM = Stem()
+
+
+# --- in the process that is forked from -------------------------------------------------------------
+
+
+def main(control: socket.socket) -> None:
+    """Import, then fork for each request until nobody can ask any more."""
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # as the command `run` has it
+    for name in IMPORTED:
+        import_module(name)
+    gc.freeze()
+    living: dict[int, int] = {}
+    signal.signal(signal.SIGCHLD, lambda *_: tell_of_the_dead(living))
+    while True:
+        asked, handles, _, _ = socket.recv_fds(control, REQUEST_BYTES, 2)
+        if not asked:
+            return
+        log, telling = handles
+        if (pid := os.fork()) == 0:
+            for mine in (*living.values(), telling, control.detach()):
+                os.close(mine)
+            become(json.loads(asked), log)
+        os.close(log)
+        os.write(telling, b"%d\n" % pid)
+        living[pid] = telling
+        tell_of_the_dead(living)  # one that ended before it was known
+
+
+def tell_of_the_dead(living: dict[int, int]) -> None:
+    """Write the exit codes of those that ended."""
+    for pid in list(living):
+        try:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:  # the signal came while this looked already
+            continue
+        if ended:
+            telling = living.pop(pid)
+            with suppress(BrokenPipeError):  # nobody waits for it
+                os.write(telling, b"%d\n" % os.waitstatus_to_exitcode(status))
+            os.close(telling)
+
+
+def become(request: Mapping[str, Any], log: int) -> NoReturn:
+    """Be the command, as if it had been started so."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for standard in (1, 2):
+        os.dup2(log, standard)
+    os.close(log)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
+    sys.argv = ["gateway", *request["words"]]
+    command = import_module("gateway.cli")
+    sys.exit(command.main())
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))
