@@ -34,8 +34,8 @@ CHROMIUM_IN_CACHE = (
 )
 TOOL_S = 600
 """Seconds that a check other than pytest may take; pytest has a limit for each test."""
-WORKERS = min(2, os.cpu_count() or 1) + 2
-"""Processes that run tests: two more than cores, because half of their time is waiting, for timeouts and pauses."""
+WORKERS = min(2, os.cpu_count() or 1) + 3
+"""Processes that run tests: three more than cores, because half of their time is waiting, for timeouts and pauses."""
 ALL_TIMEOUT_S = 900
 """Seconds that one test may take with `--all`, unless it names its own limit."""
 DOWNLOAD_S = 300
@@ -145,6 +145,9 @@ def pytest(arguments: Sequence[str], environment: Mapping[str, str]) -> Outcome:
         command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *arguments]
         # Without byte code each of the hundreds of daemons that tests start would compile everything: a second of CPU.
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        if not any((ROOT / "tests" / "unit").glob("*/__pycache__/*-pytest-*")):
+            # Once, and not by each of those processes at the same time: 10 s of CPU each.
+            captured([sys.executable, "-m", "pytest", "-q", "--collect-only"], seconds=TOOL_S, environment=inherited)
         code = subprocess.run(command, cwd=ROOT, env={**inherited, **environment}, check=False).returncode
         passed, failed = counted(results)
     # Not every failure is a test's: too little coverage, nothing collected, a bad option.
@@ -163,12 +166,15 @@ def counted(results: Path) -> tuple[int, int]:
     return passed, failed
 
 
-def captured(command: Sequence[str], *, seconds: float) -> tuple[int, str]:
+def captured(
+    command: Sequence[str], *, seconds: float, environment: Mapping[str, str] | None = None
+) -> tuple[int, str]:
     """Run a command without a terminal. Return its exit code and all it said; 127 and the reason when it cannot run."""
     try:
         done = subprocess.run(
             command,
             cwd=ROOT,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["basic", "off"])
 async def siege(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Siege]:
     async with besieged(tmp_path_factory.mktemp("state"), request.param, await probe()) as running:
-        await running.session()("tabs")  # what runs from here on belongs to no single test
+        begun = await running.session().done("tabs")  # what runs from here on belongs to no single test
+        assert begun.status is ResultStatus.OK, begun
         yield running
 
 

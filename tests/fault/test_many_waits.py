@@ -26,7 +26,7 @@ WAITING = times(4_000, 10_000)
 AT_ONCE = 200
 ROUNDS = 15
 TIMES = 4.0
-"""What a round may cost against one in an empty store. Measured: about 1; a scan of ten thousand waits makes it over 20."""
+"""What a round may cost against one in an empty store. Measured: 1; with a scan of ten thousand waits, over 20."""
 NODE = NodeId("here#1")
 HOUR = timedelta(hours=1)
 

@@ -69,7 +69,7 @@ async def world(
         telegram.supergroup("Kitchen", chat=GROUP, topics={TOPIC: "Bread"})
         rest = 'webhook_secret = "env:TELEGRAM_WEBHOOK_SECRET"' if request.param == "webhook" else ""
         config = CONFIG.format(api_root=telegram.api_root, mode=request.param, rest=rest, model=model.base_url)
-        daemon = Daemon(folder=tmp_path, config=config)
+        daemon = Daemon(folder=tmp_path, warm=True, config=config)
         env = {
             "TELEGRAM_BOT_TOKEN": TOKEN,
             "TELEGRAM_WEBHOOK_SECRET": SECRET,

@@ -86,7 +86,7 @@ async def a_world(folder: Path, model: ScriptedModel, config: str) -> AsyncGener
     async with FakeTelegram().serve() as telegram:
         telegram.group("Kitchen", chat=GROUP)
         filled = (PLACES + config).format(api_root=telegram.api_root, model=model.base_url)
-        daemon = Daemon(folder=folder, config=filled)
+        daemon = Daemon(folder=folder, warm=True, config=filled)
         await daemon.start({"TELEGRAM_BOT_TOKEN": TOKEN})
         try:
             yield World(daemon, telegram, model)

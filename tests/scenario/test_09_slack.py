@@ -96,7 +96,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path, model: ScriptedM
     """Everything running, in both modes for every scene."""
     mode: Mode = request.param
     config = CONFIG.format(model=model.base_url)
-    async with slack_rig(tmp_path, mode=mode, config=config, limits=NO_LIMITS, workspaces=WORKSPACES) as rig:
+    async with slack_rig(tmp_path, mode=mode, config=config, limits=NO_LIMITS, workspaces=WORKSPACES, warm=True) as rig:
         found = World(rig, model)
         for user, name in ((ANN, "ann"), (BOB, "bob"), (EVE, "eve")):
             found.slack.person(user, name)

@@ -2,7 +2,7 @@
 
 A start costs 0.5 s of CPU, of which nine tenths are imports; tests start the daemon by the hundred to kill it in the
 midst of its work. What such a life does is what any other does, from reading the configuration on, in a process of
-its own. Tests of starting, of memory and of what people do begin as people do (`Daemon.warm` is false).
+its own. Tests of starting, of memory and of a first day begin as people do (`Daemon.warm` is false).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Life:
         await self._changed.wait()
 
     def listen(self, pipe: int) -> None:
-        """Take what the stem says of it: its pid and later its exit code, a line each. In the end the pipe is closed."""
+        """Take what the stem says of it: its pid and later its exit code, a line each. Then the pipe is closed."""
         asyncio.get_running_loop().add_reader(pipe, self._read, pipe)
 
     def _read(self, pipe: int) -> None:
@@ -146,7 +146,7 @@ def main(control: socket.socket) -> None:
         import_module(name)
     gc.freeze()
     living: dict[int, int] = {}
-    signal.signal(signal.SIGCHLD, lambda *_: tell_of_the_dead(living))
+    signal.signal(signal.SIGCHLD, lambda number, frame: tell_of_the_dead(living))
     while True:
         asked, handles, _, _ = socket.recv_fds(control, REQUEST_BYTES, 2)
         if not asked:

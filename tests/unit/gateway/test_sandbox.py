@@ -350,11 +350,15 @@ echo ready
 
 async def test_a_timeout_leaves_nothing_and_keeps_what_was_printed(bench: Bench) -> None:
     script = STUBBORN.format(mark=bench.mark, last="while :; do sleep 0.1; done")
-    with pytest.raises(TimeoutError):
+
+    async def time_out() -> None:
         async with asyncio.timeout(20) as limit, asyncio.TaskGroup() as group:
             group.create_task(bench.run(script))
             await bench.until(lambda: bool(bench.printed.data))
             limit.reschedule(asyncio.get_running_loop().time() + 0.2)
+
+    with pytest.raises(TimeoutError):
+        await time_out()
     assert living(bench.mark) == []
     assert bench.printed.text == "ready\n"
 
