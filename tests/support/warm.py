@@ -41,6 +41,8 @@ class Life:
     pid: int = 0
     returncode: int | None = None
     _told: bytes = b""
+    _whole: bool = False
+    """Whether nothing more will be told."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def send_signal(self, number: int) -> None:
@@ -65,6 +67,7 @@ class Life:
             await self._news()
 
     async def _news(self) -> None:
+        assert not self._whole, "the process that daemons are forked from is gone; what it printed says why"
         self._changed.clear()
         await self._changed.wait()
 
@@ -80,9 +83,7 @@ class Life:
         if not read:
             asyncio.get_running_loop().remove_reader(pipe)
             os.close(pipe)
-            if not code:
-                raise AssertionError("the process that daemons are forked from is gone")
-            self.returncode = int(code)
+            self._whole, self.returncode = True, int(code) if code else None
         self._changed.set()
 
 
@@ -99,9 +100,9 @@ class Stem:
         return None if self._process is None else self._process.pid
 
     async def fork(self, words: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: int) -> Life:
-        """Begin `dragoman WORDS` with that environment, whose output goes to the file `log`."""
+        """Begin `dragoman WORDS` with that environment, PYTHONPATH in it; what it prints goes to the file `log`."""
         if self._asking is None:
-            self._asking = self._started(cwd, env)
+            self._asking = self._started(cwd, env["PYTHONPATH"])
         told, telling = os.pipe()
         life = Life()
         life.listen(told)
@@ -112,13 +113,13 @@ class Stem:
         await life.begun()
         return life
 
-    def _started(self, cwd: Path, env: Mapping[str, str]) -> socket.socket:
+    def _started(self, cwd: Path, path: str) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(theirs.fileno())],
                 cwd=cwd,
-                env=dict(env),
+                env={**os.environ, "PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],

@@ -1,0 +1,77 @@
+"""A forked life is a process of its own: its words, its environment, its output, its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.support.daemon import ROOT, Daemon, environment
+from tests.support.warm import Life, Stem
+
+
+@pytest_asyncio.fixture
+async def stem() -> AsyncIterator[Stem]:
+    """One for a test, so that the test may end it."""
+    found = Stem()
+    yield found
+    found.close()
+
+
+async def forked(stem: Stem, log: Path, *words: str, **env: str) -> Life:
+    """Fork one whose output goes to a file."""
+    with log.open("wb") as file:
+        return await stem.fork(words, cwd=ROOT, env={**environment(), **env}, log=file.fileno())
+
+
+async def test_several_at_once_have_words_output_and_an_end_of_their_own(stem: Stem, tmp_path: Path) -> None:
+    good = await forked(stem, tmp_path / "good", "--version")
+    wrong = await forked(stem, tmp_path / "wrong", "no-such-command")
+
+    assert (await good.wait(), await wrong.wait()) == (0, 2)
+    assert (tmp_path / "good").read_text().startswith("dragoman ")
+    assert "no-such-command" in (tmp_path / "wrong").read_text()
+    assert good.pid != wrong.pid
+
+
+async def test_its_environment_is_what_it_was_given_and_no_other(
+    stem: Stem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_CONFIG", "/nowhere/inherited.toml")
+    odd = await forked(stem, tmp_path / "odd", "--state", str(tmp_path), "check", DRAGOMAN_CONFIG="/nowhere/given.toml")
+
+    assert await odd.wait() == 1
+    assert "/nowhere/given.toml" in (tmp_path / "odd").read_text()
+    assert "inherited" not in (tmp_path / "odd").read_text()
+
+
+async def test_a_daemon_is_killed_and_lives_again(tmp_path: Path) -> None:
+    daemon = Daemon(folder=tmp_path, warm=True)
+    await daemon.start()
+    try:
+        first = daemon.process
+        assert isinstance(first, Life)
+        assert first.returncode is None
+        os.kill(first.pid, 0)
+        await daemon.kill()
+        assert first.returncode == -signal.SIGKILL
+        with pytest.raises(ProcessLookupError):
+            os.kill(first.pid, 0)
+        await daemon.start()
+        assert await daemon.stop() == 0
+    finally:
+        await daemon.kill()
+
+
+async def test_without_what_it_is_forked_from_there_is_an_error_and_no_silence(stem: Stem, tmp_path: Path) -> None:
+    life = await forked(stem, tmp_path / "log", "--state", str(tmp_path), "run", DRAGOMAN_HTTP__PORT="0")
+    assert stem.pid is not None
+    os.kill(stem.pid, signal.SIGKILL)
+
+    with pytest.raises(AssertionError, match="is gone"):
+        await life.wait()
+    os.kill(life.pid, signal.SIGKILL)
