@@ -20,9 +20,9 @@ Path = tuple[str | int, ...]
 _PLAIN: Mapping[str, tuple[str, str]] = types.MappingProxyType(
     {
         "missing": ("it is missing", "Add it"),
-        "int_type": ("it is not a whole number", "Write the number without quotes"),
+        "int_type": ("it is not a whole number", "Write it in digits, without quotes"),
         "finite_number": ("it is not a number that can be reckoned with", "Write a plain number"),
-        "float_type": ("it is not a number", "Write the number without quotes"),
+        "float_type": ("it is not a number", "Write it in digits, without quotes"),
         "bool_type": ("it is neither true nor false", "Write true or false, without quotes"),
         "string_type": ("it is not text", "Write it in quotes"),
         "tuple_type": ("it is not a list", 'Write a list: ["one", "two"]'),
