@@ -70,7 +70,7 @@ def test_variables_set_it_and_lay_over_it(tmp_path: Path) -> None:
         "DRAGOMAN_CHANNELS__TELEGRAM__MODE": "push"
     })  # fmt: skip
     assert "$DRAGOMAN_CHANNELS__TELEGRAM__LIMITS__PER_CHAT_PER_S: channels.telegram.limits.per_chat_per_s" in told
-    assert "it is not a number. Write the number" in told
+    assert "it is not a number. Write it in digits" in told
     assert (
         '$DRAGOMAN_CHANNELS__TELEGRAM__MODE: channels.telegram.mode: it is none of the choices. Write one of "poll'
         in told
