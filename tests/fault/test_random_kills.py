@@ -162,6 +162,7 @@ async def world(folder: Path, chance: random.Random) -> AsyncGenerator[People]:
         slack.app.pauses_s = AGAIN_S
         for who in COLLEAGUES:
             slack.person(who, who.lower())
+        one.daemon.warm = False  # how long starts take is measured
         await one.start()
         async with visiting(one.daemon, "joe") as page:
             yield People(wire=one, slack=slack, page=page, chance=chance)
