@@ -148,6 +148,7 @@ def pytest(arguments: Sequence[str], environment: Mapping[str, str]) -> Outcome:
         if not any((ROOT / "tests" / "unit").glob("*/__pycache__/*-pytest-*")):
             # Once, and not by each of those processes at the same time: 10 s of CPU each.
             captured([sys.executable, "-m", "pytest", "-q", "--collect-only"], seconds=TOOL_S, environment=inherited)
+        os.sync()  # what was installed just now is still being written, and each commit of a store would wait for it
         code = subprocess.run(command, cwd=ROOT, env={**inherited, **environment}, check=False).returncode
         passed, failed = counted(results)
     # Not every failure is a test's: too little coverage, nothing collected, a bad option.
