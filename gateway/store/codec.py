@@ -6,9 +6,9 @@ Beside the path of a message: every durable store goes through here, so that one
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, cast
 
 from pydantic import BeforeValidator, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer
 from pydantic_core import CoreConfig, PydanticSerializationError, SchemaValidator
@@ -42,8 +42,8 @@ class Payload(Generic[T]):
         try:
             return self._adapter.dump_json(value).decode()
         except PydanticSerializationError:
-            plain = self._adapter.dump_python(value, mode="json")
-            return storable(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
+            whole = self._adapter.validate_python(_all_storable(self._adapter.dump_python(value)))
+            return self._adapter.dump_json(whole).decode()
 
     def load(self, text: str) -> T:
         """Read what `dump` wrote. Raises pydantic's `ValidationError` when it is something else."""
@@ -118,6 +118,18 @@ def storable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def _all_storable(value: Any) -> Any:
+    """Return `value` with every text in it storable, the keys of mappings too."""
+    if type(value) is str:  # an enum of texts is ours, and stays what it is
+        return storable(value)
+    if isinstance(value, Mapping):
+        pairs = cast(Mapping[Any, Any], value).items()
+        return {_all_storable(key): _all_storable(one) for key, one in pairs}
+    if isinstance(value, list | tuple):
+        return [_all_storable(one) for one in cast(Sequence[Any], value)]
+    return value
 
 
 def head(text: str, most: int = 64 << 10) -> str:

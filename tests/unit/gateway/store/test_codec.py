@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -99,6 +100,22 @@ def test_half_a_surrogate_pair_becomes_a_mark_and_a_whole_one_its_character() ->
     assert storable("plain ü") == "plain ü"
     for text in ("a\ud83db", 'ü "quoted" \udc00'):
         assert ANSWER.dump(Answer(text=text)) == ANSWER.dump(Answer(text=storable(text)))
+
+
+def test_half_pairs_anywhere_in_what_a_model_or_a_tool_said_can_be_stored() -> None:
+    """Also where a server attached something to a call: the names in it are its own."""
+    attached = {"openai": {"\ud800": [{"\udc00": "a\ud83db"}, None, 1.5]}}
+    call = ToolCall(id=CallId("c1"), tool="shell", arguments='"\ud83d"')
+    whole = Answer(
+        text="\ufffd",
+        calls=(replace(call, arguments='"\ufffd"'),),
+        opaque={"openai": {"\ufffd": [{"\ufffd": "a\ufffdb"}, None, 1.5]}},
+    )
+    assert ANSWER.load(ANSWER.dump(Answer(text="\ud83d", calls=(call,), opaque=attached))) == whole
+    came = ToolResult(status=ResultStatus.ERROR, text="a\ud83db", pictures=(Picture(file="b", media_type="image/png"),))
+    assert RESULT.load(RESULT.dump(came)) == replace(came, text="a\ufffdb")
+    asked = replace(approval(3), rendered="rm \udc00")
+    assert APPROVAL.load(APPROVAL.dump(asked)) == replace(asked, rendered="rm \ufffd")
 
 
 def test_nothing_of_what_was_read_is_kept() -> None:
