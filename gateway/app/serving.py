@@ -12,7 +12,7 @@ import aiohttp
 
 from config.load import Loaded
 from gateway.app import App, build
-from gateway.app.heap import leave_alone_what_is_there, set_up_heap
+from gateway.app.heap import leave_alone_what_is_there, read_less_at_once, set_up_heap
 from gateway.app.plugins import redactor_of
 from gateway.errors import DragomanError, first_of
 from gateway.observe import log, set_up_logs
@@ -23,6 +23,7 @@ def serve(loaded: Loaded) -> int:
     """Run the daemon until it is told to stop. Return the exit code; errors are `DragomanError`s with their cure."""
     os.umask(0o077)
     set_up_heap()
+    read_less_at_once()
     set_up_logs(loaded.settings.log.level, redactor_of(loaded))
     for warning in loaded.warnings:
         log("config").warning(warning)

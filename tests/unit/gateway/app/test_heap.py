@@ -71,6 +71,42 @@ leave_alone_what_is_there()
 print(len(gc.get_objects()))
 """
 
+READ = """
+import asyncio, fcntl, os, socket
+from gateway.app.heap import read_less_at_once
+if {set_up}:
+    read_less_at_once()
+
+class Reader(asyncio.Protocol):
+    lengths = []
+
+    def data_received(self, data):
+        self.lengths.append(len(data))
+
+    def eof_received(self):
+        self.lengths.append(0)
+
+async def main():
+    loop = asyncio.get_running_loop()
+    near, far = socket.socketpair()
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 200_000)
+    far.send(bytes(150_000))
+    out, into = os.pipe()
+    fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, 1 << 20)
+    os.write(into, bytes(150_000))
+    far.close()
+    os.close(into)
+    await loop.create_connection(Reader, sock=near)
+    pipe, _ = await loop.connect_read_pipe(Reader, os.fdopen(out, "rb"))
+    while Reader.lengths.count(0) < 2:
+        await asyncio.sleep(0.01)
+    assert sum(Reader.lengths) == 300_000
+    pipe.close()
+    print(sorted(Reader.lengths)[-2])
+
+asyncio.run(asyncio.wait_for(main(), 20))
+"""
+
 
 def said(program: str, *, set_up: bool = True) -> int:
     done = subprocess.run(
@@ -95,3 +131,8 @@ def test_garbage_is_found_while_nothing_new_comes() -> None:
 
 def test_what_was_there_at_the_start_is_not_looked_through() -> None:
     assert said(AT_REST) < 1_000
+
+
+def test_no_read_of_a_socket_or_a_pipe_takes_room_for_more_than_64_kib() -> None:
+    assert said(READ, set_up=False) > 1 << 16
+    assert said(READ, set_up=True) == 1 << 16
