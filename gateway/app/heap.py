@@ -17,8 +17,8 @@ MIB = 1 << 20
 TIDY_EVERY_S = 30.0
 MAPPED_FROM = 128 << 10
 """What takes so many bytes or more has pages of its own, and leaves no hole in the heap."""
-READ_AT_ONCE = 64 << 10
-"""Bytes; fewer than that, or each read would be mapped."""
+READ_AT_ONCE = 16 << 10
+"""Bytes. What is left of their room when a message is shorter is found by what else is as large; of 64 KiB it is not."""
 ASYNCIO_READS = (
     (selector_events, "_SelectorTransport"),
     (unix_events, "_UnixReadPipeTransport"),
@@ -46,10 +46,10 @@ def set_up_heap() -> bool:
 
 
 def read_less_at_once() -> None:
-    """Have asyncio take 64 KiB for each read of a socket or a pipe, where it takes 256 by itself.
+    """Have asyncio take 16 KiB for each read of a socket or a pipe, where it takes 256 by itself.
 
-    Nearly all of it is given back at once. Taken from the heap, so much finds ever fewer holes between what stays, and
-    the heap grows by half a megabyte an hour; mapped, each read costs two calls of the system more.
+    Nearly all of it is given back at once, and whatever settles in between makes a hole that is too small for the next
+    read: the heap grows by half a megabyte an hour. Mapped, each read would cost two calls of the system more.
     """
     for module, name in ASYNCIO_READS:
         reads: Any = getattr(module, name, None)  # asyncio has no other way to say it
