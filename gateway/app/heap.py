@@ -18,7 +18,7 @@ TIDY_EVERY_S = 30.0
 MAPPED_FROM = 128 << 10
 """What takes so many bytes or more has pages of its own, and leaves no hole in the heap."""
 READ_AT_ONCE = 16 << 10
-"""Bytes. What is left of their room when a message is shorter is found by what else is as large; of 64 KiB it is not."""
+"""Bytes. What a shorter message leaves of their room is found by what else is as large; of 64 KiB it is not."""
 ASYNCIO_READS = (
     (selector_events, "_SelectorTransport"),
     (unix_events, "_UnixReadPipeTransport"),
