@@ -128,7 +128,7 @@ async def test_killed_while_their_cards_are_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("point", "passage"), [("WOKEN", 1), ("J5", 5), ("J15", 4)])
 async def test_killed_when_the_parent_wakes(point: str, passage: int, tmp_path: Path) -> None:
     """Children that only answer. One that still thinks when the first of them wakes their parent is asked once more."""
-    short = [Rule(text=f"do {name}", system=CHILD, reply=Reply(text=done(name), think_s=0.3)) for name in NAMES]
+    short = [Rule(text=f"do {name}", system=CHILD, reply=Reply(text=done(name), think_s=0.8)) for name in NAMES]
     async with tree(tmp_path, [*short, *three()], armed=f"{point}:kill:{passage}") as found:
         async with asyncio.timeout(40), asyncio.TaskGroup() as group:
             group.create_task(found.come_back())
