@@ -33,7 +33,7 @@ from xml.etree import ElementTree
 
 from gateway.clock import SystemClock
 from tests import twins
-from tests.checks import ALL_TIMEOUT_S, WORKERS, browser_environment, find_chromium
+from tests.checks import ALL_TIMEOUT_S, browser_environment, find_chromium
 from tests.support.proof import ALL, PROOF, SEED
 from tests.support.proof_page import Fault, Proof, page, read_lines
 from tests.twins import Twin
@@ -46,6 +46,8 @@ REPORTS = ("bench", "soak", "fuzz", "mutants")
 SUITE = "tests/fault"
 TWINS = "tests/fault/test_twins.py"
 """Tried by themselves: each runs tests of its own, on a copy."""
+WORKERS = min(2, os.cpu_count() or 1) + 1
+"""Processes that run tests: fewer than for `./run test`, since the times that are stated are to be the daemon's own."""
 
 
 def faults() -> list[Fault]:
