@@ -35,7 +35,7 @@ from tests.support.telegram import Call, Fault
 AWAY = timedelta(minutes=3)
 """Longer than the two minutes after which open cards are shown again."""
 FLOOD_S = 3.0
-BAN_S = 20
+BAN_S = 12
 """It outlives two deaths."""
 ENDING = STORY[-40:]
 RAN = {"curtains": 1, "letter": 1, "cellar": 0, "parcel": 1, "lamp": 1, "silver": 0}
