@@ -10,10 +10,8 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 
-import hypothesis
 import pytest
 import pytest_asyncio
 import structlog
@@ -21,10 +19,8 @@ import structlog
 from tests.support.order import order
 from tests.support.warm import STEM
 
-GRACE_S = 2.0
-"""How long what is just ending may take to be gone, where other tests want the processor too."""
-CASE_S = 5.0
-"""Seconds of the clock that one case of Hypothesis may take. By itself it allows 0.2, which other processes use up."""
+GRACE_S = 0.5
+"""How long what is just ending may take to be gone."""
 UNTRACED = (
     "tests/fault/",
     "tests/scenario/",
@@ -40,10 +36,6 @@ TRACED_CASES = 2
 """So many of the cases of one test are traced: further ones differ in what they are given. None of those that
 Hypothesis makes is, by the hundred.
 """
-
-
-hypothesis.settings.register_profile("here", hypothesis.settings(), deadline=timedelta(seconds=CASE_S))
-hypothesis.settings.load_profile("here")
 
 
 def pytest_configure() -> None:
