@@ -161,8 +161,8 @@ async def seated(browser: Browser, enclosure: Enclosure, key: str, kept: Path) -
                 if state is None:
                     raise
                 state, context = None, await _context(browser, gate.address, None)
+            seat = Seat(context=context, gate=gate, folder=folder)
             try:
-                seat = Seat(context=context, gate=gate, folder=folder)
                 context.on("page", lambda page: _watch(page, seat))
                 if state is not None:
                     seat.notes.append("The cookies of earlier are kept; the pages of earlier are not open any more.")
@@ -170,6 +170,8 @@ async def seated(browser: Browser, enclosure: Enclosure, key: str, kept: Path) -
                 await _keep_state(context, kept)
             finally:
                 await _within_end(context.close)
+                if seat.guard is not None:
+                    await _within_end(seat.guard.end)
     except (Error, TimeoutError, OSError) as error:
         why = _first_line(error)
         raise DragomanError(f"The browser has no place for this session: {why}.", cure="Ask again.") from error

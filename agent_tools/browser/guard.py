@@ -96,7 +96,7 @@ class Guard:
 
     @classmethod
     async def start(cls, seat: Guarded, page: Page) -> Guard:
-        """Watch the context of this page from now on, until it is closed."""
+        """Watch the context of this page from now on, until `end`."""
         browser = seat.context.browser
         assert browser is not None, "a seat's context is made by a browser"
         of_page = await seat.context.new_cdp_session(page)
@@ -111,12 +111,13 @@ class Guard:
         self._session.on("Browser.downloadWillBegin", self._download_begins)
         self._session.on("Browser.downloadProgress", self._download_goes_on)
         await self.refuse_downloads()
-        self._seat.context.on("close", self._end)
 
-    async def _end(self, *_: object) -> None:
-        """Let go of other contexts' requests too: a session that nobody answers would hold them for ever."""
-        with suppress(Error):  # the browser is gone already
-            await self._session.detach()
+    async def end(self) -> None:
+        """Let go of other contexts' requests too: a session that nobody answers would hold them for ever.
+
+        Raises playwright's `Error` when the browser is gone already.
+        """
+        await self._session.detach()
 
     # --- documents ------------------------------------------------------------------------------
 
