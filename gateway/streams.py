@@ -12,6 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -426,7 +427,9 @@ class Streams:
             pass  # the next one shows more
         except SendFailed as failed:
             answered = failed.outcome in (SendOutcome.DEAD, SendOutcome.WAIT)
-            await self._failed(way, slot, failed)
+            if failed.outcome is SendOutcome.DEAD:
+                self._let_stand(slot.id)
+            await self._obey(way, failed)
         except Exception:  # noqa: BLE001 - the loop of streams: only this message stands still (house rule 9)
             self._log.exception("a channel broke while streaming", slot=slot.id)
             self._let_stand(slot.id)
@@ -463,15 +466,12 @@ class Streams:
             else:
                 return
 
-    async def _failed(self, way: Way, slot: Slot, failed: SendFailed) -> None:
-        """Nothing is repeated; a ban is obeyed, and what was refused for good is left to the last words."""
-        if failed.outcome is SendOutcome.DEAD:
-            self._let_stand(slot.id)
+    async def _obey(self, way: Way, failed: SendFailed) -> None:
+        """Nothing is repeated; a ban holds for whatever is shown there, and over a restart."""
         if failed.outcome is not SendOutcome.WAIT:
             return
-        bans = self.pacer.obey(way, failed)
         try:
-            await write_bans(self.notes, bans, self.clock.now())
+            await write_bans(self.notes, self.pacer.obey(way, failed), self.clock.now())
         except StoreError as error:
             self._log.error("a ban is known here and not stored", error=str(error))
 
@@ -481,6 +481,8 @@ class Streams:
                 await self.channels[turn.conversation.channel].typing(turn.conversation)
         except TimeoutError:
             pass
+        except SendFailed as failed:
+            await self._obey(turn.way, failed)
         except Exception:  # noqa: BLE001 - the loop of streams: typing is not needed (house rule 9)
             self._log.exception("a channel broke while typing", channel=turn.conversation.channel)
         finally:
@@ -489,11 +491,9 @@ class Streams:
 
 async def _at_most(end: asyncio.Event, seconds: float) -> None:
     """Wait so long, or until it is over."""
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await end.wait()
-    except TimeoutError:
-        pass
 
 
 async def _keep_nothing(platform_id: str) -> None:

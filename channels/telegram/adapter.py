@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from telegram.error import TelegramError
 
@@ -15,6 +14,7 @@ from channels._shared.accounts import serve, troubles
 from channels._shared.showing import Digests
 from channels.telegram import ids
 from channels.telegram.account import Account, Pauses
+from channels.telegram.failures import Act, judge
 from channels.telegram.moves import Moves
 from channels.telegram.outbound import Renderer
 from channels.telegram.request import Declined
@@ -47,7 +47,6 @@ class TelegramChannel:
         self._accounts = {
             name: Account(name, account, context, self._moves, pauses) for name, account in settings.accounts.items()
         }
-        self._typing_from = dict.fromkeys(self._accounts, context.clock.now())
 
     def endpoints(self) -> Sequence[Endpoint]:
         """The webhooks of the accounts that have one."""
@@ -98,16 +97,19 @@ class TelegramChannel:
     # --- beside it ----------------------------------------------------------------------------------
 
     async def typing(self, conversation: Conversation) -> None:
-        """Show that an answer is being written; not while Telegram wants less of an account."""
+        """Show that an answer is being written."""
         account = self._accounts.get(conversation.account)
-        if account is None or not _is_place(conversation) or self._clock.now() < self._typing_from[account.name]:
+        if account is None or not _is_place(conversation):
             return
         thread = {"message_thread_id": int(conversation.thread)} if conversation.thread else {}
         try:
             chat = await self._moves.now(conversation.chat)
             await account.bot.call("sendChatAction", {"chat_id": chat, "action": "typing", **thread})
         except Declined as declined:
-            self._typing_from[account.name] = self._clock.now() + timedelta(seconds=declined.retry_after_s)
+            scopes = {"chat_scope": conversation.chat_scope, "account_scope": conversation.account_scope}
+            meant = judge(declined, Act.EDIT, now=self._clock.now(), **scopes)
+            if isinstance(meant, SendFailed) and meant.outcome is SendOutcome.WAIT:
+                raise meant from None
         except (TelegramError, StoreError):
             return
 

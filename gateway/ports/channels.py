@@ -73,7 +73,10 @@ class Channel(Protocol):
         ...
 
     async def typing(self, conversation: Conversation) -> None:
-        """Show for some seconds that an answer is being written, where the platform can. Never fails."""
+        """Show for some seconds that an answer is being written, where the platform can.
+
+        Raises `SendFailed` with `WAIT` when the platform wants nothing shown there for a while, and nothing else.
+        """
         ...
 
     def paces(self, conversation: Conversation) -> Sequence[Pace]:

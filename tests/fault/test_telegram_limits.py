@@ -33,6 +33,7 @@ CARL = 2003
 CROWD = range(3001, 3051)
 REFUSED_SHARE = 0.2
 BAN_S = 6
+TYPING_BAN_S = 3
 NO_SUCH_COMMAND = "There is no command /second. /help lists them."
 STRANGERS = range(500_000, 502_500)
 WORDS_EACH = 2
@@ -87,6 +88,21 @@ async def test_bans(tmp_path: Path) -> None:
         await one.settled()
         assert await one.daemon.stop() == 0
         judge_chats(telegram, slots_of(await everything(one.daemon.state)), one.deaths)
+
+
+async def test_a_ban_that_typing_met_holds_the_answer(tmp_path: Path) -> None:
+    """Telegram refuses that the bot is shown as writing: the answer that comes a second later waits."""
+    thinks = Reply(text="You said: {text}", think_s=1.0)
+    async with wire(tmp_path, friends=[BOB], rules=[Rule(reply=thinks)]) as one:
+        telegram = one.telegram
+        await one.start()
+        telegram.ban(ANN, TYPING_BAN_S)
+        telegram.say(ANN, "hello")
+        ban = await refused_at(telegram, ANN)
+        await telegram.see(ANN, "You said: hello")
+        told_in_bans(telegram)
+        assert (ban.method, len(telegram.during_ban)) == ("sendChatAction", 1)
+        assert await one.daemon.stop() == 0
 
 
 async def three_chats_are_banned(one: Wire) -> None:

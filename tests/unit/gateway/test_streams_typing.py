@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import pytest
 
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.ids import TurnId
 from gateway.model.messages import Conversation
+from gateway.pace import BANS, Way
 from gateway.streams import TYPING_AT_ONCE
 from tests.support.fakes import ANN_PAGE, FakeChannel
 from tests.support.makers import CHAT, chat
 from tests.unit.gateway.test_streams import World, running, shown
+
+WAY = Way.to(CHAT, ())
 
 
 @pytest.fixture
@@ -96,6 +100,31 @@ async def test_a_channel_that_cannot_type_harms_nobody(broken: Exception) -> Non
         await world.passes(0.3)
         await world.passes(4)
         assert world.channel.typed == [CHAT, CHAT]
+
+
+async def test_where_typing_is_refused_nothing_is_shown_until_the_ban_ends() -> None:
+    @dataclass(slots=True)
+    class Refused(FakeChannel):
+        until: datetime | None = None
+
+        async def typing(self, conversation: Conversation) -> None:
+            await FakeChannel.typing(self, conversation)
+            raise SendFailed("429", outcome=SendOutcome.WAIT, until=self.until)
+
+    channel = Refused()
+    async with running(World(channel)) as world:
+        channel.until = world.clock.now() + timedelta(seconds=9)
+        await world.working()
+        await world.passes(0.3)
+        for _ in range(2):
+            await world.working()
+            await world.passes(4)
+        assert channel.typed == [CHAT]
+        assert not world.pacer.at_once(WAY)
+        assert await world.store.notes(BANS) == {WAY.chat: channel.until.isoformat()}
+        await world.working()
+        await world.passes(4)
+        assert channel.typed == [CHAT, CHAT]
 
 
 async def test_in_a_crowd_each_channel_is_told_of_some_at_once_and_then_of_the_others() -> None:

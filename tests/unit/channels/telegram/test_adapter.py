@@ -396,7 +396,7 @@ async def test_a_group_that_moves_for_ever_is_dead(telegram: FakeTelegram, chann
 # --- typing and limits --------------------------------------------------------------------------
 
 
-async def test_typing_is_shown_and_never_fails(telegram: FakeTelegram, channel: TelegramChannel) -> None:
+async def test_typing_is_shown_and_fails_by_no_fault(telegram: FakeTelegram, channel: TelegramChannel) -> None:
     await channel.typing(DIRECT)
     assert telegram.chats.typing == [(ANN, None, "typing")]
     for fault in (faults.drop(), faults.broken(), faults.error(403, "Forbidden")):
@@ -404,16 +404,15 @@ async def test_typing_is_shown_and_never_fails(telegram: FakeTelegram, channel: 
         await channel.typing(DIRECT)
 
 
-async def test_typing_rests_while_telegram_wants_less(
+async def test_typing_tells_when_telegram_wants_nothing_in_a_chat(
     telegram: FakeTelegram, channel: TelegramChannel, scene: Scene
 ) -> None:
-    telegram.ban(None, 5)
-    await channel.typing(DIRECT)
-    await channel.typing(DIRECT)
-    assert len(telegram.calls("sendChatAction")) == 1
-    scene.clock.advance(6)
-    await channel.typing(DIRECT)
-    assert len(telegram.calls("sendChatAction")) == 2
+    telegram.ban(ANN, 7)
+    with pytest.raises(SendFailed) as failed:
+        await channel.typing(DIRECT)
+    assert failed.value.outcome is SendOutcome.WAIT
+    assert failed.value.scope == "telegram/main/1001"
+    assert failed.value.until == scene.clock.now() + timedelta(seconds=7)
 
 
 @pytest.mark.parametrize(
