@@ -169,14 +169,19 @@ async def seated(browser: Browser, enclosure: Enclosure, key: str, kept: Path) -
                 yield seat
                 await _keep_state(context, kept)
             finally:
-                await _within_end(context.close)
-                if seat.guard is not None:
-                    await _within_end(seat.guard.end)
+                await leave(seat)
     except (Error, TimeoutError, OSError) as error:
         why = _first_line(error)
         raise DragomanError(f"The browser has no place for this session: {why}.", cure="Ask again.") from error
     finally:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def leave(seat: Seat) -> None:
+    """Close what a place has in the browser. What does not answer in time is left to the enclosure."""
+    await _within_end(seat.context.close)
+    if seat.guard is not None:
+        await _within_end(seat.guard.end)
 
 
 async def _context(browser: Browser, way_out: str, state: StorageState | None) -> BrowserContext:

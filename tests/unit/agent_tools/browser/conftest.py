@@ -14,6 +14,7 @@ from playwright.async_api import Browser, Error
 
 from agent_tools.browser.actions import perform
 from agent_tools.browser.arguments import Args
+from agent_tools.browser.chromium import leave
 from agent_tools.browser.guard import ask
 from agent_tools.browser.seats import Seat
 from agent_tools.browser.settings import Settings
@@ -115,7 +116,7 @@ class Seats:
         if self._free is None and [seat.page] == seat.context.pages and not seat.crashed and await self._emptied(seat):
             self._free = seat
         else:
-            await seat.context.close()
+            await leave(seat)
 
     @staticmethod
     async def _emptied(seat: Seat) -> bool:
