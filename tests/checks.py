@@ -32,10 +32,14 @@ CHROMIUM_IN_CACHE = (
     "chromium_headless_shell-*/*/*headless*shell",
     "chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
 )
+BY_THE_CLOCK = "by_the_clock"
+"""The mark of tests that are judged by seconds: beside five others they would tell how busy the machine is."""
 TOOL_S = 600
 """Seconds that a check other than pytest may take; pytest has a limit for each test."""
 WORKERS = min(2, os.cpu_count() or 1) + 3
 """Processes that run tests: three more than cores, because half of their time is waiting, for timeouts and pauses."""
+FEW_WORKERS = WORKERS - 2
+"""Those that run tests that are judged by the clock, and the proof: they leave room for the programs tested."""
 ALL_TIMEOUT_S = 900
 """Seconds that one test may take with `--all`, unless it names its own limit."""
 DOWNLOAD_S = 300
@@ -109,10 +113,13 @@ def main(arguments: Sequence[str]) -> int:
         return report.end()
     report.run("browser", need_chromium)
     report.run("bubblewrap", need_bubblewrap)
-    coverage = ["--cov", "--cov-report="]
-    with ThreadPoolExecutor() as beside:  # pyright takes 20 s of one core, and tests wait for other things too
+    environment = browser_environment(find_chromium())
+    most = ["--cov", "--cov-report=", "-m", f"not {BY_THE_CLOCK}"]
+    report.run("pytest", lambda: pytest([*most, *options], environment))
+    few = ["-m", BY_THE_CLOCK, *(str(path) for path in files_with(BY_THE_CLOCK))]
+    with ThreadPoolExecutor() as beside:  # pyright takes 20 s of one core, and these tests wait most of the time
         types = beside.submit(timed, lambda: tool("pyright", "--project", "pyproject.toml"))
-        report.run("pytest", lambda: pytest([*coverage, *options], browser_environment(find_chromium())))
+        report.run("pytest, by the clock", lambda: pytest([*few, *options], environment, workers=FEW_WORKERS))
         report.add("pyright", *types.result())
     return report.end()
 
@@ -137,11 +144,16 @@ def tool(name: str, *arguments: str) -> Outcome:
     return Outcome(ok=code == 0, text="" if code == 0 else text)
 
 
-def pytest(arguments: Sequence[str], environment: Mapping[str, str]) -> Outcome:
+def files_with(mark: str) -> list[Path]:
+    """Return the files of tests that have a mark."""
+    return [path for path in sorted(ROOT.glob("tests/**/test_*.py")) if f"pytest.mark.{mark}" in path.read_text()]
+
+
+def pytest(arguments: Sequence[str], environment: Mapping[str, str], *, workers: int = WORKERS) -> Outcome:
     """Run tests with their output shown as it comes. Who has nothing left to do takes tests from the others."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.xml"
-        spread = ["-n", str(WORKERS), "--dist", "worksteal"]
+        spread = ["-n", str(workers), "--dist", "worksteal"]
         command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *arguments]
         # Without byte code each of the hundreds of daemons that tests start would compile everything: a second of CPU.
         inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -33,7 +33,7 @@ from xml.etree import ElementTree
 
 from gateway.clock import SystemClock
 from tests import twins
-from tests.checks import ALL_TIMEOUT_S, browser_environment, find_chromium
+from tests.checks import ALL_TIMEOUT_S, FEW_WORKERS, browser_environment, find_chromium
 from tests.support.proof import ALL, PROOF, SEED
 from tests.support.proof_page import Fault, Proof, page, read_lines
 from tests.twins import Twin
@@ -46,8 +46,6 @@ REPORTS = ("bench", "soak", "fuzz", "mutants")
 SUITE = "tests/fault"
 TWINS = "tests/fault/test_twins.py"
 """Tried by themselves: each runs tests of its own, on a copy."""
-WORKERS = min(2, os.cpu_count() or 1) + 1
-"""Processes that run tests: fewer than for `./run test`, since the times that are stated are to be the daemon's own."""
 
 
 def faults() -> list[Fault]:
@@ -145,7 +143,7 @@ def run_tests(
     if not tests:
         return [], (0, [])
     stated, results = place / "figures.jsonl", place / "results.xml"
-    spread = ["-n", str(WORKERS), "--dist", "worksteal", f"--ignore={TWINS}"]
+    spread = ["-n", str(FEW_WORKERS), "--dist", "worksteal", f"--ignore={TWINS}"]
     longer = [f"--timeout={ALL_TIMEOUT_S}"] if everything else []
     asked = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *longer, *tests]
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -13,6 +13,8 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gateway.model.slots import Slot
 from gateway.model.turns import Turn, TurnState
 from tests.fault.model_rig import Crowd, crowd, once, peek, results_in, shell, side_by_side
@@ -405,6 +407,7 @@ async def ended_s(people: Crowd, who: str, command: str, since: float) -> float:
     return time.monotonic() - since
 
 
+@pytest.mark.by_the_clock
 async def test_stop_ends_a_stream_and_a_call(tmp_path: Path) -> None:
     """Within a second, and nothing runs or is asked afterwards."""
     took: dict[str, float] = {}

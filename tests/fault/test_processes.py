@@ -111,6 +111,7 @@ def nothing_is_left(page: Visitor, marker: str = "", *, health: Health | None = 
         figure("F23", "slowest answer of the daemon meanwhile", health.slowest_s, 1.0, "s")
 
 
+@pytest.mark.by_the_clock
 @pytest.mark.parametrize("command", ["yes", "yes >&2 & cat /dev/zero"])
 async def test_a_flood_of_output(page: Visitor, command: str) -> None:
     """Two seconds of it: bounded memory, a responsive daemon, head and tail kept, and told how much is not shown."""
@@ -129,6 +130,7 @@ async def test_a_flood_of_output(page: Visitor, command: str) -> None:
     nothing_is_left(page, health=health)
 
 
+@pytest.mark.by_the_clock
 async def test_a_fork_bomb(page: Visitor) -> None:
     """Stopped by its number; nothing of it is left, and the daemon answers meanwhile.
 
@@ -154,6 +156,7 @@ async def begin(page: Visitor, escape: str) -> tuple[str, str]:
     return turn, marker
 
 
+@pytest.mark.by_the_clock
 async def test_nothing_escapes_a_stop(page: Visitor) -> None:
     """/stop within a second ends the whole tree, whatever it did to get away."""
     for escape in ESCAPES:

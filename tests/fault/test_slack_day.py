@@ -174,6 +174,7 @@ async def a_day(folder: Path, mode: Mode) -> AsyncGenerator[Day]:
         yield today
 
 
+@pytest.mark.by_the_clock
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_day(mode: Mode, tmp_path: Path) -> None:

@@ -204,6 +204,7 @@ async def test_a_fifth_of_a_hundred_messages_is_refused(tmp_path: Path) -> None:
         assert len(bans) >= said * REFUSED_SHARE / 2
 
 
+@pytest.mark.by_the_clock
 async def test_growing_answers_are_edited_once_a_second_a_channel(tmp_path: Path) -> None:
     """Three answers grow in the threads of one channel and three elsewhere, within Slack's tiers for the workspace."""
     async with wire(tmp_path, rules=TOLD_SLOWLY, limits="") as one:

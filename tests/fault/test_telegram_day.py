@@ -42,6 +42,7 @@ RAN = {"curtains": 1, "letter": 1, "cellar": 0, "parcel": 1, "lamp": 1, "silver"
 """Each errand of the day, and how often its command is to run."""
 
 
+@pytest.mark.by_the_clock
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", ["polling", "webhook"])
 async def test_a_day(mode: str, tmp_path: Path) -> None:

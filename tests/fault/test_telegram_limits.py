@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tests.fault.rig import everything, resident_kib
 from tests.fault.telegram_rig import (
     ANN,
@@ -146,6 +148,7 @@ def refuse_some(telegram: FakeTelegram, chance: random.Random) -> Callable[[Call
     return script
 
 
+@pytest.mark.by_the_clock
 async def test_a_fifth_of_all_sends_is_refused(tmp_path: Path) -> None:
     """Fifty chats: nothing is sent into a ban, nothing is lost or doubled, each chat keeps its order."""
     async with wire(tmp_path, friends=CROWD, limits="overall_per_s = 0") as one:
@@ -341,6 +344,7 @@ async def flood(telegram: FakeTelegram, owner_speaks: asyncio.Event) -> None:
             await asyncio.sleep(max(0.0, began + n * each - time.monotonic()))
 
 
+@pytest.mark.by_the_clock
 async def test_a_crowd_of_strangers(tmp_path: Path) -> None:
     """Five thousand messages in ten seconds: they cost no model call, little memory, and the owner no time."""
     async with wire(tmp_path) as one:
