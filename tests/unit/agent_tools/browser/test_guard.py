@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from playwright.async_api import Error
 
+from agent_tools.browser.chromium import leave
 from gateway.model.tools import EVERY_SCOPE, ResultStatus
 from gateway.ports import TurnedAway
-from tests.unit.agent_tools.browser.conftest import Desk
+from tests.unit.agent_tools.browser.conftest import Desk, Seats
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -102,6 +104,15 @@ async def test_a_guard_leaves_other_sessions_alone(desk: Desk) -> None:
     assert await page.title() == "Other"
     await another.close()
     assert not desk.seat.notes
+
+
+async def test_a_guard_ends_with_its_seat(seats: Seats) -> None:
+    """One that stayed would be asked about every page of the others."""
+    seat = await seats.make()
+    assert seat.guard is not None
+    await leave(seat)
+    with pytest.raises(Error, match="closed"):
+        await seat.guard.refuse_downloads()
 
 
 async def test_a_page_that_the_gate_refused(desk: Desk) -> None:
