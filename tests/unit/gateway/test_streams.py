@@ -17,7 +17,8 @@ from gateway.observe import Redactor
 from gateway.pace import BANS, Pacer
 from gateway.ports import Progress
 from gateway.store.memory import MemoryStore
-from gateway.streams import KEPT_CHARS, Streams
+from gateway.streams import Streams
+from gateway.streams.followed import KEPT_CHARS
 from tests.support.clock import FakeClock
 from tests.support.fakes import FakeChannel
 from tests.support.makers import CHAT, chat, route

@@ -17,7 +17,8 @@ from gateway.model.messages import Conversation
 from gateway.model.slots import Pace, Slot, SlotKind
 from gateway.model.waits import WaitKind
 from gateway.pace import BANS
-from gateway.streams import FORGET_LINE_AFTER_S, FORGET_WAITING_AFTER_S, SETTLED_AFTER_S
+from gateway.streams import SETTLED_AFTER_S
+from gateway.streams.followed import FORGET_LINE_AFTER_S, FORGET_WAITING_AFTER_S
 from tests.support.fakes import ANN_PAGE, FakeChannel
 from tests.support.makers import CHAT, chat
 from tests.unit.gateway.test_streams import SECRET, SESSION, TURN, SlowChannel, World, running, shown

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,6 +25,7 @@ from gateway.model.slots import EDIT_IN_DOUBT, Showing, Slot, SlotKind, shown_wh
 from gateway.observe import Redactor, log
 from gateway.pace import Pacer, Way, write_bans
 from gateway.ports import Channel, Clock, Live, Notes, Outbox
+from gateway.streams.followed import FORGET_AFTER_S, Beginning, Line, Turn
 
 LOOK_EVERY_S = 0.1
 TYPING_AFTER_S = 0.2
@@ -46,86 +46,8 @@ IN_DOUBT_S = EDIT_IN_DOUBT.total_seconds()
 TYPING_WITHIN_S = 5.0
 TYPING_AT_ONCE = 16
 """Turns of one channel; the others' time comes a moment later. Each takes a connection."""
-FORGET_AFTER_S = 7.0
-"""`Working` comes every 5 s."""
 FORGET_RESTED_AFTER_S = 1.0
 """Its last words are out by then: what is looked at ten times a second for longer costs more than the turn did."""
-FORGET_LINE_AFTER_S = 60.0
-"""A status line that has a message; one that has none yet goes like a turn."""
-FORGET_WAITING_AFTER_S = 3_600.0
-"""One on which a child was last said to be at something: a decision that it waits for may take long."""
-TELL_TIME_EVERY_S = 5.0
-TELL_TIME_SHARE = 0.1
-"""Of the time that is told: what takes long is told of more rarely, for each edit takes the room of another message."""
-KEPT_CHARS = 200_000
-"""Of one answer; a longer one is shown when it is whole."""
-
-_UNFINISHED = re.compile(r"[!-~]+\Z")
-"""The last word: what looks like a secret is recognised when all of it is there."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Turn:
-    """A turn that works, and the answer that it writes."""
-
-    conversation: Conversation
-    way: Way
-    streams: bool
-    seen_at: float
-    type_at: float | None
-    """When to show typing; None while there is something to see."""
-    n: int = -1
-    """The step whose text comes."""
-    pieces: list[str] = field(default_factory=list[str])
-    length: int = 0
-    whole: bool = False
-    """False when some of the text was missed, or it is too long."""
-    text_at: float = 0.0
-    shown: Slot | None = None
-    """The answer that was shown last: its beginning, or all of it."""
-
-    def stop_keeping(self) -> None:
-        """Forget the text, and what comes of it; until the next step."""
-        self.pieces, self.whole = [], False
-
-
-@dataclass(slots=True, kw_only=True)
-class _Open:
-    """A message that shows the beginning of an answer."""
-
-    slot: Slot
-    shown: int
-    """Characters that it shows."""
-    looked: int = 0
-    """Characters that had come when it was looked at last."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Line:
-    """The status line of a root's turn: what was heard for it, and what its message shows."""
-
-    conversation: Conversation
-    way: Way
-    doings: Doings
-    heard_at: float
-    slot: Slot | None = None
-    """What shows it; None before that, and from when its last words are sent."""
-    shown: str = ""
-    """What that says, but for the time."""
-    told_at: float = 0.0
-    """When it was changed last."""
-
-    def news(self, now: float) -> str:
-        """What it is to say, when that is worth an edit; else nothing."""
-        said = self.doings.line()
-        since_s = self.doings.since(now)
-        time_told = since_s > 0 and now - self.told_at >= max(TELL_TIME_EVERY_S, since_s * TELL_TIME_SHARE)
-        return self.doings.line(now) if said and (said != self.shown or time_told) else ""
-
-    def stale(self, now: float) -> bool:
-        """Whether nothing more is expected of it."""
-        after_s = FORGET_WAITING_AFTER_S if self.doings.children_at_work else FORGET_LINE_AFTER_S
-        return now - self.heard_at > (after_s if self.slot is not None else FORGET_AFTER_S)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,9 +64,9 @@ class Streams:
     look_every_s: float = LOOK_EVERY_S
     edit_within_s: float = EDIT_WITHIN_S
     patience_s: float = PATIENCE_S
-    _turns: dict[TurnId, _Turn] = field(default_factory=dict[TurnId, _Turn])
-    _open: dict[SlotId, _Open] = field(default_factory=dict[SlotId, _Open])
-    _lines: dict[SlotId, _Line] = field(default_factory=dict[SlotId, _Line])
+    _turns: dict[TurnId, Turn] = field(default_factory=dict[TurnId, Turn])
+    _open: dict[SlotId, Beginning] = field(default_factory=dict[SlotId, Beginning])
+    _lines: dict[SlotId, Line] = field(default_factory=dict[SlotId, Line])
     _edits: dict[SlotId, asyncio.Task[None]] = field(default_factory=dict[SlotId, asyncio.Task[None]])
     """Edits under way, and those that were answered, until it is known what they met."""
     _looked_after: set[SlotId] = field(default_factory=set[SlotId])
@@ -195,7 +117,7 @@ class Streams:
                 turn.stop_keeping()
                 return
             shown = replace(slot, platform_id=platform_id, sent_version=slot.version)
-            self._open[slot.id] = _Open(slot=shown, shown=len(slot.text))
+            self._open[slot.id] = Beginning(slot=shown, shown=len(slot.text))
 
     async def finish(self, slot: SlotId) -> float:
         """Begin no edit of this slot before `shown` is called again. Return 0 when its last words may be sent now.
@@ -253,7 +175,7 @@ class Streams:
         now = self.clock.monotonic()
         turn = self._turns.get(event.turn)
         if turn is None:
-            turn = self._turns[event.turn] = _Turn(
+            turn = self._turns[event.turn] = Turn(
                 conversation=event.conversation,
                 way=Way.to(event.conversation, channel.paces(event.conversation)),
                 streams=channel.streams,
@@ -277,19 +199,8 @@ class Streams:
 
     def _more(self, delta: TextDelta) -> None:
         turn = self._turns.get(delta.turn)
-        if turn is None or not turn.streams:
-            return
-        if delta.n != turn.n:
-            turn.n, turn.pieces, turn.length, turn.whole = delta.n, [], 0, True
-        turn.text_at = self.clock.monotonic()
-        if delta.start == 0 and turn.length:  # the same step once more, after a crash
-            turn.pieces, turn.length, turn.whole = [], 0, True
-        turn.whole = turn.whole and delta.start == turn.length and turn.length + len(delta.text) <= KEPT_CHARS
-        if turn.whole:
-            turn.pieces.append(delta.text)
-            turn.length += len(delta.text)
-        else:
-            turn.stop_keeping()
+        if turn is not None and turn.streams:
+            turn.hear(delta, self.clock.monotonic())
 
     def _doing(self, said: Doing) -> None:
         slot = status_slot(said.turn)
@@ -301,13 +212,13 @@ class Streams:
         if line.doings.ended and line.slot is None:
             del self._lines[slot]
 
-    def _line(self, slot: SlotId, where: Conversation) -> _Line | None:
+    def _line(self, slot: SlotId, where: Conversation) -> Line | None:
         """What is known of a line; made when it is heard of first. None where lines are not shown."""
         channel = self.channels.get(where.channel)
         if channel is None or not channel.streams or shown_when_stored(where):
             return None
         if slot not in self._lines:
-            self._lines[slot] = _Line(
+            self._lines[slot] = Line(
                 conversation=where,
                 way=Way.to(where, channel.paces(where)),
                 doings=Doings(redactor=self.redactor),
@@ -341,7 +252,7 @@ class Streams:
                 self._tell(line, now, group)
             self._forget(now)
 
-    def _show_typing(self, turn: _Turn, now: float, group: asyncio.TaskGroup) -> None:
+    def _show_typing(self, turn: Turn, now: float, group: asyncio.TaskGroup) -> None:
         """Show it when there is room; in a crowd that is at one of the next looks."""
         if self._typing[turn.conversation.channel] >= TYPING_AT_ONCE:
             return
@@ -350,14 +261,14 @@ class Streams:
             self._typing[turn.conversation.channel] += 1
             group.create_task(self._type(turn), name=f"typing {turn.conversation.key}")
 
-    def _grow(self, open_: _Open, now: float, group: asyncio.TaskGroup) -> None:
+    def _grow(self, open_: Beginning, now: float, group: asyncio.TaskGroup) -> None:
         """Edit a message when there is more to show, its chat had a second's rest and there is room."""
         slot, turn = open_.slot, self._turns.get(open_.slot.turn or TurnId(""))
         if turn is None or turn.n != slot.n or not turn.whole or turn.length <= open_.looked:
             return
         if not self._rested(slot.id, turn.way, now):
             return
-        text = self._so_far(turn)
+        text = turn.so_far(self.redactor)
         if len(text) <= open_.shown:
             open_.looked = turn.length
             return
@@ -370,7 +281,7 @@ class Streams:
             open_.looked, open_.shown = turn.length, len(text)
             self._begin_edit(turn.way, slot, text, group)
 
-    def _tell(self, line: _Line, now: float, group: asyncio.TaskGroup) -> None:
+    def _tell(self, line: Line, now: float, group: asyncio.TaskGroup) -> None:
         """Edit a status line under the same conditions."""
         slot = line.slot
         if slot is None or not self._rested(slot.id, line.way, now):
@@ -398,10 +309,6 @@ class Streams:
         self._open.pop(slot, None)
         if (line := self._lines.get(slot)) is not None:
             line.slot = None
-
-    def _so_far(self, turn: _Turn) -> str:
-        text = self.redactor.text("".join(turn.pieces)).lstrip()
-        return _UNFINISHED.sub("", text).rstrip()
 
     def _forget(self, now: float) -> None:
         gone = [id_ for id_, turn in self._turns.items() if now - turn.seen_at > FORGET_AFTER_S]
@@ -475,7 +382,7 @@ class Streams:
         except StoreError as error:
             self._log.error("a ban is known here and not stored", error=str(error))
 
-    async def _type(self, turn: _Turn) -> None:
+    async def _type(self, turn: Turn) -> None:
         try:
             async with asyncio.timeout(TYPING_WITHIN_S):
                 await self.channels[turn.conversation.channel].typing(turn.conversation)
