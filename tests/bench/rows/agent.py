@@ -50,8 +50,6 @@ NOISE = 1.1
 """Two daemons that do the same differ by less than this."""
 CHILDREN_DECIDED = Decision(number="0032", times=5.5, of="floor")
 """About the CPU of a turn with sub-sessions; the floor is a plain turn."""
-CALLS_AT_A_SLOW_HOUR = Decision(number="0035", times=4.5, of="floor")
-"""Of the floor's turn: held where that takes 2.2 ms or less."""
 STEP_BUDGET_MS = 10.0
 
 
@@ -117,7 +115,6 @@ async def calls(bench: Bench) -> list[Figure]:
             unit="ms",
             floor=measure.p50(bare.seconds) * MS,
             budget=STEP_BUDGET_MS,
-            decided=CALLS_AT_A_SLOW_HOUR,
         )
         for name, took in (("1 call", one), (f"{CALLS} calls at once", several))
     ]

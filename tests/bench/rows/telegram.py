@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.bench import measure
-from tests.bench.figures import Decision, Figure
+from tests.bench.figures import Figure
 from tests.bench.rows.crash import killed, killed_answering
 from tests.bench.rows.crowd import crowded
 from tests.bench.rows.turns import (
@@ -24,9 +24,6 @@ from tests.bench.telegram import (
 )
 from tests.bench.world import WITHIN_S, Bench, Watcher, pid_of, run_bare
 from tests.support.telegram import FakeTelegram
-
-START_AT_A_SLOW_HOUR = Decision(number="0035", times=3.9, of="floor")
-"""Held where the floor's first poll takes 0.15 s of CPU or less."""
 
 
 async def operator(bench: Bench) -> list[Figure]:
@@ -93,7 +90,6 @@ async def ready(bench: Bench) -> list[Figure]:
             unit="s of CPU",
             floor=measure.p50(bare),
             budget=0.6,
-            decided=START_AT_A_SLOW_HOUR,
         )
     ]
 

@@ -20,8 +20,6 @@ OPERATOR_DECIDED = Decision(number="0034", times=5.75, of="floor")
 """On Telegram without a model, where the floor asks none either: missed by 1.6 of the floor."""
 SHELL_DECIDED = Decision(number="0027", times=4 / 3, of="budget")
 """In the sandbox `basic`: missed by a sixth, and by a third on a machine that others use."""
-SHELL_AT_A_SLOW_HOUR = Decision(number="0035", times=4.8, of="floor")
-"""In no sandbox: held where the bare command takes 2.6 ms or less."""
 LONG_CHAT_TIMES = 1.5
 SANDBOXES = ("off", "basic")
 PEOPLE_FROM = 5200
@@ -168,7 +166,7 @@ async def shelled(where: str, counts: Counts, daemon: Life, sandbox: str) -> Fig
     command = measure.p50(bare) * MS
     step = (measure.p50(with_it) - measure.p50(without)) * MS
     what = f"{where}, shell step beyond the turn, sandbox {sandbox}, p50"
-    decided = SHELL_DECIDED if sandbox == "basic" else SHELL_AT_A_SLOW_HOUR
+    decided = SHELL_DECIDED if sandbox == "basic" else None
     return Figure(what=what, value=step, unit="ms", floor=command, budget=10 + command, decided=decided)
 
 
