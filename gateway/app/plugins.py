@@ -77,6 +77,21 @@ def _missing(spec: ToolSpec) -> str:
     return f"{spec.name} needs what is not installed; the owner installs it with: ./run add {spec.extra}"
 
 
+def import_channels(channels: ChannelsSettings) -> None:
+    """Import those of this version that are configured; `load_channels` makes them.
+
+    Raises `ConfigError` for one whose packages are not installed.
+    """
+    for name, _ in _own(channels):
+        try:
+            importlib.import_module(_adapter(name))
+        except ImportError as error:
+            raise ConfigError(
+                f"The channel {name} needs packages that are not installed ({error.name or error}).",
+                cure=f"Install Dragoman with the extra `{name}`; `./run` does that by itself.",
+            ) from error
+
+
 def load_channels(
     channels: ChannelsSettings, context: Callable[[str, Any], ChannelContext]
 ) -> tuple[dict[str, Channel], list[Endpoint]]:
@@ -84,7 +99,7 @@ def load_channels(
     found: dict[str, Channel] = {}
     endpoints: list[Endpoint] = []
     for name, settings in _own(channels):
-        channel = importlib.import_module(f"channels.{name}.adapter").build(context(name, settings))
+        channel = importlib.import_module(_adapter(name)).build(context(name, settings))
         found[name] = channel
         endpoints += channel.endpoints()
     for name, table in channels.imported.items():
@@ -102,6 +117,10 @@ def redactor_of(loaded: Loaded) -> Redactor:
     return Redactor(
         [one.get_secret_value() for one in loaded.secrets], [form for one in settings for form in one.SECRETS]
     )
+
+
+def _adapter(name: str) -> str:
+    return f"{own_channels.__name__}.{name}.adapter"
 
 
 def _own(channels: ChannelsSettings) -> list[tuple[str, Any]]:

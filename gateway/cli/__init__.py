@@ -5,16 +5,15 @@ What a command needs is imported when it runs, so that `--help` is quick.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gateway.cli.importing import importing
 from gateway.errors import DragomanError
 from gateway.guard import check_imports
 
@@ -78,7 +77,7 @@ def demo(options: _Options) -> int:
     """Run a daemon of its own beside a scripted model: an agent at work, without a key. Leaves nothing behind."""
     if options.config or options.state:
         raise click.UsageError("The demo brings a configuration and a state folder of its own; leave yours out.")
-    with _importing():
+    with importing():
         from gateway.app.serving import serve
         from gateway.cli.demo import demonstrate
     return demonstrate(serve)
@@ -165,11 +164,12 @@ def slack_manifest(options: _Options, account: str | None) -> None:
 def check(options: _Options) -> int:
     """Try the configuration and this machine, and say what is set. Exit code 1 when there are problems."""
     from config.describe import lines
-    from gateway.app.plugins import look_at_tools
+    from gateway.app.plugins import import_channels, look_at_tools
     from gateway.cli.check import Finding, Level, look
     from gateway.model.tools import Sandbox
 
     loaded = _load(options)
+    import_channels(loaded.settings.channels)
     rows = lines(loaded)
     width = max(len(what) for what, _ in rows)
     for what, how in rows:
@@ -202,26 +202,13 @@ def _load(options: _Options) -> Loaded:
 
 
 def _serve(options: _Options) -> int:
-    with _importing():
+    with importing():
         loaded = _load(options)
+        from gateway.app.plugins import import_channels
         from gateway.app.serving import serve
+
+        import_channels(loaded.settings.channels)
     return serve(loaded)
-
-
-@contextmanager
-def _importing() -> Generator[None]:
-    """Import the daemon without what does not pay: nothing that a module makes at import is ever garbage.
-
-    Looking for garbage meanwhile takes 6 % of the start's CPU, and later 30 ms of the loop at a time.
-    """
-    # Pydantic's plug-ins: looking for them in every installed package takes 10 ms, and they would see every secret.
-    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
-    gc.disable()
-    try:
-        yield
-        gc.freeze()
-    finally:
-        gc.enable()
 
 
 def _call(options: _Options, command: str, args: Mapping[str, Any], *, timeout_s: float = _ANSWER_S) -> Any:

@@ -8,7 +8,6 @@ its own. Tests of starting, of memory and of a first day begin as people do (`Da
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import signal
@@ -21,6 +20,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
+
+from gateway.cli.importing import importing
 
 IMPORTED = (
     "gateway.app.serving",
@@ -142,10 +143,9 @@ STEM = Stem()
 
 def main(control: socket.socket) -> None:
     """Import, then fork for each request until nobody can ask any more."""
-    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # as the command `run` has it
-    for name in IMPORTED:
-        import_module(name)
-    gc.freeze()
+    with importing():  # as the command `run` has it
+        for name in IMPORTED:
+            import_module(name)
     living: dict[int, int] = {}
     signal.signal(signal.SIGCHLD, lambda number, frame: tell_of_the_dead(living))
     while True:

@@ -132,6 +132,33 @@ async def test_help_is_quick_because_it_imports_next_to_nothing(state: Path) -> 
     assert err.decode().strip() == "[]"
 
 
+async def test_a_start_leaves_alone_what_only_something_else_brought(state: Path) -> None:
+    code = """
+import sys
+from gateway.cli.importing import importing
+with importing():
+    import gateway.app.serving, channels.telegram.adapter
+taken = [name for name in ("rich", "cryptography") if name in sys.modules]
+import rich, cryptography
+sys.exit(str(taken))
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stderr=asyncio.subprocess.PIPE)
+    _, err = await process.communicate()
+    assert err.decode().strip() == "[]"
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+async def test_a_channel_whose_packages_are_missing_names_the_extra(state: Path, tmp_path: Path, command: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['telegram'] = None\n")
+    environ = {"PYTHONPATH": str(tmp_path), "TOKEN": "1:" + "a" * 35, "DRAGOMAN_CHANNELS__TELEGRAM__TOKEN": "env:TOKEN"}
+    done = await dragoman(state, command, environ=environ)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines() == [
+        "Error: The channel telegram needs packages that are not installed (telegram.error).",
+        "Install Dragoman with the extra `telegram`; `./run` does that by itself.",
+    ]
+
+
 async def test_version(state: Path) -> None:
     done = await dragoman(state, "--version")
     assert done.code == 0
