@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.importing import importing
+from gateway.cli.imports import importing
 from gateway.errors import DragomanError
 from gateway.guard import check_imports
 

@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gateway.cli.importing import importing
+from gateway.cli.imports import importing
 
 IMPORTED = (
     "gateway.app.serving",

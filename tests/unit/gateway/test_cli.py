@@ -135,7 +135,7 @@ async def test_help_is_quick_because_it_imports_next_to_nothing(state: Path) -> 
 async def test_a_start_leaves_alone_what_only_something_else_brought(state: Path) -> None:
     code = """
 import sys
-from gateway.cli.importing import importing
+from gateway.cli.imports import importing
 with importing():
     import gateway.app.serving, channels.telegram.adapter
 taken = [name for name in ("rich", "cryptography") if name in sys.modules]
