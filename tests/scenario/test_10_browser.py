@@ -20,7 +20,7 @@ from tests.conftest import is_alive
 from tests.scenario.conftest import until
 from tests.support.daemon import Daemon, Page, page_of, running
 from tests.support.model_server import Call, Reply, ScriptedModel
-from tests.support.pages import Pages, serving
+from tests.support.pages import FILE, Pages, serving
 from tests.support.proof import KILLS, counted, figure
 from tests.support.slack.rig import slack_rig
 from tests.support.telegram import TOKEN, FakeTelegram
@@ -409,6 +409,32 @@ async def test_killed_with_a_page_loading(world: World) -> None:
         await page.until_row("slot", lambda row: row["text"] == "Now it is there.", 30)
         assert "second heat" in data_in(results(model)[-1])[1]
         assert pages.asked.count(f"{pages.scope}/hang") == 1
+
+
+async def test_killed_with_a_file_on_its_way(world: World) -> None:
+    """No part of it is ever in the workspace; the cut call is told as unknown; the next one brings a whole file."""
+    pages, model, daemon = world.pages, world.model, world.daemon
+    model.replies.append(Reply(calls=(call("download", url=f"{pages.here}/forever", path="all.bin"),)))
+    await world.press(await world.asked("fetch it"))
+    await until(lambda: any(one.stat().st_size for one in daemon.state.rglob("*.crdownload")), 15)
+    browser = tree(pid_of(daemon))
+    await daemon.kill()
+    await until(lambda: not any(map(is_alive, browser)), GONE_WITHIN_S)
+    counted(KILLS, 1, "F24")
+    (part,) = daemon.state.rglob("*.crdownload")
+    model.replies.append(Reply(text="I do not know what became of it."))
+    await daemon.start()
+    async with page_of(daemon) as page:
+        await page.until_row("slot", lambda row: row["text"] == "I do not know what became of it.")
+        assert "unknown" in results(model)[0]
+        assert [*daemon.state.rglob("all.bin")] == []
+        model.replies.append(Reply(calls=(call("download", url=f"{pages.here}/file", path="all.bin"),)))
+        model.replies.append(Reply(text="Now it is there."))
+        await page.say("try again", id="say-after-the-kill")
+        await page.until_row("slot", lambda row: row["text"] == "Now it is there.", 30)
+    (file,) = daemon.state.rglob("all.bin")
+    assert file.read_bytes() == FILE
+    assert not part.exists()
 
 
 async def test_unused_it_is_shut_down(tmp_path: Path, pages: Pages, model: ScriptedModel) -> None:
