@@ -35,7 +35,8 @@ def importing() -> Generator[None]:
 def _hidden(packages: Sequence[str]) -> Generator[None]:
     """Nobody finds these meanwhile, as if they were not installed; afterwards whoever asks for one has it."""
     hidden = [name for name in packages if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden, cast(Any, None)))
+    for name in hidden:
+        sys.modules[name] = cast(Any, None)  # which Python takes as "there is none"
     try:
         yield
     finally:
