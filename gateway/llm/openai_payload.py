@@ -91,7 +91,8 @@ def messages(request: ModelRequest, *, answered_by: str, dialect: Dialect = _USU
     seen: list[CallResult] = []  # whose pictures are still to be shown
     for message in request.messages:
         if isinstance(message, CallResult):
-            message = replace(message, call=ids.get(message.call, message.call))
+            if (given := ids.get(message.call, message.call)) != message.call:
+                message = replace(message, call=given)
             made.append(_result(message, request.mark, dialect))
             seen.append(message)
             continue
@@ -256,7 +257,7 @@ def _plain_id(raw: CallId) -> CallId:
 def given_back(arguments: str) -> str:
     """Servers that parse the history would fail for good on arguments that are no JSON object."""
     try:
-        usable = isinstance(json.loads(arguments, parse_constant=_no_constant), dict)
+        usable = isinstance(_STRICT.decode(arguments), dict)
     except (ValueError, RecursionError):
         usable = False
     if usable:
@@ -267,6 +268,10 @@ def given_back(arguments: str) -> str:
 def _no_constant(name: str) -> Any:
     """Python reads NaN and Infinity, which are not JSON."""
     raise ValueError(name)
+
+
+_STRICT = json.JSONDecoder(parse_constant=_no_constant)
+"""Made once: a history has as many arguments as calls, and making it takes longer than reading most of them."""
 
 
 def _json(value: Mapping[str, Any]) -> str:
