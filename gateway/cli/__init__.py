@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.imports import importing
+from gateway.cli.imports import NOT_USED, hidden, importing
 from gateway.errors import DragomanError
 from gateway.guard import check_imports
 
@@ -77,7 +77,7 @@ def demo(options: _Options) -> int:
     """Run a daemon of its own beside a scripted model: an agent at work, without a key. Leaves nothing behind."""
     if options.config or options.state:
         raise click.UsageError("The demo brings a configuration and a state folder of its own; leave yours out.")
-    with importing():
+    with importing(), hidden(NOT_USED):
         from gateway.app.serving import serve
         from gateway.cli.demo import demonstrate
     return demonstrate(serve)
@@ -203,11 +203,12 @@ def _load(options: _Options) -> Loaded:
 
 def _serve(options: _Options) -> int:
     with importing():
-        loaded = _load(options)
-        from gateway.app.plugins import import_channels
-        from gateway.app.serving import serve
-
-        import_channels(loaded.settings.channels)
+        with hidden(NOT_USED):
+            from gateway.app.plugins import import_channels
+            from gateway.app.serving import serve
+        loaded = _load(options)  # imports the owner's own tools, which may want anything
+        with hidden(NOT_USED):
+            import_channels(loaded.settings.channels)
     return serve(loaded)
 
 

@@ -24,21 +24,23 @@ def importing() -> Generator[None]:
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     gc.disable()
     try:
-        with _hidden(NOT_USED):
-            yield
+        yield
         gc.freeze()
     finally:
         gc.enable()
 
 
 @contextmanager
-def _hidden(packages: Sequence[str]) -> Generator[None]:
-    """Nobody finds these meanwhile, as if they were not installed; afterwards whoever asks for one has it."""
-    hidden = [name for name in packages if name not in sys.modules]
-    for name in hidden:
+def hidden(packages: Sequence[str]) -> Generator[None]:
+    """Nobody finds these meanwhile, as if they were not installed; afterwards whoever asks for one has it.
+
+    For what this version imports only: what an owner brings may want them.
+    """
+    meant = [name for name in packages if name not in sys.modules]
+    for name in meant:
         sys.modules[name] = cast(Any, None)  # which Python takes as "there is none"
     try:
         yield
     finally:
-        for name in hidden:
+        for name in meant:
             del sys.modules[name]

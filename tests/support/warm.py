@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gateway.cli.imports import importing
+from gateway.cli.imports import NOT_USED, hidden, importing
 
 IMPORTED = (
     "gateway.app.serving",
@@ -143,7 +143,7 @@ STEM = Stem()
 
 def main(control: socket.socket) -> None:
     """Import, then fork for each request until nobody can ask any more."""
-    with importing():  # as the command `run` has it
+    with importing(), hidden(NOT_USED):  # as the command `run` has it
         for name in IMPORTED:
             import_module(name)
     living: dict[int, int] = {}

@@ -135,8 +135,8 @@ async def test_help_is_quick_because_it_imports_next_to_nothing(state: Path) -> 
 async def test_a_start_leaves_alone_what_only_something_else_brought(state: Path) -> None:
     code = """
 import sys
-from gateway.cli.imports import importing
-with importing():
+from gateway.cli.imports import NOT_USED, hidden, importing
+with importing(), hidden(NOT_USED):
     import gateway.app.serving, channels.telegram.adapter
 taken = [name for name in ("rich", "cryptography") if name in sys.modules]
 import rich, cryptography
@@ -145,6 +145,15 @@ sys.exit(str(taken))
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stderr=asyncio.subprocess.PIPE)
     _, err = await process.communicate()
     assert err.decode().strip() == "[]"
+
+
+async def test_a_tool_of_ones_own_finds_what_a_start_leaves_alone(state: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import cryptography, rich\nraise ImportError('both were found')\n")
+    config = tmp_path / "config.toml"
+    config.write_text('[tools.mine]\nmodule = "mine"\n')
+    done = await dragoman(state, "--config", str(config), "run", environ={"PYTHONPATH": str(tmp_path)})
+    assert done.code == 1
+    assert "mine cannot be imported: both were found" in done.err
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
