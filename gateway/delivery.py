@@ -18,7 +18,7 @@ from gateway.errors import SendFailed, SendOutcome, StoreError
 from gateway.failpoints import FailPoints
 from gateway.model.ids import NodeId, OwnerName, Principal, SessionId, SlotId
 from gateway.model.live import SLOTS, SlotsDue
-from gateway.model.slots import CardRow, Showing, Slot, SlotKind
+from gateway.model.slots import CardRow, Showing, Slot, SlotKind, file_may_take_s
 from gateway.observe import Meters, Redactor, log
 from gateway.pace import PATIENCE_S, Pacer, Rank, Way, read_bans, write_bans
 from gateway.ports import Channel, Clock, Live, Notes, Outbox, Views
@@ -32,7 +32,7 @@ GIVEN_FROM = 16
 LOOK_EVERY_S = 1.0
 SEND_WITHIN_S = 45.0
 """With the waiting before it (4 s for a turn, 5 s for an edit that streams, see `Streams.finish`) below the 60 s after
-which a sweep takes a slot back: it must not be sent twice because a send hangs."""
+which a sweep takes a slot back: it must not be sent twice because a send hangs. A file has more of both."""
 PARTS_WITHIN_S = 25.0
 """How long the parts of one slot wait for their turns; what is left then goes on with the next try."""
 STORE_AGAIN_S = 1.0
@@ -67,6 +67,8 @@ class Delivery:
     streams: Streams
     kept: Callable[[SessionId, str], Path | None]
     """Where a file of a session's call is."""
+    send_within_s: float = SEND_WITHIN_S
+    """Of one try, besides what a file may take."""
     _knows_bans: bool = False
     _draining: bool = False
     _flushing: bool = False
@@ -173,11 +175,12 @@ class Delivery:
         slot = sending.slot
         showing = await self._render(slot)
         show = channel.edit if slot.platform_id else channel.send
+        within_s = self.send_within_s + file_may_take_s(_length(showing.path))
         try:
-            async with asyncio.timeout(SEND_WITHIN_S):
+            async with asyncio.timeout(within_s):
                 platform_id = await show(showing, sending)
         except TimeoutError as error:
-            raise sending.doubt(f"No answer within {SEND_WITHIN_S:g} s.") from error
+            raise sending.doubt(f"No answer within {within_s:.0f} s.") from error
         self.streams.shown(slot, platform_id)
         await self.points.hit("J18")
         unsettled = self.streams.in_doubt(slot.id)
@@ -296,6 +299,13 @@ class _Sending:
         """Nobody knows what was shown: a new message, unless this was an edit that had not added one."""
         creating = not self.slot.platform_id or self.went_on
         return SendFailed(why, outcome=SendOutcome.UNCERTAIN, creating=creating)
+
+
+def _length(path: Path | None) -> int:
+    try:
+        return path.stat().st_size if path is not None else 0
+    except OSError:  # it went meanwhile
+        return 0
 
 
 def _not_shown(slot: Slot, why: str) -> str:

@@ -8,12 +8,15 @@ channel raises it as an error of its own.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import aiohttp
 from yarl import URL
+
+from gateway.model.slots import file_may_take_s
 
 CONNECT_WITHIN_S = 10.0
 """Shorter than any whole request may take: so what takes too long in all was on its way already."""
@@ -96,9 +99,15 @@ class Wire:
         return NoAnswer(sent=True, why=f"No answer from {self._platform} to {called}: {what(error)}.")
 
 
-def within(seconds: float) -> aiohttp.ClientTimeout:
-    """The limits of a request that may take so long in all."""
-    return aiohttp.ClientTimeout(total=seconds, connect=min(CONNECT_WITHIN_S, seconds / 2))
+def within(seconds: float, size: int = 0) -> aiohttp.ClientTimeout:
+    """The limits of a request that may take so long in all, and besides as long as a file of this size may."""
+    total = seconds + file_may_take_s(size)
+    return aiohttp.ClientTimeout(total=total, connect=min(CONNECT_WITHIN_S, seconds / 2))
+
+
+def length_of(content: bytes | BinaryIO) -> int:
+    """Bytes of what is sent as a file: all there is, or an open file of the disk."""
+    return len(content) if isinstance(content, bytes) else os.fstat(content.fileno()).st_size
 
 
 def what(error: BaseException) -> str:

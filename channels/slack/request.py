@@ -17,12 +17,11 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
-from channels._shared.http import Answer, NoAnswer, Wire, within
+from channels._shared.http import Answer, NoAnswer, Wire, length_of, within
 from channels.slack.bans import Bans
 from gateway.model.text import plain
 
 ANSWER_WITHIN_S = 20.0
-UPLOAD_WITHIN_S = 30.0
 WAIT_UNTOLD_S = 30.0
 """When Slack says "wait" and not for how long; the SDK's own choice."""
 CREATES = frozenset({"chat.postMessage", "files.completeUploadExternal"})
@@ -97,6 +96,7 @@ class SlackClient(AsyncWebClient):
         self._wire = Wire("Slack", client)
         self._fail_point = fail_point
         self._bans = bans
+        self._answer_within_s = answer_within_s
         self._limits = within(answer_within_s)
 
     def __repr__(self) -> str:
@@ -121,7 +121,9 @@ class SlackClient(AsyncWebClient):
         An open file is sent piece by piece.
         """
         arguments: Json = {"data": data, "headers": {"Content-Type": "application/octet-stream"}}
-        answer = await self._ask("POST", url, "a file's upload", arguments, within(UPLOAD_WITHIN_S))
+        answer = await self._ask(
+            "POST", url, "a file's upload", arguments, within(self._answer_within_s, length_of(data))
+        )
         if answer.status != 200:
             raise Unanswered(f"Slack did not take a file (status {answer.status}).")
 

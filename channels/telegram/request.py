@@ -17,13 +17,14 @@ from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 from yarl import URL
 
-from channels._shared.http import NoAnswer, Wire, within
+from channels._shared.http import NoAnswer, Wire, length_of, within
 
 ANSWER_WITHIN_S = 20.0
 LONG_POLL_S = 50
 """What the Bot API allows at most."""
 UPLOADS_TAKE = 2
-"""So many times as long: a file is 45 MB at most. The gateway gives up a little later."""
+"""So many times as long, besides the time for its bytes: Telegram looks at a file before it answers. The gateway gives
+up a little later."""
 POLL_WITHIN_S = LONG_POLL_S + 10.0
 DESCRIPTION_AT_MOST = 300
 WAIT_AT_MOST_S = 1_000_000.0
@@ -79,7 +80,6 @@ class AiohttpRequest(BaseRequest):
         self._fail_point = fail_point
         self._answer_within_s = answer_within_s
         self._timeout = within(answer_within_s)
-        self._uploads = within(answer_within_s * UPLOADS_TAKE)
 
     async def initialize(self) -> None:
         """Nothing: the client is open."""
@@ -106,7 +106,7 @@ class AiohttpRequest(BaseRequest):
 
         Raises `NotSent`, `Unanswered` or `Declined`.
         """
-        return await self._answered(url, method, _body(request_data))
+        return await self._answered(url, method, _body(request_data), _length_of(request_data))
 
     async def raw(self, url: str, parameters: Mapping[str, object]) -> object:
         """Call a method with parameters as they are in JSON, and return its result as it came.
@@ -116,10 +116,10 @@ class AiohttpRequest(BaseRequest):
         _, payload = await self._answered(url, "POST", json.dumps(parameters).encode())
         return self.parse_json_payload(payload)["result"]
 
-    async def _answered(self, url: str, method: str, body: _Body) -> tuple[int, bytes]:
+    async def _answered(self, url: str, method: str, body: _Body, length: int = 0) -> tuple[int, bytes]:
         called = url.rpartition("/")[2] if method == "POST" else "a file"
         headers = _JSON if isinstance(body, bytes) else None
-        limits = self._uploads if isinstance(body, aiohttp.FormData) else self._timeout
+        limits = self._timeout if not length else within(self._answer_within_s * UPLOADS_TAKE, length)
         found = await self._wire.ask(method, url, called, limits, data=body, headers=headers)
         if isinstance(found, NoAnswer):
             raise _failure(found)
@@ -199,6 +199,13 @@ def _body(request_data: RequestData | None) -> _Body:
     for name, (filename, content, content_type) in request_data.multipart_data.items():
         form.add_field(name, content, filename=filename, content_type=content_type)
     return form
+
+
+def _length_of(request_data: RequestData | None) -> int:
+    """Bytes of the files in a request."""
+    if request_data is None or not request_data.contains_files:
+        return 0
+    return sum(length_of(cast("Any", content)) for _, content, _ in request_data.multipart_data.values())
 
 
 def _declined(called: str, status: int, payload: bytes) -> TelegramError:

@@ -150,6 +150,17 @@ class Showing:
     """True while the answer still streams: the text is its beginning, and need not arrive."""
 
 
+SLOWEST_BYTES_S = 128 << 10
+"""Of the slowest way out that a file is given time for: a megabit a second."""
+MAY_TAKE_AT_MOST_S = 800.0
+"""For 100 MB: no platform takes more."""
+
+
+def file_may_take_s(size: int) -> float:
+    """Seconds for which so many bytes may be under way, besides the time that any answer may take."""
+    return min(max(size, 0) / SLOWEST_BYTES_S, MAY_TAKE_AT_MOST_S)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How fast a platform wants messages in one scope. No pace for a scope means no limit there."""

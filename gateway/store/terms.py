@@ -15,6 +15,8 @@ AT_ONCE = 500
 """Rows that one call of a sweep takes."""
 SENDING_AT_MOST = timedelta(seconds=60)
 """A slot that was taken so long ago is taken back from its sender."""
+FILE_SENDING_AT_MOST = timedelta(minutes=15)
+"""The same for one with a file, which may be under way for as long as `file_may_take_s` says."""
 REFUSAL_EVERY = timedelta(hours=24)
 """A stranger is refused in words no more often."""
 FAILURES_KEPT = timedelta(minutes=15)

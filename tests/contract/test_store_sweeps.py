@@ -26,8 +26,10 @@ from tests.support.makers import (
     card,
     chat,
     copy_timer,
+    file_slot,
     inbound,
     new_wait,
+    result,
     route,
     said,
     seconds,
@@ -168,6 +170,20 @@ async def test_a_slot_whose_sender_is_gone_is_due_again(scene: Scene, clock: Fak
     again = await scene.slot(slot.id)
     assert (again.state, again.uncertain) == (SlotState.DUE, not shown)
     assert [s.id for s in await scene.store.claim_slots(OTHER_NODE, ["telegram"], 5)] == [slot.id]
+
+
+async def test_a_file_may_be_under_way_for_a_quarter_of_an_hour(scene: Scene, clock: FakeClock) -> None:
+    """A way out of a megabit takes minutes for it; whoever sends it gives up before that."""
+    lease = await scene.started()
+    assert await scene.store.finish_step(lease, 1, result("made"), [file_slot("all.zip", n=1)])
+    (slot,) = await scene.store.claim_slots(NODE, ["telegram"], 1)
+    clock.advance(15 * 60)
+    await scene.store.reclaim()
+    assert (await scene.slot(slot.id)).state is SlotState.SENDING
+    clock.advance(1)
+    await scene.store.reclaim()
+    again = await scene.slot(slot.id)
+    assert (again.state, again.uncertain) == (SlotState.DUE, True)
 
 
 # --- void_leases ----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from gateway.model.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
 from gateway.store.kin import NOBODY_WAITS
 from gateway.store.memory.rows import SlotRow, TurnRow
 from gateway.store.memory.turns import Turns
-from gateway.store.terms import AT_ONCE, HELD, SENDING_AT_MOST
+from gateway.store.terms import AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
 
 
 class MemorySweeps(Turns):
@@ -45,11 +45,7 @@ class MemorySweeps(Turns):
         """Take back what dead holders held."""
         with self.transition() as now:
             turns = [row for row in self._held() if row.lease_until is not None and row.lease_until <= now]
-            slots = [
-                row
-                for row in self._sending()
-                if row.sending_since is not None and now - row.sending_since > SENDING_AT_MOST
-            ]
+            slots = [row for row in self._sending() if _too_long(row, now)]
             orphans = self._orphans()[: max(0, AT_ONCE - len(turns) - len(slots))]
             for orphan in orphans:
                 self.stop_below(orphan, NOBODY_WAITS)
@@ -164,6 +160,11 @@ class MemorySweeps(Turns):
             self.put_wait(replace(wait, state=WaitState.SUPERSEDED))
             self.put_step(row, replace(step, state=StepState.PLANNED, asked_anew=True))
         self.wake(row)
+
+
+def _too_long(row: SlotRow, now: datetime) -> bool:
+    at_most = FILE_SENDING_AT_MOST if row.slot.kind is SlotKind.FILE else SENDING_AT_MOST
+    return row.sending_since is not None and now - row.sending_since > at_most
 
 
 def _of(node: NodeId | None, machine: str) -> bool:

@@ -133,7 +133,9 @@ SELECT EXISTS (
 
 -- name: sending_too_long
 SELECT seq, session, sent_version = 0 FROM slots INDEXED BY slots_unsent
-WHERE state IN ('due', 'sending') AND state = 'sending' AND sending_since < ? ORDER BY seq LIMIT ?;
+WHERE state IN ('due', 'sending') AND state = 'sending'
+    AND sending_since < CASE kind WHEN 'file' THEN ?2 ELSE ?1 END
+ORDER BY seq LIMIT ?3;
 
 -- name: sending
 SELECT seq, session, sent_version = 0, node FROM slots INDEXED BY slots_unsent

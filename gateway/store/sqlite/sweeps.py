@@ -14,9 +14,8 @@ from gateway.store.codec import MICROSECOND, load_conversation, load_json
 from gateway.store.sqlite import moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.tx import Tx
-from gateway.store.terms import AT_ONCE, SENDING_AT_MOST
+from gateway.store.terms import AT_ONCE, FILE_SENDING_AT_MOST, SENDING_AT_MOST
 
-SENDING_AT_MOST_US = SENDING_AT_MOST // MICROSECOND
 DECISION_GOOD_FOR_US = timedelta(seconds=DECISION_GOOD_FOR_S) // MICROSECOND
 
 
@@ -59,7 +58,8 @@ def _expire_waits(tx: Tx) -> int:
 
 def _reclaim(tx: Tx) -> int:
     turns = tx.run("lease_ran_out", tx.now, AT_ONCE)
-    slots = tx.run("sending_too_long", tx.now - SENDING_AT_MOST_US, AT_ONCE - len(turns))
+    long_ago = [tx.now - at_most // MICROSECOND for at_most in (SENDING_AT_MOST, FILE_SENDING_AT_MOST)]
+    slots = tx.run("sending_too_long", *long_ago, AT_ONCE - len(turns))
     orphans = tx.run("orphans", AT_ONCE - len(turns) - len(slots))
     for (orphan,) in orphans:
         moves.stop_below(tx, orphan, kin.NOBODY_WAITS)

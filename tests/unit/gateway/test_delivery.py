@@ -9,18 +9,28 @@ from pathlib import Path
 
 import pytest
 
+from gateway.delivery import SEND_WITHIN_S
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.ids import SlotId, TurnId, main_session
 from gateway.model.live import ANSWERS, TextDelta, Working
 from gateway.model.messages import Conversation
-from gateway.model.slots import EDIT_IN_DOUBT, NewSlot, Showing, SlotKind, SlotState
+from gateway.model.slots import (
+    EDIT_IN_DOUBT,
+    MAY_TAKE_AT_MOST_S,
+    NewSlot,
+    Showing,
+    SlotKind,
+    SlotState,
+    file_may_take_s,
+)
 from gateway.model.tools import Effect, KeptFile, Risk
 from gateway.model.waits import WaitState
 from gateway.ports import Progress
+from gateway.store.terms import FILE_SENDING_AT_MOST
 from gateway.streams import ASK_AGAIN_S, SETTLED_AFTER_S
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
-from tests.support.makers import ANN, CHAT, chat, result
+from tests.support.makers import ANN, CHAT, chat, file_slot, result
 from tests.support.sending import PartsChannel, asked, delivered, holds, now, slot
 
 SECRET = "correct horse battery"
@@ -490,6 +500,35 @@ async def test_of_a_file_that_is_not_there_or_none_of_ours_the_caption_is_shown(
     (showing,) = await shown_file(engine, file)
 
     assert showing.path is None
+
+
+@pytest.mark.parametrize(("length", "state"), [(200_000, SlotState.SENT), (5, SlotState.DUE)])
+async def test_a_file_is_given_time_by_its_length(engine: Engine, length: int, state: SlotState) -> None:
+    """Its channel has not answered when that of a short one is given up."""
+    path = engine.workspaces.outputs(OWN_SESSION) / "t-1-1.bin"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(length))
+    lease = await engine.planned("shell")
+    assert await engine.store.finish_step(lease, 1, result(), [file_slot("t-1-1.bin", n=1)])
+    (file,) = [one for one in await engine.slots() if one.kind is SlotKind.FILE]
+    channel = FakeChannel(slow={CHAT.chat: asyncio.Event()})
+    delivery = engine.delivery(channel)
+    delivery.send_within_s = 0.1
+    async with in_background(delivery.run()) as running:
+        await asyncio.sleep(0.5)
+        channel.slow[CHAT.chat].set()
+        delivery.drain()
+        await running
+    assert now(engine, file.id).state is state
+
+
+@pytest.mark.parametrize(
+    ("length", "seconds"), [(0, 0), (131_072, 1), (50_000_000, 381), (10**9, MAY_TAKE_AT_MOST_S), (-1, 0)]
+)
+def test_what_a_file_may_take(length: int, seconds: float) -> None:
+    """So much that nobody gives up what still goes out, and less than the time after which it is sent anew."""
+    assert round(file_may_take_s(length)) == seconds
+    assert timedelta(seconds=SEND_WITHIN_S + MAY_TAKE_AT_MOST_S + 10) < FILE_SENDING_AT_MOST
 
 
 async def test_a_file_whose_showing_is_in_doubt_is_repeated_and_marked(engine: Engine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -27,12 +28,14 @@ class Api:
     status: int = 200
     body: str = '{"ok": true}'
     headers: dict[str, str] = field(default_factory=dict[str, str])
+    takes_s: float = 0.0
     asked: list[tuple[str, str, str, str]] = field(default_factory=list[tuple[str, str, str, str]])
     """Method, content type, body, authorization."""
     points: list[str] = field(default_factory=list[str])
 
     async def handle(self, request: web.Request) -> web.Response:
         body = await request.text()
+        await asyncio.sleep(self.takes_s)
         authorization = request.headers.get("Authorization", "")
         self.asked.append((request.match_info["method"], request.content_type, body, authorization))
         return web.Response(status=self.status, text=self.body, headers=self.headers, content_type="application/json")
@@ -172,6 +175,19 @@ async def test_an_answer_that_takes_too_long_is_a_doubt(api: Api) -> None:
         client = SlackClient(TOKEN, root, session, api.passed, no_bans(), answer_within_s=0.1)
         with pytest.raises(Unanswered, match="too late"):
             await client.call("chat.postMessage", {})
+
+
+@pytest.mark.parametrize("stored", [False, True])
+async def test_a_file_is_given_time_by_its_length(api: Api, tmp_path: Path, stored: bool) -> None:
+    """Over a line of a megabit 50 MB take more than six minutes."""
+    (tmp_path / "a.bin").write_bytes(bytes(400_000))
+    api.takes_s = 0.6
+    async with aiohttp.ClientSession() as session:
+        client = SlackClient(TOKEN, api.root, session, api.passed, no_bans(), answer_within_s=0.1)
+        with (tmp_path / "a.bin").open("rb") as content:
+            await client.upload(f"{api.root}upload", content if stored else content.read())
+        with pytest.raises(Unanswered, match="too late"):
+            await client.upload(f"{api.root}upload", b"short")
 
 
 class Silent:

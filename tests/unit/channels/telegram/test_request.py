@@ -8,6 +8,7 @@ import logging
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -135,6 +136,24 @@ async def test_no_answer_in_time_is_in_doubt() -> None:
 
     async with api(slow) as root:
         assert isinstance(await failing(root, within_s=0.2), Unanswered)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+async def test_a_file_is_given_time_by_its_length(tmp_path: Path, stored: bool) -> None:
+    """Over a line of a megabit 45 MB take six minutes; whatever is short has its answer as soon as ever."""
+    (tmp_path / "a.bin").write_bytes(bytes(400_000))
+
+    async def slow(_request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.6)
+        chat = {"id": 1, "type": "private"}
+        return web.json_response({"ok": True, "result": {"message_id": 7, "date": 0, "chat": chat}})
+
+    async with api(slow) as root, bot(root, within_s=0.1) as sender:
+        with (tmp_path / "a.bin").open("rb") as content:
+            file = InputFile(content if stored else content.read(), filename="a.bin", read_file_handle=not stored)
+            assert (await sender.send_document(1, file)).message_id == 7
+        with pytest.raises(Unanswered):
+            await sender.send_document(1, InputFile(b"short", filename="b.txt"))
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
