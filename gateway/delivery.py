@@ -111,7 +111,7 @@ class Delivery:
         rooms = {name: room for name in sorted(self.channels) if (room := self._room(name))}
         try:
             if not self._knows_bans:
-                await read_bans(self.notes, self.pacer)
+                await read_bans(self.notes, self.pacer, self.clock.now())
                 self._knows_bans = True
             return await self.outbox.claim_slots(
                 self.node, list(rooms), max(rooms.values(), default=AT_ONCE), wait_s=LOOK_EVERY_S

@@ -243,25 +243,31 @@ class Pacer:
 async def write_bans(notes: Notes, bans: Mapping[str, datetime], now: datetime) -> None:
     """Store bans, so that a restart does not send into them. Raises `StoreError`; twice is safe."""
     for scope, until in bans.items():
-        await notes.note(BANS, scope, until.isoformat(), ttl=until - now)
+        left = until - now
+        await notes.note(BANS, scope, f"{until.isoformat()} {left.total_seconds()}", ttl=left)
 
 
-async def read_bans(notes: Notes, pacer: Pacer) -> None:
+async def read_bans(notes: Notes, pacer: Pacer, now: datetime) -> None:
     """Take up the bans that an earlier life stored. Raises `StoreError`."""
     for scope, value in (await notes.notes(BANS)).items():
-        until = _time(value)
+        until = _until(value, now)
         if until is None:
             _log().error("a stored ban cannot be read", scope=scope, value=value)
         else:
             pacer.ban(scope, until)
 
 
-def _time(value: str) -> datetime | None:
+def _until(value: str, now: datetime) -> datetime | None:
+    """Until when a stored ban holds: no longer from now on than it was told, or a clock that was set back since would
+    silence a chat for as long. An earlier version did not store that.
+    """
+    time, _, told_s = value.partition(" ")
     try:
-        found = datetime.fromisoformat(value)
-    except ValueError:
+        found = datetime.fromisoformat(time)
+        latest = now + timedelta(seconds=float(told_s)) if told_s else found
+    except (ValueError, OverflowError):
         return None
-    return found if found.tzinfo else None
+    return min(found, latest) if found.tzinfo else None
 
 
 def _log() -> Any:

@@ -169,7 +169,7 @@ async def test_three_refused_chats_ban_the_account_and_not_another(engine: Engin
 
     assert [one.text for one in channel.sent] == ["other"]
     bans = await engine.store.notes(BANS)
-    assert bans[ACCOUNT] == (engine.clock.now() + timedelta(seconds=30)).isoformat()
+    assert bans[ACCOUNT] == f"{(engine.clock.now() + timedelta(seconds=30)).isoformat()} 30.0"
 
 
 async def test_at_the_end_nobody_waits_for_a_ban(engine: Engine) -> None:

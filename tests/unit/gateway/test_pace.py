@@ -332,15 +332,38 @@ async def test_bans_outlive_a_restart() -> None:
     store = MemoryStore(clock)
     await write_bans(store, Pacer(clock).obey(way(1), told(clock, 30)), clock.now())
     await store.note(BANS, "broken", "soon")
-    await store.note(BANS, "naive", "2030-01-01T00:00:00")
+    await store.note(BANS, "naive", "2030-01-01T00:00:00 30")
+    for n, told_s in enumerate(("long", "nan", "-1", "30 30")):
+        await store.note(BANS, f"{ACCOUNT}/{n + 3}", f"{(clock.now() + timedelta(days=1)).isoformat()} {told_s}")
     clock.advance(10)
     again = Pacer(clock)
-    await read_bans(store, again)
+    await read_bans(store, again, clock.now())
 
     assert await again.turn(way(1), Rank.TEXT) == 20
-    assert await again.turn(way(2), Rank.TEXT) == 0
+    for number in (2, 3, 4, 5, 6):
+        assert await again.turn(way(number), Rank.TEXT) == 0
     clock.advance(21)
     assert f"{ACCOUNT}/1" not in await store.notes(BANS)
+
+
+async def test_a_clock_that_was_set_back_makes_no_ban_longer_than_it_was_told() -> None:
+    """A machine without a clock of its own begins days ago, until somebody tells it the time."""
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    await write_bans(store, Pacer(clock).obey(way(1), told(clock, 30)), clock.now())
+    clock.advance(-2 * 24 * 3600)
+    again = Pacer(clock)
+    await read_bans(store, again, clock.now())
+    assert await again.turn(way(1), Rank.TEXT) == 30
+
+
+async def test_what_an_older_version_stored_is_a_ban_too() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    await store.note(BANS, f"{ACCOUNT}/1", (clock.now() + timedelta(seconds=30)).isoformat())
+    again = Pacer(clock)
+    await read_bans(store, again, clock.now())
+    assert await again.turn(way(1), Rank.TEXT) == 30
 
 
 async def test_after_a_ban_sending_goes_on_by_itself() -> None:
