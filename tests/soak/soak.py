@@ -52,10 +52,9 @@ class Plan:
     """Until everything was used once, and what is kept on purpose is full: decision 31."""
     still_s: float = 20.0
     """How long a rest lasts before anything is counted: connections that are not used any more are closed then."""
-    lives: Sequence[float] = (0.86,)
-    """Shares of the time. Each ends by `kill -9`. The slope of memory is meant for a day: one that is as long as it can
-    be says more than two."""
-    short_lives: Sequence[float] = (0.02,) * 7
+    lives: Sequence[float] = (0.7, 0.2)
+    """Shares of the time. Each ends by `kill -9`; the first is long enough to see how it grows."""
+    short_lives: Sequence[float] = (0.02, 0.02, 0.02, 0.02, 0.02)
     """The same; they only die."""
 
     @property

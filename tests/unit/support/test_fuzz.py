@@ -35,10 +35,10 @@ def fuzzed(reads: Callable[[bytes], None], seconds: float = 0.2) -> tuple[Report
 
 def test_what_is_taken_well_is_counted_and_timed() -> None:
     report, told = fuzzed(nothing)
-    assert (told, report.failures) == ([], {})
+    assert (told, report.held) == ([], True)
     assert report.runs > 10
     assert 0.0 < report.slowest_s < 0.5
-    assert report.peak_mb > 10
+    assert 10 < report.peak_mb < MEMORY_AT_MOST_MB
 
 
 def test_what_is_raised_is_a_fault_and_named_once() -> None:
