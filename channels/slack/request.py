@@ -22,6 +22,8 @@ from channels.slack.bans import Bans
 from gateway.model.text import plain
 
 ANSWER_WITHIN_S = 20.0
+UPLOADS_TAKE = 1.5
+"""So many times as long, besides the time for its bytes."""
 WAIT_UNTOLD_S = 30.0
 """When Slack says "wait" and not for how long; the SDK's own choice."""
 CREATES = frozenset({"chat.postMessage", "files.completeUploadExternal"})
@@ -121,9 +123,8 @@ class SlackClient(AsyncWebClient):
         An open file is sent piece by piece.
         """
         arguments: Json = {"data": data, "headers": {"Content-Type": "application/octet-stream"}}
-        answer = await self._ask(
-            "POST", url, "a file's upload", arguments, within(self._answer_within_s, length_of(data))
-        )
+        limits = within(self._answer_within_s * UPLOADS_TAKE, length_of(data))
+        answer = await self._ask("POST", url, "a file's upload", arguments, limits)
         if answer.status != 200:
             raise Unanswered(f"Slack did not take a file (status {answer.status}).")
 
