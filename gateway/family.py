@@ -22,7 +22,7 @@ from gateway.model.children import (
     SpawnRefusal,
 )
 from gateway.model.decisions import DenyReason
-from gateway.model.ids import SYSTEM_CHILD, SessionId, TurnId, child_session
+from gateway.model.ids import SYSTEM_CHILD, SessionId, child_session
 from gateway.model.sessions import LEASE_LASTS, Session, SessionKind
 from gateway.model.text import one_line
 from gateway.model.tools import Park, ResultStatus, ToolResult
@@ -40,8 +40,6 @@ ENDS_WITHIN = timedelta(hours=24)
 TITLE_CHARS = 60
 NAME_CHARS = 64
 NAMES_IN_A_HINT = 20
-FAMILY_READ = 500
-"""Children that are looked at for what a turn gave away: all of the turn's own, which ended last."""
 STOPPED = "Stopped by the session that spawned it."
 
 _REFUSED: Mapping[SpawnRefusal, str] = MappingProxyType(
@@ -100,14 +98,14 @@ def tokens_used(view: TurnView) -> int:
     return used.input_tokens + used.output_tokens
 
 
-def tokens_given(turn: TurnId, family: Sequence[ChildLine]) -> int:
-    """Return the tokens of a turn's children that it has no answer of: what live ones may use, and what those used
+def tokens_given(children: Sequence[ChildLine]) -> int:
+    """Return the tokens of a turn's own children that it has no answer of: what live ones may use, and what those used
     that ended without one.
     """
     given = 0
-    for line in family:
+    for line in children:
         lineage = line.session.lineage
-        if lineage is None or lineage.turn != turn:
+        if lineage is None:
             continue
         if line.turn.state not in ENDED:
             given += lineage.tokens
@@ -225,9 +223,9 @@ class CallFamily:
         """What the turn has left now. The child of this very call, which a crash may have left, counts as not begun."""
         families, turn = self.families, self.view.turn
         now = await families.views.turn(turn.id)
-        family = await families.children.family(self.view.session.id, FAMILY_READ)
+        begun = await families.children.children_of(turn.id)
         own = child_session(turn.id, self.n)
-        given = tokens_given(turn.id, [line for line in family if line.session.id != own])
+        given = tokens_given([line for line in begun if line.session.id != own])
         held = families.clock.now() - (self.lease.expires_at - LEASE_LASTS)
         most = rights_of(self.view.session, (), families.limits)
         return Left(

@@ -111,6 +111,10 @@ class Children(Protocol):
         """The children below a session, live ones first, then those that ended last; each parent before its own."""
         ...
 
+    async def children_of(self, turn: TurnId) -> Sequence[ChildLine]:
+        """The children that a turn spawned itself, in the order of its steps; however many its session has had."""
+        ...
+
 
 class Books(Protocol):
     """What is kept in short: the beginning of long histories, and what was spent."""

@@ -26,6 +26,7 @@ from gateway.model.sessions import Session
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.steps import Answer, Usage
 from gateway.model.turns import Lease, TurnState
+from gateway.model.views import ChildLine
 from gateway.model.waits import ChildEnd
 
 CHILDREN = "child:"
@@ -156,6 +157,12 @@ class Kin:
     """Grows with each child made."""
     ended: int
     """Grows with each task that ends; 0 while it has not."""
+
+
+def step_of(line: ChildLine) -> int:
+    """Return which step of its parent's turn spawned a child."""
+    assert line.session.lineage is not None
+    return line.session.lineage.n
 
 
 def in_order(family: Sequence[Kin]) -> list[SessionId]:

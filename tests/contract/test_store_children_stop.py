@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from gateway.errors import Forbidden, NotFound
-from gateway.model.ids import SessionId, child_session
+from gateway.model.ids import SessionId, TurnId, child_session
 from gateway.model.live import TurnWoken, turn_topic
 from gateway.model.slots import SlotKind
 from gateway.model.steps import StepState
@@ -369,6 +369,25 @@ async def test_each_parent_stands_before_its_own(scene: FamilyScene) -> None:
     await scene.end(second)
     assert await scene.end_held(working, STOPPED)
     assert await _listed(scene) == [first.session, below.session, second.session]
+
+
+async def test_the_children_of_a_turn_are_its_own(scene: FamilyScene) -> None:
+    """In the order of its steps: none of what those spawned, and none of another turn of the session."""
+    before = await scene.at_work()
+    earlier = await scene.born(before, 1)
+    assert await scene.finish(before, STOPPED)
+    lease = await scene.at_work(11)
+    spawned = [await scene.born(lease, n, SESSION) for n in (2, 11, 1)]
+    child = await scene.work(spawned[0])
+    await scene.begin_calls(child)
+    below = await scene.born(child, 1)
+    assert [one.session.id for one in await scene.store.children_of(child.turn)] == [below.session]
+    lines = await scene.store.children_of(lease.turn)
+    assert [one.session.id for one in lines] == [child_session(lease.turn, n) for n in (1, 2, 11)]
+    by_id = {one.session.id: one for one in await scene.store.family(MAIN)}
+    assert list(lines) == [by_id[one.session.id] for one in lines]
+    assert [one.session.id for one in await scene.store.children_of(before.turn)] == [earlier.session]
+    assert await scene.store.children_of(TurnId("none")) == []
 
 
 async def test_a_line_says_what_its_task_is_at(scene: FamilyScene) -> None:

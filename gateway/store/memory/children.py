@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gateway.errors import NotFound
 from gateway.model.children import Lineage, NewChild, SpawnMode, SpawnRefusal
-from gateway.model.ids import Principal, SessionId, WaitId, mint
+from gateway.model.ids import Principal, SessionId, TurnId, WaitId, mint
 from gateway.model.sessions import Origin, Session, SessionKind
 from gateway.model.steps import StepState
 from gateway.model.turns import Lease, TurnState
@@ -96,6 +96,13 @@ class MemoryChildren(Turns):
         """The children below a session, live ones first."""
         family = [self._kin(self.all_sessions[child]) for child in self.below(session)]
         return [self._child_line(self.all_sessions[child]) for child in kin.in_order(family)[: max(0, limit)]]
+
+    async def children_of(self, turn: TurnId) -> Sequence[ChildLine]:
+        """The children that a turn spawned itself, in the order of its steps."""
+        row = self.turns.get(turn)
+        below = [] if row is None else [self.all_sessions[one] for one in self.children.get(row.turn.session, ())]
+        own = [one for one in below if one.session.lineage is not None and one.session.lineage.turn == turn]
+        return sorted(map(self._child_line, own), key=kin.step_of)
 
     def _kin(self, row: SessionRow) -> kin.Kin:
         assert row.session.lineage is not None

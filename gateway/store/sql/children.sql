@@ -11,8 +11,8 @@ INSERT INTO sessions (
 SELECT lineage, title, task_turn, parent_wait, live FROM sessions WHERE id = ? AND parent IS NOT NULL;
 
 -- name: children_of_turn
--- How many a turn spawned. Their ids begin with its own: ?1 with the point after it, ?2 with the character after that.
-SELECT count(*) FROM sessions WHERE id > ?1 AND id < ?2;
+-- What a turn spawned. Their ids begin with its own: ?1 with the point after it, ?2 with the character after that.
+SELECT id FROM sessions WHERE id > ?1 AND id < ?2;
 
 -- name: live_below_root
 SELECT count(*) FROM sessions INDEXED BY sessions_live WHERE root = ? AND live = 1;

@@ -38,6 +38,10 @@ class SqliteChildren(SqliteBase):
         """The children below a session, live ones first."""
         return await self.read(lambda reader: _family(reader, session, limit))
 
+    async def children_of(self, turn: TurnId) -> Sequence[ChildLine]:
+        """The children that a turn spawned itself, in the order of its steps."""
+        return await self.read(lambda reader: _children_of(reader, turn))
+
 
 def _spawn(tx: Tx, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefusal | None:
     row = moves.held(tx, lease)
@@ -70,9 +74,12 @@ def _spawn(tx: Tx, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefus
 
 
 def _refusal(tx: Tx, row: TurnRow, lineage: Lineage) -> SpawnRefusal | None:
-    ((in_turn,),) = tx.run("children_of_turn", f"{kin.CHILDREN}{row.id}.", f"{kin.CHILDREN}{row.id}/")
     ((live,),) = tx.run("live_below_root", lineage.root)
-    return kin.refusal(lineage.depth, in_turn=in_turn, live=live)
+    return kin.refusal(lineage.depth, in_turn=len(_spawned(tx, TurnId(row.id))), live=live)
+
+
+def _spawned(reader: Reader | Tx, turn: TurnId) -> list[SessionId]:
+    return [id_ for (id_,) in reader.run("children_of_turn", f"{kin.CHILDREN}{turn}.", f"{kin.CHILDREN}{turn}/")]
 
 
 def _wait_for(tx: Tx, row: TurnRow, n: int, wait: WaitId, child: NewChild) -> None:
@@ -96,10 +103,17 @@ def _family(reader: Reader, session: SessionId, limit: int) -> list[ChildLine]:
         kin.Kin(session=id_, parent=parent, live=bool(live), born=born, ended=ended)
         for id_, parent, live, born, ended in reader.run("family", session)
     ]
-    shown = kin.in_order(family)[: max(0, limit)]
-    lines = [_line(columns) for columns in reader.run("child_lines", dump_json(list(shown)))]
+    return _lines(reader, kin.in_order(family)[: max(0, limit)])
+
+
+def _children_of(reader: Reader, turn: TurnId) -> list[ChildLine]:
+    return sorted(_lines(reader, _spawned(reader, turn)), key=kin.step_of)
+
+
+def _lines(reader: Reader, children: Sequence[SessionId]) -> list[ChildLine]:
+    lines = [_line(columns) for columns in reader.run("child_lines", dump_json(list(children)))]
     by_id = {line.session.id: line for line in lines}
-    return [by_id[id_] for id_ in shown]
+    return [by_id[id_] for id_ in children]
 
 
 def _line(columns: Columns) -> ChildLine:

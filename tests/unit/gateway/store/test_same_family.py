@@ -76,6 +76,8 @@ async def compare(lives: list[Life]) -> None:
     assert everything[0] == everything[1]
     families = [[life.plain(family) for family in await all_families(life.store)] for life in lives]
     assert families[0] == families[1]
+    spawned = [[life.plain(children) for children in await all_spawned(life.store)] for life in lives]
+    assert spawned[0] == spawned[1]
     await keeps_its_promises(lives[0].store)
 
 
@@ -83,6 +85,12 @@ async def all_families(store: Store) -> list[list[ChildLine]]:
     sessions = sorted((line.session for line in await store.sessions()), key=lambda one: (one.created_at, one.title))
     roots = [one.id for one in sessions if one.lineage is None]
     return [list(await store.family(root, limit)) for root in roots for limit in (3, 500)]
+
+
+async def all_spawned(store: Store) -> list[list[ChildLine]]:
+    """The same children, by the turns that spawned them."""
+    lines = [line.session.lineage for family in await all_families(store) for line in family]
+    return [list(await store.children_of(turn)) for turn in dict.fromkeys(line.turn for line in lines if line)]
 
 
 async def keeps_its_promises(store: Store) -> None:
