@@ -54,7 +54,9 @@ async def test_rows_on_slacks_wire() -> None:
     assert calls.value > 0
 
 
-@pytest.mark.parametrize(("row", "count"), [("growth-sessions", 6), ("growth-history", 7), ("growth-queue", 8)])
+@pytest.mark.parametrize(
+    ("row", "count"), [("growth-sessions", 6), ("growth-history", 7), ("growth-children", 4), ("growth-queue", 8)]
+)
 async def test_rows_of_what_grows(row: str, count: int) -> None:
     """Full stores beside almost empty ones: turns, what they cost, and memory; the largest alone has a budget."""
     figures = [figure async for _, found in run_rows([row], TINY, None) for figure in found]

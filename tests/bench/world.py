@@ -109,6 +109,8 @@ class Counts:
     """Sessions that there are, and turns that are queued."""
     long: tuple[int, ...] = (10, 100, 1_000, 10_000)
     """Messages that a session has."""
+    spawned: tuple[int, ...] = (10, 1_000)
+    """Sub-sessions that a session has had."""
 
 
 TINY = Counts(
@@ -128,6 +130,7 @@ TINY = Counts(
     pages=2,
     grown=(2, 20),
     long=(2, 60),
+    spawned=(2, 20),
 )  # enough to see that a row still runs
 
 

@@ -40,6 +40,7 @@ ROWS: Mapping[str, Row] = MappingProxyType(
         "commits": store.commits,
         "growth-sessions": growth.sessions,
         "growth-history": growth.history,
+        "growth-children": growth.children,
         "growth-queue": growth.queue,
         "telegram-operator": telegram.operator,
         "telegram-model": telegram.model,

@@ -1,4 +1,4 @@
-"""Rows: what a turn costs when there is much already: many sessions, a long history, a long queue.
+"""Rows: what a turn costs when there is much already: sessions, a long history, sub-sessions, a long queue.
 
 Each size beside the smallest, in the same moments. The stores are filled through their own protocol; the turns that
 are measured come over the wire.
@@ -9,25 +9,31 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import TypeAlias
 
 from gateway.clock import SystemClock
-from gateway.model.ids import NodeId, OwnerName, SessionId, main_session, principal
+from gateway.model.children import NewChild, SpawnMode
+from gateway.model.ids import NodeId, OwnerName, SessionId, child_session, main_session, principal
 from gateway.model.messages import Conversation, Inbound
 from gateway.model.routes import Route, WhileRunning
 from gateway.model.sessions import Origin, SessionKind
-from gateway.model.turns import TurnKind, TurnState
+from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.ports import Store
 from gateway.store import open_store
 from gateway.turn.window import HISTORY_TURNS
 from tests.bench import measure
 from tests.bench.figures import Figure
 from tests.bench.rows.turns import MS, QUIET_S
-from tests.bench.world import ANSWER, OWNER, SLOW, Bench, Counts, Life
-from tests.support.makers import answer, inbound, said
+from tests.bench.world import ANSWER, CHILDREN, OWNER, SLOW, SPAWN, Bench, Life
+from tests.support.makers import answer, beginning, inbound, result, said
+
+End: TypeAlias = Callable[[Store, Lease], Awaitable[None]]
+"""What a seeder does with a turn that it claimed."""
 
 NODE = NodeId("bench#growth")
 OWNER_NAME = OwnerName("ann")
@@ -55,7 +61,7 @@ async def sessions(bench: Bench) -> list[Figure]:
     for folder, count in zip(folders, sizes, strict=True):
         await _seed(folder, _many(count))
     async with _side_by_side(bench, folders) as lives:
-        took = await _alternating(lives, bench.counts)
+        took = await _alternating(lives, bench.counts.warm, bench.counts.turns)
         await asyncio.sleep(CALM_S)
         memory = [measure.pss_mb(life.pid) for life in lives]
     return [
@@ -77,7 +83,7 @@ async def history(bench: Bench) -> list[Figure]:
             shutil.copytree(folder, untold, dirs_exist_ok=True)
         await _sum_up(folder)
     async with _side_by_side(bench, [*folders, untold]) as lives:
-        took = await _alternating(lives, bench.counts)
+        took = await _alternating(lives, bench.counts.warm, bench.counts.turns)
         await asyncio.sleep(CALM_S)
         *memory, without = [measure.pss_mb(life.pid) for life in lives]
     what = f"the same at message {sizes[-1]:,} when none of it had a summary yet"
@@ -98,6 +104,44 @@ async def _sum_up(folder: Path) -> None:
             assert await store.compact(session, 0, through, ANSWER * 10, None)
     finally:
         await store.close()
+
+
+# --- many sub-sessions ----------------------------------------------------------------------------
+
+
+async def children(bench: Bench) -> list[Figure]:
+    """A turn that spawns sub-sessions, where its session has had so many; what its model reads of it is the same."""
+    sizes = bench.counts.spawned
+    folders = [bench.new_folder() for _ in sizes]
+    for folder, count in zip(folders, sizes, strict=True):
+        await _seed(folder, _one(count), callers=1, end=_after_a_child)
+        await _seed(folder, _one(HISTORY_TURNS), callers=1)
+    async with _side_by_side(bench, folders) as lives:
+        took = await _alternating(lives, bench.counts.warm, bench.counts.agent_turns, SPAWN)
+    return _turns([f"turn with {CHILDREN} sub-sessions after {count:,} of them" for count in sizes], took)
+
+
+async def _after_a_child(store: Store, lease: Lease) -> None:
+    """The turn spawns one, waits for its end, and answers."""
+    await store.plan(lease, answer(calls=1), given=[], slots=[])
+    await store.start_step(lease, 1, None, beginning())
+    child = NewChild(
+        session=child_session(lease.turn, 1),
+        title="hello",
+        task=ANSWER,
+        tools=(),
+        mode=SpawnMode.RUN,
+        active_s=60.0,
+        tokens=0,
+        expires_at=lease.expires_at + timedelta(hours=1),
+    )
+    assert await store.spawn(lease, 1, child)
+    assert await store.park(lease)
+    await _answer(store, (await store.claim(NODE))[0].lease)
+    again = (await store.claim(NODE))[0].lease
+    assert again.turn == lease.turn
+    assert await store.finish_step(again, 1, result(ANSWER))
+    await _answer(store, again)
 
 
 # --- a long queue ---------------------------------------------------------------------------------
@@ -136,7 +180,7 @@ async def _one_more(bench: Bench, sizes: Sequence[int]) -> list[Took]:
     async with AsyncExitStack() as stack:
         stores: list[Store] = []
         for folder, count in zip(folders, sizes, strict=True):
-            await _seed(folder, _many(count), answered=False)
+            await _seed(folder, _many(count), end=None)
             stores.append(_open(folder))
             stack.push_async_callback(stores[-1].close)
         for number in range(bench.counts.warm + bench.counts.turns):
@@ -155,7 +199,7 @@ async def _drained(bench: Bench, count: int, text: str = ANSWER) -> tuple[float,
     answer is shown, and the most memory meanwhile.
     """
     folder, most, asked = bench.new_folder(), 0.0, len(bench.model.requests)
-    await _seed(folder, _many(count, text), answered=False)
+    await _seed(folder, _many(count, text), end=None)
     async with bench.run_daemon(model=True, folder=folder) as life, asyncio.timeout(DRAINED_WITHIN_S):
         while len(life.watcher.seen) < count:
             most = max(most, measure.pss_mb(life.pid))
@@ -190,31 +234,31 @@ def _one(count: int) -> Iterator[tuple[Route, Inbound]]:
     return ((way, inbound(ANSWER, who=principal("test", OWNER), where=where)) for _ in range(count))
 
 
+async def _answer(store: Store, lease: Lease) -> None:
+    """The turn ends with an answer. It stands on the page, so that no life has anything to deliver."""
+    given = [one.id for one in (await store.turn(lease.turn)).inputs]
+    slots = [said(ANSWER, where=Conversation(channel="web", account="page", chat="ann"))]
+    assert await store.finish_turn(lease, TurnState.DONE, answer=answer(ANSWER), given=given, slots=slots, timers=[])
+
+
 async def _seed(
-    folder: Path, messages: Iterator[tuple[Route, Inbound]], *, callers: int = SEEDERS, answered: bool = True
+    folder: Path, messages: Iterator[tuple[Route, Inbound]], *, callers: int = SEEDERS, end: End | None = _answer
 ) -> None:
-    """Fill a store. What is answered stands on the page, so that no life has anything to deliver."""
+    """Fill a store. `end`: what becomes of each turn; None: it stays queued."""
     store = _open(folder)
     try:
         async with asyncio.TaskGroup() as group:
             for caller in range(callers):
-                group.create_task(_fill(store, messages, answered=answered), name=f"seeder {caller}")
+                group.create_task(_fill(store, messages, end), name=f"seeder {caller}")
     finally:
         await store.close()
 
 
-async def _fill(store: Store, messages: Iterator[tuple[Route, Inbound]], *, answered: bool) -> None:
-    page = Conversation(channel="web", account="page", chat="ann")
+async def _fill(store: Store, messages: Iterator[tuple[Route, Inbound]], end: End | None) -> None:
     for way, message in messages:
         await _accept(store, way, message)
-        if not answered:
-            continue
-        lease = (await store.claim(NODE))[0].lease
-        given = [one.id for one in (await store.turn(lease.turn)).inputs]
-        slots = [said(ANSWER, where=page)]
-        assert await store.finish_turn(
-            lease, TurnState.DONE, answer=answer(ANSWER), given=given, slots=slots, timers=[]
-        )
+        if end is not None:
+            await end(store, (await store.claim(NODE))[0].lease)
 
 
 async def _accept(store: Store, way: Route, message: Inbound) -> None:
@@ -244,15 +288,15 @@ class Took:
     cpu_s: float
 
 
-async def _alternating(lives: Sequence[Life], counts: Counts) -> list[Took]:
+async def _alternating(lives: Sequence[Life], warm: int, turns: int, text: str = ANSWER) -> list[Took]:
     """The owner's turns with each daemon in turn, so that all meet the same machine."""
     found: list[list[tuple[float, float]]] = [[] for _ in lives]
-    for number in range(counts.warm + counts.turns):
+    for number in range(warm + turns):
         for life, each in zip(lives, found, strict=True):
             before = measure.cpu_s(life.pid)
-            seconds = await life.exchange(ANSWER)
+            seconds = await life.exchange(text)
             await asyncio.sleep(QUIET_S)
-            if number >= counts.warm:
+            if number >= warm:
                 each.append((seconds, measure.cpu_s(life.pid) - before))
     return [_medians(each) for each in found]
 
