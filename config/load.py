@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from config.slack import read_slack, slack_warnings
 from config.telegram import read_telegram, telegram_warnings
 from config.texts import Texts
 from config.tools import read_own_tools, read_tools
-from config.values import LEVELS_AT_MOST, EnvText, beyond
+from config.values import LEVELS_AT_MOST, EnvText, beyond, toml
 from gateway.errors import ConfigError
 from gateway.model.children import Agent
 from gateway.model.ids import Principal, channel_of
@@ -135,12 +134,12 @@ def _parse(file: Path) -> dict[str, Any]:
             data = stream.read(_FILE_BYTES + 1)
         if len(data) > _FILE_BYTES:
             raise ConfigError(f"{file} is larger than 1 MiB.", cure="Name the right file.")
-        raw = tomllib.loads(data.decode())
+        raw = toml(data.decode())
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}.", cure="Make it a readable file.") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is not UTF-8 text (byte {error.start}).", cure="Save it as UTF-8.") from None
-    except (ValueError, RecursionError) as error:  # some numbers and lists are too long for Python
+    except ValueError as error:  # some numbers are too long for Python
         raise ConfigError(f"{file} is not TOML: {error}.", cure="Correct that line.") from None
     if what := beyond(raw):
         raise ConfigError(f"{file} has {what}.", cure="Write what config/example.toml explains.")
