@@ -88,15 +88,23 @@ JOIN turns AS t ON t.id = sessions.task_turn
 WHERE sessions.live = 1 AND p.ended_rev IS NOT NULL AND t.state <> 'stopping' ORDER BY sessions.seq LIMIT ?;
 
 -- name: family
--- All children below a session: each with its parent, whether it is live, its place and when its task ended.
+-- Of all children below the session ?1 the live ones, the ?2 that ended last, and the parents of all these: each with its
+-- parent, whether it is live, its place and when its task ended. There may be thousands of others.
 WITH RECURSIVE below (id, parent, live, task_turn) AS (
-    SELECT id, parent, live, task_turn FROM sessions INDEXED BY sessions_children WHERE parent = ?
+    SELECT id, parent, live, task_turn FROM sessions INDEXED BY sessions_children WHERE parent = ?1
     UNION ALL
     SELECT sessions.id, sessions.parent, sessions.live, sessions.task_turn
     FROM below JOIN sessions INDEXED BY sessions_children ON sessions.parent = below.id
+), lines (id, parent, live, place, ended) AS MATERIALIZED (
+    SELECT below.id, below.parent, below.live, t.ord, coalesce(t.ended_rev, 0)
+    FROM below JOIN turns AS t ON t.id = below.task_turn
+), last (id, parent) AS MATERIALIZED (
+    SELECT id, parent FROM lines WHERE live = 1
+    UNION ALL
+    SELECT id, parent FROM (SELECT id, parent FROM lines WHERE live = 0 ORDER BY ended DESC LIMIT ?2)
 )
-SELECT below.id, below.parent, below.live, t.ord, coalesce(t.ended_rev, 0)
-FROM below JOIN turns AS t ON t.id = below.task_turn;
+SELECT id, parent, live, place, ended FROM lines
+WHERE id IN (SELECT id FROM last) OR id IN (SELECT parent FROM last);
 
 -- name: child_lines
 -- ? is a JSON array of children. Each with the columns of `rows.session_of`, those of `rows.turn_of` for its task, its

@@ -101,7 +101,7 @@ def _stop_child(tx: Tx, parent: SessionId, child: SessionId, text: str, only: Pr
 def _family(reader: Reader, session: SessionId, limit: int) -> list[ChildLine]:
     family = [
         kin.Kin(session=id_, parent=parent, live=bool(live), born=born, ended=ended)
-        for id_, parent, live, born, ended in reader.run("family", session)
+        for id_, parent, live, born, ended in reader.run("family", session, max(0, limit))
     ]
     return _lines(reader, kin.in_order(family)[: max(0, limit)])
 
