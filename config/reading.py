@@ -32,6 +32,8 @@ _PLAIN: Mapping[str, tuple[str, str]] = types.MappingProxyType(
     }
 )
 """By pydantic's type of error: what is wrong, and the cure."""
+PROBLEMS_TOLD = 100
+"""Of all that there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +53,15 @@ class Problem:
 
 
 def as_error(problems: Sequence[Problem]) -> ConfigError:
-    """Make the one error that lists them all."""
+    """Make the one error that lists them all, or the first hundred: nobody mends more between two tries."""
     if len(problems) == 1:
         one = problems[0]
         key = f"{one.key}: " if one.key else ""
         return ConfigError(f"{one.where}: {key}{one.what}.", cure=f"{one.cure}.")
-    lines = "\n".join(f"  {problem}" for problem in problems)
-    return ConfigError(f"The configuration has {len(problems)} problems:\n{lines}")
+    lines = "\n".join(f"  {problem}" for problem in problems[:PROBLEMS_TOLD])
+    more = len(problems) - PROBLEMS_TOLD
+    rest = f"\n  and {more:,} more, which are told when some of these are mended." if more > 0 else ""
+    return ConfigError(f"The configuration has {len(problems):,} problems:\n{lines}{rest}")
 
 
 def suggest(word: str, known: Iterable[str], table: str = "") -> str:

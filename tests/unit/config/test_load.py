@@ -188,6 +188,14 @@ def test_a_variable_with_too_few_underscores_is_warned_of(tmp_path: Path) -> Non
 
 # --- problems -------------------------------------------------------------------------------
 
+
+def test_of_very_many_problems_a_hundred_are_told(tmp_path: Path) -> None:
+    told = refusal(tmp_path, "", {"DRAGOMAN_OWNERS__ANN": "telegram:1" + ",x" * 20_000})
+    assert told.startswith("The configuration has 20,000 problems:\n")
+    assert told.count("owners.ann[") == 100
+    assert told.endswith("\n  and 19,900 more, which are told when some of these are mended.")
+
+
 WRONG = """
 [owners]
 ann = ["telegram:1001", "telegram:1001", "web:ann", "telegram:@x", "telegram:-5", "telegram:*", "slack:U0B", "irc:x", 5]
