@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import aiohttp
@@ -27,6 +28,11 @@ FETCH_WITHIN_S = 300.0
 SILENT_AT_MOST_S = 20.0
 """… of which something must come so often."""
 PIECE_BYTES = 65_536
+STUCK_AFTER_S = 30.0
+"""A file of ours, of which nothing was taken for so long. On the slowest way that is given time, pieces are taken 11 s
+apart at most: the system takes in `TAKEN_IN_BYTES`, and more when a third of that has left."""
+TAKEN_IN_BYTES = 4 << 20
+LOOKED_AT_EVERY_S = 1.0
 
 _NOT_SENT = (
     aiohttp.ClientConnectorError,  # no address, nobody there, no TLS, no proxy
@@ -66,16 +72,24 @@ class Wire:
         self._client = client
 
     async def ask(
-        self, verb: str, url: str | URL, called: str, limits: aiohttp.ClientTimeout, **arguments: Any
+        self,
+        verb: str,
+        url: str | URL,
+        called: str,
+        limits: aiohttp.ClientTimeout,
+        file: BinaryIO | None = None,
+        **arguments: Any,
     ) -> Answer | NoAnswer:
         """Send one request and return its answer; a redirect is one too. `called`: what is asked for, to be named.
 
+        `file`: an open one that is sent with it; the request is given up when nothing of it is taken any more.
         `arguments` are those of aiohttp.
         """
         if self._client.closed:
             return NoAnswer(sent=False, why=f"Dragoman is stopping; {called} was not sent.")
+        asked = self._client.request(verb, url, timeout=limits, allow_redirects=False, **arguments)
         try:
-            async with self._client.request(verb, url, timeout=limits, allow_redirects=False, **arguments) as response:
+            async with _while_taken(file, limits), asked as response:
                 return Answer(response.status, response.headers, await response.read())
         except UNANSWERED as error:
             return self._failed(error, called)
@@ -103,6 +117,46 @@ def within(seconds: float, size: int = 0) -> aiohttp.ClientTimeout:
     """The limits of a request that may take so long in all, and besides as long as a file of this size may."""
     total = seconds + file_may_take_s(size)
     return aiohttp.ClientTimeout(total=total, connect=min(CONNECT_WITHIN_S, seconds / 2))
+
+
+@asynccontextmanager
+async def _while_taken(file: BinaryIO | None, limits: aiohttp.ClientTimeout) -> AsyncGenerator[None]:
+    """Raise `TimeoutError` when nothing of an open file is read any more before its end, or when nothing comes after
+    that for as long as its last bytes may be under way: whatever is due in the chat waits for it.
+    """
+    if file is None:
+        yield
+        return
+    size = length_of(file)
+    after_s = (limits.total or 0.0) - file_may_take_s(size) + file_may_take_s(min(size, TAKEN_IN_BYTES))
+    async with asyncio.timeout(None) as limit:
+        watch = _Watch(file=file, size=size, after_s=after_s, limit=limit)
+        watch.look()
+        try:
+            yield
+        finally:
+            watch.timer.cancel()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Watch:
+    """Puts a limit off as long as more and more of a file is read."""
+
+    file: BinaryIO
+    size: int
+    after_s: float
+    """Seconds for what comes when all of it was read."""
+    limit: asyncio.Timeout
+    timer: asyncio.TimerHandle = field(init=False)
+    _at: int = -1
+
+    def look(self) -> None:
+        """See how far it is, now and from time to time."""
+        loop = asyncio.get_running_loop()
+        before, self._at = self._at, self.size if self.file.closed else os.lseek(self.file.fileno(), 0, os.SEEK_CUR)
+        if self._at > before and not self.limit.expired():
+            self.limit.reschedule(loop.time() + (STUCK_AFTER_S if self._at < self.size else self.after_s))
+        self.timer = loop.call_later(LOOKED_AT_EVERY_S, self.look)
 
 
 def length_of(content: bytes | BinaryIO) -> int:

@@ -124,7 +124,8 @@ class SlackClient(AsyncWebClient):
         """
         arguments: Json = {"data": data, "headers": {"Content-Type": "application/octet-stream"}}
         limits = within(self._answer_within_s * UPLOADS_TAKE, length_of(data))
-        answer = await self._ask("POST", url, "a file's upload", arguments, limits)
+        file = None if isinstance(data, bytes) else data
+        answer = await self._ask("POST", url, "a file's upload", arguments, limits, file)
         if answer.status != 200:
             raise Unanswered(f"Slack did not take a file (status {answer.status}).")
 
@@ -160,8 +161,16 @@ class SlackClient(AsyncWebClient):
         if left_s > 0:
             raise Declined(LIMITED, method=called, status=429, retry_after_s=left_s)
 
-    async def _ask(self, verb: str, url: str, called: str, arguments: Json, limits: aiohttp.ClientTimeout) -> Answer:
-        found = await self._wire.ask(verb, url, called, limits, **arguments)
+    async def _ask(
+        self,
+        verb: str,
+        url: str,
+        called: str,
+        arguments: Json,
+        limits: aiohttp.ClientTimeout,
+        file: BinaryIO | None = None,
+    ) -> Answer:
+        found = await self._wire.ask(verb, url, called, limits, file, **arguments)
         if isinstance(found, NoAnswer):
             raise _failure(found)
         return found

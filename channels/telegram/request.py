@@ -8,8 +8,8 @@ HTTP client contain the address, so none of them goes on from here: ours name th
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, BinaryIO, TypeAlias, cast
 
 import aiohttp
 from telegram import Bot
@@ -106,7 +106,7 @@ class AiohttpRequest(BaseRequest):
 
         Raises `NotSent`, `Unanswered` or `Declined`.
         """
-        return await self._answered(url, method, _body(request_data), _length_of(request_data))
+        return await self._answered(url, method, _body(request_data), _files_of(request_data))
 
     async def raw(self, url: str, parameters: Mapping[str, object]) -> object:
         """Call a method with parameters as they are in JSON, and return its result as it came.
@@ -116,11 +116,14 @@ class AiohttpRequest(BaseRequest):
         _, payload = await self._answered(url, "POST", json.dumps(parameters).encode())
         return self.parse_json_payload(payload)["result"]
 
-    async def _answered(self, url: str, method: str, body: _Body, length: int = 0) -> tuple[int, bytes]:
+    async def _answered(
+        self, url: str, method: str, body: _Body, files: Sequence[bytes | BinaryIO] = ()
+    ) -> tuple[int, bytes]:
         called = url.rpartition("/")[2] if method == "POST" else "a file"
         headers = _JSON if isinstance(body, bytes) else None
+        length, opened = sum(map(length_of, files)), next((one for one in files if not isinstance(one, bytes)), None)
         limits = self._timeout if not length else within(self._answer_within_s * UPLOADS_TAKE, length)
-        found = await self._wire.ask(method, url, called, limits, data=body, headers=headers)
+        found = await self._wire.ask(method, url, called, limits, opened, data=body, headers=headers)
         if isinstance(found, NoAnswer):
             raise _failure(found)
         if called in CREATES:
@@ -201,11 +204,11 @@ def _body(request_data: RequestData | None) -> _Body:
     return form
 
 
-def _length_of(request_data: RequestData | None) -> int:
-    """Bytes of the files in a request."""
+def _files_of(request_data: RequestData | None) -> Sequence[bytes | BinaryIO]:
+    """The files in a request, of which there is one at most."""
     if request_data is None or not request_data.contains_files:
-        return 0
-    return sum(length_of(cast("Any", content)) for _, content, _ in request_data.multipart_data.values())
+        return ()
+    return [cast("Any", content) for _, content, _ in request_data.multipart_data.values()]
 
 
 def _declined(called: str, status: int, payload: bytes) -> TelegramError:

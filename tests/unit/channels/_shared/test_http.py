@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -13,7 +15,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from channels._shared.http import Answer, NoAnswer, Wire, within
+from channels._shared import http
+from channels._shared.http import Answer, NoAnswer, Wire, length_of, within
 
 SECRET = "a-token-in-the-address"
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -160,3 +163,79 @@ async def test_an_answer_that_takes_too_long_is_a_doubt(client: aiohttp.ClientSe
         found = await lost(client, f"{root}/{SECRET}", seconds=0.1)
         over.set()
     assert found == NoAnswer(sent=True, why="No answer from Somewhere to sendThat: too late.")
+
+
+# --- files on their way out -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is stuck after a second."""
+    monkeypatch.setattr(http, "STUCK_AFTER_S", 1.0)
+    monkeypatch.setattr(http, "LOOKED_AT_EVERY_S", 0.02)
+
+
+async def sent(
+    client: aiohttp.ClientSession, root: str, folder: Path, megabytes: int
+) -> tuple[Answer | NoAnswer, float]:
+    """Send a file that may take 8 s a megabyte, and 0.5 s more. With what came of it, and after how long."""
+    path, began = folder / "file", time.monotonic()
+    with path.open("wb") as made:
+        made.truncate(megabytes << 20)
+    with path.open("rb") as file:
+        limits = within(0.5, length_of(file))
+        found = await Wire("Somewhere", client).ask("POST", f"{root}/{SECRET}", "sendThat", limits, file, data=file)
+    return found, time.monotonic() - began
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_file_of_which_nothing_more_is_taken_is_given_up(client: aiohttp.ClientSession, tmp_path: Path) -> None:
+    """Its line may be cut in the middle: not for as long as all of it may take does the chat wait for it."""
+    over = asyncio.Event()
+
+    async def a_little(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.readexactly(100_000)
+        await over.wait()
+
+    async with served(a_little) as root:
+        found, took = await sent(client, root, tmp_path, 40)
+        over.set()
+    assert found == NoAnswer(sent=True, why="No answer from Somewhere to sendThat: too late.")
+    assert 1 <= took < 5
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_file_that_was_taken_whole_is_given_as_long_as_an_answer(
+    client: aiohttp.ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And as its last bytes may need, of which there are none here."""
+    monkeypatch.setattr(http, "TAKEN_IN_BYTES", 0)
+    over = asyncio.Event()
+
+    async def all_of_it(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.readexactly(2 << 20)
+        await over.wait()
+
+    async with served(all_of_it) as root:
+        found, took = await sent(client, root, tmp_path, 2)
+        over.set()
+    assert found == NoAnswer(sent=True, why="No answer from Somewhere to sendThat: too late.")
+    assert 0.5 <= took < 5
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_file_that_is_taken_slowly_arrives(client: aiohttp.ClientSession, tmp_path: Path) -> None:
+    """In twice what it may be stuck for."""
+
+    async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(40):
+            await reader.readexactly(1 << 20)
+            await asyncio.sleep(0.05)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")
+        await writer.drain()
+
+    async with served(slowly) as root:
+        found, took = await sent(client, root, tmp_path, 40)
+    assert isinstance(found, Answer)
+    assert (found.status, found.body) == (200, b"done")
+    assert took > 2
