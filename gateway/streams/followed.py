@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from gateway.doings import Doings
@@ -24,8 +23,8 @@ TELL_TIME_SHARE = 0.1
 KEPT_CHARS = 200_000
 """Of one answer; a longer one is shown when it is whole."""
 
-_UNFINISHED = re.compile(r"[!-~]+\Z")
-"""The last word: what looks like a secret is recognised when all of it is there."""
+_OF_A_WORD = "".join(map(chr, range(ord("!"), ord("~") + 1)))
+"""The last word is not shown: what looks like a secret is recognised when all of it is there."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,7 +64,7 @@ class Turn:
     def so_far(self, redactor: Redactor) -> str:
         """As much of its answer as may be shown."""
         text = redactor.text("".join(self.pieces)).lstrip()
-        return _UNFINISHED.sub("", text).rstrip()
+        return text.rstrip(_OF_A_WORD).rstrip()
 
     def stop_keeping(self) -> None:
         """Forget the text, and what comes of it; until the next step."""
