@@ -13,6 +13,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from config.values import EnvText, Flaw, boolean, compound, duration, integer, number, secret
 from gateway.errors import ConfigError
+from gateway.model.text import cut
 
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]
@@ -34,6 +35,8 @@ _PLAIN: Mapping[str, tuple[str, str]] = types.MappingProxyType(
 """By pydantic's type of error: what is wrong, and the cure."""
 PROBLEMS_TOLD = 100
 """Of all that there are."""
+WORDS_AT_MOST = 2_000
+"""Characters of what is wrong with one, and of its cure; some name all that there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +103,9 @@ class Reader:
 
     def wrong(self, path: Path, what: str, cure: str) -> None:
         """Remember a problem at `path`."""
-        where = next((f"${name}" for key, name in self._variables.items() if path[: len(key)] == key), self._file)
-        self.problems.append(Problem(where=where, key=dotted(path), what=what, cure=cure))
+        where = next((f"${cut(name, 100)}" for key, name in self._variables.items() if path[: len(key)] == key), "")
+        told = {"key": cut(dotted(path), 200), "what": cut(what, WORDS_AT_MOST), "cure": cut(cure, WORDS_AT_MOST)}
+        self.problems.append(Problem(where=where or self._file, **told))
 
     def flaw(self, path: Path, flaw: Flaw) -> None:
         """Remember a value's flaw."""
