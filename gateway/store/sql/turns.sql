@@ -33,7 +33,7 @@ WHERE session = ? AND kind = ? AND ended_rev IS NULL;
 -- name: claim_next
 -- Leases the turn that was queued first of those that may run. One row, or none: its fence, then what `rows.turn_of`
 -- takes. ?1 revision, ?2 node, ?3 now,
--- ?4 end of the lease, ?5 command turns at once.
+-- ?4 end of the lease, ?5 command turns at once: of the held ones, of which there are few, each session's are counted once.
 UPDATE turns
 SET state = 'running', node = ?2, fence = fence + 1, lease_until = ?4, held_since = ?3,
     started_at = coalesce(started_at, ?3), held_until = NULL, rev = ?1
@@ -41,10 +41,11 @@ WHERE ord = (
     SELECT t.ord FROM turns AS t INDEXED BY turns_active
     WHERE t.state IN ('queued', 'running', 'stopping') AND t.state = 'queued' AND t.head = 1
       AND (t.held_until IS NULL OR t.held_until <= ?3)
-      AND (t.kind = 'model' OR ?5 > (
-          SELECT count(*) FROM turns AS o INDEXED BY turns_lane
-          WHERE o.session = t.session AND o.kind = 'command' AND o.ended_rev IS NULL
-            AND o.state IN ('running', 'stopping')
+      AND (t.kind = 'model' OR t.session NOT IN (
+          SELECT o.session FROM turns AS o INDEXED BY turns_active
+          WHERE o.state IN ('queued', 'running', 'stopping') AND o.state IN ('running', 'stopping')
+            AND o.kind = 'command'
+          GROUP BY o.session HAVING count(*) >= ?5
       ))
     ORDER BY t.queued_rev LIMIT 1
 )
