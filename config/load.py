@@ -39,6 +39,7 @@ from config.values import LEVELS_AT_MOST, EnvText, beyond, toml
 from gateway.errors import ConfigError
 from gateway.model.children import Agent
 from gateway.model.ids import Principal, channel_of
+from gateway.model.text import cut
 from gateway.model.tools import ToolPolicy, ToolSpec
 from gateway.model.turns import TurnLimits
 
@@ -140,7 +141,7 @@ def _parse(file: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file} is not UTF-8 text (byte {error.start}).", cure="Save it as UTF-8.") from None
     except ValueError as error:  # some numbers are too long for Python
-        raise ConfigError(f"{file} is not TOML: {error}.", cure="Correct that line.") from None
+        raise ConfigError(f"{file} is not TOML: {cut(str(error), 500)}.", cure="Correct that line.") from None
     if what := beyond(raw):
         raise ConfigError(f"{file} has {what}.", cure="Write what config/example.toml explains.")
     return raw

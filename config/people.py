@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, cast
 
 from config.reading import Path, Reader
@@ -20,6 +21,8 @@ _CHAT: Mapping[str, tuple[re.Pattern[str], str]] = {
     "telegram": (re.compile(r"-[1-9]\d{0,18}"), "telegram:-1003"),
     "slack": (re.compile(r"T[A-Z0-9]{1,31}/[CG][A-Z0-9]{1,31}"), "slack:T0AA/C0CC"),
 }
+NAMES_TOLD = 20
+"""Of the owner's own channels."""
 _ANY = re.compile(r"[^\s:*\x00-\x1f]{1,128}")
 
 
@@ -32,7 +35,7 @@ def read_owners(raw: object, imported: Collection[str], reader: Reader) -> Mappi
         if not _OWNER.fullmatch(name):
             reader.wrong(path, f"{name!r} cannot be an owner's name", "Use 1 to 32 letters, digits, - and _")
             continue
-        principals: list[Principal] = []
+        principals: dict[Principal, None] = {}
         for place, who in _texts(listed, path, reader):
             try:
                 _check_person(who, imported, everyone=False)
@@ -42,8 +45,8 @@ def read_owners(raw: object, imported: Collection[str], reader: Reader) -> Mappi
             other = belongs.setdefault(who, name)
             if other != name:
                 reader.wrong(place, f"{who} already belongs to the owner {other}", "Leave it with one of the two")
-            elif who not in principals:
-                principals.append(Principal(who))
+            else:
+                principals[Principal(who)] = None
         owners[OwnerName(name)] = tuple(principals)
     return owners or {DEFAULT_OWNER: ()}
 
@@ -120,5 +123,6 @@ def _split(
     if channel == PAGE:
         raise Flaw(f"{text} needs no entry: every owner may sign in on the web page", "Remove it")
     if channel not in known and channel not in imported:
-        raise Flaw(f"there is no channel {channel!r}", f"Known are: {', '.join(sorted({*known, *imported}))}")
+        names = sorted({*known, *islice(imported, NAMES_TOLD)})
+        raise Flaw(f"there is no channel {channel!r}", f"Known are: {', '.join(names)}")
     return channel, rest

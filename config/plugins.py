@@ -5,18 +5,31 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
+from types import ModuleType
 
 import agent_tools
 from gateway.errors import ConfigError
+from gateway.model.text import cut
 from gateway.model.tools import ToolSpec
+
+
+def own_module(path: str) -> ModuleType:
+    """Import what the owner wrote. Raises `ConfigError` whatever is wrong with it: its code may raise anything."""
+    if not path or path.startswith("."):
+        raise ConfigError(f"{path!r} is no import path", cure="Write it whole, as in my_package.my_module")
+    named = cut(path, 100)
+    try:
+        return importlib.import_module(path)
+    except ImportError as error:
+        raise ConfigError(f"{named} cannot be imported: {error}", cure="Correct the path, or install it") from error
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{named} cannot be imported ({why})", cure="Correct the path, or its code") from error
 
 
 def own_tool_spec(path: str) -> ToolSpec:
     """Return the `SPEC` of a tool that the owner brings by import path. Raises `ConfigError` when there is none."""
-    try:
-        spec = getattr(importlib.import_module(path), "SPEC", None)
-    except ImportError as error:
-        raise ConfigError(f"{path} cannot be imported: {error}", cure="Correct the path, or install it") from error
+    spec = getattr(own_module(path), "SPEC", None)
     if not isinstance(spec, ToolSpec):
         raise ConfigError(f"{path} has no SPEC", cure="Give it SPEC, Args and run, as agent_tools/shell.py does")
     return spec

@@ -35,8 +35,8 @@ _PLAIN: Mapping[str, tuple[str, str]] = types.MappingProxyType(
 """By pydantic's type of error: what is wrong, and the cure."""
 PROBLEMS_TOLD = 100
 """Of all that there are."""
-WORDS_AT_MOST = 2_000
-"""Characters of what is wrong with one, and of its cure; some name all that there is."""
+WHAT_CHARS, CURE_CHARS = 500, 1_000
+"""Of what is wrong with one, and of its cure; some name all that there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +98,18 @@ class Reader:
         self.named: set[str] = set()
         self.secret_files: list[str] = []
         self._file = file
-        self._variables = variables
+        self._set_by: Mapping[Path, str] = {**variables}
+        self._places: set[Path] = set()
+        """Where something is wrong."""
         self._environ = environ
 
     def wrong(self, path: Path, what: str, cure: str) -> None:
         """Remember a problem at `path`."""
-        where = next((f"${cut(name, 100)}" for key, name in self._variables.items() if path[: len(key)] == key), "")
-        told = {"key": cut(dotted(path), 200), "what": cut(what, WORDS_AT_MOST), "cure": cut(cure, WORDS_AT_MOST)}
-        self.problems.append(Problem(where=where or self._file, **told))
+        named = next((name for n in range(len(path) + 1) if (name := self._set_by.get(path[:n]))), None)
+        where = self._file if named is None else f"${cut(named, 100)}"
+        key, what, cure = cut(dotted(path), 200), cut(what, WHAT_CHARS), cut(cure, CURE_CHARS)
+        self.problems.append(Problem(where=where, key=key, what=what, cure=cure))
+        self._places.add(path)
 
     def flaw(self, path: Path, flaw: Flaw) -> None:
         """Remember a value's flaw."""
@@ -194,7 +198,7 @@ class Reader:
 
     def _explain(self, kind: str, message: str, path: Path, context: Mapping[str, Any]) -> None:
         path = tuple(part for part in path if part != "[key]")
-        if kind == "missing" and dotted(path) in {problem.key for problem in self.problems}:
+        if kind == "missing" and path in self._places:
             return  # it is there, and was left out because of what is wrong with it
         error = context.get("error")
         if isinstance(error, Flaw):

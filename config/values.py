@@ -22,8 +22,8 @@ _LONGEST = timedelta(days=3650)
 _SECRET_BYTES = 65_536
 LEVELS_AT_MOST = 30
 """Of tables and lists in one another; settings need six."""
-_KEY = r"""(?>[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
-_ENDLESS_KEY = re.compile(rf"(?m)(?:^|[\[{{,])[ \t]*(?:{_KEY}[ \t]*\.[ \t]*){{100}}", re.ASCII)
+_KEY = r"""(?>[\w-]+|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|'[^'\n]*+')"""
+_ENDLESS_KEY = re.compile(rf"(?m)(?:^|[\[{{,])[ \t]*(?:{_KEY}[ \t]*\.[ \t]*){{{LEVELS_AT_MOST}}}", re.ASCII)
 
 
 class Flaw(ValueError):
@@ -135,10 +135,10 @@ def toml(text: str) -> dict[str, Any]:
     """Read TOML. Raises `ValueError` that says what is wrong with it.
 
     A key in many parts costs tomllib their square: a second for 30,000, as 64 KiB can have. A text may have points,
-    too, but hardly a hundred with a single word between two of them.
+    too, but hardly as many with a single word between two of them.
     """
     if _ENDLESS_KEY.search(text):
-        raise ValueError("it has a key of more than 100 parts")
+        raise ValueError(f"it has a key of more than {LEVELS_AT_MOST} parts")
     try:
         return tomllib.loads(text)
     except RecursionError as error:  # so many lists in one another

@@ -12,6 +12,7 @@ from typing import Any
 import agent_tools
 import channels as own_channels
 from config.load import Loaded
+from config.plugins import own_module
 from config.settings import ChannelsSettings
 from gateway.errors import ConfigError, NotFound
 from gateway.model.tools import Reach, ToolPolicy, ToolSpec
@@ -136,9 +137,10 @@ def _own(channels: ChannelsSettings) -> list[tuple[str, Any]]:
 def _factory(name: str, path: str) -> Callable[[ChannelContext], Channel]:
     module, _, factory = path.partition(":")
     try:
-        return getattr(importlib.import_module(module), factory)
-    except (ImportError, AttributeError) as error:
+        return getattr(own_module(module), factory)
+    except (ConfigError, AttributeError) as error:
+        why = error.message if isinstance(error, ConfigError) else error
         raise ConfigError(
-            f"The channel {name} cannot be loaded from {path}: {error}.",
+            f"The channel {name} cannot be loaded from {path}: {why}.",
             cure="Correct its `module`, or install what it needs.",
         ) from error

@@ -51,7 +51,7 @@ def target(data: bytes) -> None:
         try:
             loaded = load(file, Path(folder) / "state", environ, SPECS)
         except ConfigError as error:
-            givens.check_words(error, most=100_000, sent=False)  # a hundred problems
+            givens.check_words(error, most=200_000, sent=False)  # a hundred problems
             return
     assert loaded.settings.store.url
     assert loaded.settings.owners is not None

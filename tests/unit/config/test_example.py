@@ -73,6 +73,9 @@ def test_an_own_tool_has_a_policy_like_any_other(tmp_path: Path, monkeypatch: py
         ("other", "my_package.my_tool", "[tools.my_tool]"),
         ("shell", "my_package.my_tool", "another name"),
         ("my_tool", "my package", "my package"),
+        ("my_tool", "", "is no import path"),
+        ("my_tool", ".my_tool", "is no import path"),
+        ("my_tool", "a." * 2_000 + "a", "cannot be imported"),
     ],
 )
 def test_an_own_tool_that_cannot_be_had_is_refused(
@@ -83,6 +86,25 @@ def test_an_own_tool_that_cannot_be_had_is_refused(
     file.write_text(f'[tools.{table}]\nmodule = "{module}"\n')
     with pytest.raises(ConfigError, match=re.escape(told)):
         load(file, tmp_path, {}, tool_specs())
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("def run(:", "(SyntaxError: "),
+        ("1 / 0", "(ZeroDivisionError: division by zero)"),
+        ("import nothing_such", ": No"),
+    ],
+)
+def test_an_own_tool_whose_code_breaks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, told: str
+) -> None:
+    own_tool(tmp_path, monkeypatch, code)
+    file = tmp_path / "config.toml"
+    file.write_text('[tools.my_tool]\nmodule = "my_package.my_tool"\n')
+    with pytest.raises(ConfigError) as caught:
+        load(file, tmp_path, {}, tool_specs())
+    assert f"my_package.my_tool cannot be imported{told}" in caught.value.message.replace("imported (", "imported(")
 
 
 def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

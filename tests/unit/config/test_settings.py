@@ -101,20 +101,18 @@ def test_lists_and_tables_in_variables_are_toml_or_json(text: str, value: object
     assert compound(text) == value
 
 
-@pytest.mark.parametrize(
-    "key", ["a." * 100 + "a", "a . " * 100 + "a", '"a\\".b"."c,d".' * 50 + "a", "'a b'." * 100 + "a"]
-)
+@pytest.mark.parametrize("key", ["a." * 30 + "a", "a . " * 30 + "a", '"a\\".b"."c,d".' * 15 + "a", "'a b'." * 30 + "a"])
 @pytest.mark.parametrize(
     "place", ["[{}]", "[[{}]]", "  {} = 1", "[a]\n{} = 1", "a = {{b = 1, {} = 1}}", "a = [{{{} = 1}}]"]
 )
 def test_a_key_in_very_many_parts_is_refused_before_it_costs_anything(key: str, place: str) -> None:
     """tomllib takes a second for 30,000 of them; wherever a key can stand."""
-    with pytest.raises(ValueError, match="a key of more than 100 parts"):
+    with pytest.raises(ValueError, match="a key of more than 30 parts"):
         toml(place.format(key))
 
 
 @pytest.mark.parametrize(
-    "text", [f"a = 'See {'x. ' * 99}'", f'a = """\n{"." * 500}\n"""', f"# {'a.' * 500}", f"{'a.' * 99}a = 1"]
+    "text", [f"a = 'See {'x. ' * 29}'", f'a = """\n{"." * 500}\n"""', f"# {'a.' * 500}", f"{'a.' * 29}a = 1"]
 )
 def test_points_elsewhere_are_no_key(text: str) -> None:
     assert isinstance(toml(text), dict)
