@@ -91,9 +91,9 @@ def test_an_own_tool_that_cannot_be_had_is_refused(
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("def run(:", "(SyntaxError: "),
-        ("1 / 0", "(ZeroDivisionError: division by zero)"),
-        ("import nothing_such", ": No"),
+        ("def run(:", " (SyntaxError: "),
+        ("1 / 0", " (ZeroDivisionError: division by zero)"),
+        ("import nothing_such", ": No module named 'nothing_such'"),
     ],
 )
 def test_an_own_tool_whose_code_breaks_is_refused(
@@ -104,7 +104,7 @@ def test_an_own_tool_whose_code_breaks_is_refused(
     file.write_text('[tools.my_tool]\nmodule = "my_package.my_tool"\n')
     with pytest.raises(ConfigError) as caught:
         load(file, tmp_path, {}, tool_specs())
-    assert f"my_package.my_tool cannot be imported{told}" in caught.value.message.replace("imported (", "imported(")
+    assert f"my_package.my_tool cannot be imported{told}" in caught.value.message
 
 
 def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
