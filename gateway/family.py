@@ -28,7 +28,7 @@ from gateway.model.text import one_line
 from gateway.model.tools import Park, ResultStatus, ToolResult
 from gateway.model.turns import ENDED, Lease, TurnLimits
 from gateway.model.views import ChildLine, TurnView
-from gateway.model.waits import used_by_children
+from gateway.model.waits import WaitKind, WaitState, used_by_children
 from gateway.observe import Redactor
 from gateway.ports import Children, Clock, Models, Task, Views
 from gateway.registry import Registry
@@ -98,20 +98,21 @@ def tokens_used(view: TurnView) -> int:
     return used.input_tokens + used.output_tokens
 
 
-def tokens_given(children: Sequence[ChildLine]) -> int:
-    """Return the tokens of a turn's own children that it has no answer of: what live ones may use, and what those used
-    that ended without one.
+def tokens_given(children: Sequence[ChildLine], told: Collection[int]) -> tuple[int, list[ChildLine]]:
+    """Return the tokens that live children of a turn may use, and the ended ones whose tokens no answer tells.
+
+    `told`: the steps whose children answered: what those used is in that, with all below them.
     """
-    given = 0
+    given, untold = 0, list[ChildLine]()
     for line in children:
         lineage = line.session.lineage
         if lineage is None:
             continue
         if line.turn.state not in ENDED:
             given += lineage.tokens
-        elif lineage.mode is SpawnMode.SESSION:
-            given += line.input_tokens + line.output_tokens
-    return given
+        elif lineage.n not in told:
+            untold.append(line)
+    return given, untold
 
 
 def rights_of_child(
@@ -222,10 +223,14 @@ class CallFamily:
     async def _left(self) -> Left:
         """What the turn has left now. The child of this very call, which a crash may have left, counts as not begun."""
         families, turn = self.families, self.view.turn
-        now = await families.views.turn(turn.id)
-        begun = await families.children.children_of(turn.id)
         own = child_session(turn.id, self.n)
-        given = tokens_given([line for line in begun if line.session.id != own])
+        begun = [line for line in await families.children.children_of(turn.id) if line.session.id != own]
+        now = await families.views.turn(turn.id)  # read last: what ends in between counts twice, not in neither
+        told = {wait.n for wait in now.waits if (wait.kind, wait.state) == (WaitKind.CHILD, WaitState.ANSWERED)}
+        given, untold = tokens_given(begun, told)
+        for line in untold:
+            with_its_own = [line, *await families.children.children_of(line.turn.id)]  # none of which has any
+            given += sum(one.input_tokens + one.output_tokens for one in with_its_own)
         held = families.clock.now() - (self.lease.expires_at - LEASE_LASTS)
         most = rights_of(self.view.session, (), families.limits)
         return Left(

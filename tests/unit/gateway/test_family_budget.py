@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
+from gateway.family import ENDS_WITHIN
 from gateway.model.children import Lineage
-from gateway.model.ids import child_session
+from gateway.model.ids import TurnId, child_session
 from gateway.model.steps import Answer, Usage
 from gateway.model.tools import ToolCall
-from gateway.model.turns import Lease, TurnLimits, TurnState
+from gateway.model.turns import ENDED, Lease, TurnLimits, TurnState
+from gateway.model.views import ChildLine
 from tests.support.engine import Engine
 from tests.support.fakes import ScriptedModel
 from tests.unit.gateway.family_rig import a_child, answered, call, ended, planned, spawning
@@ -146,3 +151,63 @@ async def test_a_child_may_begin_sessions_though_no_person_speaks_in_it(tmp_path
 
     assert await engine.settle(child)
     assert (await engine.result(child.turn, 1)).status == "ok"
+
+
+async def test_what_was_used_below_a_child_counts_too(tmp_path: Path) -> None:
+    """Nobody waits for a child of mode session, so no answer tells what it and its own children used."""
+    engine = spawning(tmp_path, limits=LIMITS)
+    parent = await asks(engine, 500, *spawns(1, "session"))
+    assert await engine.settle(parent)
+    child = await engine.claim()
+    await says(engine, child, 5, *spawns(1))
+    assert not await engine.settle(child)
+    assert await engine.store.park(child)
+    await finishes(engine, await engine.claim(), 16)
+    child = await engine.claim()
+    assert await engine.settle(child)
+    await finishes(engine, child, 1)
+
+    await says(engine, parent, 0, *spawns(1))
+    assert not await engine.settle(parent)
+    assert (await line_of(engine, parent, 3)).tokens == 600 - 500 - 5 - 16 - 1
+
+
+async def test_what_a_child_used_counts_whose_end_nobody_was_told(tmp_path: Path) -> None:
+    """Its parent gave up waiting."""
+    engine = spawning(tmp_path, limits=LIMITS)
+    parent = await asks(engine, 500, *spawns(1))
+    assert not await engine.settle(parent)
+    assert await engine.store.park(parent)
+    child = await engine.claim()
+    await says(engine, child, 40, *spawns(1))
+    engine.clock.advance(ENDS_WITHIN.total_seconds() + 1)
+    assert await engine.store.expire_waits() == 1
+    assert await engine.store.reclaim()
+    again = await engine.claim()
+    assert again.turn == parent.turn
+    assert await engine.settle(again)
+
+    await says(engine, again, 0, *spawns(1))
+    assert not await engine.settle(again)
+    assert (await line_of(engine, again, 3)).tokens == 600 - 500 - 40
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_child_that_ends_in_between_is_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, before: bool
+) -> None:
+    """Of two looks at the store, one could find it live no more, and the other not yet what it answered."""
+    engine = spawning(tmp_path, limits=LIMITS)
+    parent = await asks(engine, 500, *spawns(2))
+    read = engine.store.children_of
+
+    async def and_it_ends(turn: TurnId) -> Sequence[ChildLine]:
+        found = await read(turn)
+        if found and found[0].turn.state not in ENDED:
+            await finishes(engine, await engine.claim(), 100)
+        return await read(turn) if before else found
+
+    monkeypatch.setattr(engine.store, "children_of", and_it_ends)
+    await engine.settle(parent)
+    results = [step.result for step in (await engine.store.turn(parent.turn)).steps[1:]]
+    assert [one.code for one in results if one is not None and one.code] == ["used_up"]
