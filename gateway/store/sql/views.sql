@@ -29,7 +29,9 @@ SELECT listed.*,
     (SELECT count(*) FROM turns INDEXED BY turns_lane
      WHERE session = listed.id AND ended_rev IS NULL AND state = 'queued')
 FROM (
-    WITH roots (id) AS (SELECT id FROM sessions WHERE parent IS NULL ORDER BY active_at DESC LIMIT ?1)
+    WITH roots (id) AS (
+        SELECT id FROM sessions INDEXED BY sessions_roots WHERE parent IS NULL ORDER BY active_at DESC LIMIT ?1
+    )
     SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, '' FROM sessions
     WHERE id IN (
         SELECT id FROM roots
@@ -37,7 +39,8 @@ FROM (
         SELECT id FROM sessions INDEXED BY sessions_live WHERE live = 1 AND root IN (SELECT id FROM roots)
         UNION ALL
         SELECT id FROM (
-            SELECT id FROM sessions WHERE parent IS NOT NULL AND live = 0 ORDER BY active_at DESC LIMIT ?2
+            SELECT id FROM sessions INDEXED BY sessions_past
+            WHERE parent IS NOT NULL AND live = 0 ORDER BY active_at DESC LIMIT ?2
         )
     )
 ) AS listed;

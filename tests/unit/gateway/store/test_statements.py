@@ -71,6 +71,14 @@ def test_a_claim_goes_by_the_index_of_the_queue(db: sqlite3.Connection) -> None:
     assert [line for line in plan if "TEMP B-TREE" in line] == ["USE TEMP B-TREE FOR GROUP BY"]  # of held commands
 
 
+def test_lists_of_sessions_go_by_their_indexes(db: sqlite3.Connection) -> None:
+    """Each open page asks for them whenever something changes."""
+    plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {SQL['session_lines']}", (200, 50))]
+    assert not [line for line in plan if "TEMP B-TREE" in line]
+    scans = sorted(line for line in plan if line.startswith("SCAN sessions"))
+    assert scans == [f"SCAN sessions USING INDEX sessions_{name}" for name in ("past", "roots")]
+
+
 def test_a_script_is_split_into_its_statements() -> None:
     script = (
         "-- first; not yet\nCREATE TABLE a (\n b -- ;\n);\nCREATE TRIGGER t AFTER INSERT ON a BEGIN\n SELECT 1;\nEND;\n"
