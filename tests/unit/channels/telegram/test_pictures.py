@@ -77,6 +77,7 @@ def test_what_is_not_there_is_no_photo(tmp_path: Path) -> None:
     assert not is_photo(tmp_path, 10)
 
 
+@pytest.mark.by_the_clock  # each on the disk, within Hypothesis' deadline
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from([b"", png()[:16], b"\xff\xd8", b"\xff\xd8\xff\xc0", webp(b"VP8X")[:16]]), st.binary(max_size=200)
