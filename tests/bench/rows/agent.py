@@ -48,7 +48,7 @@ base_url = "{url}"
 SEVERAL = 10
 NOISE = 1.1
 """Two daemons that do the same differ by less than this."""
-CHILDREN_DECIDED = Decision(number="0032", times=5.5, of="floor")
+CHILDREN_DECIDED = Decision(number="0032", times=5.25, of="floor")
 """About the CPU of a turn with sub-sessions; the floor is a plain turn."""
 STEP_BUDGET_MS = 10.0
 
