@@ -23,7 +23,7 @@ from gateway.model.routes import Accepted, Drop, Route, WhileRunning
 from gateway.model.slots import Showing, Slot, SlotKind, SlotState
 from gateway.model.steps import Answer
 from gateway.model.tools import KeptFile
-from gateway.model.turns import TurnKind
+from gateway.model.turns import ENDED, TurnKind
 from gateway.model.waits import Pressed, Verdict, Wait
 from gateway.ports import Channel, Waiting
 from gateway.routing import People
@@ -359,6 +359,13 @@ class Rig(ABC):
         await self.until(lambda: self.acknowledged(event))
         await asyncio.sleep(QUIET_S)
 
+    def at_rest(self) -> bool:
+        """Whether every turn has ended and all that it showed is there."""
+        turns, slots = self.store.turns.values(), self.store.slots.values()
+        return all(one.turn.state in ENDED for one in turns) and not any(
+            one.slot.state in (SlotState.DUE, SlotState.SENDING) for one in slots
+        )
+
     def received(self) -> list[Received]:
         """The messages that are stored, in order."""
         return list(self.store.inbounds.values())
@@ -397,6 +404,7 @@ async def met(rig: Rig) -> Conversation:
     where = rig.direct(Who.BOB)
     rig.script(Answer(text="", model="scripted"))
     await rig.settled(await rig.say(Who.BOB, "hello", where))
+    await rig.until(rig.at_rest)
     for one in rig.shown(where):
         await rig.channel.edit(showing(where, "", shown=one.id), no_progress)
     return where

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
+
 from tests.support.surroundings import refusing, until
 from tests.support.telegram import Call, FakeTelegram, Fault, faults
 from tests.unit.channels.telegram.conftest import QUICK
@@ -50,7 +52,9 @@ async def test_somebody_else_with_the_token_is_said_and_waited_out(telegram: Fak
         await until(lambda: scene.sink.texts == ["hello"] and not bot.trouble())
 
 
-async def test_it_yields_ever_longer_to_one_that_goes_on_polling(telegram: FakeTelegram, scene: Scene) -> None:
+async def test_it_yields_ever_longer_to_one_that_goes_on_polling(
+    telegram: FakeTelegram, scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     conflict = faults.error(409, "Conflict: terminated by other getUpdates request")
 
     def rival(call: Call) -> Fault | None:
@@ -59,15 +63,20 @@ async def test_it_yields_ever_longer_to_one_that_goes_on_polling(telegram: FakeT
     def conflicts() -> list[float]:
         return [call.answered_s for call in telegram.calls("getUpdates") if call.status == 409]
 
+    def polls_long() -> bool:
+        last = telegram.calls("getUpdates")[-1]
+        return bool(last.parameters["timeout"]) and not last.status
+
     telegram.script(rival)
     async with running(scene, replace(QUICK, longest=10.0)) as bot:
         await until(lambda: len(conflicts()) >= 4)
         gaps = [later - earlier for earlier, later in pairwise(conflicts())]
         assert [gap >= 0.02 * 2**n for n, gap in enumerate(gaps)] == [True] * len(gaps)
         telegram.script(lambda _call: None)
-        await until(lambda: not bot.trouble())  # a short poll says so: the next one may take 50 s
+        await until(polls_long)
+        assert not bot.trouble()  # a short poll said so: this one may take 50 s
         telegram.say(ANN, "hello")
-        await until(lambda: scene.sink.texts == ["hello"] and not telegram.updates.waiting)
+        await until(lambda: scene.sink.texts == ["hello"] and not telegram.updates.waiting and polls_long())
         before, told = len(telegram.calls("getUpdates")), len(conflicts())
         telegram.updates.end_poll()
         await until(lambda: len(telegram.calls("getUpdates")) > before + 1)
@@ -76,4 +85,5 @@ async def test_it_yields_ever_longer_to_one_that_goes_on_polling(telegram: FakeT
         first, then = telegram.calls("getUpdates")[before : before + 2]
         assert (first.parameters["timeout"], then.parameters["timeout"]) == (0, 50)
         assert len(conflicts()) == told + 1
-        assert first.at_s - conflicts()[-1] < 0.1  # counted anew
+        assert caplog.messages[-1].endswith("Again in 0.02 s.")  # counted anew
+        assert first.at_s - conflicts()[-1] < 0.1
