@@ -168,11 +168,11 @@ def _lay_over(
     raw: dict[str, Any], overrides: Mapping[tuple[str, ...], str], environ: Mapping[str, str], reader: Reader
 ) -> None:
     for path, name in overrides.items():
-        if path[0] not in SECTIONS:
-            reader.wrong(path, f"unknown table {path[0]!r}", suggest(path[0], SECTIONS))
-            continue
         if len(path) > LEVELS_AT_MOST:
             reader.wrong(path[:2], f"{name[:60]}… names more than {LEVELS_AT_MOST} tables in one another", "Unset it")
+            continue
+        if path[0] not in SECTIONS:
+            reader.wrong(path, f"unknown table {path[0]!r}", suggest(path[0], SECTIONS))
             continue
         here = raw
         for part in path[:-1]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -51,6 +52,18 @@ def pytest_configure() -> None:
 def pytest_unconfigure() -> None:
     """End what daemons were forked from."""
     STEM.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """End the first of the two measurements of coverage that pytest-cov begins in a process of xdist.
+
+    Nobody reads what it finds. It goes on whenever the other one pauses, so what shall be untraced would not be.
+    """
+    plugin: Any = session.config.pluginmanager.getplugin("_cov")
+    first = getattr(plugin, "cov_controller", None)
+    if first is not None and hasattr(session.config, "workerinput"):
+        first.pause()
 
 
 @pytest.hookimpl(wrapper=True)

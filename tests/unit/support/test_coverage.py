@@ -1,0 +1,12 @@
+"""What the suite does not measure the coverage of, it does not trace either: tracing doubles the CPU of a test."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+
+@pytest.mark.no_cover
+def test_what_is_not_measured_is_not_traced() -> None:
+    assert sys.gettrace() is None
