@@ -91,15 +91,14 @@ class Delivery:
         self.live.publish(SLOTS, SlotsDue())
 
     async def flush(self) -> None:
-        """Wait until nothing is due now or being sent: bans are not waited for. The caller sets the time limit."""
+        """Wait until nothing is due now or being sent: bans are not waited for. The caller sets the time limit.
+
+        What is for a channel that is not configured any more is kept until it is again.
+        """
         self._flushing = True
         async with self.live.subscribe(SLOTS) as wakes:
-            while self._busy or await self._something_due():
+            while self._busy or await self.outbox.any_due(list(self.channels)):
                 await anext(wakes)
-
-    async def _something_due(self) -> bool:
-        oldest = (await self.views.counts()).oldest_due_at
-        return oldest is not None and oldest <= self.clock.now()
 
     def _room(self, channel: str) -> int:
         """How much more a channel is given: one that hangs leaves the others their room."""

@@ -157,6 +157,10 @@ class Outbox(Protocol):
         """
         ...
 
+    async def any_due(self, channels: Sequence[str]) -> bool:
+        """Whether `claim_slots` would give anything of these channels now."""
+        ...
+
     async def slot_sent(self, slot: SlotId, version: int, platform_id: str, *, unsettled: bool = False) -> None:
         """The platform shows this version under this id. `unsettled`: an edit to an older one may still be made.
 

@@ -96,9 +96,9 @@ class ToolCalls:
         topic = turn_topic(lease.turn)
         say = _Saying(doing=doing, clean=self.execution.redactor.text)
         async with self.live.subscribe(topic) as woken, asyncio.TaskGroup() as group:
-            changed = asyncio.Event()
+            now = _Running()
+            running, changed = now.calls, now.changed
             watcher = group.create_task(_relay(woken, changed), name=f"wakes of {lease.turn}")
-            running: dict[int, Prepared] = {}
             # A decision may have come before anybody listened here; of a turn without waits none can.
             known = not view.waits
             while True:
@@ -117,12 +117,17 @@ class ToolCalls:
                 for one in runnable:
                     if _fits(one.call.tool.spec.risk, running):
                         running[one.call.step.n] = one.call
-                        work = self._run(one, lease, halt, running, changed)
+                        work = self._run(one, lease, halt, now)
                         group.create_task(work, name=f"call {lease.turn}/{one.call.step.n}")
                 if not running and not changed.is_set():
                     break
+                now.all_there_is = all(step.n in running for step in unfinished)
                 say.running(running)
                 await changed.wait()
+                while running and now.all_there_is:  # the turn need not be read for each that ends
+                    changed.clear()
+                    say.running(running)
+                    await changed.wait()
             watcher.cancel()
         if unfinished:
             view = await self.views.turn(lease.turn)
@@ -194,20 +199,17 @@ class ToolCalls:
 
     # --- run ----------------------------------------------------------------------------------
 
-    async def _run(
-        self, one: Runnable, lease: Lease, halt: Halt, running: dict[int, Prepared], changed: asyncio.Event
-    ) -> None:
-        n = one.call.step.n
+    async def _run(self, one: Runnable, lease: Lease, halt: Halt, now: _Running) -> None:
+        n, has_result = one.call.step.n, False
         try:
             started = await self._start(one, lease, halt)
             if started is Start.STARTED:
                 await self.points.hit("J11")
-                await self._execute(one.call, lease, halt)
+                has_result = await self._execute(one.call, lease, halt)
             elif started is Start.NOT_APPROVED:
-                await self.steps.finish_step(lease, n, not_approved())
+                has_result = await self.steps.finish_step(lease, n, not_approved())
         finally:
-            del running[n]
-            changed.set()
+            now.ended(n, has_result=has_result)
 
     async def _start(self, one: Runnable, lease: Lease, halt: Halt) -> Start | None:
         """Store that a call begins; None when the store failed: nothing was begun, and it is looked at again."""
@@ -236,7 +238,8 @@ class ToolCalls:
         self._log.error("the store failed beside a call", turn=lease.turn, error=str(error))
         await asyncio.sleep(STORE_AGAIN_S)
 
-    async def _execute(self, call: Prepared, lease: Lease, halt: Halt) -> None:
+    async def _execute(self, call: Prepared, lease: Lease, halt: Halt) -> bool:
+        """Run a call. Return whether it has its result, False when it waits for something."""
         n = call.step.n
         permit: Permit = self.execution.office.issue(lease, n, call.action_sha)
 
@@ -247,9 +250,10 @@ class ToolCalls:
         outcome = await self.execution.run(permit, call, lease, halt, store_partial)
         await self.points.hit("J13")
         if isinstance(outcome, Park):  # the store has opened its wait already
-            return
+            return False
         await self._store(lease, n, outcome, file_slots(call.view, n, outcome))
         await self.points.hit("J14")
+        return True
 
     async def _store(self, lease: Lease, n: int, outcome: ToolResult, slots: Sequence[NewSlot]) -> None:
         """Store what came of a call. It cannot be run again, so a store that fails is asked until it can write."""
@@ -261,6 +265,23 @@ class ToolCalls:
                 await asyncio.sleep(STORE_AGAIN_S)
             else:
                 return
+
+
+@dataclass(slots=True, kw_only=True)
+class _Running:
+    """The calls that run now."""
+
+    calls: dict[int, Prepared] = field(default_factory=dict[int, Prepared])
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when one ends, and when something happened to the turn."""
+    all_there_is: bool = False
+    """Whether no other call is without a result: then there is nothing to decide before the last of them ends."""
+
+    def ended(self, n: int, *, has_result: bool) -> None:
+        """One is over."""
+        del self.calls[n]
+        self.all_there_is = self.all_there_is and has_result
+        self.changed.set()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -51,6 +51,20 @@ async def test_a_claimed_slot_is_being_sent(scene: Scene) -> None:
     assert await scene.store.claim_slots(OTHER_NODE, CHANNELS, 50) == []
 
 
+async def test_what_is_due_is_what_a_claim_would_give(scene: Scene) -> None:
+    """Not what is for other channels, is being sent, or stands behind what is tried again later."""
+    assert not await scene.store.any_due(CHANNELS)
+    await _say(scene, "a", "b")
+    assert await scene.store.any_due(CHANNELS)
+    assert not await scene.store.any_due(["slack"])
+    slot = await _one(scene)
+    assert not await scene.store.any_due(CHANNELS)
+    await scene.store.slot_retry(slot.id, seconds(5), uncertain=False)
+    assert not await scene.store.any_due(CHANNELS)
+    scene.clock.advance(5)
+    assert await scene.store.any_due(CHANNELS)
+
+
 async def test_a_conversation_is_served_in_order_one_at_a_time(scene: Scene) -> None:
     """The next only when the one before is through."""
     await _say(scene, "a", "b", "c")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from gateway.errors import NotFound
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
@@ -34,19 +34,26 @@ class MemoryOutbox(Turns):
 
     def _claim_slots(self, node: NodeId, channels: Sequence[str], limit: int) -> list[Slot]:
         with self.transition() as now:
-            idle = [here for here in self.unsent.values() if all(row.sending_since is None for row in here.values())]
-            heads = [min(here.values(), key=lambda row: row.seq) for here in idle]
-            due = [r for r in heads if r.slot.due_at <= now and r.slot.conversation.channel in channels]
-            due.sort(key=lambda row: row.seq)
-            taken = [row for row in due if row.slot.kind is not SlotKind.REFUSAL]
-            for channel in channels:
-                refusals = [row for row in due if row.slot.kind is SlotKind.REFUSAL and _is_on(row, channel)]
-                taken += refusals[: REFUSALS_AT_ONCE - self._refusals_sent(channel)]
-            taken = taken[:limit]
+            taken = self._claimable(channels, now)[:limit]
             for row in taken:
                 row.node, row.sending_since = node, now
                 self.put_slot(row, replace(row.slot, state=SlotState.SENDING, attempts=row.slot.attempts + 1))
             return [row.slot for row in taken]
+
+    def _claimable(self, channels: Sequence[str], now: datetime) -> list[SlotRow]:
+        idle = [here for here in self.unsent.values() if all(row.sending_since is None for row in here.values())]
+        heads = [min(here.values(), key=lambda row: row.seq) for here in idle]
+        due = [r for r in heads if r.slot.due_at <= now and r.slot.conversation.channel in channels]
+        due.sort(key=lambda row: row.seq)
+        found = [row for row in due if row.slot.kind is not SlotKind.REFUSAL]
+        for channel in channels:
+            refusals = [row for row in due if row.slot.kind is SlotKind.REFUSAL and _is_on(row, channel)]
+            found += refusals[: REFUSALS_AT_ONCE - self._refusals_sent(channel)]
+        return found
+
+    async def any_due(self, channels: Sequence[str]) -> bool:
+        """Whether there is anything to be sent now."""
+        return bool(self._claimable(channels, self.clock.now()))
 
     def _refusals_sent(self, channel: str) -> int:
         rows = [row for here in self.unsent.values() for row in here.values() if row.sending_since is not None]

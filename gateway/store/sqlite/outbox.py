@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from gateway.errors import NotFound
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
@@ -15,7 +16,7 @@ from gateway.store.owners import TOLD_EVERY, latest_chat
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.outgoing import add_slot, rev_of_slot, settled, show_slot_anew
 from gateway.store.sqlite.rows import slot_of
-from gateway.store.sqlite.tx import Tx
+from gateway.store.sqlite.tx import Reader, Tx
 
 
 class SqliteOutbox(SqliteBase):
@@ -26,6 +27,10 @@ class SqliteOutbox(SqliteBase):
     ) -> Sequence[Slot]:
         """Take due slots, the oldest of each conversation: a newer one never overtakes one to be tried again."""
         return await self.writer.claim_slots(lambda tx: _claim_slots(tx, node, channels, limit), limit, wait_s)
+
+    async def any_due(self, channels: Sequence[str]) -> bool:
+        """Whether there is anything to be sent now."""
+        return await self.read(lambda reader: bool(_claimable(reader, channels, 1)))
 
     async def slot_sent(self, slot: SlotId, version: int, platform_id: str, *, unsettled: bool = False) -> None:
         """Record what is shown."""
@@ -57,12 +62,17 @@ class SqliteOutbox(SqliteBase):
         return await self.write(lambda tx: _tell_owners(tx, key, text, owners))
 
 
+def _claimable(reader: Reader, channels: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
+    """Place and session of what may be sent now."""
+    due = reader.run("claimable_slots", dump_json(list(channels)), reader.now, limit)
+    for channel in channels:
+        due += reader.run("claimable_refusals", channel, reader.now, limit - len(due), REFUSALS_AT_ONCE)
+    return due
+
+
 def _claim_slots(tx: Tx, node: NodeId, channels: Sequence[str], limit: int) -> list[Slot]:
     taken: list[Slot] = []
-    due = tx.run("claimable_slots", dump_json(list(channels)), tx.now, limit)
-    for channel in channels:
-        due += tx.run("claimable_refusals", channel, tx.now, limit - len(due), REFUSALS_AT_ONCE)
-    for seq, session in due:
+    for seq, session in _claimable(tx, channels, limit):
         (columns,) = tx.run("take_slot", node, tx.now, rev_of_slot(tx, session), seq)
         taken.append(slot_of(columns))
     return taken

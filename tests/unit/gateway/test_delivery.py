@@ -166,6 +166,21 @@ async def test_one_slow_conversation_does_not_delay_another(engine: Engine) -> N
     assert [showing.text for showing in channel.sent] == ["quick", "slow", "behind it"]
 
 
+async def test_the_end_does_not_wait_for_a_channel_that_is_not_there_any_more(engine: Engine) -> None:
+    await slot(engine, "for nobody", where=Conversation(channel="slack", account="one", chat="C1"))
+    await slot(engine, "for Ann")
+    channel = FakeChannel()
+    delivery = engine.delivery(channel)
+    async with in_background(delivery.run()) as running:
+        async with asyncio.timeout(5):
+            await delivery.flush()
+        delivery.drain()
+        await running
+
+    assert [showing.text for showing in channel.sent] == ["for Ann"]
+    assert (await engine.store.counts()).due_slots == 1
+
+
 async def test_secrets_do_not_leave(engine: Engine) -> None:
     await slot(engine, f"it is {SECRET}")
     channel = FakeChannel()

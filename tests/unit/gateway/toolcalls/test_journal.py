@@ -77,6 +77,36 @@ async def test_a_turn_is_read_once_after_its_call_and_not_before(tmp_path: Path)
     assert store.reads == 1
 
 
+async def test_a_turn_is_read_once_after_calls_side_by_side_and_told_of_as_each_ends(tmp_path: Path) -> None:
+    store, doing = CountingStore(FakeClock()), asyncio.Queue[str]()
+    tools = [FakeTool(name=name, risk=Risk.READ, hold=True) for name in ("one", "two", "three")]
+    engine = Engine(tmp_path, tools, store=store)
+    lease = await engine.planned("one:a", "two:b", "three:c")
+    view, store.reads = await store.turn(lease.turn), 0
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        settling = group.create_task(engine.calls.settle(view, lease, Halt(), lambda now: doing.put_nowait(now.text)))
+        for tool, told in zip(tools, ("one: a (and 2 more)", "two: b (and 1 more)", "three: c"), strict=True):
+            assert await doing.get() == told
+            tool.release.set()
+    assert settling.result() is not None
+    assert store.reads == 1
+
+
+async def test_a_call_that_waits_for_its_turn_begins_while_others_run(tmp_path: Path) -> None:
+    read = FakeTool(name="read", risk=Risk.READ, hold=True)
+    write = FakeTool(name="write", risk=Risk.WRITE, approval={"main": Default.ALLOW})
+    engine = Engine(tmp_path, [read, write])
+    lease = await engine.planned("read:a", "write:b", "write:c")
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        settling = group.create_task(engine.settle(lease))
+        await write.until_begun(2)
+        read.release.set()
+    assert settling.result()
+    assert write.calls == ["b", "c"]
+
+
 async def test_a_group_is_told_that_somebody_was_asked_only_when_somebody_was(tmp_path: Path) -> None:
     engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE)])
     lease = await engine.planned("shell:a", who=BOB, where=GROUP)
