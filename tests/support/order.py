@@ -24,13 +24,15 @@ LONG = (
     "tests/scenario/",
 )
 """How the names of long tests begin, the longest first."""
+APART = ("tests/fault/test_telegram_day.py", "tests/fault/test_telegram_limits.py")
+"""Files whose tests are long each, and share nothing."""
 
 
 def order(names: Sequence[str], processes: int) -> list[int]:
-    """Return the positions of tests in the order in which they are to run; those of one file stay together."""
+    """Return the positions of tests in the order in which they are to run; those of most files stay together."""
     files: dict[str, list[int]] = {}
     for position, name in enumerate(names):
-        files.setdefault(name.partition("::")[0], []).append(position)
+        files.setdefault(name if name.startswith(APART) else name.partition("::")[0], []).append(position)
     long = sorted((file for file in files if file.startswith(LONG)), key=_rank)
     short = [position for file, mine in files.items() if not file.startswith(LONG) for position in mine]
     begins = max(processes - 1, 1)
