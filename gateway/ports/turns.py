@@ -175,11 +175,14 @@ class Steps(Protocol):
         """
         ...
 
-    async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
+    async def finish_step(
+        self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()
+    ) -> TurnView | None:
         """Store the step's one result, and what is shown of it; allowed in a STOPPING turn.
 
-        Return False, and store nothing, when it had one already. An open or approved wait of the step becomes
-        CANCELLED.
+        Nothing is stored when it had one already. An open or approved wait of the step becomes CANCELLED.
+
+        Return the turn as it stands then, when this was the last of its calls without a result.
         """
         ...
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway import approvals as asking
 from gateway.approvals import Approvals, Audience
@@ -56,6 +56,7 @@ WRITTEN_WITHIN_S = 1.0
 """So long the end of a turn waits for what became of its call; a store that hangs must not hold up a stop for ever."""
 DOING_CHARS = 120
 
+T = TypeVar("T")
 Tell = Callable[[Now], None]
 """Told what is done now, whenever that changes. Must not raise."""
 
@@ -100,13 +101,12 @@ class ToolCalls:
             running, changed = now.calls, now.changed
             watcher = group.create_task(_relay(woken, changed), name=f"wakes of {lease.turn}")
             # A decision may have come before anybody listened here; of a turn without waits none can.
-            known = not view.waits
+            now.known = None if view.waits else view
             while True:
                 changed.clear()
                 busy = frozenset(running)  # before reading: a call that ends meanwhile stands in the view as it was
                 try:
-                    view = view if known else await self.views.turn(lease.turn)
-                    known = False
+                    view, now.known = now.known or await self.views.turn(lease.turn), None
                     unfinished = [step for step in view.steps if step.state is not StepState.FINISHED]
                     runnable = await self._decide(view, unfinished, lease, busy)
                 except StoreError as error:
@@ -200,16 +200,16 @@ class ToolCalls:
     # --- run ----------------------------------------------------------------------------------
 
     async def _run(self, one: Runnable, lease: Lease, halt: Halt, now: _Running) -> None:
-        n, has_result = one.call.step.n, False
+        n = one.call.step.n
         try:
             started = await self._start(one, lease, halt)
             if started is Start.STARTED:
                 await self.points.hit("J11")
-                has_result = await self._execute(one.call, lease, halt)
+                await self._execute(one.call, lease, halt, now)
             elif started is Start.NOT_APPROVED:
-                has_result = await self.steps.finish_step(lease, n, not_approved())
+                await self.steps.finish_step(lease, n, not_approved())
         finally:
-            now.ended(n, has_result=has_result)
+            now.ended(n)
 
     async def _start(self, one: Runnable, lease: Lease, halt: Halt) -> Start | None:
         """Store that a call begins; None when the store failed: nothing was begun, and it is looked at again."""
@@ -238,8 +238,7 @@ class ToolCalls:
         self._log.error("the store failed beside a call", turn=lease.turn, error=str(error))
         await asyncio.sleep(STORE_AGAIN_S)
 
-    async def _execute(self, call: Prepared, lease: Lease, halt: Halt) -> bool:
-        """Run a call. Return whether it has its result, False when it waits for something."""
+    async def _execute(self, call: Prepared, lease: Lease, halt: Halt, now: _Running) -> None:
         n = call.step.n
         permit: Permit = self.execution.office.issue(lease, n, call.action_sha)
 
@@ -250,21 +249,18 @@ class ToolCalls:
         outcome = await self.execution.run(permit, call, lease, halt, store_partial)
         await self.points.hit("J13")
         if isinstance(outcome, Park):  # the store has opened its wait already
-            return False
-        await self._store(lease, n, outcome, file_slots(call.view, n, outcome))
+            return
+        now.stored(n, await self._store(lease, n, outcome, file_slots(call.view, n, outcome)))
         await self.points.hit("J14")
-        return True
 
-    async def _store(self, lease: Lease, n: int, outcome: ToolResult, slots: Sequence[NewSlot]) -> None:
+    async def _store(self, lease: Lease, n: int, outcome: ToolResult, slots: Sequence[NewSlot]) -> TurnView | None:
         """Store what came of a call. It cannot be run again, so a store that fails is asked until it can write."""
         while True:
             try:
-                await _to_its_end(partial(self.steps.finish_step, lease, n, outcome, slots))
+                return await _to_its_end(partial(self.steps.finish_step, lease, n, outcome, slots))
             except StoreError as error:
                 self._log.error("result not stored", turn=lease.turn, n=n, error=str(error))
                 await asyncio.sleep(STORE_AGAIN_S)
-            else:
-                return
 
 
 @dataclass(slots=True, kw_only=True)
@@ -274,13 +270,22 @@ class _Running:
     calls: dict[int, Prepared] = field(default_factory=dict[int, Prepared])
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when one ends, and when something happened to the turn."""
+    with_result: set[int] = field(default_factory=set[int])
+    """Calls that ran and have their results."""
     all_there_is: bool = False
     """Whether no other call is without a result: then there is nothing to decide before the last of them ends."""
+    known: TurnView | None = None
+    """How the turn stands, where it need not be read."""
 
-    def ended(self, n: int, *, has_result: bool) -> None:
+    def stored(self, n: int, view: TurnView | None) -> None:
+        """The result of one is stored; the last one's comes with how the turn stands then."""
+        self.with_result.add(n)
+        self.known = view or self.known
+
+    def ended(self, n: int) -> None:
         """One is over."""
         del self.calls[n]
-        self.all_there_is = self.all_there_is and has_result
+        self.all_there_is = self.all_there_is and n in self.with_result
         self.changed.set()
 
 
@@ -332,20 +337,20 @@ def _fits(risk: Risk, running: Mapping[int, Prepared]) -> bool:
     return len(alike) < (SIDE_BY_SIDE if risk in READS else 1)
 
 
-async def _to_its_end(write: Callable[[], Awaitable[object]]) -> None:
+async def _to_its_end(write: Callable[[], Awaitable[T]]) -> T:
     """Await a write of what became of a call. A cancellation goes on when it has ended: whoever ends the turn next must
     find it written. A write that never began does not say that it ended, and is waited for as one that hangs.
     """
     ended = asyncio.Event()
 
-    async def written() -> None:
+    async def written() -> T:
         try:
-            await write()
+            return await write()
         finally:
             ended.set()
 
     try:
-        await asyncio.shield(written())
+        return await asyncio.shield(written())
     except asyncio.CancelledError:
         with suppress(TimeoutError):
             async with asyncio.timeout(WRITTEN_WITHIN_S):

@@ -89,7 +89,7 @@ class FamilyScene(Scene):
         assert not isinstance(spawned, SpawnRefusal)
         if mode is SESSION:
             assert spawned is None
-            assert await self.store.finish_step(lease, n, result("begun"))
+            await self.came(lease, n, result("begun"))
         id_ = child_session(lease.turn, n)
         (line,) = [line for line in await self.store.family(lease.session) if line.session.id == id_]
         return Child(parent=lease, n=n, session=id_, turn=line.turn.id, spawned=spawned)

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from gateway.model.ids import NodeId, Principal, SessionId, SlotId, TurnId, WaitId, main_session, mint
 from gateway.model.messages import Conversation, Inbound, Received
 from gateway.model.routes import Accepted, Drop, DropReason, Route, WhileRunning
-from gateway.model.slots import Slot, SlotKind
+from gateway.model.slots import NewSlot, Slot, SlotKind
 from gateway.model.steps import Step
+from gateway.model.tools import ToolResult
 from gateway.model.turns import Lease, TurnKind, TurnState
 from gateway.model.views import Item, Row, TurnView
 from gateway.model.waits import NewWait, Pressed, Start, Verdict, Wait, WaitKind, WaitState
@@ -172,6 +173,11 @@ class Scene:
         view = await self.view(lease.turn)
         given = [received.id for received in view.inputs]
         return await self.store.finish_turn(lease, state, answer=answer(), given=given, slots=[], timers=[])
+
+    async def came(self, lease: Lease, n: int, what: ToolResult, slots: Sequence[NewSlot] = ()) -> None:
+        """A call that had no result has this one."""
+        await self.store.finish_step(lease, n, what, slots)
+        assert (await self.step(lease.turn, n)).result == what
 
     async def ended(self, to: Route | None = None) -> TurnId:
         """A turn that is done."""

@@ -278,5 +278,5 @@ async def test_pictures_come_back_in_their_order(scene: Scene) -> None:
     lease = await scene.started()
     pictures = (Picture(file="b.png", media_type="image/png"), Picture(file="a.jpg", media_type="image/jpeg"))
     came = ToolResult(status=ResultStatus.OK, text="Two pictures.", pictures=pictures)
-    assert await scene.store.finish_step(lease, 1, came)
+    await scene.came(lease, 1, came)
     assert (await scene.step(lease.turn, 1)).result == came

@@ -90,7 +90,7 @@ async def test_session_leaves_the_step_to_its_caller(scene: FamilyScene) -> None
     assert await scene.spawn(lease, 1, SESSION) is None
     assert (await scene.view(lease.turn)).waits == ()
     assert (await scene.step(lease.turn, 1)).state is StepState.STARTED
-    assert await scene.store.finish_step(lease, 1, result("begun"))
+    await scene.came(lease, 1, result("begun"))
 
 
 async def test_whoever_claims_is_woken(scene: FamilyScene) -> None:
@@ -152,7 +152,7 @@ async def test_a_crash_before_the_result_leaves_one_child(scene: FamilyScene) ->
     (again,) = [one for one in leases if one.turn == lease.turn]
     assert await scene.store.start_step(again, 1, None, beginning()) is Start.STARTED
     assert await scene.spawn(again, 1, SESSION) is None
-    assert await scene.store.finish_step(again, 1, result("begun"))
+    await scene.came(again, 1, result("begun"))
     assert len(await scene.store.family(MAIN)) == 1
 
 

@@ -136,7 +136,7 @@ async def test_the_answer_says_what_the_tree_used(scene: FamilyScene) -> None:
     assert [inner[key] for key in ("input_tokens", "output_tokens", "cost_micros", "active_ms")] == [40, 4, 3, 3000]
     lease = await scene.work(child)
     scene.clock.advance(1)
-    assert await scene.store.finish_step(lease, 1, result("found"))
+    await scene.came(lease, 1, result("found"))
     last, given = spent("done", 200, 20, 14), [one.id for one in (await scene.view(lease.turn)).inputs]
     assert await scene.store.finish_turn(lease, TurnState.DONE, answer=last, given=given, slots=[], timers=[])
     assert (await scene.wait(child.wait)).payload == {
@@ -161,7 +161,7 @@ async def test_a_parked_parent_is_queued_by_the_end(scene: FamilyScene) -> None:
     again = await scene.claim()
     assert again.turn == child.parent.turn
     assert not await scene.store.park(again)
-    assert await scene.store.finish_step(again, 1, result("All is well."))
+    await scene.came(again, 1, result("All is well."))
     assert (await scene.wait(child.wait)).state is WaitState.ANSWERED
 
 
@@ -195,7 +195,7 @@ async def test_a_parent_of_several_waits_for_the_others(scene: FamilyScene) -> N
     assert await scene.end_held(held[1], text="second")
     again = await scene.claim()
     assert not await scene.store.park(again)
-    assert await scene.store.finish_step(again, 2, result("second"))
+    await scene.came(again, 2, result("second"))
     assert await scene.store.park(again)
     assert await scene.end_held(held[0], text="first")
     assert (await scene.claim()).turn == lease.turn

@@ -149,7 +149,7 @@ async def test_the_holder_of_a_stopping_turn_writes_results_and_the_end_only(sce
     assert await scene.start(lease, 1) is Start.STOPPING
     assert not await scene.store.park(lease)
     assert not await scene.finish(lease, TurnState.DONE)
-    assert await scene.store.finish_step(lease, 1, result("partial", status=ResultStatus.CANCELLED))
+    await scene.came(lease, 1, result("partial", status=ResultStatus.CANCELLED))
     assert await scene.finish(lease, TurnState.STOPPED)
     assert await scene.state(lease.turn) is TurnState.STOPPED
 

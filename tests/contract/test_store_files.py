@@ -119,7 +119,7 @@ async def test_a_result_comes_with_what_is_shown_of_it(scene: Scene) -> None:
     """In one transition, in order; each is due in its conversation."""
     lease = await scene.started()
     slots = [file_slot("one.png", n=1), file_slot("two.pdf", n=1)]
-    assert await scene.store.finish_step(lease, 1, result("made"), slots)
+    await scene.came(lease, 1, result("made"), slots)
     shown = await scene.slots(kind=SlotKind.FILE)
     assert [(one.file, one.text, one.n, one.turn, one.conversation) for one in shown] == [
         (one.file, one.text, 1, lease.turn, CHAT) for one in slots
@@ -130,7 +130,7 @@ async def test_a_result_comes_with_what_is_shown_of_it(scene: Scene) -> None:
 
 async def test_a_second_result_shows_nothing(scene: Scene) -> None:
     lease = await scene.started()
-    assert await scene.store.finish_step(lease, 1, result("made"))
+    await scene.came(lease, 1, result("made"))
     before = await scene.rows()
     assert not await scene.store.finish_step(lease, 1, result("again"), [file_slot("one.png", n=1)])
     assert await scene.rows() == before
@@ -141,7 +141,7 @@ async def test_a_stopped_turn_keeps_its_result_and_shows_nothing_of_it(scene: Sc
     lease = await scene.started()
     await scene.stop()
     cut = result("partial", status=ResultStatus.CANCELLED)
-    assert await scene.store.finish_step(lease, 1, cut, [file_slot("one.png", n=1)])
+    await scene.came(lease, 1, cut, [file_slot("one.png", n=1)])
     assert (await scene.step(lease.turn, 1)).result == cut
     assert await scene.slots(kind=SlotKind.FILE) == []
 
@@ -159,7 +159,7 @@ async def test_the_end_of_a_turn_leaves_its_files_alone(scene: Scene) -> None:
     """They are no beginning of an answer, which would be taken away."""
     lease = await scene.started()
     new = file_slot("one.png", n=1)
-    assert await scene.store.finish_step(lease, 1, result(), [new])
+    await scene.came(lease, 1, result(), [new])
     await scene.finish(lease, TurnState.FAILED)
     (slot,) = await scene.slots(kind=SlotKind.FILE)
     assert (slot.text, slot.file, slot.version) == (new.text, new.file, 1)
@@ -170,7 +170,7 @@ async def test_a_file_is_on_every_way_that_a_slot_is_read(scene: Scene) -> None:
     lease = await scene.started()
     file = KeptFile(file="t-1-1.bin", name='o"dd \u202e☂.bin', media_type="application/octet-stream")
     new = NewSlot(conversation=CHAT, kind=SlotKind.FILE, text="download", n=1, file=file)
-    assert await scene.store.finish_step(lease, 1, result(), [new])
+    await scene.came(lease, 1, result(), [new])
     (slot,) = await scene.send_all()
     assert (slot.file, slot.kind) == (file, SlotKind.FILE)
     assert (await scene.slot(slot.id)).file == file

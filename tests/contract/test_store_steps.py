@@ -290,12 +290,20 @@ async def test_a_call_has_one_result(scene: Scene, clock: FakeClock) -> None:
         dropped_bytes=5,
         full_output="s1.txt",
     )
-    assert await scene.store.finish_step(lease, 1, first)
+    await scene.came(lease, 1, first)
     step = await scene.step(lease.turn, 1)
     assert (step.state, step.result, step.ended_at) == (StepState.FINISHED, first, clock.now())
     before = await scene.rows()
     assert not await scene.store.finish_step(lease, 1, result("other"))
     assert await scene.rows() == before
+
+
+async def test_with_the_last_result_comes_how_the_turn_stands(scene: Scene) -> None:
+    """Not with one that comes before it, and not with one that is not stored."""
+    lease = await scene.planned(2)
+    assert await scene.store.finish_step(lease, 2, result("two")) is None
+    assert await scene.store.finish_step(lease, 1, result("one")) == await scene.store.turn(lease.turn)
+    assert await scene.store.finish_step(lease, 1, result("other")) is None
 
 
 async def test_a_model_step_takes_no_result(scene: Scene) -> None:
@@ -310,7 +318,7 @@ async def test_a_result_withdraws_the_steps_wait(scene: Scene, approved: bool) -
     asked = await scene.asked(2)
     if approved:
         await scene.press(asked.wait)
-    assert await scene.store.finish_step(asked.lease, 1, result(status=ResultStatus.CANCELLED))
+    await scene.came(asked.lease, 1, result(status=ResultStatus.CANCELLED))
     assert [await scene.wait_state(wait) for wait in asked.waits] == [WaitState.CANCELLED, WaitState.OPEN]
 
 
@@ -326,7 +334,7 @@ async def test_a_stopping_turn_takes_results(scene: Scene) -> None:
     """The partial output of a killed tool is kept."""
     lease = await scene.started()
     await scene.stop()
-    assert await scene.store.finish_step(lease, 1, result("partial"))
+    await scene.came(lease, 1, result("partial"))
     step = await scene.step(lease.turn, 1)
     assert step.result == result("partial")
     assert await scene.state(lease.turn) is TurnState.STOPPING

@@ -175,7 +175,7 @@ async def test_a_slot_whose_sender_is_gone_is_due_again(scene: Scene, clock: Fak
 async def test_a_file_may_be_under_way_for_a_quarter_of_an_hour(scene: Scene, clock: FakeClock) -> None:
     """A way out of a megabit takes minutes for it; whoever sends it gives up before that."""
     lease = await scene.started()
-    assert await scene.store.finish_step(lease, 1, result("made"), [file_slot("all.zip", n=1)])
+    await scene.came(lease, 1, result("made"), [file_slot("all.zip", n=1)])
     (slot,) = await scene.store.claim_slots(NODE, ["telegram"], 1)
     clock.advance(15 * 60)
     await scene.store.reclaim()

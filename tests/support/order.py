@@ -2,7 +2,7 @@
 
 Each process begins with an even part of the list, and whoever has nothing left takes from the ends of the others. Long
 tests at the end would leave a processor idle for a minute; at the beginning of all parts they would be in each other's
-way. So one process begins with the many short ones.
+way. So two processes begin with the many short ones, which compute while the long ones wait.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def order(names: Sequence[str], processes: int) -> list[int]:
         files.setdefault(name if name.startswith(APART) else name.partition("::")[0], []).append(position)
     long = sorted((file for file in files if file.startswith(LONG)), key=_rank)
     short = [position for file, mine in files.items() if not file.startswith(LONG) for position in mine]
-    begins = max(processes - 1, 1)
+    begins = max(processes - 2, min(processes - 1, 2), 1) if short else processes
     found: list[int] = []
     for number, size in enumerate(_parts(len(names), processes)):
         mine = [position for file in long[number::begins] for position in files[file]] if number < begins else []

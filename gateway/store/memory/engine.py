@@ -193,18 +193,21 @@ class MemoryEngine(MemoryAudit, Turns):
             self.put_wait(replace(wait, state=WaitState.CONSUMED if start is Start.STARTED else WaitState.EXPIRED))
         return start
 
-    async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
+    async def finish_step(
+        self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()
+    ) -> TurnView | None:
         """Store a call's one result, and what is shown of it."""
         with self.transition():
             row = self.held(lease)
             step = row.steps[n]
             if step.state is StepState.FINISHED:
-                return False
+                return None
             self.cancel_waits(self.waits[w] for w in row.waits if self.waits[w].n == n)
             self.finish(row, step, result)
             for slot in () if row.turn.state is TurnState.STOPPING else slots:
                 self.add_slot(slot, row.turn.session, row.turn.id)
-            return True
+            ended = all(one.state is StepState.FINISHED for one in row.steps)
+            return self.view_of(row) if ended else None
 
     async def brought(self, lease: Lease, message: InboundId, files: Sequence[Brought]) -> None:
         """Store what became of a message's attachments."""

@@ -95,7 +95,9 @@ class SqliteEngine(SqliteBase):
         """Store that a call's effect may begin, with its row of the audit; consume its approval."""
         return await self.write(lambda tx: _start_step(tx, lease, n, wait, beginning))
 
-    async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
+    async def finish_step(
+        self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()
+    ) -> TurnView | None:
         """Store a call's one result, and what is shown of it."""
         return await self.write(lambda tx: _finish_step(tx, lease, n, result, slots))
 
@@ -265,16 +267,24 @@ def _start_step(tx: Tx, lease: Lease, n: int, wait: WaitId | None, beginning: Be
     return Start.STARTED
 
 
-def _finish_step(tx: Tx, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot]) -> bool:
+def _finish_step(tx: Tx, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot]) -> TurnView | None:
     row = moves.held(tx, lease)
     if _step_state(tx, row, n)[0] == StepState.FINISHED:
-        return False
+        return None
     undecided = tx.run("undecided_of_turn", row.id)
     moves.cancel_waits(tx, row, ((wait, step, kind) for wait, step, kind, _ in undecided if step == n))
     moves.finish_step(tx, row, n, result)
     for slot in () if row.state == TurnState.STOPPING else slots:
         outgoing.add_slot(tx, slot, row.session, row.id)
-    return True
+    return None if tx.run("unfinished_steps", row.id) else _as_it_stands(tx, row)
+
+
+def _as_it_stands(tx: Tx, row: TurnRow) -> TurnView | None:
+    """The turn, read with what was just written of it; None when it cannot be read, which undoes nothing."""
+    try:
+        return turn_view(tx, row.id)
+    except (ValueError, TypeError, LookupError):
+        return None
 
 
 def _brought(tx: Tx, lease: Lease, message: InboundId, files: Sequence[Brought]) -> None:

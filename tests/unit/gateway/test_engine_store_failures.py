@@ -230,8 +230,9 @@ async def test_a_bad_moment_of_the_store_does_not_end_the_calls_that_run_beside(
     store = Brittle(0, only=method)
     long = FakeTool(name="long", risk=Risk.WRITE, effect=Effect.UNSAFE, hold=True, approval={"main": Default.ALLOW})
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
-    engine = Engine(tmp_path, [long, read], store=store)
-    lease = await engine.planned("long", "read")
+    then = FakeTool(name="then", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
+    engine = Engine(tmp_path, [long, read, then], store=store)
+    lease = await engine.planned("long", "read", "then")
     async with in_background(_settled(engine, lease)) as settling:
         await long.until_begun()
         await read.until_begun()
@@ -241,8 +242,9 @@ async def test_a_bad_moment_of_the_store_does_not_end_the_calls_that_run_beside(
         long.release.set()
         await settling
 
-    assert await engine.results(lease.turn) == [ResultStatus.OK, ResultStatus.OK]
-    assert (len(long.calls), len(read.calls)) == (1, 1)
+    assert store.failed == [method]
+    assert await engine.results(lease.turn) == [ResultStatus.OK, ResultStatus.OK, ResultStatus.OK]
+    assert (len(long.calls), len(read.calls), len(then.calls)) == (1, 1, 1)
 
 
 async def test_a_call_that_could_not_be_begun_is_begun_later_and_once(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from gateway.model.slots import NewSlot
 from gateway.model.steps import StepState
 from gateway.model.tools import Default, Effect, ResultStatus, Risk, ToolResult
 from gateway.model.turns import Lease, TurnKind
+from gateway.model.views import TurnView
 from gateway.model.waits import Start
 from gateway.ports import ToolContext, Waiting
 from tests.support.clock import FakeClock
@@ -34,7 +35,9 @@ class NotBegun(FailingStore):
 class NotKept(FailingStore):
     """Cannot store a result, the first time."""
 
-    async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
+    async def finish_step(
+        self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()
+    ) -> TurnView | None:
         """Fail, or store it."""
         self._maybe("finish_step")
         return await super().finish_step(lease, n, result, slots)

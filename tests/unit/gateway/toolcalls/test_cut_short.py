@@ -14,6 +14,7 @@ from gateway.model.ids import TurnId, WaitId
 from gateway.model.slots import NewSlot
 from gateway.model.tools import Default, Effect, ResultStatus, Risk, ToolResult
 from gateway.model.turns import Lease, TurnState
+from gateway.model.views import TurnView
 from gateway.model.waits import Start
 from gateway.sessions import FIRST_LOOK_S
 from gateway.toolcalls import WRITTEN_WITHIN_S
@@ -44,7 +45,9 @@ class Slow(FailingStore):
             await asyncio.sleep(A_WHILE_S)
         return started
 
-    async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
+    async def finish_step(
+        self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()
+    ) -> TurnView | None:
         """Finish after a while."""
         if self.ends_s:
             self.under_way.set()

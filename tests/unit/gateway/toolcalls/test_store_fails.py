@@ -16,6 +16,7 @@ from gateway.model.ids import WaitId
 from gateway.model.slots import NewSlot
 from gateway.model.tools import Default, ResultStatus, Risk, ToolResult
 from gateway.model.turns import Lease
+from gateway.model.views import TurnView
 from gateway.model.waits import Start
 from gateway.toolcalls.deciding import not_approved
 from tests.support.clock import FakeClock
@@ -37,7 +38,9 @@ class Brittle(FailingStore):
             return Start.NOT_APPROVED
         return await super().start_step(lease, n, wait, beginning)
 
-    async def finish_step(self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()) -> bool:
+    async def finish_step(
+        self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()
+    ) -> TurnView | None:
         """Fail, or finish."""
         self._maybe("finish_step")
         return await super().finish_step(lease, n, result, slots)
