@@ -15,7 +15,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from playwright.async_api import Browser, BrowserContext, Error, Page, StorageState, ViewportSize, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Error,
+    Page,
+    Playwright,
+    StorageState,
+    ViewportSize,
+    async_playwright,
+)
 
 from agent_tools.browser.finding import find_chromium
 from agent_tools.browser.navigating import answers, stop
@@ -34,6 +43,8 @@ OPEN_S = 15.0
 """Seconds for a new place."""
 END_S = 1.0
 """Seconds for each part of an end: what hangs is killed with the enclosure."""
+DRIVER_S = 3.0
+"""What playwright's own process may take to start, when nobody wants it any more."""
 ANSWER_S = 10.0
 """Seconds that a browser has to say that it is there; after that it is given up, with all places in it."""
 UNSTICK_S = 4.0
@@ -77,9 +88,8 @@ async def chromium(
     async with AsyncExitStack() as stack:
         try:
             async with asyncio.timeout(START_S):
-                playwright = await async_playwright().start()
                 # Outside of the enclosure: once everything in there is killed, nothing holds the driver.
-                stack.push_async_callback(_within_end, playwright.stop)
+                playwright = await stack.enter_async_context(_driver())
                 enclosure = await stack.enter_async_context(
                     place.enclose(
                         program, sandbox=sandbox, hosts=settings.hosts, gates=settings.sessions, readable=READS
@@ -105,6 +115,29 @@ async def chromium(
             raise _not_started(_last_words(error)) from error
         stack.push_async_callback(_within_end, browser.close)
         yield browser, enclosure
+
+
+@asynccontextmanager
+async def _driver() -> AsyncGenerator[Playwright]:
+    """Playwright and its process. Whoever is cut while it starts waits for that: nobody else would end it."""
+    started, over = list[Playwright](), asyncio.Event()
+
+    async def start() -> None:
+        try:
+            started.append(await async_playwright().start())
+        finally:
+            over.set()
+
+    async def end() -> None:
+        await over.wait()
+        for driver in started:
+            await driver.stop()
+
+    try:
+        await asyncio.shield(start())
+        yield started[0]
+    finally:
+        await _within_end(end, END_S if over.is_set() else DRIVER_S)
 
 
 def _starter(enclosure: Enclosure) -> Path:

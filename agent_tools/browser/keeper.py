@@ -204,6 +204,8 @@ class Keeper:
         await life.ready.wait()
         if life.failed is not None:
             raise DragomanError(life.failed.message, cure=life.failed.cure)
+        if life.group is None:  # cut while it started
+            raise DragomanError("The browser is being shut down.")
         return life
 
     # --- what runs beside the calls -------------------------------------------------------------
@@ -225,8 +227,11 @@ class Keeper:
             self._lives.clear()
 
     async def _all_gone(self) -> None:
-        """End all browsers in good order; what takes longer is cancelled, and killed with its enclosure."""
-        lives = list(self._lives.values())
+        """End all browsers in good order; what takes longer is cancelled, and killed with its enclosure.
+
+        One that only starts has nothing to be kept: it is not waited for.
+        """
+        lives = [life for life in self._lives.values() if life.ready.is_set()]
         with suppress(TimeoutError):
             async with asyncio.timeout(END_WITHIN_S):
                 for life in lives:

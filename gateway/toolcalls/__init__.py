@@ -122,12 +122,7 @@ class ToolCalls:
                 if not running and not changed.is_set():
                     break
                 now.all_there_is = all(step.n in running for step in unfinished)
-                say.running(running)
-                await changed.wait()
-                while running and now.all_there_is:  # the turn need not be read for each that ends
-                    changed.clear()
-                    say.running(running)
-                    await changed.wait()
+                await now.until_more(say)
             watcher.cancel()
         if unfinished:
             view = await self.views.turn(lease.turn)
@@ -287,6 +282,15 @@ class _Running:
         del self.calls[n]
         self.all_there_is = self.all_there_is and n in self.with_result
         self.changed.set()
+
+    async def until_more(self, say: _Saying) -> None:
+        """Wait until there may be something to decide; say what runs meanwhile."""
+        say.running(self.calls)
+        await self.changed.wait()
+        while self.calls and self.all_there_is:
+            self.changed.clear()
+            say.running(self.calls)
+            await self.changed.wait()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -104,7 +104,7 @@ class Life:
                 await asyncio.sleep(0.01)
 
     async def live(self) -> None:
-        """Say something, allow what is asked, wait for the answer."""
+        """Say something, allow what is asked, wait for the answer; say something more."""
         engine = self.engine
         sweeper = Sweeper(node_id=NODE, sweeps=self.store, node=self.store, meters=engine.meters)
         sessions, delivery = engine.sessions(), engine.delivery(self.channel)
@@ -117,6 +117,9 @@ class Life:
             assert pressed.result in (PressResult.APPROVED, PressResult.ALREADY)
             await self.wait_for(lambda: self.ended(accepted.turn))
             await self.wait_for(self.answered)
+            thanked = await self.insist(lambda: engine.ingress.message(inbound("thanks", key="e2")))
+            await self.wait_for(lambda: self.ended(thanked.turn))
+            await self.wait_for(lambda: self.answered(2))
 
     async def wait_for(self, wanted: Callable[[], Awaitable[bool]]) -> None:
         """Wait; when nothing moves for three seconds, let the leases run out."""
@@ -138,9 +141,9 @@ class Life:
         """Whether the turn ended."""
         return self.store.turns[turn].turn.state in ENDED
 
-    async def answered(self) -> bool:
+    async def answered(self, times: int = 1) -> bool:
         """Whether the last answer is shown."""
-        return any(one.text == "That is all." for one in self.channel.sent)
+        return sum(one.text == "That is all." for one in self.channel.sent) >= times
 
 
 async def all_of(folder: Path, stores: list[Brittle]) -> list[str]:
