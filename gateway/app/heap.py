@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import sys
 from asyncio import selector_events, sslproto, unix_events
 from typing import Any
 
@@ -19,6 +20,8 @@ MAPPED_FROM = 128 << 10
 """What takes so many bytes or more has pages of its own, and leaves no hole in the heap."""
 READ_AT_ONCE = 16 << 10
 """Bytes. What a shorter message leaves of their room is found by what else is as large; of 64 KiB it is not."""
+NAMES = 45_000
+"""As many as find room in a table that the modules of a daemon fill to more than a half."""
 ASYNCIO_READS = (
     (selector_events, "_SelectorTransport"),
     (unix_events, "_UnixReadPipeTransport"),
@@ -65,12 +68,26 @@ def leave_alone_what_is_there() -> None:
     gc.freeze()
 
 
+def make_room_for_names() -> None:
+    """Have Python's table of interned names made anew now, and not in the first hours.
+
+    Each part of a path that is looked at takes a place there (`pathlib`), which is free again only when all are taken
+    and the table is made anew, for three times what it holds: a mebibyte more, once, after some thousand messages.
+    """
+    if sys.version_info[:2] == (3, 12):  # where no name is ever forgotten
+        return
+    for n in range(NAMES):
+        sys.intern(f"a name of nothing {n}")
+
+
 async def keep_tidy(every_s: float = TIDY_EVERY_S) -> None:
     """Look for what nobody holds any more, until cancelled.
 
     Closed connections and exceptions hold themselves in cycles; left to Python they lie there for a quarter of an hour,
     a megabyte of them. Costs 6 ms of CPU each time, and 20 at most.
     """
+    await asyncio.sleep(every_s)
+    make_room_for_names()
     while True:
-        await asyncio.sleep(every_s)
         gc.collect()
+        await asyncio.sleep(every_s)

@@ -44,6 +44,25 @@ del pieces
 print(round(resident_mb() - before))
 """
 
+NAMED = """
+import os, sys
+from pathlib import Path
+import channels.slack.adapter, channels.telegram.adapter, gateway.app
+from gateway.app.heap import make_room_for_names, set_up_heap
+assert set_up_heap()
+if {set_up}:
+    make_room_for_names()
+
+def resident_kb():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") // 1024
+
+before = most = resident_kb()
+for n in range(100_000):
+    sys.intern(f"part {{n}} of a path")
+    if not n % 1_000:
+        most = max(most, resident_kb())
+print(most - before)
+"""
 FOUND = """
 import asyncio, weakref
 from gateway.app.heap import keep_tidy
@@ -123,6 +142,11 @@ def test_all_threads_share_one_heap() -> None:
 def test_what_is_large_and_freed_goes_back_to_the_system() -> None:
     assert said(KEPT, set_up=False) >= 20
     assert said(KEPT, set_up=True) <= 2
+
+
+def test_names_that_come_and_go_take_no_more_room_later() -> None:
+    assert said(NAMED, set_up=False) > 700  # KiB
+    assert said(NAMED, set_up=True) < 300
 
 
 def test_garbage_is_found_while_nothing_new_comes() -> None:
