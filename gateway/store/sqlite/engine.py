@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
@@ -284,6 +285,10 @@ def _as_it_stands(tx: Tx, row: TurnRow) -> TurnView | None:
     try:
         return turn_view(tx, row.id)
     except (ValueError, TypeError, LookupError):
+        return None
+    except sqlite3.Error:  # damage elsewhere in the turn: the result is kept, and whoever reads it again gets told
+        if not tx.db.in_transaction:
+            raise
         return None
 
 

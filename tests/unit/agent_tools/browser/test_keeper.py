@@ -334,8 +334,15 @@ async def test_a_first_call_that_is_cut_does_not_stop_the_start(tmp_path: Path, 
         assert len(browsers.place.enclosures) == 1
 
 
-@pytest.mark.parametrize("after_s", [0.02, 0.1, 0.25, 0.4, 0.7])
-async def test_a_daemon_that_stops_during_the_start_leaves_nothing(tmp_path: Path, site: Site, after_s: float) -> None:
+async def test_a_daemon_that_stops_during_the_start_leaves_nothing(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await browsers.asks("ann", site)
+
+
+@pytest.mark.parametrize("after_s", [0.02, 0.25, 0.4, 0.7])
+async def test_nor_does_one_that_stops_at_any_moment_around_it(tmp_path: Path, site: Site, after_s: float) -> None:
     async with served(tmp_path) as browsers:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(after_s):
