@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -317,17 +317,17 @@ class _Page:
             await self.send(_refused(text, str(error)))
 
     async def _list(self) -> None:
-        """Keep the list of sessions right; a burst of changes is one frame."""
+        """Keep the list of sessions right; a burst of changes is one frame, with the lines that changed."""
         desk = self.channel.desk
-        shown: Sequence[SessionLine] | None = None
+        shown: Mapping[SessionId, SessionLine] | None = None
         while True:
             # Watched anew each time, and before it is read: what piled up meanwhile is one change.
             async with desk.watch(SESSIONS) as events:
-                lines = await desk.sessions(self.owner)
+                lines = {line.session.id: line for line in await desk.sessions(self.owner)}
                 if shown is None:
-                    await self.send(outbound.welcome(desk.welcome(self.owner), lines))
+                    await self.send(outbound.welcome(desk.welcome(self.owner), [*lines.values()]))
                 elif lines != shown:
-                    await self.send({"op": "sessions", "sessions": [outbound.line(one) for one in lines]})
+                    await self.send(outbound.lines(lines, shown))
                 shown = lines
                 await anext(events)
             await asyncio.sleep(LIST_EVERY_S)

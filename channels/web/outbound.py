@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,6 +47,15 @@ def welcome(found: Welcome, sessions: Sequence[SessionLine]) -> Json:
         "model": found.model,
         "version": found.version,
         "currency": found.currency,
+    }
+
+
+def lines(now: Mapping[SessionId, SessionLine], before: Mapping[SessionId, SessionLine]) -> Json:
+    """What is not as it was in a list: with hundreds of sessions most lines stay while one works."""
+    return {
+        "op": "lines",
+        "sessions": [line(one) for id, one in now.items() if before.get(id) != one],
+        "gone": [id for id in before if id not in now],
     }
 
 

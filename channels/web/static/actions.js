@@ -159,8 +159,11 @@ const handlers = {
     resend();
   },
   /** @param {any} frame */
-  sessions(frame) {
-    sessions.value = frame.sessions;
+  lines(frame) {
+    const lines = new Map(sessions.value.map((/** @type {any} */ line) => [line.id, line]));
+    for (const id of frame.gone) lines.delete(id);
+    for (const line of frame.sessions) lines.set(line.id, line);
+    sessions.value = [...lines.values()];
     following.fit();
   },
   /** @param {any} frame */

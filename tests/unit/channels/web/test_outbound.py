@@ -162,6 +162,19 @@ async def test_the_list_says_where_a_session_is(engine: Engine) -> None:
     assert json.loads(json.dumps(welcome))["main"] == "main:ann"
 
 
+async def test_of_the_list_only_what_changed_is_told_again(engine: Engine) -> None:
+    await engine.say(where=ANN_PAGE)
+    await engine.say(who=BOB, where=BOB_CHAT)
+    before = {line.session.id: line for line in await engine.pages().sessions(ANN)}
+    await engine.say(who=BOB, where=BOB_CHAT)
+    now = {line.session.id: line for line in await engine.pages().sessions(ANN)}
+    bobs, main = SessionId("dm:telegram/default/2002"), SessionId("main:ann")
+
+    assert outbound.lines(now, before) == {"op": "lines", "sessions": [outbound.line(now[bobs])], "gone": []}
+    assert outbound.lines({main: now[main]}, before) == {"op": "lines", "sessions": [], "gone": [bobs]}
+    assert outbound.lines(now, {main: now[main]})["sessions"] == [outbound.line(now[bobs])]
+
+
 @pytest.mark.parametrize(
     ("event", "op"),
     [

@@ -7,6 +7,7 @@ import base64
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,21 @@ async def test_sub_sessions_end_in_their_parent_and_fold_in_the_list(page: Serve
     await expect(place.get_by_test_id("session-item")).to_have_count(1)
     await place.get_by_test_id("session-fold").click()
     await expect(place.get_by_test_id("session-item")).to_have_count(3)
+
+
+async def test_what_is_no_longer_listed_leaves_the_page_too(
+    page: Served, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, place = page.engine, ann.page
+    await spawn(engine, "count the files", "name the kernel")
+    await expect(place.get_by_test_id("session-item")).to_have_count(3)
+    of_store = engine.store.sessions
+    monkeypatch.setattr(engine.store, "sessions", partial(of_store, ended=0))  # as with fifty that ended later
+    await ended(engine, await engine.claim(), "There are 42.")
+
+    await expect(place.get_by_test_id("session-item")).to_have_count(2)
+    await expect(place.get_by_test_id("session-fold")).to_have_count(0)
+    await expect(child(place, "count the files")).to_have_attribute("data-standing", "done")
 
 
 async def test_a_sub_session_is_opened_and_left_again(page: Served, ann: Person) -> None:
