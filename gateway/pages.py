@@ -107,7 +107,7 @@ class Pages:
 
     async def sessions(self, owner: OwnerName) -> Sequence[SessionLine]:
         """The sessions that this owner may see; the own main one first, also before it has anything in it."""
-        found = [(line, line.session) for line in await self._views.sessions()]
+        found = [(line, line.session) for line in await self._views.sessions(always=main_session(owner))]
         lines = [line for line, session in found if may_see(owner, session.owner, session.root_kind)]
         mine = [line for line in lines if line.session.id == main_session(owner)]
         rest = [line for line in lines if line.session.id != main_session(owner)]

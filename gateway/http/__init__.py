@@ -251,7 +251,7 @@ class HttpServer:
                 "queued_turns": counts.queued_turns,
                 "running_turns": counts.running_turns,
                 "parked_turns": counts.parked_turns,
-                "open_waits": counts.open_waits,
+                "open_approvals": counts.open_approvals,
                 "due_slots": counts.due_slots,
                 "dead_slots": counts.dead_slots,
                 "tasks": len(asyncio.all_tasks()),

@@ -85,7 +85,7 @@ class Replies:
         """What the store knows, as far as this session may be told."""
         match name:
             case "status":
-                counts, lines = await self._views.counts(), await self._views.sessions(ended=0)
+                counts, lines = await self._views.counts(), await self._views.sessions(0, 0, always=session.id)
                 return commands.status_text(counts, lines, session, self._model_name, self._clock.now())
             case "sessions":
                 return commands.sessions_text(await self._views.sessions(ended=0), owner, session)

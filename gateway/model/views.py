@@ -85,13 +85,11 @@ class Counts:
     queued_turns: int
     running_turns: int
     parked_turns: int
-    open_waits: int
+    open_approvals: int
     due_slots: int
     dead_slots: int
     oldest_queued_at: datetime | None
     """When the turn that waits longest for a runner was queued."""
-    oldest_due_at: datetime | None
-    """Since when the slot that waits longest could have been sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

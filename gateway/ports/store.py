@@ -270,9 +270,13 @@ class Views(Protocol):
         """One session."""
         ...
 
-    async def sessions(self, limit: int = 200, ended: int = 50) -> Sequence[SessionLine]:
+    async def sessions(
+        self, limit: int = 200, ended: int = 50, *, always: SessionId | None = None
+    ) -> Sequence[SessionLine]:
         """The `limit` root sessions that were active last, their live children, and the `ended` children that were
         active last of those whose task has ended: most recently active first. No number of children hides a root.
+
+        `always`: a root that is among them whenever it was active, if it is stored.
         """
         ...
 

@@ -82,6 +82,7 @@ async def test_run_waits_for_the_child_on_the_step(scene: FamilyScene) -> None:
     assert (wait.expires_at - scene.clock.now()).total_seconds() == 3600
     assert (await scene.step(child.parent.turn, 1)).state is StepState.ASKED
     assert await scene.store.park(child.parent)
+    assert (await scene.store.counts()).open_approvals == 0
 
 
 async def test_session_leaves_the_step_to_its_caller(scene: FamilyScene) -> None:

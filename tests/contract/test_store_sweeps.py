@@ -89,6 +89,7 @@ async def test_timers_are_left_to_their_own_sweep(scene: Scene, clock: FakeClock
     clock.advance(60)
     assert await scene.store.expire_waits() == 0
     assert await scene.wait_state(asked.wait) is WaitState.OPEN
+    assert (await scene.store.counts()).open_approvals == 0  # nobody is asked anything
 
 
 async def test_a_sweep_takes_at_most_five_hundred_rows(scene: Scene, clock: FakeClock) -> None:

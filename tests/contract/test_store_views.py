@@ -250,6 +250,18 @@ async def test_sessions_are_listed_with_what_goes_on_in_them(scene: Scene, clock
     assert [line.session.id for line in await scene.store.sessions()] == [MAIN, GROUP.session]
 
 
+async def test_one_is_listed_whenever_it_was_active(scene: Scene, clock: FakeClock) -> None:
+    """Once, with what goes on in it, and only if it is stored."""
+    await scene.parked(2)
+    clock.advance(1)
+    await scene.parked(to=GROUP)
+    for always, limit, found in ((MAIN, 1, [GROUP.session, MAIN]), (MAIN, 0, [MAIN]), (SessionId("chat:x"), 0, [])):
+        lines = await scene.store.sessions(limit, 0, always=always)
+        assert [line.session.id for line in lines] == found
+        assert all(line.waiting == 2 for line in lines if line.session.id == MAIN)
+    assert await scene.store.sessions(2, always=MAIN) == await scene.store.sessions(2)
+
+
 async def test_open_approvals_are_listed_oldest_first(scene: Scene, clock: FakeClock) -> None:
     """Those that can still be pressed, of every session."""
     first = await scene.parked(2)
@@ -279,13 +291,13 @@ async def test_a_wait_knows_the_cards_that_show_it(scene: Scene) -> None:
 async def test_an_empty_store_counts_nothing(store: Store) -> None:
     """Zero and None."""
     counts = await store.counts()
-    assert (counts.queued_turns, counts.running_turns, counts.parked_turns, counts.open_waits) == (0, 0, 0, 0)
+    assert (counts.queued_turns, counts.running_turns, counts.parked_turns, counts.open_approvals) == (0, 0, 0, 0)
     assert (counts.due_slots, counts.dead_slots) == (0, 0)
-    assert (counts.oldest_queued_at, counts.oldest_due_at) == (None, None)
+    assert counts.oldest_queued_at is None
 
 
 async def test_counts_are_of_the_whole_store(scene: Scene, clock: FakeClock) -> None:
-    """Turns by where they stand, open waits, slots on their way, and since when the oldest waits."""
+    """Turns by where they stand, open approvals, slots on their way, and since when the oldest turn waits."""
     await scene.parked(2)
     clock.advance(1)
     await scene.parked(to=GROUP)
@@ -296,8 +308,8 @@ async def test_counts_are_of_the_whole_store(scene: Scene, clock: FakeClock) -> 
     await scene.running(kind=TurnKind.COMMAND)
     (slot, *_) = await scene.store.claim_slots(NODE, ["telegram"], 1)
     counts = await scene.store.counts()
-    assert (counts.queued_turns, counts.running_turns, counts.parked_turns, counts.open_waits) == (2, 1, 2, 3)
-    assert (counts.due_slots, counts.oldest_due_at) == (1, EPOCH + seconds(1))
+    assert (counts.queued_turns, counts.running_turns, counts.parked_turns, counts.open_approvals) == (2, 1, 2, 3)
+    assert counts.due_slots == 1
     assert counts.oldest_queued_at == EPOCH + seconds(2)
     await scene.store.slot_dead(slot.id, slot.version, "gone")
     assert (await scene.store.counts()).dead_slots == 1

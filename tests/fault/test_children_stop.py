@@ -74,7 +74,7 @@ class Forest:
 
     def dead(self, counts: Mapping[str, int]) -> bool:
         """Whether no turn is under way, by the store's counts, and no process of the tree is left."""
-        busy = any(counts[name] for name in ("queued_turns", "running_turns", "parked_turns", "open_waits"))
+        busy = any(counts[name] for name in ("queued_turns", "running_turns", "parked_turns", "open_approvals"))
         return not busy and not marked(self.marker)
 
 

@@ -123,7 +123,7 @@ async def test_everything_else_costs_what_it_costs_with_none(store: Store, clock
     """A new message, a press and the sweeps beside thousands of parked turns; and all of them expire in one go."""
     empty = await costs(store, clock, range(20_000, 20_000 + ROUNDS))
     waits = await fill(store, clock)
-    assert (await store.counts()).open_waits == WAITING
+    assert (await store.counts()).open_approvals == WAITING
     full = await costs(store, clock, range(30_000, 30_000 + ROUNDS))
     for name, seconds in full.items():
         assert seconds <= TIMES * empty[name] + 0.002, (name, empty, full)

@@ -24,10 +24,12 @@ class MemoryViews(Turns):
         row = self.all_sessions.get(session)
         return row.session if row else None
 
-    async def sessions(self, limit: int = 200, ended: int = 50) -> Sequence[SessionLine]:
+    async def sessions(
+        self, limit: int = 200, ended: int = 50, *, always: SessionId | None = None
+    ) -> Sequence[SessionLine]:
         """Roots with their live children, and some that have ended, most recently active first."""
         rows = sorted(self.all_sessions.values(), key=lambda row: (row.session.active_at, row.rev), reverse=True)
-        roots = {row.session.id for row in [row for row in rows if row.session.lineage is None][:limit]}
+        roots = {row.session.id for row in [row for row in rows if row.session.lineage is None][:limit]} | {always}
         over = [row for row in rows if row.session.lineage is not None and row.session.id not in self.live_children]
         listed = roots | {row.session.id for row in over[:ended]}
         for row in self.live_children.values():
@@ -75,9 +77,11 @@ class MemoryViews(Turns):
 
     async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
         """Open approvals, oldest first."""
+        return self._open_approvals()[:limit]
+
+    def _open_approvals(self) -> list[Wait]:
         undecided = self.undecided.values()
-        found = [w for w in undecided if w.kind is WaitKind.APPROVAL and w.state is WaitState.OPEN]
-        return found[:limit]
+        return [one for one in undecided if one.kind is WaitKind.APPROVAL and one.state is WaitState.OPEN]
 
     async def card_slots(self, wait: WaitId) -> Sequence[Slot]:
         """The card slots that show an approval."""
@@ -86,16 +90,14 @@ class MemoryViews(Turns):
     async def counts(self) -> Counts:
         """Figures of the store."""
         rows = self.unended.values()
-        due = [row.slot.due_at for here in self.unsent.values() for row in here.values() if row.sending_since is None]
         return Counts(
             queued_turns=sum(1 for row in rows if row.turn.state is TurnState.QUEUED),
             running_turns=len(self.held_turns),
             parked_turns=sum(1 for row in rows if row.turn.state is TurnState.PARKED),
-            open_waits=sum(1 for wait in self.undecided.values() if wait.state is WaitState.OPEN),
-            due_slots=len(due),
+            open_approvals=len(self._open_approvals()),
+            due_slots=sum(1 for here in self.unsent.values() for row in here.values() if row.sending_since is None),
             dead_slots=sum(1 for row in self.slots.values() if row.slot.state is SlotState.DEAD),
             oldest_queued_at=min((row.queued_at for row in rows if row.turn.state is TurnState.QUEUED), default=None),
-            oldest_due_at=min(due, default=None),
         )
 
 

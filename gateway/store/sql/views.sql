@@ -6,7 +6,7 @@ FROM sessions WHERE id = ?;
 
 -- name: session_lines
 -- Roots and their live children, and children that have ended, each with its last revision, open approvals, held and
--- queued turns. ?1 how many roots, ?2 how many ended children: those that were active last.
+-- queued turns. ?1 how many roots, ?2 how many ended children: those that were active last. ?3 one that is never left out.
 SELECT listed.*,
     max(
         coalesce((SELECT max(ord) FROM turns INDEXED BY turns_ord WHERE session = listed.id), 0),
@@ -30,7 +30,11 @@ SELECT listed.*,
      WHERE session = listed.id AND ended_rev IS NULL AND state = 'queued')
 FROM (
     WITH roots (id) AS (
-        SELECT id FROM sessions INDEXED BY sessions_roots WHERE parent IS NULL ORDER BY active_at DESC LIMIT ?1
+        SELECT id FROM (
+            SELECT id FROM sessions INDEXED BY sessions_roots WHERE parent IS NULL ORDER BY active_at DESC LIMIT ?1
+        )
+        UNION ALL
+        SELECT ?3
     )
     SELECT id, kind, origin, owner, title, epoch, root_kind, tools, created_at, active_at, lineage, '' FROM sessions
     WHERE id IN (
@@ -183,16 +187,16 @@ FROM cards AS c JOIN slots AS s ON s.seq = c.slot WHERE c.wait = ? ORDER BY c.sl
 
 -- name: counts
 -- In the order of `Counts`. Parked is what has not ended and is neither queued nor held.
-SELECT queued, held, unended - queued - held, waits, due, dead, queued_at, due_at FROM
+SELECT queued, held, unended - queued - held, asked, due, dead, queued_at FROM
     (SELECT count(*) AS unended FROM turns INDEXED BY turns_lane WHERE ended_rev IS NULL),
     (SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state <> 'queued') AS held
      FROM turns INDEXED BY turns_active WHERE state IN ('queued', 'running', 'stopping')),
-    (SELECT count(*) AS waits FROM waits INDEXED BY waits_open WHERE state = 'open'),
-    (SELECT sum(n) AS due, min(at) AS due_at FROM (
-        SELECT count(*) AS n, min(due_at) AS at FROM slots INDEXED BY slots_due
+    (SELECT count(*) AS asked FROM waits INDEXED BY waits_asked WHERE state = 'open' AND kind = 'approval'),
+    (SELECT sum(n) AS due FROM (
+        SELECT count(*) AS n FROM slots INDEXED BY slots_due
         WHERE state = 'due' AND kind <> 'refusal'
         UNION ALL
-        SELECT count(*), min(due_at) FROM slots INDEXED BY slots_refusals
+        SELECT count(*) FROM slots INDEXED BY slots_refusals
         WHERE kind = 'refusal' AND state IN ('due', 'sending') AND state = 'due'
     )),
     (SELECT count(*) AS dead FROM slots INDEXED BY slots_dead WHERE state = 'dead'),

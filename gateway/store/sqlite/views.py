@@ -39,9 +39,11 @@ class SqliteViews(SqliteBase):
         """One session."""
         return await self.read(lambda reader: _session(reader, session))
 
-    async def sessions(self, limit: int = 200, ended: int = 50) -> Sequence[SessionLine]:
+    async def sessions(
+        self, limit: int = 200, ended: int = 50, *, always: SessionId | None = None
+    ) -> Sequence[SessionLine]:
         """Roots with their live children, and some that have ended, most recently active first."""
-        return await self.read(lambda reader: _sessions(reader, limit, ended))
+        return await self.read(lambda reader: _sessions(reader, limit, ended, always))
 
     async def turn(self, turn: TurnId) -> TurnView:
         """One turn with everything stored of it."""
@@ -83,18 +85,17 @@ class SqliteViews(SqliteBase):
 
     async def counts(self) -> Counts:
         """Figures of the store."""
-        ((queued, running, parked, waits, due, dead, queued_at, due_at),) = await self.read(
+        ((queued, running, parked, asked, due, dead, queued_at),) = await self.read(
             lambda reader: reader.run("counts")
         )
         return Counts(
             queued_turns=queued,
             running_turns=running,
             parked_turns=parked,
-            open_waits=waits,
+            open_approvals=asked,
             due_slots=due,
             dead_slots=dead,
             oldest_queued_at=moment(queued_at),
-            oldest_due_at=moment(due_at),
         )
 
 
@@ -103,10 +104,10 @@ def _session(reader: Reader, session: SessionId) -> Session | None:
     return None if columns is None else session_of(columns)
 
 
-def _sessions(reader: Reader, limit: int, ended: int) -> list[SessionLine]:
+def _sessions(reader: Reader, limit: int, ended: int, always: SessionId | None) -> list[SessionLine]:
     lines = [
         SessionLine(session=session_of(tuple(columns)), rev=rev, waiting=waiting, running=running, queued=queued)
-        for *columns, rev, waiting, running, queued in reader.run("session_lines", limit, ended)
+        for *columns, rev, waiting, running, queued in reader.run("session_lines", limit, ended, always)
     ]
     return sorted(lines, key=lambda line: (line.session.active_at, line.rev), reverse=True)
 

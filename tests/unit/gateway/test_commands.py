@@ -154,11 +154,10 @@ COUNTS = Counts(
     queued_turns=4,
     running_turns=5,
     parked_turns=6,
-    open_waits=7,
+    open_approvals=7,
     due_slots=8,
     dead_slots=9,
     oldest_queued_at=EPOCH,
-    oldest_due_at=None,
 )
 REGISTRY = Registry(
     [

@@ -9,13 +9,15 @@ import pytest
 from gateway.errors import Forbidden
 from gateway.model.ids import SessionId, TurnId, child_session, main_session
 from gateway.model.messages import Received
+from gateway.model.routes import WhileRunning
 from gateway.model.tools import KeptFile, ResultStatus, Risk, ToolResult
+from gateway.model.turns import TurnKind
 from gateway.model.waits import Verb
 from gateway.pages import Pages
 from gateway.ports import Credential, Desk, Kept, ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO, CLEO_CHAT, CLEO_TELEGRAM, GROUP, FakeTool, Text, calls, done
-from tests.support.makers import ANN, ANN_TELEGRAM, BOB, CHAT
+from tests.support.makers import ANN, ANN_TELEGRAM, BOB, CHAT, chat, inbound, route
 from tests.unit.gateway.family_rig import call, planned, spawning
 
 ANNS, CLEOS = main_session(ANN), main_session(CLEO)
@@ -112,6 +114,27 @@ async def test_the_list_has_the_own_main_session_first_and_never_another_owners(
     assert next(line.session.id for line in await pages.sessions(ANN)) == ANNS
     assert {line.session.id for line in await pages.sessions(ANN)} == {ANNS, DM, CHAT_}
     assert {line.session.id for line in await pages.sessions(CLEO)} == {CLEOS, DM, CHAT_}
+
+
+async def test_the_own_main_session_is_counted_however_many_others_were_active_later(
+    engine: Engine, pages: Pages
+) -> None:
+    await engine.say("hello", where=CHAT)
+    engine.clock.advance(1)
+    for n in range(201):
+        await engine.store.accept(
+            route(SessionId(f"chat:telegram/default/-{n}")),
+            inbound(where=chat(n)),
+            TurnKind.MODEL,
+            running=WhileRunning.QUEUE,
+            say_if_waiting=None,
+        )
+        engine.clock.advance(1)
+    first, *_ = await pages.sessions(ANN)
+    await engine.ingress.message(inbound("/status", key="status"))
+
+    assert (first.session.id, first.queued) == (ANNS, 1)
+    assert "0 running, 0 waiting for a decision, 1 queued." in (await engine.texts())[-1]
 
 
 async def test_an_owner_who_never_spoke_has_a_main_session_to_begin_in(pages: Pages) -> None:

@@ -73,7 +73,7 @@ def test_a_claim_goes_by_the_index_of_the_queue(db: sqlite3.Connection) -> None:
 
 def test_lists_of_sessions_go_by_their_indexes(db: sqlite3.Connection) -> None:
     """Each open page asks for them whenever something changes."""
-    plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {SQL['session_lines']}", (200, 50))]
+    plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {SQL['session_lines']}", (200, 50, "main:ann"))]
     assert not [line for line in plan if "TEMP B-TREE" in line]
     scans = sorted(line for line in plan if line.startswith("SCAN sessions"))
     assert scans == [f"SCAN sessions USING INDEX sessions_{name}" for name in ("past", "roots")]
@@ -212,7 +212,7 @@ async def test_ten_times_the_rows_are_no_more_work(tmp_path: Path) -> None:
     full = await counted.life("fourth")
     counts = await store.counts()
     await store.close()
-    assert (counts.parked_turns, counts.open_waits) == (PARKED, PARKED)
+    assert (counts.parked_turns, counts.open_approvals) == (PARKED, PARKED)
     assert all(steps > 10 for steps in empty.values()), empty
     assert {name: full[name] for name in empty if full[name] > empty[name] * 1.2 + 20} == {}, (empty, full)
 
