@@ -18,6 +18,7 @@ from channels.slack.bans import Bans
 from channels.slack.courtesies import Courtesies
 from channels.slack.door import Door
 from channels.slack.download import Download
+from channels.slack.failures import BAD_TOKEN, REINSTALL, scope_trouble, token_trouble
 from channels.slack.inbound import Identity
 from channels.slack.manifest import SCOPES
 from channels.slack.people import People
@@ -33,20 +34,6 @@ from gateway.model.sessions import SessionKind
 from gateway.ports import ChannelContext, Sink
 
 STARTING = "It is not connected yet."
-REINSTALL = "Reinstall the app from `dragoman slack-manifest` in its workspace, then start Dragoman again."
-BAD_TOKEN = frozenset(
-    {
-        "invalid_auth",
-        "not_authed",
-        "account_inactive",
-        "token_revoked",
-        "token_expired",
-        "not_allowed_token_type",
-        "user_removed_from_team",
-        "team_access_not_granted",
-        "app_uninstalled",
-    }
-)
 ENDED: Mapping[str, str] = MappingProxyType(
     {
         "app_uninstalled": "The app was removed from its workspace.",
@@ -294,20 +281,6 @@ class Account:
     async def _alert(self, what: str, text: str) -> None:
         with suppress(StoreError):
             await self._context.helm.alert(f"slack/{self.name}/{what}", f"Slack account {self.name}: {text}")
-
-
-def token_trouble(declined: Declined) -> str:
-    """Say to the owner that a token is not good, and which."""
-    key = "app_token" if declined.method == "apps.connections.open" else "bot_token"
-    return (
-        f"Slack does not accept the {key} ({declined.error}). Take it from the app's page at api.slack.com/apps, "
-        "put it into the configuration and start Dragoman again."
-    )
-
-
-def scope_trouble(declined: Declined) -> str:
-    """Say to the owner what the app may not do."""
-    return f"The app lacks the scope {declined.needed or '(not named)'} for {declined.method}. {REINSTALL}"
 
 
 def _identity(name: str, answer: Mapping[str, Any]) -> Identity:

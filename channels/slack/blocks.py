@@ -25,6 +25,7 @@ from channels.slack.limits import (
 from gateway.model.ids import Handle
 from gateway.model.messages import Press
 from gateway.model.slots import Button
+from gateway.model.text import cut
 from gateway.model.waits import Verb
 
 Json = dict[str, Any]
@@ -33,20 +34,14 @@ DENY_WITH_REASON = "deny_with_reason"
 REASON = "reason"
 """Its one field."""
 REASON_CHARS = 1000
-ELLIPSIS = "…"
 _STYLES = MappingProxyType({Verb.ONCE: {"style": "primary"}, Verb.DENY: {"style": "danger"}})
 _CHANNEL = re.compile(r"[CDG][A-Z0-9]{1,31}")
 _TS = re.compile(r"\d{1,11}\.\d{1,9}|", re.ASCII)
 
 
-def shorten(text: str, limit: int) -> str:
-    """Return at most `limit` characters; an ellipsis stands for what is left out."""
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + ELLIPSIS
-
-
 def plain(text: str, limit: int = SECTION_CHARS) -> Json:
     """A text that Slack shows as it is, `:smile:` included. It must not be empty."""
-    return {"type": "plain_text", "text": shorten(text, limit), "emoji": False}
+    return {"type": "plain_text", "text": cut(text, limit), "emoji": False}
 
 
 def markdown(text: str) -> Json:

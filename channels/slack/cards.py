@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, Row, rows_of
-from channels.slack.blocks import Json, buttons, code, header, line, shorten, size, small
+from channels.slack.blocks import Json, buttons, code, header, line, size, small
 from channels.slack.limits import ACTION_CHARS, BLOCKS
 from channels.slack.parts import ROOM, Part, TextPart
 from channels.slack.plain import clean
 from gateway.model.slots import CardRow
-from gateway.model.text import plain
+from gateway.model.text import cut, plain
 
 OUTCOME_CHARS = 300
 """Room for the outcome of a row, kept free while it is open."""
@@ -78,12 +78,12 @@ def _title(row: Row) -> str:
 def _said(row: Row) -> list[Json]:
     """What stays the same: what, the action itself, what to know about it."""
     approval = row.row.wait.approval
-    text = clean(row.rendered) if row.file is None else shorten(clean(row.rendered), HEAD_CHARS)
+    text = clean(row.rendered) if row.file is None else cut(clean(row.rendered), HEAD_CHARS)
     notes = [row.beginning] if row.beginning else []
     notes += [] if row.whole(clean) else [TOO_LONG]
     notes += [ESCAPED] if approval and approval.escaped else []
-    notes += [f"⚠️ {shorten(plain(approval.note), NOTE_CHARS)}"] if approval and approval.note else []
-    facts = [f"{label}: {shorten(plain(value), FACT_CHARS)}" for label, value in row.facts]
+    notes += [f"⚠️ {cut(plain(approval.note), NOTE_CHARS)}"] if approval and approval.note else []
+    facts = [f"{label}: {cut(plain(value), FACT_CHARS)}" for label, value in row.facts]
     return [
         header(_title(row)),
         code(text or NOTHING),
@@ -102,4 +102,4 @@ def _state(row: Row) -> list[Json]:
 
 def _outcome(row: Row) -> str:
     """What became of it, on one line."""
-    return shorten(plain(row.outcome), OUTCOME_CHARS)
+    return cut(plain(row.outcome), OUTCOME_CHARS)

@@ -13,14 +13,13 @@ import aiohttp
 from yarl import URL
 
 from channels._shared.download import check, pour
-from channels.slack.failures import REINSTALL, scope_trouble, token_trouble
+from channels.slack.failures import BAD_TOKEN, REINSTALL, scope_trouble, token_trouble
 from channels.slack.request import Declined, Json, SlackClient, SlackFailure
 from gateway.errors import FetchFailed
 
 SLACK = "slack.com"
 REDIRECTS_AT_MOST = 3
 MOVED = frozenset({301, 302, 303, 307, 308})
-TOKEN_ERRORS = frozenset({"invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired"})
 GONE = "The file is not in Slack any more."
 SEND_AGAIN = "Send it again."
 A_PAGE = "Slack gave a web page in place of the file: the app may not read it, or it is a document of Slack's own."
@@ -122,7 +121,7 @@ def refused(declined: Declined) -> FetchFailed:
         return FetchFailed(GONE, cure=SEND_AGAIN)
     if declined.error == "missing_scope":
         return FetchFailed(scope_trouble(declined), cure=REINSTALL)
-    if declined.error in TOKEN_ERRORS:
+    if declined.error in BAD_TOKEN:
         return FetchFailed(token_trouble(declined), cure="Put a good bot_token into the configuration.")
     later = declined.error == "ratelimited" or declined.status == 429
     return FetchFailed(str(declined), retryable=later)

@@ -1,4 +1,4 @@
-"""What a request that failed means for the slot that was being shown: pure, a table. Used on the way out.
+"""What a request that failed means for the slot that was being shown, and the words for it: pure, a table.
 
 An edit or a deletion may be repeated whatever became of it; a new message may not, unless it is certain that the
 first one does not stand there.
@@ -19,7 +19,7 @@ from gateway.errors import SendFailed, SendOutcome
 TOKEN_AGAIN_S = 60.0
 SCOPE_AGAIN_S = 600.0
 WAIT_AT_LEAST_S = 1.0
-REINSTALL = "Reinstall the app from `dragoman slack-manifest` in its workspace."
+REINSTALL = "Reinstall the app from `dragoman slack-manifest` in its workspace, then start Dragoman again."
 
 
 class Act(StrEnum):
@@ -45,7 +45,7 @@ class Remedy(StrEnum):
 
 Judgement: TypeAlias = Remedy | SendFailed
 
-_TOKEN = frozenset(
+BAD_TOKEN = frozenset(
     {
         "account_inactive",
         "app_uninstalled",
@@ -127,7 +127,7 @@ def judge(error: SlackFailure, act: Act, *, chat_scope: str, account_scope: str,
         # Messages are counted by channel. Everything else is counted by method, which the client sees to itself: other
         # channels, whose messages need no lookup and no file, do not wait for that.
         return _wait(f"Slack wants us to wait with {error.method}.", error.retry_after_s, chat_scope, now)
-    if error.error in _TOKEN:
+    if error.error in BAD_TOKEN:
         return _wait(token_trouble(error), TOKEN_AGAIN_S, account_scope, now)
     if error.error == "missing_scope" and error.method.startswith("chat."):  # without files, words still arrive
         return _wait(scope_trouble(error), SCOPE_AGAIN_S, account_scope, now)
@@ -135,9 +135,10 @@ def judge(error: SlackFailure, act: Act, *, chat_scope: str, account_scope: str,
 
 
 def token_trouble(error: Declined) -> str:
-    """Say to the owner that the token is not good."""
+    """Say to the owner that a token is not good, and which."""
+    key = "app_token" if error.method == "apps.connections.open" else "bot_token"
     return (
-        f"Slack does not accept the bot_token ({error.error}). Take it from the app's page at api.slack.com/apps, "
+        f"Slack does not accept the {key} ({error.error}). Take it from the app's page at api.slack.com/apps, "
         "put it into the configuration and start Dragoman again."
     )
 

@@ -10,14 +10,14 @@ from itertools import islice
 from channels._shared.files import EMPTY, GONE, IN_FILE, FilePart, size_of, text_file, too_large
 from channels._shared.showing import shown_by
 from channels._shared.text import visible
-from channels.slack.blocks import markdown, shorten, small
+from channels.slack.blocks import markdown, small
 from channels.slack.cards import card
 from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, TEXT_PARTS, UPLOAD_BYTES
 from channels.slack.markup import Markup, safe
 from channels.slack.parts import ROOM, Part, StoredPart, TextPart
 from channels.slack.plain import clean
 from gateway.model.slots import Showing, SlotKind
-from gateway.model.text import plain
+from gateway.model.text import cut, plain
 
 LINES = 2000
 """A text of more lines goes as a file: the time to look for code in it grows with them."""
@@ -98,9 +98,9 @@ class Renderer:
         file, size = showing.slot.file, size_of(showing.path)
         if file is not None and showing.path is not None and 0 < size <= UPLOAD_BYTES:
             name = plain(file.name)[:NAME_CHARS] or file.file
-            return [StoredPart(name=name, path=showing.path, size=size, caption=shorten(caption, CAPTION_CHARS))]
+            return [StoredPart(name=name, path=showing.path, size=size, caption=cut(caption, CAPTION_CHARS))]
         why = too_large("Slack") if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
-        text = f"{shorten(showing.text, CAPTION_CHARS)}\n\n{why}".strip()
+        text = f"{cut(showing.text, CAPTION_CHARS)}\n\n{why}".strip()
         return self._final(text)[:1]
 
     def _said(self, text: str) -> str:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from channels._shared.files import RESENT, FilePart
-from channels.slack.blocks import Json, shorten, size, small, texts
+from channels.slack.blocks import Json, size, small, texts
 from channels.slack.limits import FALLBACK_CHARS, MESSAGE_CHARS, TEXT_CHARS
 from channels.slack.plain import escaped
+from gateway.model.text import cut
 
 NO_BUTTONS = "(The buttons cannot be shown here. Decide on the web page.)"
 ROOM = MESSAGE_CHARS - len(RESENT)
@@ -82,9 +83,9 @@ class StoredPart:
 
 def _field(text: str, limit: int) -> str:
     """Return text for a field that Slack reads as its own notation; never cut within an escape."""
-    shown = shorten(text, limit)
+    shown = cut(text, limit)
     while len(escaped(shown)) > limit:
-        shown = shorten(shown, len(shown) * 3 // 4)
+        shown = cut(shown, len(shown) * 3 // 4)
     return escaped(shown)
 
 

@@ -36,7 +36,7 @@ async def test_slack_out_of_reach_is_trouble_until_it_is_back(slack: FakeSlack, 
 
 
 @pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
-@pytest.mark.parametrize("error", ["invalid_auth", "account_inactive", "token_revoked"])
+@pytest.mark.parametrize("error", ["invalid_auth", "account_inactive", "token_revoked", "org_login_required"])
 async def test_a_bad_token_is_said_with_its_cure_and_tried_again(
     slack: FakeSlack, scene: Scene, method: str, error: str
 ) -> None:

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from channels.slack.adapter import SlackChannel
 from channels.slack.download import Download
+from channels.slack.failures import BAD_TOKEN
 from channels.slack.request import SlackClient
 from gateway.errors import FetchFailed
 from gateway.model.messages import Attachment, Conversation
@@ -80,6 +81,14 @@ async def test_a_missing_scope_is_named_with_its_cure_and_told_to_the_owners(
     assert "files:read" in error.message
     assert "slack-manifest" in error.cure
     assert ["files:read" in text for _, text in scene.helm.alerts] == [True]
+
+
+@pytest.mark.parametrize("error", sorted(BAD_TOKEN))
+async def test_a_bad_token_is_said_with_its_cure(slack: FakeSlack, channel: SlackChannel, error: str) -> None:
+    slack.script(refusing("files.info", faults.error(error)))
+    found = await failed(channel, named(slack.attach(ANN)))
+    assert f"the bot_token ({error})" in found.message
+    assert "bot_token" in found.cure
 
 
 @pytest.mark.parametrize(
