@@ -63,7 +63,7 @@ class Args(BaseModel):
             ge=1,
             le=86_400,
             validation_alias=AliasChoices("timeout", "timeout_s", "timeout_seconds"),
-            description="Seconds of work after which it is stopped.",
+            description="Seconds of work after which it is stopped, at most what the owner allows.",
         ),
     ] = None
 

@@ -25,7 +25,7 @@ from gateway.routing import may_see
 CONTROL: Mapping[str, str] = MappingProxyType(
     {
         "help": "what can be said here",
-        "status": "what is running, waiting and connected",
+        "status": "what is running and waiting",
         "new": "stop, and begin a new history",
         "stop": "stop what is running or waiting here",
         "tools": "which tools this session may use",

@@ -90,9 +90,7 @@ def _say(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Say:
     if not text.strip():
         raise BadRequest("text: there is nothing in it.")
     if len(text) > TEXT_AT_MOST:
-        raise BadRequest(
-            f"text: longer than {TEXT_AT_MOST:,} characters. Send it in parts, or as a file in the workspace."
-        )
+        raise BadRequest(f"text: longer than {TEXT_AT_MOST:,} characters. Send it in parts.")
     message = Inbound(
         event_key=_event_key(frame, owner),
         conversation=ids.conversation(owner),

@@ -58,7 +58,7 @@ def look_at_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
         module = importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}"))
         spec: ToolSpec = module.SPEC
         if _missing(spec):
-            yield f"{name}: not installed, so the tool does not exist.", f"To have it: ./run add {spec.extra}"
+            yield f"{name}: {spec.needs} is not installed, so the tool does not exist.", _to_have(spec)
         elif hasattr(module, "look"):
             try:
                 yield f"{name}: {module.look(policy.settings)}", ""
@@ -75,7 +75,13 @@ def _missing(spec: ToolSpec) -> str:
     """Why the tool cannot work here; empty when it can."""
     if not spec.needs or importlib.util.find_spec(spec.needs) is not None:
         return ""
-    return f"{spec.name} needs what is not installed; the owner installs it with: ./run add {spec.extra}"
+    return f"{spec.name} needs {spec.needs}, which is not installed. For the owner: {_to_have(spec)}"
+
+
+def _to_have(spec: ToolSpec) -> str:
+    if not spec.extra:
+        return f"Install {spec.needs} beside Dragoman."
+    return f"Install Dragoman with the extra `{spec.extra}` (in a clone `./run add {spec.extra}`)."
 
 
 def import_channels(channels: ChannelsSettings) -> None:

@@ -77,14 +77,14 @@ def _state(state: Path) -> Finding:
         return Finding(level=Level.PROBLEM, what=f"{state} is not a folder.", cure="Name another one with --state.")
     found = state.stat()
     if found.st_uid != os.geteuid():
-        cure = f"Run: chown {os.geteuid()} {state}, or check as the daemon's user."
+        cure = f"Run: chown -R {os.geteuid()} {state}, or check as the daemon's user."
         return Finding(level=Level.PROBLEM, what=f"The state folder {state} belongs to another user.", cure=cure)
-    if found.st_mode & 0o077:
-        what = f"The state folder {state} is open to other users."
-        return Finding(level=Level.PROBLEM, what=what, cure=f"Run: chmod 700 {state}")
     if not _writable(state):
         what = f"Nothing can be written into the state folder {state}."
         return Finding(level=Level.PROBLEM, what=what, cure="Make it writable, or name another one with --state.")
+    if found.st_mode & 0o077:
+        what = f"The state folder {state} is open to other users; the next start closes it."
+        return Finding(level=Level.NOTE, what=what, cure=f"To close it now: chmod 700 {state}")
     return Finding(level=Level.OK, what=f"state folder {state}")
 
 

@@ -13,7 +13,7 @@ from gateway.errors import DragomanError
 
 _ANSWER_AT_MOST = 64 * 1_048_576
 NO_DAEMON = "No daemon runs on this state folder."
-START_IT = "Start it with ./run."
+START_IT = "Start it with `dragoman run` (in a clone `./run`)."
 
 
 def call(path: Path, command: str, args: Mapping[str, Any], timeout_s: float) -> Any:

@@ -82,11 +82,6 @@ def open_model(
 
 
 def _from_library(name: str, base_url: str | None, api_key: str | None) -> Model:
-    try:
-        from gateway.llm.library import open_library
-    except ImportError as error:
-        raise ConfigError(
-            f"The model {name} needs packages that are not installed ({error.name or error}).",
-            cure="Install Dragoman with the extra `providers`; `./run` does that by itself.",
-        ) from error
+    from gateway.llm.library import open_library
+
     return open_library(name, base_url=base_url, api_key=api_key)

@@ -85,4 +85,4 @@ class TurnLimits:
     tokens: int = 1_000_000
     """Read and written, those of its children included; 0 is no limit."""
     child_active: timedelta = timedelta(minutes=10)
-    """Time of work of a child whose spawning named none."""
+    """The most a child may work; one whose spawning names no time gets all of it."""

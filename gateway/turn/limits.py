@@ -46,8 +46,9 @@ def beyond(view: TurnView, worked: timedelta, limits: TurnLimits) -> str:
 
 def out_of_time(view: TurnView, limits: TurnLimits) -> str:
     """What a turn says that worked for as long as it may."""
-    took = _span(active_limit(view, limits))
-    return _stopped(view, lambda what: f"{what} worked for {took}", "a longer timeout, or for a smaller task")
+    may = active_limit(view, limits)
+    otherwise = "a longer timeout, or for a smaller task" if may < limits.child_active else "a smaller task"
+    return _stopped(view, lambda what: f"{what} worked for {_span(may)}", otherwise)
 
 
 def _stopped(view: TurnView, why: Callable[[str], str], otherwise: str) -> str:

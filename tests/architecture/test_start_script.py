@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -153,6 +154,23 @@ def test_an_interpreter_that_vanished_is_replaced(checkout: Checkout) -> None:
     checkout.run()
     (checkout.root / ".venv" / "bin" / "python").unlink()
     assert checkout.run().stdout == "started -P -m gateway run\n"
+
+
+def test_a_folder_that_cannot_be_written_is_said_in_words(checkout: Checkout) -> None:
+    (checkout.root / ".venv").write_text("in the way")
+    done = checkout.run("check")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot be made: File exists.\nMend that, then say ./run again.\n" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_of_another_user_is_to_be_made_by_that_user(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = str(checkout.root / "run")
+    left = runpy.run_path(script)["not_made"](PermissionError(13, "Permission denied"))
+    assert left.code == 1
+    assert f"Say ./run --help once as the user to whom {checkout.root} belongs." in capsys.readouterr().err
 
 
 def test_two_at_once_install_once(checkout: Checkout) -> None:

@@ -244,7 +244,10 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
     assert tool.run == kept["keeping"].run
     assert tool.reach is not None
     assert tool.reach("asked").scope == "asked as set"
-    assert tool.missing == "keeping needs what is not installed; the owner installs it with: ./run add kites"
+    assert tool.missing == (
+        "keeping needs no_such_package, which is not installed. "
+        "For the owner: Install Dragoman with the extra `kites` (in a clone `./run add kites`)."
+    )
 
 
 def with_tool(good: Loaded, name: str) -> Loaded:

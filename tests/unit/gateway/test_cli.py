@@ -197,7 +197,7 @@ async def test_wrong_usage_is_exit_code_2_with_a_word_of_help(state: Path, words
 async def test_without_a_daemon_the_cure_is_to_start_it(state: Path, words: list[str]) -> None:
     done = await dragoman(state, *words)
     assert (done.code, done.out) == (1, "")
-    assert done.err == "Error: No daemon runs on this state folder.\nStart it with ./run.\n"
+    assert done.err == "Error: No daemon runs on this state folder.\nStart it with `dragoman run` (in a clone `./run`).\n"
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["check"]])
@@ -243,7 +243,8 @@ async def test_check_names_each_problem_with_its_cure(state: Path) -> None:
         }
         done = await dragoman(state, "check", environ=environ)
     assert done.code == 1
-    assert f"PROBLEM  The state folder {state} is open to other users.\n         Run: chmod 700 {state}" in done.out
+    assert f"note     The state folder {state} is open to other users; the next start closes it." in done.out
+    assert f"chmod 700 {state}" in done.out
     assert f"PROBLEM  The store's folder {state}/absent does not exist." in done.out
     assert f"PROBLEM  Another program has taken 127.0.0.1:{port}." in done.out
     assert "note     people.allow: telegram:* lets everyone on telegram write" in done.out

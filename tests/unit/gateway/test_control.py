@@ -284,7 +284,7 @@ async def test_no_daemon_is_said_clearly(path: Path, tmp_path: Path) -> None:
         with pytest.raises(DragomanError) as caught:
             call(place, "echo", {}, 1)
         assert caught.value.message == "No daemon runs on this state folder."
-        assert caught.value.cure == "Start it with ./run."
+        assert caught.value.cure == "Start it with `dragoman run` (in a clone `./run`)."
 
 
 async def test_a_daemon_that_does_not_answer_is_not_waited_for(path: Path) -> None:
