@@ -202,7 +202,8 @@ class LimitsSettings(Table):
         description="Tokens that one turn may read and write, its sub-sessions' included; 0 is no limit.",
     )
     time_per_child: timedelta = Field(
-        default=_USUAL.child_active, description="The most that a sub-session may work; one whose spawning names no time gets all of it."
+        default=_USUAL.child_active,
+        description="The most that a sub-session may work; one whose spawning names no time gets all of it.",
     )
 
     def of_a_turn(self) -> TurnLimits:
@@ -248,7 +249,9 @@ class ToolSettings(Table):
             description='"ask", "allow" or "deny", or by kind of session: { main = "ask", dm = "deny" }.',
         )
     )
-    timeout: timedelta | None = Field(default=None, description="After which time a call is stopped that names none itself.")
+    timeout: timedelta | None = Field(
+        default=None, description="After which time a call is stopped that names none itself."
+    )
     sandbox: Sandbox | None = Field(
         default=None, description='Containment in main: "off", "basic", "auto". Elsewhere it is at least "basic".'
     )
@@ -260,7 +263,7 @@ class ImportedSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     module: Annotated[str, AfterValidator(_import_path)] = Field(
-        description='"package.module:factory"; the factory is called with a `ChannelContext`, whose `settings` are the other keys.'
+        description='"package.module:factory", called with a `ChannelContext`; its `settings` are the other keys.'
     )
 
     @property

@@ -258,7 +258,8 @@ class Keeper:
         except DragomanError as error:
             life.failed = error
         except ImportError:
-            life.failed = DragomanError("The browser is not installed here.", cure="Install the extra `browser` (in a clone `./run add browser`).")
+            cure = "Install the extra `browser` (in a clone `./run add browser`)."
+            life.failed = DragomanError("The browser is not installed here.", cure=cure)
         finally:
             life.over.set()
             if self._lives.get(life.sandbox) is life:

@@ -85,9 +85,7 @@ class SqliteViews(SqliteBase):
 
     async def counts(self) -> Counts:
         """Figures of the store."""
-        ((queued, running, parked, asked, due, dead, queued_at),) = await self.read(
-            lambda reader: reader.run("counts")
-        )
+        ((queued, running, parked, asked, due, dead, queued_at),) = await self.read(lambda reader: reader.run("counts"))
         return Counts(
             queued_turns=queued,
             running_turns=running,

@@ -197,7 +197,8 @@ async def test_wrong_usage_is_exit_code_2_with_a_word_of_help(state: Path, words
 async def test_without_a_daemon_the_cure_is_to_start_it(state: Path, words: list[str]) -> None:
     done = await dragoman(state, *words)
     assert (done.code, done.out) == (1, "")
-    assert done.err == "Error: No daemon runs on this state folder.\nStart it with `dragoman run` (in a clone `./run`).\n"
+    cure = "Start it with `dragoman run` (in a clone `./run`)."
+    assert done.err == f"Error: No daemon runs on this state folder.\n{cure}\n"
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["check"]])
