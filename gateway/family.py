@@ -98,10 +98,16 @@ def tokens_used(view: TurnView) -> int:
     return used.input_tokens + used.output_tokens
 
 
+def told_of(view: TurnView) -> frozenset[int]:
+    """Return the steps whose children answered: what those used is in their waits, with all below them."""
+    answered = (WaitKind.CHILD, WaitState.ANSWERED)
+    return frozenset(wait.n for wait in view.waits if (wait.kind, wait.state) == answered)
+
+
 def tokens_given(children: Sequence[ChildLine], told: Collection[int]) -> tuple[int, list[ChildLine]]:
     """Return the tokens that live children of a turn may use, and the ended ones whose tokens no answer tells.
 
-    `told`: the steps whose children answered: what those used is in that, with all below them.
+    `told`: the steps whose children answered.
     """
     given, untold = 0, list[ChildLine]()
     for line in children:
@@ -178,6 +184,29 @@ class Families:
         """The family of the session of this turn, for its step `n`, held under this lease."""
         return CallFamily(families=self, view=view, n=n, lease=lease)
 
+    async def tokens_untold(self, view: TurnView) -> int:
+        """Return the tokens used so far by children that nobody waits for, or waits for no longer, with all below them.
+
+        Of a turn whose children have all answered none is read: their tokens are in `tokens_used`.
+        """
+        told = told_of(view)
+        if not any(
+            step.call is not None and step.n not in told and self._spawns(step.call.tool) for step in view.steps
+        ):
+            return 0
+        children = await self.children.children_of(view.turn.id)
+        untold = [one for one in children if one.session.lineage is not None and one.session.lineage.n not in told]
+        return sum([await self.used_by(one) for one in untold])
+
+    async def used_by(self, line: ChildLine) -> int:
+        """Return the tokens that a child has used so far, with its own children, which have none."""
+        with_its_own = [line, *await self.children.children_of(line.turn.id)]
+        return sum(one.input_tokens + one.output_tokens for one in with_its_own)
+
+    def _spawns(self, tool: str) -> bool:
+        found = self.registry.get(tool)
+        return found is not None and found.spec.speaks
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFamily:
@@ -226,11 +255,8 @@ class CallFamily:
         own = child_session(turn.id, self.n)
         begun = [line for line in await families.children.children_of(turn.id) if line.session.id != own]
         now = await families.views.turn(turn.id)  # read last: what ends in between counts twice, not in neither
-        told = {wait.n for wait in now.waits if (wait.kind, wait.state) == (WaitKind.CHILD, WaitState.ANSWERED)}
-        given, untold = tokens_given(begun, told)
-        for line in untold:
-            with_its_own = [line, *await families.children.children_of(line.turn.id)]  # none of which has any
-            given += sum(one.input_tokens + one.output_tokens for one in with_its_own)
+        given, untold = tokens_given(begun, told_of(now))
+        given += sum([await families.used_by(line) for line in untold])
         held = families.clock.now() - (self.lease.expires_at - LEASE_LASTS)
         most = rights_of(self.view.session, (), families.limits)
         return Left(

@@ -24,13 +24,14 @@ CHILD_PROMPT = Path(__file__).with_name("child_prompt.md")
 
 def make_sessions(core: Core, channels: Mapping[str, Channel]) -> Sessions:
     """Wire what claims and runs turns."""
-    store, settings = core.store, core.loaded.settings
+    store, settings, families = core.store, core.loaded.settings, _families(core)
     turns = Turns(
         lanes=store,
         steps=store,
         views=store,
         live=store.live,
-        calls=_calls(core),
+        calls=_calls(core, families),
+        families=families,
         questions=_questions(core),
         models=core.models,
         operator=core.operator,
@@ -66,7 +67,7 @@ def make_sessions(core: Core, channels: Mapping[str, Channel]) -> Sessions:
     )
 
 
-def _calls(core: Core) -> ToolCalls:
+def _calls(core: Core, families: Families) -> ToolCalls:
     store, settings = core.store, core.loaded.settings.sessions
     other = settings.approval_expiry_other
     return ToolCalls(
@@ -83,7 +84,7 @@ def _calls(core: Core) -> ToolCalls:
             live=store.live,
             meters=core.meters,
             redactor=core.redactor,
-            families=_families(core),
+            families=families,
         ),
         clock=core.clock,
         meters=core.meters,

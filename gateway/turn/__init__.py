@@ -14,6 +14,7 @@ from typing import Any
 from gateway.attachments import Attachments
 from gateway.errors import LeaseLost, ModelError
 from gateway.failpoints import FailPoints
+from gateway.family import Families
 from gateway.halting import Halt
 from gateway.model.ids import OwnerName, WaitId, mint
 from gateway.model.live import ANSWERS, Now, Rested, Working
@@ -71,6 +72,7 @@ class Turns:
     views: Views
     live: Live
     calls: ToolCalls
+    families: Families
     questions: Questions
     attachments: Attachments
     models: Models
@@ -216,7 +218,8 @@ class Turns:
     async def _ask(self, view: TurnView, holding: _Holding) -> TurnView | None:
         """Ask the model once and store what it said. Return how the turn stands then, None when it ended."""
         lease = holding.lease
-        passed = beyond(view, self._worked(holding), self.limits)
+        untold = await self.families.tokens_untold(view)
+        passed = beyond(view, self._worked(holding), self.limits, untold)
         if passed:
             return await self._fail(view, holding, passed)
         command = view.turn.kind is TurnKind.COMMAND

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -148,6 +149,27 @@ async def test_the_answer_says_what_the_tree_used(scene: FamilyScene) -> None:
         "output_tokens": 34,
         "cost_micros": 24,
     }
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_the_answer_says_what_those_used_too_that_the_child_did_not_wait_for(
+    scene: FamilyScene, ended: bool
+) -> None:
+    """Also of one that is at work, so far."""
+    child = await scene.child()
+    lease = await scene.work(child)
+    await scene.begin_calls(lease)
+    held = await scene.work(await scene.born(lease, 1, SESSION))
+    last, given = spent("found", 40, 4, 3), [one.id for one in (await scene.view(held.turn)).inputs]
+    if ended:
+        assert await scene.store.finish_turn(held, TurnState.DONE, answer=last, given=given, slots=[], timers=[])
+    else:
+        await scene.store.plan(held, replace(last, calls=answer(calls=1).calls), given=given, slots=[])
+    assert await scene.end_held(lease)
+    own = [step.answer.usage for step in (await scene.view(lease.turn)).steps if step.answer is not None]
+    payload = (await scene.wait(child.wait)).payload
+    assert payload["input_tokens"] == 40 + sum(one.input_tokens for one in own)
+    assert payload["cost_micros"] == 3 + sum(one.cost_micros for one in own)
 
 
 async def test_a_parked_parent_is_queued_by_the_end(scene: FamilyScene) -> None:

@@ -119,6 +119,7 @@ class Engine:
         self.instructions = instructions
         self.channels: dict[str, Channel] = {}
         """Whose files are fetched."""
+        self.families = self._families()
         self.execution = self._execution(containment)
         self.calls = self._calls()
         self.turns = self._turns()
@@ -140,6 +141,18 @@ class Engine:
         )
         self._keys = iter(range(1_000_000))
 
+    def _families(self) -> Families:
+        return Families(
+            children=self.store,
+            views=self.store,
+            registry=self.registry,
+            agents=self.agents,
+            models=self.models,
+            limits=self.limits,
+            clock=self.clock,
+            redactor=self.redactor,
+        )
+
     def _execution(self, containment: Containment) -> Execution:
         return Execution(
             office=PermitOffice(),
@@ -149,16 +162,7 @@ class Engine:
             live=self.store.live,
             meters=self.meters,
             redactor=self.redactor,
-            families=Families(
-                children=self.store,
-                views=self.store,
-                registry=self.registry,
-                agents=self.agents,
-                models=self.models,
-                limits=self.limits,
-                clock=self.clock,
-                redactor=self.redactor,
-            ),
+            families=self.families,
         )
 
     def _compaction(self) -> Compaction:
@@ -194,6 +198,7 @@ class Engine:
             views=self.store,
             live=self.store.live,
             calls=self.calls,
+            families=self.families,
             questions=Questions(
                 views=self.store,
                 registry=self.registry,

@@ -16,7 +16,7 @@ from gateway.model.steps import Step, StepState, Usage
 from gateway.model.tools import ToolResult
 from gateway.model.turns import ENDED, Lease, Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
-from gateway.model.waits import NewWait, Wait, WaitKind, WaitState, used_by_children
+from gateway.model.waits import NewWait, Wait, WaitKind, WaitState
 from gateway.store.early import last_status, last_word
 from gateway.store.kin import CHILDREN, NOBODY_WAITS, End, answer_of, end_message
 from gateway.store.memory.rows import SessionRow, SlotRow, TurnRow
@@ -334,9 +334,11 @@ class Turns(Tables):
         return next((row for row in found if (row.turn.conversation, row.turn.principal) == whose), None)
 
     def _spent_by(self, row: TurnRow) -> Usage:
-        """What its answers cost, and its children that answered."""
+        """What its answers cost, and those of all that it spawned and what that spawned, whoever waits for it."""
         own = (step.answer.usage for step in row.steps if step.answer is not None)
-        return sum(own, used_by_children(self.waits[wait] for wait in row.waits))
+        below = (self.all_sessions[child] for child in self.children.get(row.turn.session, ()))
+        tasks = [one.task for one in below if one.session.lineage and one.session.lineage.turn == row.turn.id]
+        return sum((self._spent_by(self.turns[task]) for task in tasks if task is not None), sum(own, Usage()))
 
 
 def _places(slots: dict[SlotId, SlotRow]) -> list[tuple[SlotId, Conversation]]:

@@ -44,16 +44,17 @@ UPDATE waits SET state = 'answered', payload = ?, rev = ? WHERE id = ?;
 UPDATE sessions SET active_at = ? WHERE id = ?;
 
 -- name: spent_by_turn
--- Tokens read, tokens written and money: of its answers, and of its children that answered.
-SELECT coalesce(sum(read), 0), coalesce(sum(written), 0), coalesce(sum(cost), 0) FROM (
-    SELECT json_extract(answer, '$.usage.input_tokens') AS read, json_extract(answer, '$.usage.output_tokens') AS written,
-        json_extract(answer, '$.usage.cost_micros') AS cost
-    FROM steps WHERE turn = ?1 AND kind = 'model'
+-- Tokens read, tokens written and money: of its answers, and of all that it spawned and what that spawned, whoever waits.
+WITH RECURSIVE tasks (turn) AS (
+    SELECT ?1
     UNION ALL
-    SELECT json_extract(payload, '$.input_tokens'), json_extract(payload, '$.output_tokens'),
-        json_extract(payload, '$.cost_micros')
-    FROM waits INDEXED BY waits_turn WHERE turn = ?1 AND kind = 'child' AND state = 'answered'
-);
+    SELECT c.task_turn FROM tasks CROSS JOIN sessions AS c
+    WHERE c.id > 'child:' || tasks.turn || '.' AND c.id < 'child:' || tasks.turn || '/'
+)
+SELECT coalesce(sum(json_extract(answer, '$.usage.input_tokens')), 0),
+    coalesce(sum(json_extract(answer, '$.usage.output_tokens')), 0),
+    coalesce(sum(json_extract(answer, '$.usage.cost_micros')), 0)
+FROM tasks CROSS JOIN steps WHERE steps.turn = tasks.turn AND kind = 'model';
 
 -- name: unended_below
 -- Turns that can still be stopped of a child and all below it, or of all below a root, in the order they were made. By

@@ -84,6 +84,46 @@ async def test_what_a_child_used_counts_and_not_what_it_was_given(tmp_path: Path
         assert (await line_of(engine, parent, 3)).tokens == left
 
 
+async def test_a_family_uses_no_more_than_its_root_may_whoever_waits_for_whom(tmp_path: Path) -> None:
+    """Each child that is waited for passes all it may use on to children of its own that nobody waits for."""
+    engine = spawning(tmp_path, limits=LIMITS)
+    used = 0
+    parent = await asks(engine, 0)
+    for _ in range(30):
+        await says(engine, parent, 1, call("sessions_spawn", task=f"wait {used}"))
+        used += 1
+        if await engine.settle(parent):
+            break
+        child = await engine.claim()
+        while True:
+            await says(engine, child, 1, call("sessions_spawn", task=f"go on {used}", mode="session"))
+            used += 1
+            await engine.settle(child)
+            last = (await engine.store.turn(child.turn)).steps[-1]
+            if last.result is None or last.result.code:
+                break
+            budget = (await line_of(engine, child, last.n)).tokens
+            await finishes(engine, await engine.claim(), budget)
+            used += budget
+        await finishes(engine, child, 0)
+
+    assert used <= 1.1 * LIMITS.tokens
+
+
+async def test_what_children_used_that_nobody_waits_for_ends_the_turn_too(tmp_path: Path) -> None:
+    engine = spawning(tmp_path, limits=LIMITS)
+    parent = await asks(engine, 1, *spawns(5, "session"))
+    assert await engine.settle(parent)
+    for used in (100, 200, 300, 400):
+        await finishes(engine, await engine.claim(), 100)
+        assert await engine.families.tokens_untold(await engine.store.turn(parent.turn)) == used
+    await says(engine, parent, 199)
+    engine.model.script = [Answer(text="never given")]
+    await engine.run(parent)
+
+    assert "Stopped: this turn used 600 tokens; its limit is 600. Write again to go on." in (await engine.texts())[-1]
+
+
 async def test_a_grandchild_is_cut_from_what_its_parent_has_left(tmp_path: Path) -> None:
     engine = spawning(tmp_path, limits=LIMITS)
     parent = await asks(engine, 0, *spawns(1))
