@@ -30,8 +30,7 @@ SILENT_AT_MOST_S = 20.0
 PIECE_BYTES = 65_536
 STUCK_AFTER_S = 30.0
 """A file of ours, of which nothing was taken for so long. On the slowest way that is given time, pieces are taken 11 s
-apart at most: the system takes in `TAKEN_IN_BYTES`, and more when a third of that has left."""
-TAKEN_IN_BYTES = 4 << 20
+apart at most: the system takes in 4 MiB, and more when a third of that has left."""
 LOOKED_AT_EVERY_S = 1.0
 
 _NOT_SENT = (
@@ -40,7 +39,7 @@ _NOT_SENT = (
     aiohttp.ClientHttpProxyError,
     aiohttp.InvalidURL,
 )
-UNANSWERED = (aiohttp.ClientError, OSError, TimeoutError)
+UNANSWERED = (aiohttp.ClientError, OSError, TimeoutError)  # `_Stuck` is one too
 """All that the HTTP client raises."""
 
 
@@ -61,6 +60,12 @@ class NoAnswer:
     """Whether it may have been carried out all the same."""
     why: str
     """One sentence; nothing of the address stands in it."""
+    reached: bool = False
+    """Of what was not sent: whether its beginning arrived, so that other requests need not fail."""
+
+
+class _Stuck(TimeoutError):
+    """Nothing more of a file was taken before its end, so that nobody can have done anything with it."""
 
 
 class Wire:
@@ -89,7 +94,7 @@ class Wire:
             return NoAnswer(sent=False, why=f"Dragoman is stopping; {called} was not sent.")
         asked = self._client.request(verb, url, timeout=limits, allow_redirects=False, **arguments)
         try:
-            async with _while_taken(file, limits), asked as response:
+            async with _while_taken(file), asked as response:
                 return Answer(response.status, response.headers, await response.read())
         except UNANSWERED as error:
             return self._failed(error, called)
@@ -110,6 +115,9 @@ class Wire:
     def _failed(self, error: Exception, called: str) -> NoAnswer:
         if isinstance(error, _NOT_SENT):
             return NoAnswer(sent=False, why=f"{self._platform} cannot be reached for {called}: {what(error)}.")
+        if isinstance(error, _Stuck):
+            why = f"{self._platform} took no more of the file of {called} for {STUCK_AFTER_S:g} s."
+            return NoAnswer(sent=False, why=why, reached=True)
         return NoAnswer(sent=True, why=f"No answer from {self._platform} to {called}: {what(error)}.")
 
 
@@ -120,32 +128,34 @@ def within(seconds: float, size: int = 0) -> aiohttp.ClientTimeout:
 
 
 @asynccontextmanager
-async def _while_taken(file: BinaryIO | None, limits: aiohttp.ClientTimeout) -> AsyncGenerator[None]:
-    """Raise `TimeoutError` when nothing of an open file is read any more before its end, or when nothing comes after
-    that for as long as its last bytes may be under way: whatever is due in the chat waits for it.
+async def _while_taken(file: BinaryIO | None) -> AsyncGenerator[None]:
+    """Raise `_Stuck` when nothing of an open file is read any more before its end. Then the request's own limits hold:
+    whoever took it all at once may have a slow way before it.
     """
     if file is None:
         yield
         return
-    size = length_of(file)
-    after_s = (limits.total or 0.0) - file_may_take_s(size) + file_may_take_s(min(size, TAKEN_IN_BYTES))
-    async with asyncio.timeout(None) as limit:
-        watch = _Watch(file=file, size=size, after_s=after_s, limit=limit)
-        watch.look()
-        try:
-            yield
-        finally:
-            watch.timer.cancel()
+    limit = asyncio.timeout(None)
+    try:
+        async with limit:
+            watch = _Watch(file=file, size=length_of(file), limit=limit)
+            watch.look()
+            try:
+                yield
+            finally:
+                watch.timer.cancel()
+    except TimeoutError:
+        if limit.expired():
+            raise _Stuck from None
+        raise
 
 
 @dataclass(slots=True, kw_only=True)
 class _Watch:
-    """Puts a limit off as long as more and more of a file is read."""
+    """Puts a limit off as long as more and more of a file is read, and for good when all of it was."""
 
     file: BinaryIO
     size: int
-    after_s: float
-    """Seconds for what comes when all of it was read."""
     limit: asyncio.Timeout
     timer: asyncio.TimerHandle = field(init=False)
     _at: int = -1
@@ -153,10 +163,17 @@ class _Watch:
     def look(self) -> None:
         """See how far it is, now and from time to time."""
         loop = asyncio.get_running_loop()
-        before, self._at = self._at, self.size if self.file.closed else os.lseek(self.file.fileno(), 0, os.SEEK_CUR)
+        before, self._at = self._at, self._read()
         if self._at > before and not self.limit.expired():
-            self.limit.reschedule(loop.time() + (STUCK_AFTER_S if self._at < self.size else self.after_s))
+            self.limit.reschedule(loop.time() + STUCK_AFTER_S if self._at < self.size else None)
         self.timer = loop.call_later(LOOKED_AT_EVERY_S, self.look)
+
+    def _read(self) -> int:
+        """Bytes that were read; all of them where it is closed, which another thread may do at any time."""
+        try:
+            return os.lseek(self.file.fileno(), 0, os.SEEK_CUR)
+        except (ValueError, OSError):
+            return self.size
 
 
 def length_of(content: bytes | BinaryIO) -> int:

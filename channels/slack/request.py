@@ -177,7 +177,9 @@ class SlackClient(AsyncWebClient):
 
 
 def _failure(failed: NoAnswer) -> SlackFailure:
-    return Unanswered(failed.why) if failed.sent else Unreached(failed.why)
+    if failed.sent:
+        return Unanswered(failed.why)
+    return NotSent(failed.why) if failed.reached else Unreached(failed.why)
 
 
 def _form(parameters: Mapping[str, object]) -> dict[str, str]:

@@ -188,7 +188,9 @@ class TelegramBot(Bot):
 
 
 def _failure(failed: NoAnswer) -> TelegramError:
-    return Unanswered(failed.why) if failed.sent else Unreached(failed.why)
+    if failed.sent:
+        return Unanswered(failed.why)
+    return NotSent(failed.why) if failed.reached else Unreached(failed.why)
 
 
 def _body(request_data: RequestData | None) -> _Body:

@@ -200,16 +200,37 @@ async def test_a_file_of_which_nothing_more_is_taken_is_given_up(client: aiohttp
     async with served(a_little) as root:
         found, took = await sent(client, root, tmp_path, 40)
         over.set()
-    assert found == NoAnswer(sent=True, why="No answer from Somewhere to sendThat: too late.")
+    why = "Somewhere took no more of the file of sendThat for 1 s."
+    assert found == NoAnswer(sent=False, why=why, reached=True), "nobody can do anything with a part of it"
     assert 1 <= took < 5
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_file_that_was_taken_whole_is_given_as_long_as_an_answer(
+async def test_whoever_took_a_file_whole_has_as_long_for_it_as_it_may_be_under_way(
+    client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """A server of one's own takes it all at once, and sends it on over a slow line before it answers."""
+
+    async def all_of_it(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(2 << 20)
+        await asyncio.sleep(2.5)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        await writer.drain()
+
+    async with served(all_of_it) as root:
+        found, took = await sent(client, root, tmp_path, 2)
+    assert isinstance(found, Answer), found
+    assert took >= 2.5
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_file_that_was_taken_whole_and_not_answered_in_all_its_time_is_a_doubt(
     client: aiohttp.ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And as its last bytes may need, of which there are none here."""
-    monkeypatch.setattr(http, "TAKEN_IN_BYTES", 0)
+    def a_second(_: int) -> float:
+        return 1.0
+
+    monkeypatch.setattr(http, "file_may_take_s", a_second)
     over = asyncio.Event()
 
     async def all_of_it(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
@@ -220,7 +241,7 @@ async def test_a_file_that_was_taken_whole_is_given_as_long_as_an_answer(
         found, took = await sent(client, root, tmp_path, 2)
         over.set()
     assert found == NoAnswer(sent=True, why="No answer from Somewhere to sendThat: too late.")
-    assert 0.5 <= took < 5
+    assert 1.5 <= took < 5
 
 
 @pytest.mark.usefixtures("quick")
