@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,12 +27,19 @@ def find_config(given: Path | str | None, environ: Mapping[str, str]) -> Path | 
 
 
 def find_state(given: Path | str | None, environ: Mapping[str, str]) -> Path:
-    """Return the state folder, absolute: `given`, else `$DRAGOMAN_STATE`, else the user's. It need not exist yet."""
+    """Return the state folder, absolute: `given`, else `$DRAGOMAN_STATE`, else the user's. It need not exist yet.
+
+    Raises `ConfigError` for one whose path cannot be a part of an address, as the store's is.
+    """
     if given:
-        return _absolute(str(given), environ)
-    if environ.get(STATE_VARIABLE):
-        return _absolute(environ[STATE_VARIABLE], environ)
-    return _user_folder("XDG_STATE_HOME", ".local/state", environ) / "dragoman"
+        found = _absolute(str(given), environ)
+    elif environ.get(STATE_VARIABLE):
+        found = _absolute(environ[STATE_VARIABLE], environ)
+    else:
+        found = _user_folder("XDG_STATE_HOME", ".local/state", environ) / "dragoman"
+    if "#" in str(found) or "?" in str(found):
+        raise ConfigError(f"The state folder {found} has a # or ? in its path.", cure="Name another one with --state.")
+    return found
 
 
 def _named(text: str, by: str, environ: Mapping[str, str]) -> Path:
@@ -51,8 +59,27 @@ def _user_folder(variable: str, below_home: str, environ: Mapping[str, str]) -> 
 
 
 def _absolute(text: str, environ: Mapping[str, str]) -> Path:
-    return (_home(environ) / text[2:] if text.startswith("~/") else Path(text)).absolute()
+    path = _home(environ) / text[2:] if text.startswith("~/") else Path(text)
+    if path.is_absolute():
+        return path
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise ConfigError(
+            f"The folder that this was said in is gone, so nobody knows where {text} is.", cure="Write the whole path."
+        ) from None
 
 
 def _home(environ: Mapping[str, str]) -> Path:
-    return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    # The rules say that a relative path there counts as unset, too.
+    return Path(environ["HOME"]) if environ.get("HOME", "").startswith("/") else _of_the_user()
+
+
+def _of_the_user() -> Path:
+    """The home that the system knows. Raises `ConfigError` for a user whom it does not know."""
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        raise ConfigError(
+            "This user has no home folder.", cure="Name files and folders by their whole paths."
+        ) from None

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, Literal
+from urllib.parse import SplitResult
 
 from pydantic import (
     AfterValidator,
@@ -47,7 +48,20 @@ def _public_url(text: str) -> str:
     parts = address(text, "https://chat.example.org")
     if parts.path not in {"", "/"}:
         raise Flaw("the address has a path", "Give the page a host name of its own and leave the path out")
-    return text.rstrip("/")
+    return _as_browsers_say(parts)
+
+
+def _as_browsers_say(parts: SplitResult) -> str:
+    """An address without a path as browsers name it in `Host` and `Origin`: they leave out the usual port."""
+    name = (parts.hostname or "").lower()
+    if not name.isascii():
+        try:
+            name = name.encode("idna").decode()
+        except UnicodeError:
+            raise Flaw("its host is no name", 'Write, for instance, "https://chat.example.org"') from None
+    host = f"[{name}]" if ":" in name else name
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in {None, usual} else "")
 
 
 def _host(text: str) -> str:

@@ -10,7 +10,10 @@ from pathlib import Path
 
 from gateway.errors import StartError
 
+KEY = "state.key"
 KEY_BYTES = 32
+LOST_AND_FOUND = "lost+found"
+"""In the root of every ext4 disk."""
 
 
 def open_state(state: Path) -> None:
@@ -24,6 +27,11 @@ def open_state(state: Path) -> None:
                 cure=f"Run: chown -R {os.geteuid()} {state}, or name another one with --state.",
             )
         if stat.S_IMODE(found.st_mode) & 0o077:
+            if not may_be_closed(state):
+                raise StartError(
+                    f"The folder {state} is open to other users, and something else is kept in it.",
+                    cure="Name a folder of its own with --state.",
+                )
             state.chmod(0o700)
         tempfile.TemporaryFile(dir=state).close()
     except OSError as error:
@@ -33,13 +41,29 @@ def open_state(state: Path) -> None:
         ) from error
 
 
+def may_be_closed(state: Path) -> bool:
+    """Whether a folder that others can enter is ours alone, or empty: never one that people share, as `/tmp`.
+
+    Raises `OSError` when it cannot be read.
+    """
+    if state.stat().st_mode & stat.S_ISVTX:
+        return False
+    names = {entry.name for entry in os.scandir(state)} - {LOST_AND_FOUND}
+    return not names or KEY in names
+
+
 def state_key(state: Path) -> bytes:
     """Return the secret of this state folder, made once; button handles depend on it."""
-    path = state / "state.key"
+    path = state / KEY
     try:
         key = path.read_bytes()
     except FileNotFoundError:
         key = _new_key(path)
+    except OSError as error:
+        raise StartError(
+            f"{path} cannot be read: {error.strerror}.",
+            cure=f"Give it to this user: chown -R {os.geteuid()} {state}",
+        ) from error
     if len(key) != KEY_BYTES:
         raise StartError(f"{path} is damaged.", cure="Remove it; buttons that are shown now stop working.")
     return key

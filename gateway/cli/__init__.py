@@ -6,7 +6,6 @@ What a command needs is imported when it runs, so that `--help` is quick.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.imports import NOT_USED, hidden, importing
+from gateway.cli.streams import is_of_output, leave_output, read_input, use_streams
 from gateway.errors import DragomanError
 from gateway.guard import check_imports
 
@@ -34,6 +34,7 @@ class _Options:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: 0, 1 for a failure with its cure on stderr, 2 for wrong usage."""
     try:
+        use_streams()
         check_imports()
         done = cli.main(args=None if argv is None else list(argv), prog_name="dragoman", standalone_mode=False)
     except click.ClickException as error:
@@ -46,9 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has enough; nothing may be flushed into the closed pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if not is_of_output(error):
+            raise
+        leave_output(error)
         return 1
     return done if isinstance(done, int) else 0
 
@@ -134,17 +136,27 @@ def audit(options: _Options, last: int) -> None:
 @click.option("--owner", metavar="NAME", help="Whose main session it goes to; needed when there are several owners.")
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
 @click.pass_obj
-def send(options: _Options, text: str, owner: str | None, wait: bool) -> None:
-    """Say TEXT in an owner's main session. TEXT `-` is read from standard input."""
+def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
+    """Say TEXT in an owner's main session. TEXT `-` is read from standard input.
+
+    With --wait the exit code is 1 when the turn did not come to its end.
+    """
     from gateway.cli.show import block
     from gateway.control.wire import SEND_WAITS_S
 
-    said = sys.stdin.read() if text == "-" else text
+    said = read_input() if text == "-" else text
     if not said.strip():
         raise click.UsageError("There is no text to send.")
     args = {"owner": owner, "text": said, "wait": wait}
-    answer = _call(options, "send", args, timeout_s=SEND_WAITS_S if wait else _ANSWER_S).get("answer")
-    click.echo("Sent." if answer is None else block(answer, ""))
+    found = _call(options, "send", args, timeout_s=SEND_WAITS_S if wait else _ANSWER_S)
+    answer = found.get("answer")
+    try:
+        click.echo("Sent." if answer is None else block(answer, ""))
+    except OSError as error:
+        if is_of_output(error):
+            click.echo("It was sent: do not send it again. What came of it cannot be printed.", err=True)
+        raise
+    return 0 if found.get("state", "done") == "done" else 1
 
 
 @cli.command("slack-manifest")

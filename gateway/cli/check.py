@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from gateway.app.state import may_be_closed
 from gateway.control.client import is_running
 from gateway.control.wire import socket_path
 from gateway.store.sqlite.opening import OLDEST_SQLITE
@@ -82,6 +83,9 @@ def _state(state: Path) -> Finding:
     if not _writable(state):
         what = f"Nothing can be written into the state folder {state}."
         return Finding(level=Level.PROBLEM, what=what, cure="Make it writable, or name another one with --state.")
+    if found.st_mode & 0o077 and not may_be_closed(state):
+        what = f"The folder {state} is open to other users, and something else is kept in it."
+        return Finding(level=Level.PROBLEM, what=what, cure="Name a folder of its own with --state.")
     if found.st_mode & 0o077:
         what = f"The state folder {state} is open to other users; the next start closes it."
         return Finding(level=Level.NOTE, what=what, cure=f"To close it now: chmod 700 {state}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.approvals import title
 from gateway.audit import PAGE, verify
 from gateway.errors import BadRequest
 from gateway.http import HttpServer
@@ -15,13 +16,15 @@ from gateway.intake import Ingress
 from gateway.model.audit import AuditRow
 from gateway.model.ids import OwnerName, TurnId, main_session, web_principal
 from gateway.model.live import session_topic
-from gateway.model.messages import Inbound, owner_page
+from gateway.model.messages import Inbound, Received, owner_page
 from gateway.model.slots import Slot, SlotKind
 from gateway.model.turns import ENDED
+from gateway.model.views import Row
 from gateway.pages import CODE_GOOD_FOR, Pages
 from gateway.ports import Audit, Clock, Live, Views
 
 LOOK_EVERY_S = 1.0
+CHANGES_AT_ONCE = 500
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +79,7 @@ class Answers:
                 "id": wait.id,
                 "session": wait.session,
                 "tool": wait.approval.action.tool,
-                "title": f"{wait.approval.action.tool} in {wait.session}",
+                "title": title(wait.approval),
                 "rendered": wait.approval.rendered,
                 "asked_at": wait.opened_at.isoformat(),
                 "expires_at": wait.expires_at.isoformat(),
@@ -109,18 +112,20 @@ class Answers:
         session = main_session(owner)
         before = (await self.views.older(session, None, 1)).rev
         async with self.live.subscribe(session_topic(session)) as events:
-            accepted = await self.ingress.message(self._message(owner, text))
+            said = self._message(owner, text)
+            accepted = await self.ingress.message(said)
             if accepted is None:
-                return {"answer": await self._reply(owner, before)}
+                return {"answer": await self._reply(owner, before, said.event_key)}
             if not args.get("wait"):
                 return {"answer": None, "turn": accepted.turn}
-            while (await self.views.turn(accepted.turn)).turn.state not in ENDED:
+            while (state := (await self.views.turn(accepted.turn)).turn.state) not in ENDED:
                 try:
                     async with asyncio.timeout(LOOK_EVERY_S):
                         await anext(events)
                 except TimeoutError:
                     continue
-        return {"answer": await self._answer(owner, before, accepted.turn), "turn": accepted.turn}
+        answer = await self._answer(owner, before, accepted.turn)
+        return {"answer": answer, "turn": accepted.turn, "state": state.value}
 
     def _message(self, owner: OwnerName, text: str) -> Inbound:
         return Inbound(
@@ -134,16 +139,31 @@ class Answers:
             sent_at=self.clock.now(),
         )
 
-    async def _reply(self, owner: OwnerName, after: int) -> str:
-        return "\n".join(slot.text for slot in await self._slots(owner, after) if slot.kind is SlotKind.REPLY)
+    async def _reply(self, owner: OwnerName, after: int, event_key: str) -> str:
+        """What a command was answered: the first reply behind it, which came with it in one transition."""
+        asked, replies = 0, list[tuple[int, str]]()
+        async for row in self._changes(owner, after):
+            if isinstance(row.item, Received) and row.item.message.event_key == event_key:
+                asked = row.ord
+            elif isinstance(row.item, Slot) and row.item.kind is SlotKind.REPLY:
+                replies.append((row.ord, row.item.text))
+        return min([reply for reply in replies if reply[0] > asked], default=(0, ""))[1]
 
     async def _answer(self, owner: OwnerName, after: int, turn: TurnId) -> str:
-        slots = [slot for slot in await self._slots(owner, after) if slot.turn == turn]
-        return "\n\n".join(slot.text for slot in slots if slot.kind is SlotKind.ANSWER)
+        found: dict[int, str] = {}
+        async for row in self._changes(owner, after):
+            if isinstance(row.item, Slot) and row.item.turn == turn and row.item.kind is SlotKind.ANSWER:
+                found[row.ord] = row.item.text
+        return "\n\n".join(text for _, text in sorted(found.items()))
 
-    async def _slots(self, owner: OwnerName, after: int) -> list[Slot]:
-        rows = await self.views.changes(main_session(owner), after, 500)
-        return [row.item for row in rows.rows if isinstance(row.item, Slot)]
+    async def _changes(self, owner: OwnerName, after: int) -> AsyncIterator[Row]:
+        """All that changed in an owner's main session since a revision."""
+        more = True
+        while more:
+            found = await self.views.changes(main_session(owner), after, CHANGES_AT_ONCE)
+            for row in found.rows:
+                yield row
+            after, more = found.rev, found.more
 
     def _owner(self, args: Mapping[str, Any]) -> OwnerName:
         named = args.get("owner")

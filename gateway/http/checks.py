@@ -28,9 +28,10 @@ class Address:
 
     def hosts(self, port: int) -> frozenset[str]:
         """Every `Host` that is ours, in lower case."""
-        found = {f"{name}:{port}" for name in LOOPBACK} | {host.lower() for host in self.allowed_hosts}
+        names = LOOPBACK | {self._name} - {""}
+        found = {f"{name}:{port}" for name in names} | {host.lower() for host in self.allowed_hosts}
         if port == 80:
-            found |= LOOPBACK
+            found |= names
         if self.public_url:
             found.add(urlsplit(self.public_url).netloc.lower())
         return frozenset(found)
@@ -46,8 +47,20 @@ class Address:
         """What a person opens, without a path."""
         if self.public_url:
             return self.public_url.rstrip("/")
-        host = self.host if self.host in LOOPBACK else "127.0.0.1"
-        return f"http://{host}:{port}"
+        return f"http://{self._name or '127.0.0.1'}:{port}"
+
+    @property
+    def _name(self) -> str:
+        """The loopback address that it listens on, as it stands in an address; empty for another one."""
+        if self.host in LOOPBACK:
+            return self.host
+        try:
+            found = ip_address(self.host)
+        except ValueError:
+            return ""
+        if not found.is_loopback:
+            return ""
+        return f"[{found}]" if found.version == 6 else str(found)
 
 
 def _origin(url: str) -> str:

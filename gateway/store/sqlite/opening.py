@@ -29,7 +29,13 @@ class FileLock:
     def __init__(self, path: str) -> None:
         """Take the lock. Raises `StoreInUse` with the holder's process id."""
         self.path = f"{path}.lock"
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(
+                f"The lock file {self.path} cannot be opened: {error.strerror}.",
+                cure="Give it and the folder to the daemon's user.",
+            ) from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -69,12 +75,17 @@ def make_file(path: str) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         with open(path, "rb") as file:
-            header = file.read(len(HEADER))
+            header, names = file.read(len(HEADER)), os.fstat(file.fileno()).st_nlink
     except OSError as error:
         raise StoreError(
             f"The store {path} cannot be opened: {error.strerror}.",
             cure="Name a file in a folder that the daemon's user may write.",
         ) from error
+    if names > 1:  # under its other name another daemon could hold it, with a lock and a log of its own
+        raise StoreError(
+            f"The store {path} has another name: it is a hard link, as some backups make.",
+            cure=f"Make it a file of its own: cp -p {path} {path}.copy, then mv {path}.copy {path}",
+        )
     # SQLite takes a file of a few bytes for an empty one and would write over it.
     if header and header != HEADER:
         raise StoreError(f"{path} is no SQLite database.", cure="Let store.url name a file of its own.")

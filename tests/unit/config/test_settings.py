@@ -130,6 +130,20 @@ def test_loopback_means_this_machine_only(host: str, local: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("https://Chat.Example.org:443", "https://chat.example.org"),
+        ("http://localhost:80/", "http://localhost"),
+        ("https://chat.example.org:8443/", "https://chat.example.org:8443"),
+        ("https://b\u00fccher.example", "https://xn--bcher-kva.example"),
+        ("HTTPS://[2001:DB8::1]:443", "https://[2001:db8::1]"),
+    ],
+)
+def test_the_public_address_is_as_browsers_say_it(written: str, read: str) -> None:
+    assert HttpSettings.model_validate({"public_url": written}).public_url == read
+
+
+@pytest.mark.parametrize(
     "table",
     [
         {},
@@ -166,7 +180,7 @@ def test_an_open_address_without_tls_is_refused_with_the_cure(table: dict[str, o
         {"host": "http://127.0.0.1"}, {"host": ""}, {"port": -1}, {"port": 65536}, {"port": "8470"}, {"port": True},
         {"public_url": "chat.example.org"}, {"public_url": "ftp://x"}, {"public_url": "https://"},
         {"public_url": "https://u:p@x.org"}, {"public_url": "https://x.org/path"}, {"public_url": "https://x.org?q"},
-        {"public_url": "https://x.org:99999"}, {"public_url": "https://x.org\n"},
+        {"public_url": "https://x.org:99999"}, {"public_url": "https://x.org\n"}, {"public_url": "https://\u00fc..org"},
         {"allowed_hosts": ["*"]}, {"allowed_hosts": ["https://x.org"]}, {"allowed_hosts": "x.org"},
         {"trusted_proxies": ["proxy.example.org"]}, {"trusted_proxies": ["10.0.0.1/8"]},
     ],

@@ -1,17 +1,18 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
-from gateway.app.state import open_state
+from gateway.app.state import open_state, state_key
 from gateway.errors import StartError
 
 
 def test_a_link_that_somebody_prepared_is_not_written_through(tmp_path: Path) -> None:
     state, victim = tmp_path / "state", tmp_path / "victim"
-    state.mkdir(mode=0o777)
+    state.mkdir(mode=0o700)
     victim.write_text("precious")
     for name in (".write-probe", "state.new"):
         (state / name).symlink_to(victim)
@@ -29,3 +30,40 @@ def test_the_folder_of_another_user_is_not_used(monkeypatch: pytest.MonkeyPatch,
         open_state(tmp_path)
 
     assert f"chown -R {other}" in refused.value.cure
+
+
+def shared(folder: Path, mode: int, *names: str) -> Path:
+    folder.mkdir()
+    for name in names:
+        (folder / name).touch()
+    folder.chmod(mode)
+    return folder
+
+
+@pytest.mark.parametrize(("mode", "names"), [(0o1777, ()), (0o1777, ("state.key",)), (0o755, ("home", "etc"))])
+def test_a_folder_that_people_share_is_not_closed_to_them(tmp_path: Path, mode: int, names: tuple[str, ...]) -> None:
+    folder = shared(tmp_path / "shared", mode, *names)
+
+    with pytest.raises(StartError, match="open to other users, and something else is kept in it") as refused:
+        open_state(folder)
+
+    assert "--state" in refused.value.cure
+    assert stat.S_IMODE(folder.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("names", [(), ("lost+found",), ("state.key", "dragoman.db", "workspaces")])
+def test_one_that_is_ours_or_empty_is(tmp_path: Path, names: tuple[str, ...]) -> None:
+    folder = shared(tmp_path / "ours", 0o755, *names)
+
+    open_state(folder)
+
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_key_that_cannot_be_read_is_said_with_its_cure(tmp_path: Path) -> None:
+    (tmp_path / "state.key").mkdir()
+
+    with pytest.raises(StartError, match=r"state\.key cannot be read") as refused:
+        state_key(tmp_path)
+
+    assert f"chown -R {os.geteuid()} {tmp_path}" in refused.value.cure

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from gateway.control import answers
 from gateway.control.answers import Answers
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, ModelError
 from gateway.model.steps import Answer
 from gateway.model.tools import Risk
-from gateway.model.turns import TurnState
+from gateway.model.turns import Lease, TurnState
 from tests.support.engine import Engine, Served, served
-from tests.support.fakes import CLEO, FakeTool, calls, in_background
+from tests.support.fakes import CLEO, NODE, FakeTool, calls, in_background
 from tests.support.makers import ANN
 
 
@@ -145,3 +146,43 @@ async def test_who_waits_gets_the_answer_and_nothing_older(page: Served) -> None
 
 async def test_a_control_command_is_answered_at_once(page: Served) -> None:
     assert await does(local(page), "send", text="/stop", wait=True) == {"answer": "Nothing is running or waiting here."}
+
+
+async def test_whoever_waits_gets_the_answer_whatever_else_happened_in_the_session(
+    page: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "CHANGES_AT_ONCE", 3)
+    engine, commands = page.engine, local(page)
+    engine.model.script = [Answer(text="The answer.")]
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(does(commands, "send", text="hello", wait=True))
+        lease = await until_claimed(engine)
+        for _ in range(10):
+            await does(commands, "send", text="/tree")
+        await engine.run(lease)
+    assert waiting.result() | {"turn": ""} == {"answer": "The answer.", "turn": "", "state": "done"}
+
+
+async def test_commands_at_the_same_time_get_each_its_own_reply(page: Served) -> None:
+    commands, replies = local(page), dict[str, str]()
+    for name in ("tree", "approvals", "stop", "sessions"):
+        replies[name] = (await does(commands, "send", text=f"/{name}"))["answer"]
+    for _ in range(5):
+        async with asyncio.TaskGroup() as group:
+            tasks = {name: group.create_task(does(commands, "send", text=f"/{name}")) for name in replies}
+        assert {name: task.result()["answer"] for name, task in tasks.items()} == replies
+
+
+async def test_a_turn_that_failed_says_so(page: Served) -> None:
+    engine = page.engine
+    engine.model.script = [ModelError("It is away.", cure="Try again.")]
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(does(local(page), "send", text="hello", wait=True))
+        await engine.run(await until_claimed(engine))
+    assert waiting.result()["state"] == "failed"
+    assert "It is away." in waiting.result()["answer"]
+
+
+async def until_claimed(engine: Engine) -> Lease:
+    (claimed,) = await engine.store.claim(NODE, wait_s=5)
+    return claimed.lease

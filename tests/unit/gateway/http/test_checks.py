@@ -145,3 +145,23 @@ def test_an_address_that_only_looks_like_ours_may_do_nothing(method: str, origin
 
     assert found is not None
     assert found[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), ("::1", "[::1]"), ("localhost", "localhost")],
+)
+def test_the_loopback_address_that_it_listens_on_is_in_its_link_and_its_own(host: str, name: str) -> None:
+    address = Address(host=host, port=8470)
+
+    assert address.link(8470) == f"http://{name}:8470"
+    assert f"{name}:8470" in address.hosts(8470)
+    assert f"http://{name}:8470" in address.origins(8470)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "box.lan", "[::2]"])
+def test_another_address_is_answered_only_when_it_is_allowed(host: str) -> None:
+    address = Address(host=host, port=8470)
+
+    assert address.link(8470) == "http://127.0.0.1:8470"
+    assert address.hosts(8470) == Address(host="127.0.0.1", port=8470).hosts(8470)

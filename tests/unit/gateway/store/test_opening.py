@@ -88,6 +88,27 @@ def test_a_file_with_another_header_is_no_database(tmp_path: Path, header: bytes
     assert path.read_bytes() == header
 
 
+def test_a_file_with_two_names_is_not_opened(tmp_path: Path) -> None:
+    """A lock stands beside each name: two daemons would write one file, each with a log of its own."""
+    path, copy = tmp_path / "dragoman.db", tmp_path / "copy.db"
+    make_file(str(path))
+    os.link(path, copy)
+
+    for name in (path, copy):
+        with pytest.raises(StoreError, match="has another name: it is a hard link") as refused:
+            make_file(str(name))
+        assert f"cp -p {name} {name}.copy" in refused.value.cure
+    copy.unlink()
+    make_file(str(path))
+
+
+def test_a_lock_that_cannot_be_opened_is_said_with_its_cure(tmp_path: Path) -> None:
+    (tmp_path / "dragoman.db.lock").mkdir()
+    with pytest.raises(StoreError, match=r"dragoman\.db\.lock cannot be opened") as refused:
+        FileLock(str(tmp_path / "dragoman.db"))
+    assert "daemon's user" in refused.value.cure
+
+
 def test_a_folder_is_made_and_what_stands_there_stays(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "c.db"
     for _ in range(2):
