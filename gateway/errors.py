@@ -37,6 +37,10 @@ class StartError(DragomanError):
     """The daemon cannot start here."""
 
 
+class PortInUse(StartError):
+    """Another program listens there."""
+
+
 class StoreError(DragomanError):
     """The store refused or failed; nothing of this transition was written."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.demo_model import NAME, DemoModel
+from gateway.errors import PortInUse
 
 if TYPE_CHECKING:
     from config.load import Loaded
@@ -54,11 +55,19 @@ def demonstrate(serve: Callable[[Loaded], int]) -> int:
     ):
         folder = Path(made).resolve()
         file = folder / "config.toml"
-        port = _USUAL_PORT if _is_free(_USUAL_PORT) else 0
-        file.write_text(_CONFIGURATION.format(port=port, model=NAME, base_url=model.base_url), encoding="utf-8")
         click.echo(_GREETING.format(folder=folder / "state"))
-        # No environment: what is set for somebody's real daemon has no business here.
-        return serve(load(file, folder / "state", {}, tool_specs()))
+
+        def on(port: int) -> int:
+            file.write_text(_CONFIGURATION.format(port=port, model=NAME, base_url=model.base_url), encoding="utf-8")
+            # No environment: what is set for somebody's real daemon has no business here.
+            return serve(load(file, folder / "state", {}, tool_specs()))
+
+        if not _is_free(_USUAL_PORT):
+            return on(0)
+        try:
+            return on(_USUAL_PORT)
+        except PortInUse:  # taken since
+            return on(0)
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:

@@ -8,6 +8,7 @@ asks, and all together take no more than a part of the process' files.
 from __future__ import annotations
 
 import asyncio
+import errno
 import resource
 import socket
 import warnings
@@ -21,7 +22,7 @@ from typing import Any, Protocol
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from gateway.errors import StartError, StoreError
+from gateway.errors import PortInUse, StartError, StoreError
 from gateway.http.checks import Address, credential, refusal, source_of
 from gateway.model.views import Counts
 from gateway.observe import Meters, log
@@ -129,10 +130,7 @@ class HttpServer:
             )
         except (OSError, socket.gaierror) as error:
             await self._runner.cleanup()
-            raise StartError(
-                f"Cannot listen on {self.address.host}:{self.address.port}: {error.strerror or error}.",
-                cure="Choose another [http] port (0 takes any free one), or stop what uses it.",
-            ) from error
+            raise _not_listening(error, self.address) from error
         self.port = int(self._socket.sockets[0].getsockname()[1])
         self.listening.set()
 
@@ -259,6 +257,16 @@ class HttpServer:
         ]
         body = generate_latest(self.meters.registry) + "".join(lines).encode()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _not_listening(error: OSError, address: Address) -> StartError:
+    """Say why nobody can be let in, and what helps with that."""
+    what = f"Cannot listen on {address.host}:{address.port}: {error.strerror or error}."
+    if error.errno == errno.EADDRINUSE:
+        return PortInUse(what, cure="Choose another [http] port (0 takes any free one), or stop what uses it.")
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        return StartError(what, cure="Set [http] port to 1024 or more, or allow this user lower ones.")
+    return StartError(what, cure="Set [http] host to an address of this machine.")
 
 
 def _note(request: web.Request, **found: Any) -> None:
