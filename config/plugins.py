@@ -12,6 +12,8 @@ from gateway.errors import ConfigError
 from gateway.model.text import cut
 from gateway.model.tools import ToolSpec
 
+SAID_CHARS = 500
+
 
 def own_module(path: str) -> ModuleType:
     """Import what the owner wrote. Raises `ConfigError` whatever is wrong with it: its code may raise anything."""
@@ -21,15 +23,40 @@ def own_module(path: str) -> ModuleType:
     try:
         return importlib.import_module(path)
     except ImportError as error:
-        raise ConfigError(f"{named} cannot be imported: {error}", cure="Correct the path, or install it") from error
-    except Exception as error:
-        why = f"{type(error).__name__}: {error}"
+        raise ConfigError(
+            f"{named} cannot be imported: {said(error)}", cure="Correct the path, or install it"
+        ) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a script ends with `sys.exit`
+        why = f"{type(error).__name__}: {said(error)}"
         raise ConfigError(f"{named} cannot be imported ({why})", cure="Correct the path, or its code") from error
+
+
+def said(error: BaseException) -> str:
+    """What an error of somebody's code says, in a length that can be read. Never raises."""
+    try:
+        return cut(str(error), SAID_CHARS)
+    except Exception:  # noqa: BLE001 - its words are somebody's code too
+        return "it does not say why"
+
+
+def part_of(module: ModuleType, name: str) -> object:
+    """Return what a module of the owner's has under a name, or None. Raises `ConfigError` when looking fails."""
+    try:
+        return getattr(module, name, None)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        why = f"{type(error).__name__}: {said(error)}"
+        raise ConfigError(
+            f"{name} of {cut(module.__name__, 100)} cannot be had ({why})", cure="Correct its code"
+        ) from error
 
 
 def own_tool_spec(path: str) -> ToolSpec:
     """Return the `SPEC` of a tool that the owner brings by import path. Raises `ConfigError` when there is none."""
-    spec = getattr(own_module(path), "SPEC", None)
+    spec = part_of(own_module(path), "SPEC")
     if not isinstance(spec, ToolSpec):
         raise ConfigError(f"{path} has no SPEC", cure="Give it SPEC, Args and run, as agent_tools/shell.py does")
     return spec

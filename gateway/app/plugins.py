@@ -5,16 +5,18 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import agent_tools
 import channels as own_channels
 from config.load import Loaded
-from config.plugins import own_module
+from config.plugins import SAID_CHARS, own_module, part_of, said
 from config.settings import ChannelsSettings
 from gateway.errors import ConfigError, NotFound
+from gateway.model.text import cut
 from gateway.model.tools import Reach, ToolPolicy, ToolSpec
 from gateway.observe import Redactor
 from gateway.ports import Channel, ChannelContext, Endpoint, KeptTool, ToolPlace
@@ -110,7 +112,8 @@ def load_channels(
         found[name] = channel
         endpoints += channel.endpoints()
     for name, table in channels.imported.items():
-        found[name] = _factory(name, table.module)(context(name, table.options))
+        found[name], own = _made(name, table.module, partial(context, name, table.options))
+        endpoints += own
     return found, endpoints
 
 
@@ -140,13 +143,30 @@ def _own(channels: ChannelsSettings) -> list[tuple[str, Any]]:
     return own
 
 
-def _factory(name: str, path: str) -> Callable[[ChannelContext], Channel]:
-    module, _, factory = path.partition(":")
+def _made(name: str, path: str, context: Callable[[], ChannelContext]) -> tuple[Channel, Sequence[Endpoint]]:
+    """A channel that the owner's factory makes, and its routes. Raises `ConfigError` whatever is wrong with it."""
     try:
-        return getattr(own_module(module), factory)
-    except (ConfigError, AttributeError) as error:
-        why = error.message if isinstance(error, ConfigError) else error
+        channel = _factory(path)(context())
+        endpoints = channel.endpoints() if hasattr(channel, "endpoints") else ()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        why = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {said(error)}"
         raise ConfigError(
-            f"The channel {name} cannot be loaded from {path}: {why}.",
+            f"The channel {name} cannot be loaded from {path}: {cut(why, SAID_CHARS)}.",
             cure="Correct its `module`, or install what it needs.",
         ) from error
+    for lacking in [each for each in ("run", "send", "edit") if not callable(getattr(channel, each, None))]:
+        raise ConfigError(
+            f"The channel {name} that {path} makes has no {lacking}.",
+            cure="Let the factory return a channel as `gateway.ports.Channel` says.",
+        )
+    return channel, endpoints
+
+
+def _factory(path: str) -> Callable[[ChannelContext], Any]:
+    module, _, named = path.partition(":")
+    make = part_of(own_module(module), named)
+    if not callable(make):
+        raise ConfigError(f"{cut(module, 100)} has no {cut(named, 100)!r} that can be called")
+    return cast("Callable[[ChannelContext], Any]", make)

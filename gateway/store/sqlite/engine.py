@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
@@ -284,9 +283,7 @@ def _as_it_stands(tx: Tx, row: TurnRow) -> TurnView | None:
     """The turn, read with what was just written of it; None when it cannot be read, which undoes nothing."""
     try:
         return turn_view(tx, row.id)
-    except (ValueError, TypeError, LookupError):
-        return None
-    except sqlite3.Error:  # damage elsewhere in the turn: the result is kept, and whoever reads it again gets told
+    except Exception:  # damage elsewhere in the turn, or no memory: the result is kept, and whoever reads it gets told
         if not tx.db.in_transaction:
             raise
         return None

@@ -94,6 +94,8 @@ def test_an_own_tool_that_cannot_be_had_is_refused(
         ("def run(:", " (SyntaxError: "),
         ("1 / 0", " (ZeroDivisionError: division by zero)"),
         ("import nothing_such", ": No module named 'nothing_such'"),
+        ("import sys; sys.exit(3)", " (SystemExit: 3)"),
+        ("class Mute(Exception):\n    def __str__(self): 1 / 0\nraise Mute", " (Mute: it does not say why)"),
     ],
 )
 def test_an_own_tool_whose_code_breaks_is_refused(
@@ -105,6 +107,14 @@ def test_an_own_tool_whose_code_breaks_is_refused(
     with pytest.raises(ConfigError) as caught:
         load(file, tmp_path, {}, tool_specs())
     assert f"my_package.my_tool cannot be imported{told}" in caught.value.message
+
+
+def test_an_own_tool_that_cannot_be_looked_into_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_tool(tmp_path, monkeypatch, "def __getattr__(name):\n    raise RuntimeError('not today')")
+    file = tmp_path / "config.toml"
+    file.write_text('[tools.my_tool]\nmodule = "my_package.my_tool"\n')
+    with pytest.raises(ConfigError, match=r"SPEC of my_package\.my_tool cannot be had \(RuntimeError: not today\)"):
+        load(file, tmp_path, {}, tool_specs())
 
 
 def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
