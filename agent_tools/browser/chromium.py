@@ -113,18 +113,26 @@ async def chromium(
             raise _not_started(f"it was not ready within {START_S:g} s") from None
         except Error as error:
             raise _not_started(_last_words(error)) from error
+        except DragomanError:
+            raise
+        except Exception as error:  # playwright's own, when its process ends; a full disk
+            raise _not_started(_first_line(error)) from error
         stack.push_async_callback(_within_end, browser.close)
         yield browser, enclosure
 
 
 @asynccontextmanager
 async def _driver() -> AsyncGenerator[Playwright]:
-    """Playwright and its process. Whoever is cut while it starts waits for that: nobody else would end it."""
-    started, over = list[Playwright](), asyncio.Event()
+    """Playwright and its process. Whoever is cut while it starts waits a while for that; later it ends by itself."""
+    started, over, left = list[Playwright](), asyncio.Event(), asyncio.Event()
 
     async def start() -> None:
         try:
-            started.append(await async_playwright().start())
+            driver = await async_playwright().start()
+            if left.is_set():
+                await driver.stop()
+            else:
+                started.append(driver)
         finally:
             over.set()
 
@@ -137,7 +145,10 @@ async def _driver() -> AsyncGenerator[Playwright]:
         await asyncio.shield(start())
         yield started[0]
     finally:
-        await _within_end(end, END_S if over.is_set() else DRIVER_S)
+        try:
+            await _within_end(end, END_S if over.is_set() else DRIVER_S)
+        finally:
+            left.set()
 
 
 def _starter(enclosure: Enclosure) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from gateway.ports import Enclosure
 
+_log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
 SERVED_WITHIN_S = 5.0
 """Seconds that a call waits for `serve`, which the daemon starts beside it."""
@@ -71,6 +73,7 @@ class _Life:
     failed: DragomanError | None = None
     browser: Browser | None = None
     enclosure: Enclosure | None = None
+    task: asyncio.Task[None] | None = None
     group: asyncio.TaskGroup | None = None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     """It can be used, or it failed."""
@@ -200,7 +203,7 @@ class Keeper:
             if self._group is None:
                 raise DragomanError("The browser is being shut down.")
             life = self._lives[sandbox] = _Life(sandbox, self._place.clock.monotonic())
-            self._group.create_task(self._keep(life), name=f"browser {sandbox}")
+            life.task = self._group.create_task(self._keep(life), name=f"browser {sandbox}")
         await life.ready.wait()
         if life.failed is not None:
             raise DragomanError(life.failed.message, cure=life.failed.cure)
@@ -229,8 +232,11 @@ class Keeper:
     async def _all_gone(self) -> None:
         """End all browsers in good order; what takes longer is cancelled, and killed with its enclosure.
 
-        One that only starts has nothing to be kept: it is not waited for.
+        One that only starts has nothing to be kept: it is cancelled at once.
         """
+        for life in self._lives.values():
+            if life.task is not None and not life.ready.is_set():
+                life.task.cancel()
         lives = [life for life in self._lives.values() if life.ready.is_set()]
         with suppress(TimeoutError):
             async with asyncio.timeout(END_WITHIN_S):
@@ -260,6 +266,9 @@ class Keeper:
         except ImportError:
             cure = "Install the extra `browser` (in a clone `./run add browser`)."
             life.failed = DragomanError("The browser is not installed here.", cure=cure)
+        except Exception as error:  # noqa: BLE001 - what ends one browser must not end the others
+            life.failed = DragomanError("The browser failed.", cure="Ask again; the log says why.")
+            _log.error("a browser failed: %s", type(error).__name__, exc_info=error)
         finally:
             life.over.set()
             if self._lives.get(life.sandbox) is life:

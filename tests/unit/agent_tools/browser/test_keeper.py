@@ -9,6 +9,8 @@ import signal
 import stat
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -16,6 +18,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from playwright.async_api import Error, Page
 
+from agent_tools.browser import chromium
 from agent_tools.browser.keeper import Keeper
 from agent_tools.browser.seats import Seat
 from agent_tools.browser.settings import Settings
@@ -361,6 +364,82 @@ async def test_a_daemon_that_stops_does_not_wait_for_a_browser_that_only_starts(
     assert loop.time() - began < 3
     with pytest.raises(DragomanError, match="is being shut down"):
         await asking
+
+
+@pytest.mark.parametrize("node", ["/bin/false", "/nonexistent/node"])
+async def test_one_that_cannot_start_does_not_end_the_others(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch, node: str
+) -> None:
+    """playwright's own process ends, as for want of memory: of that it says nothing that it has a name for."""
+    async with served(tmp_path) as browsers:
+        await browsers.asks("ann", site)
+        monkeypatch.setenv("PLAYWRIGHT_NODEJS_PATH", node)
+        with pytest.raises(DragomanError, match="did not start"):
+            async with browsers.keeper.seat("bob", Mode.BASIC):
+                pass
+        assert await browsers.asks("ann", site) == "nobody"
+        assert len(browsers.place.enclosures) == 1
+
+
+class _Driver:
+    """playwright's, as far as it is begun and ended."""
+
+    def __init__(self, takes_s: float) -> None:
+        self.begun, self.stopped, self._takes_s = 0, 0, takes_s
+
+    async def start(self) -> _Driver:
+        self.begun += 1
+        await asyncio.sleep(self._takes_s)
+        return self
+
+    async def stop(self) -> None:
+        self.stopped += 1
+
+
+@pytest.mark.parametrize("cuts", [1, 2])
+async def test_a_driver_that_comes_when_nobody_waits_for_it_any_more_is_ended(
+    monkeypatch: pytest.MonkeyPatch, cuts: int
+) -> None:
+    made = _Driver(takes_s=0.5)
+    monkeypatch.setattr(chromium, "async_playwright", lambda: made)
+    monkeypatch.setattr(chromium, "DRIVER_S", 0.1 if cuts == 1 else 3.0)
+
+    async def ask() -> None:
+        async with chromium._driver():  # pyright: ignore[reportPrivateUsage]
+            raise AssertionError("it was not ready")
+
+    asking = asyncio.create_task(ask())
+    for _ in range(cuts):
+        await asyncio.sleep(0.1)
+        asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await until(lambda: made.stopped == 1)
+    assert made.begun == 1
+
+
+async def test_a_stop_ends_those_that_start_while_it_waits_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.asynccontextmanager
+    async def fake(_place: object, _settings: object, sandbox: Mode | None) -> AsyncGenerator[tuple[Any, Any]]:
+        try:
+            if sandbox is Mode.BASIC:
+                await asyncio.sleep(60)
+            yield SimpleNamespace(on=print), None
+        finally:
+            await asyncio.sleep(1)
+
+    monkeypatch.setattr(chromium, "chromium", fake)
+    loop = asyncio.get_running_loop()
+    async with served(tmp_path) as browsers:
+        await browsers.keeper._life(Mode.OFF)  # pyright: ignore[reportPrivateUsage]
+        other = asyncio.create_task(browsers.keeper._life(Mode.BASIC))  # pyright: ignore[reportPrivateUsage]
+        await asyncio.sleep(0.05)
+        began = loop.time()
+    assert loop.time() - began < 1.7
+    with pytest.raises(DragomanError, match="is being shut down"):
+        await other
 
 
 async def test_without_chromium_the_call_says_what_to_do(tmp_path: Path, site: Site) -> None:
