@@ -358,6 +358,7 @@ class _Page:
         except StoreError:
             raise
         except DragomanError as error:
+            self._followed.pop(session, None)  # what was refused is not open
             await self.send({"op": "error", "text": str(error)})
 
     async def _catch_up(self, session: SessionId, after: int | None) -> int:

@@ -13,6 +13,7 @@ import {
   drawerOpen,
   forgetSessions,
   inspected,
+  isBehind,
   kin,
   me,
   outbox,
@@ -149,6 +150,8 @@ export function tell(text) {
 const handlers = {
   /** @param {any} frame */
   welcome(frame) {
+    // A store that has gone back to a backup: of what is shown here some never happened, and what happens has lower revisions.
+    if (frame.sessions.some(isBehind)) return location.reload();
     const { owner, main, model, version, currency } = frame;
     me.value = { owner, main, model, version, currency };
     commands.value = frame.commands.map((/** @type {any} */ item) => ({ ...item, name: item.name.replace(/^\//, "") }));

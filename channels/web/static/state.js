@@ -153,6 +153,9 @@ export function sessionState(id) {
   return state;
 }
 
+/** True when more is known here of a session than its line says there is. @param {any} line */
+export const isBehind = (line) => (opened.get(line.id)?.store.rev ?? 0) > line.rev;
+
 /** Forgets everything that belongs to a sign-in. */
 export function forgetSessions() {
   opened.clear();

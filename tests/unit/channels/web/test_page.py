@@ -14,12 +14,13 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
-from gateway.errors import ModelError
+from gateway.errors import ModelError, StoreError
 from gateway.model.ids import SessionId, TurnId, answer_slot
 from gateway.model.live import TextDelta, session_topic
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.steps import Answer, Usage
 from gateway.model.tools import Effect, KeptFile, ResultStatus, Risk, ToolResult
+from gateway.model.views import SessionLine
 from gateway.ports import ToolContext
 from tests.conftest import no_tasks_left
 from tests.support.browser import Person, chromium
@@ -136,6 +137,30 @@ async def test_sub_sessions_end_in_their_parent_and_fold_in_the_list(page: Serve
     await expect(place.get_by_test_id("session-item")).to_have_count(1)
     await place.get_by_test_id("session-fold").click()
     await expect(place.get_by_test_id("session-item")).to_have_count(3)
+
+
+async def test_a_store_that_went_back_to_a_backup_is_read_anew(
+    page: Served, ann: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the page knows of it has higher revisions than anything that comes."""
+    engine, place = page.engine, ann.page
+    await page.engine.say("Look around", where=ANN_PAGE)
+    await expect(place.get_by_text("Look around")).to_be_visible()
+    await place.evaluate("window.before = true")
+    of_store, asked = engine.store.sessions, 0
+
+    async def behind(**_: object) -> list[SessionLine]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise StoreError("away for a moment: pages come again")
+        return [replace(line, rev=1) for line in await of_store()]
+
+    monkeypatch.setattr(engine.store, "sessions", behind)
+    await engine.say("And again", where=ANN_PAGE)
+
+    await place.wait_for_function("() => !window.before")
+    await expect(place.get_by_text("And again")).to_be_visible()
 
 
 async def test_what_is_no_longer_listed_leaves_the_page_too(
