@@ -90,15 +90,16 @@ def make_core(
         approvals=Approvals(people, store, Handles(state_key(state))),
         workspaces=Workspaces(state),
         containment=containment,
-        models=_models(loaded, operator, redactor, client, clock),
+        models=models_of(loaded, operator, redactor, client, clock),
         operator=operator,
         client=client,
     )
 
 
-def _models(
+def models_of(
     loaded: Loaded, operator: Model, redactor: Redactor, client: aiohttp.ClientSession, clock: Clock
 ) -> ChainedModels:
+    """The configured model and those that step in for it; whoever has them closes them. Raises `ConfigError`."""
     settings = loaded.settings.model
     choices = [
         Choice(

@@ -101,6 +101,15 @@ def import_channels(channels: ChannelsSettings) -> None:
             ) from error
 
 
+def look_at_channels(channels: ChannelsSettings) -> Iterator[ConfigError]:
+    """Import those that the owner brings, and say what is wrong with each; none is made."""
+    for name, table in channels.imported.items():
+        try:
+            _factory(table.module)
+        except ConfigError as error:
+            yield _not_loaded(name, table.module, error.message)
+
+
 def load_channels(
     channels: ChannelsSettings, context: Callable[[str, Any], ChannelContext]
 ) -> tuple[dict[str, Channel], list[Endpoint]]:
@@ -152,16 +161,20 @@ def _made(name: str, path: str, context: Callable[[], ChannelContext]) -> tuple[
         raise
     except BaseException as error:
         why = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {said(error)}"
-        raise ConfigError(
-            f"The channel {name} cannot be loaded from {path}: {cut(why, SAID_CHARS)}.",
-            cure="Correct its `module`, or install what it needs.",
-        ) from error
+        raise _not_loaded(name, path, why) from error
     for lacking in [each for each in ("run", "send", "edit") if not callable(getattr(channel, each, None))]:
         raise ConfigError(
             f"The channel {name} that {path} makes has no {lacking}.",
             cure="Let the factory return a channel as `gateway.ports.Channel` says.",
         )
     return channel, endpoints
+
+
+def _not_loaded(name: str, path: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"The channel {name} cannot be loaded from {path}: {cut(why, SAID_CHARS)}.",
+        cure="Correct its `module`, or install what it needs.",
+    )
 
 
 def _factory(path: str) -> Callable[[ChannelContext], Any]:

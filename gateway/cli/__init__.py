@@ -176,6 +176,7 @@ def slack_manifest(options: _Options, account: str | None) -> None:
 def check(options: _Options) -> int:
     """Try the configuration and this machine, and say what is set. Exit code 1 when there are problems."""
     from config.describe import lines
+    from gateway.app.looking import refusals
     from gateway.app.plugins import import_channels, look_at_tools
     from gateway.cli.check import Finding, Level, look
     from gateway.model.tools import Sandbox
@@ -196,6 +197,7 @@ def check(options: _Options) -> int:
         port=http.port,
         contained=[name for name, policy in loaded.tools.items() if policy.sandbox is Sandbox.BASIC],
     )
+    findings += [Finding(level=Level.PROBLEM, what=one.message, cure=one.cure) for one in refusals(loaded)]
     findings += [
         Finding(level=Level.NOTE if cure else Level.OK, what=what, cure=cure) for what, cure in look_at_tools(loaded)
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from gateway.errors import ConfigError
 from gateway.ports import Clock, Store
 
@@ -19,3 +21,15 @@ def open_store(url: str, clock: Clock) -> Store:
     raise ConfigError(
         f"No store can be opened at {url!r}.", cure="Use `sqlite:///` with an absolute path, or `memory://`."
     )
+
+
+def look_at_store(url: str) -> None:
+    """Raise `StoreError` for a file that `open_store` would refuse for what it is. Opens no store, changes nothing."""
+    if not url.startswith("sqlite:///"):
+        return
+    from gateway.store.sqlite.opening import look_at_file
+    from gateway.store.sqlite.statements import load_migrations
+
+    path = url.removeprefix("sqlite://")
+    if os.path.lexists(path):
+        look_at_file(path, len(load_migrations()))

@@ -33,7 +33,7 @@ from gateway.model.sessions import SessionKind
 from gateway.model.slots import Slot
 from gateway.model.steps import Answer, Step
 from gateway.model.tools import ResultStatus, ToolResult
-from gateway.model.turns import Lease, TurnLimits
+from gateway.model.turns import Lease, TurnKind, TurnLimits
 from gateway.model.views import Claimed
 from gateway.model.waits import Pressed, Verb, Wait
 from gateway.observe import Meters, Redactor
@@ -65,7 +65,7 @@ from tests.support.fakes import (
     calls,
     in_background,
 )
-from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, inbound
+from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, chat, inbound, route
 
 
 class TurnsOfFakes(Turns):
@@ -315,6 +315,16 @@ class Engine:
         accepted = await self.ingress.message(inbound(text, who=who, where=where, direct=where != GROUP))
         assert accepted is not None
         return accepted.turn
+
+    async def groups(self, count: int) -> list[SessionId]:
+        """So many groups, in each of which somebody has just asked something; a second apart."""
+        names = [SessionId(f"chat:telegram/default/-{n}") for n in range(count)]
+        for n, name in enumerate(names):
+            await self.store.accept(
+                route(name), inbound(where=chat(n)), TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None
+            )
+            self.clock.advance(1)
+        return names
 
     async def claim(self) -> Lease:
         """Claim a turn that must be there."""

@@ -20,6 +20,9 @@ OLDEST_SQLITE = (3, 35, 0)
 CHECK_AT_MOST = 32 << 20
 """Bytes, about a second of checking. A bigger file is not checked after a crash, so that work goes on soon."""
 HEADER = b"SQLite format 3\0"
+_HEADER_BYTES, _VERSION_AT, _APPLICATION_AT = 100, 60, 68
+"""Of the header; both numbers have four bytes."""
+_OWN_FILE = "Let store.url name a file of its own."
 STATEMENTS_KEPT = 256
 
 
@@ -74,21 +77,46 @@ def make_file(path: str) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        with open(path, "rb") as file:
-            header, names = file.read(len(HEADER)), os.fstat(file.fileno()).st_nlink
     except OSError as error:
-        raise StoreError(
-            f"The store {path} cannot be opened: {error.strerror}.",
-            cure="Name a file in a folder that the daemon's user may write.",
-        ) from error
+        raise _not_opened(path, error) from error
+    look_at_file(path)
+
+
+def look_at_file(path: str, newest: int | None = None) -> None:
+    """Raise `StoreError` for a file that is no store, by its first bytes. Opens nothing and changes nothing.
+
+    `newest`: the schema that this version knows; of a store that was not closed a later one may stand in its log alone.
+    """
+    try:
+        with open(path, "rb") as file:
+            header, names = file.read(_HEADER_BYTES), os.fstat(file.fileno()).st_nlink
+    except OSError as error:
+        raise _not_opened(path, error) from error
     if names > 1:  # under its other name another daemon could hold it, with a lock and a log of its own
         raise StoreError(
             f"The store {path} has another name: it is a hard link, as some backups make.",
             cure=f"Make it a file of its own: cp -p {path} {path}.copy, then mv {path}.copy {path}",
         )
     # SQLite takes a file of a few bytes for an empty one and would write over it.
-    if header and header != HEADER:
-        raise StoreError(f"{path} is no SQLite database.", cure="Let store.url name a file of its own.")
+    if header and header[: len(HEADER)] != HEADER:
+        raise StoreError(f"{path} is no SQLite database.", cure=_OWN_FILE)
+    if newest is not None and len(header) == _HEADER_BYTES:
+        version, application = (int.from_bytes(header[at : at + 4], "big") for at in (_VERSION_AT, _APPLICATION_AT))
+        _refuse(path, application, version, newest, empty=application == version == 0)
+
+
+def _not_opened(path: str, error: OSError) -> StoreError:
+    return StoreError(
+        f"The store {path} cannot be opened: {error.strerror}.",
+        cure="Name a file in a folder that the daemon's user may write.",
+    )
+
+
+def _refuse(path: str, application: int, version: int, newest: int, *, empty: bool) -> None:
+    if application != APPLICATION_ID and not empty:
+        raise StoreError(f"{path} is the database of another program.", cure=_OWN_FILE)
+    if version > newest:
+        raise StoreTooNew(f"The store {path} has schema {version}; this version of Dragoman knows {newest}.")
 
 
 def open_writer(path: str, sql: Mapping[str, str], migrations: tuple[Migration, ...]) -> sqlite3.Connection:
@@ -159,12 +187,8 @@ def _refuse_foreign(
 ) -> None:
     """Raise when the file is another program's or of a newer version. Changes nothing."""
     application, version = _number(db, sql["read_application_id"]), _number(db, sql["read_user_version"])
-    ours = application == APPLICATION_ID
     empty = application == 0 and version == 0 and _number(db, sql["table_count"]) == 0
-    if not ours and not empty:
-        raise StoreError(f"{path} is the database of another program.", cure="Let store.url name a file of its own.")
-    if version > len(migrations):
-        raise StoreTooNew(f"The store {path} has schema {version}; this version of Dragoman knows {len(migrations)}.")
+    _refuse(path, application, version, len(migrations), empty=empty)
 
 
 def _verify(db: sqlite3.Connection, path: str, sql: Mapping[str, str], wanted: Mapping[str, str | int]) -> None:

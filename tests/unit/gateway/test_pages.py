@@ -9,15 +9,13 @@ import pytest
 from gateway.errors import Forbidden
 from gateway.model.ids import SessionId, TurnId, child_session, main_session
 from gateway.model.messages import Received
-from gateway.model.routes import WhileRunning
 from gateway.model.tools import KeptFile, ResultStatus, Risk, ToolResult
-from gateway.model.turns import TurnKind
 from gateway.model.waits import Verb
 from gateway.pages import Pages
 from gateway.ports import Credential, Desk, Kept, ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO, CLEO_CHAT, CLEO_TELEGRAM, GROUP, FakeTool, Text, calls, done
-from tests.support.makers import ANN, ANN_TELEGRAM, BOB, CHAT, chat, inbound, route
+from tests.support.makers import ANN, ANN_TELEGRAM, BOB, CHAT, inbound
 from tests.unit.gateway.family_rig import call, planned, spawning
 
 ANNS, CLEOS = main_session(ANN), main_session(CLEO)
@@ -121,15 +119,7 @@ async def test_the_own_main_session_is_counted_however_many_others_were_active_l
 ) -> None:
     await engine.say("hello", where=CHAT)
     engine.clock.advance(1)
-    for n in range(201):
-        await engine.store.accept(
-            route(SessionId(f"chat:telegram/default/-{n}")),
-            inbound(where=chat(n)),
-            TurnKind.MODEL,
-            running=WhileRunning.QUEUE,
-            say_if_waiting=None,
-        )
-        engine.clock.advance(1)
+    await engine.groups(201)
     first, *_ = await pages.sessions(ANN)
     await engine.ingress.message(inbound("/status", key="status"))
 

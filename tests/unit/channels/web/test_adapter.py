@@ -16,15 +16,13 @@ from yarl import URL
 from channels.web.adapter import PRESSED, WebChannel
 from gateway.http import HEADERS
 from gateway.http.checks import KEY_HEADER, Address
-from gateway.model.ids import OwnerName, SessionId
-from gateway.model.routes import WhileRunning
+from gateway.model.ids import OwnerName
 from gateway.model.tools import Effect, Picture, ResultStatus, Risk, ToolResult
-from gateway.model.turns import TurnKind
 from gateway.model.waits import PRESSED_TEXT, PressResult
 from gateway.ports import COOKIE, Kept, ToolContext
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls, done
-from tests.support.makers import ANN, chat, inbound, route
+from tests.support.makers import ANN, inbound
 
 SAY: dict[str, Any] = {"op": "say", "id": "say-00001", "text": "hello"}
 
@@ -426,22 +424,15 @@ async def test_a_button_of_the_page_decides_once(page: Served) -> None:
 
 async def test_twenty_sessions_are_open_at_once_and_no_more(page: Served) -> None:
     """Those that are refused do not count."""
-    for n in range(21):
-        await page.engine.store.accept(
-            route(SessionId(f"chat:telegram/default/-{n}")),
-            inbound(where=chat(n)),
-            TurnKind.MODEL,
-            running=WhileRunning.QUEUE,
-            say_if_waiting=None,
-        )
+    *groups, last = await page.engine.groups(21)
     async with opened(page) as socket:
         for n in range(30):
             await socket.send({"op": "open", "session": f"chat:nosuch-{n}"})
             await socket.until(lambda frame: frame["op"] == "error" and "At most" not in frame["text"])
-        for n in range(20):
-            await socket.send({"op": "open", "session": f"chat:telegram/default/-{n}"})
+        for group in groups:
+            await socket.send({"op": "open", "session": group})
             await socket.until(lambda frame: frame["op"] == "rows")
-        await socket.send({"op": "open", "session": "chat:telegram/default/-20"})
+        await socket.send({"op": "open", "session": last})
         await socket.until(lambda frame: "At most 20" in frame.get("text", ""))
 
 
