@@ -23,7 +23,16 @@ def find_config(given: Path | str | None, environ: Mapping[str, str]) -> Path | 
     if environ.get(CONFIG_VARIABLE):
         return _named(environ[CONFIG_VARIABLE], f"${CONFIG_VARIABLE}", environ)
     path = _user_folder("XDG_CONFIG_HOME", ".config", environ) / "dragoman" / "config.toml"
-    return path if os.path.exists(path) else None
+    try:
+        path.stat()
+    except PermissionError as error:  # what is in there may be what the owner wants
+        raise ConfigError(
+            f"{path} cannot be looked for: {error.strerror}.",
+            cure="Let this user enter that folder, or name the file with --config.",
+        ) from None
+    except OSError:
+        return None
+    return path
 
 
 def find_state(given: Path | str | None, environ: Mapping[str, str]) -> Path:

@@ -69,7 +69,9 @@ class StoreDamaged(StoreError):
 class StoreFull(StoreError):
     """The disk of the store is full; nothing was written and nothing was lost."""
 
-    cure = "Free space on the disk of the state folder; work goes on by itself."
+    cure = (
+        "Free space on the disk of the state folder. A daemon that runs goes on by itself; say again what was refused."
+    )
 
 
 # --- running --------------------------------------------------------------------------------

@@ -123,6 +123,7 @@ def _answers(core: Core, pages: Pages, http: HttpServer, ingress: Ingress) -> An
         live=core.store.live,
         clock=core.clock,
         owners=list(core.people.owners),
+        page=core.loaded.settings.channels.web.enabled,
     )
 
 

@@ -80,7 +80,9 @@ async def _greet(app: App) -> None:
     """Tell a person at a terminal how to sign in. The link never goes into a log or a pipe."""
     out = sys.stdout
     where = app.answers.http.address.link(app.answers.http.port)
-    if out.isatty():
+    if not app.answers.page:
+        out.write("Dragoman is ready. The web page is switched off ([channels.web] enabled).\n")
+    elif out.isatty():
         link = await app.answers.link(app.answers.owners[0])
         out.write(f"\nDragoman is ready. Open this once, within ten minutes:\n\n  {link}\n\n")
         out.write("`dragoman link` (in a clone `./run link`) makes another one. Ctrl-C stops.\n\n")

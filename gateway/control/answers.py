@@ -39,6 +39,8 @@ class Answers:
     live: Live
     clock: Clock
     owners: Sequence[OwnerName]
+    page: bool = True
+    """Whether the web page is served."""
 
     def commands(self) -> Mapping[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]:
         """The commands by name."""
@@ -51,7 +53,12 @@ class Answers:
         }
 
     async def link(self, owner: OwnerName) -> str:
-        """Return a sign-in link that works once, for ten minutes."""
+        """Return a sign-in link that works once, for ten minutes. Raises `BadRequest` where there is no page."""
+        if not self.page:
+            raise BadRequest(
+                "The web page is switched off, so nobody can sign in.",
+                cure="Set [channels.web] enabled = true and start Dragoman again.",
+            )
         code = await self.pages.mint_code(owner)
         return f"{self.http.address.link(self.http.port)}/#code={code}"
 

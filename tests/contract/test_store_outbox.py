@@ -113,7 +113,10 @@ async def test_a_slot_of_the_page_is_sent_by_being_stored(scene: Scene) -> None:
 async def test_a_slot_without_a_session_is_sent_too(store: Store) -> None:
     """A stranger's refusal goes the same way."""
     await store.drop(inbound(where=chat(5)), drop(told=True), "No.")
+    assert await store.any_due(CHANNELS)
+    assert not await store.any_due(["slack"])
     (slot,) = await store.claim_slots(NODE, CHANNELS, 50)
+    assert not await store.any_due(CHANNELS)
     await store.slot_sent(slot.id, slot.version, "1")
     assert await store.claim_slots(NODE, CHANNELS, 50) == []
 

@@ -56,6 +56,14 @@ async def test_a_link_signs_its_owner_in_once(page: Served) -> None:
             assert response.status == expected
 
 
+async def test_there_is_no_link_to_a_page_that_is_switched_off(page: Served) -> None:
+    commands = local(page)
+    commands.page = False
+    with pytest.raises(BadRequest, match="The web page is switched off") as wrong:
+        await does(commands, "link")
+    assert "[channels.web] enabled = true" in wrong.value.cure
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
