@@ -52,7 +52,7 @@ class Daemon:
     )
     """What runs beside it all until it drains, by name. They do not fail."""
     closers: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
-    """What is closed last, in order: HTTP sessions."""
+    """What is closed behind the server, in order: HTTP sessions. Leases and the store come after."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _log: Any = field(default_factory=lambda: log("daemon"))
 

@@ -1,8 +1,8 @@
 """May this tool run here? Pure decisions that return a reason; what is unset, unknown or fails is a refusal.
 
-The order is fixed: availability, arguments, what the owner's settings never have (`refused`), locked denies, what
-was allowed in this session, the default of the risk. Rules and grants have their place before `default_approval`, in
-`decide`.
+The order is fixed: availability, arguments, what the owner's settings never have (`refused`), what was allowed in
+this session, the default of the risk. Locked denies, rules and grants are not there yet: their place is before
+`default_approval`, in `decide`.
 """
 
 from __future__ import annotations

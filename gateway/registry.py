@@ -20,8 +20,7 @@ from gateway.ports import ToolContext
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 ARGUMENTS_AT_MOST = 1_048_576
-"""Bytes of arguments text that are looked at; more is refused."""
-"""Of objects and lists in one another; at 199 they could be asked for, and not be read again from the store."""
+"""Characters of arguments text that are looked at; more is refused."""
 NAMED_AT_MOST = 200
 """Characters of an argument's name that an error repeats; a model may make names of any length."""
 
@@ -110,7 +109,7 @@ class Registry:
 def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:
     """Return the validated arguments, or what is wrong with them. Text that is not JSON is never taken for `{}`."""
     if len(text) > ARGUMENTS_AT_MOST:
-        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The arguments are longer than 1 MiB.")
+        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The arguments are longer than a million characters.")
     try:
         read = tool.arguments.model_validate_json(text)
     except ValidationError as error:

@@ -42,7 +42,7 @@ def open_models(
 ) -> ChainedModels:
     """Return the configured model, and those that step in for it in this order; `close` it in the end.
 
-    `prices` are by a model's name, with or without its provider; `operator` is the one that is called so;
+    `prices` are by a model's name with its provider; `operator` is the one that is called so;
     `redactor` goes over what people are told of failures. Raises `ConfigError` for one that cannot be opened.
     """
     opened = [

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from gateway.errors import ModelError
-from gateway.llm.prices import Price, cost_micros, price_of
+from gateway.llm.prices import Price, cost_micros
 from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest
 from gateway.model.sessions import Session
 from gateway.model.steps import Answer
@@ -171,7 +171,7 @@ class Chain:
         """The answer with its price, and with a note when the first model did not give it."""
         member = self._members[n]
         member.health = WELL
-        price = price_of(self._prices, member.model.name)
+        price = self._prices.get(member.model.name)
         usage = answer.usage
         if price is not None:
             usage = replace(usage, cost_micros=cost_micros(usage, price))

@@ -24,7 +24,6 @@ _BROKEN = frozenset({"error", "abort", "network_error", "insufficient_system_res
 _ID_CHARS = 128
 _TOKENS_AT_MOST = 1_000_000_000
 """Of one answer; no model reads more, and the sums of a store's books hold nine billion such answers."""
-"""Of objects and lists in one chunk; servers send ten, and a store can keep two hundred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.model.steps import Usage
@@ -16,11 +15,6 @@ class Price:
     output: float
     cached: float | None = None
     """Read from the provider's cache; None: as `input`."""
-
-
-def price_of(prices: Mapping[str, Price], model: str) -> Price | None:
-    """Find the price of `<provider>:<model>`: under that name, or under the model's alone."""
-    return prices.get(model) or prices.get(model.partition(":")[2])
 
 
 def cost_micros(usage: Usage, price: Price) -> int:

@@ -126,7 +126,7 @@ class Refused:
     detail: str
     """For the log and the row: which kind, or what was wrong. No secrets."""
     raw: str = ""
-    """The event as it came, for `POISON`; at most 64 KiB are kept."""
+    """The event as it came, for `POISON`; channels keep its first 2,048 characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class Received:
 
     id: InboundId
     turn: TurnId | None
-    """None for a control command, which is answered at ingress."""
+    """None for a control command, answered at ingress, and for what was said beside the bot until a turn takes it."""
     message: Inbound
     given: int | None
     """The number of the step it was given before; None while it still waits to be given."""

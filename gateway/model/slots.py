@@ -130,7 +130,7 @@ class CardRow:
     title: str
     """Tool and what it will do."""
     facts: tuple[tuple[str, str], ...]
-    """Label and value, in fixed order: risk, folder, sandbox, asked by, answer by."""
+    """Label and value, in the order in which every card shows them."""
     buttons: tuple[Button, ...]
     """Empty once it is decided."""
     outcome: str

@@ -58,7 +58,7 @@ def _rounds(keys: list[str], length: int) -> int:
 def checked(decision: Decision, repeated: int) -> Decision:
     """Return the decision about a call that `repeats` says was made so often.
 
-    The hint of a refusal and `Ask.because` say how often; the latter is what a card should say besides.
+    The hint of a refusal and `Ask.because` say how often.
     """
     if isinstance(decision, Deny):
         return decision

@@ -161,7 +161,7 @@ def test_a_shorter_name_is_plain_and_unique(command: str, says: str) -> None:
         ('{"count": 1, "extra": true}', "extra:"),
         ('{"count": 1, "name": 7}', "name:"),
         ('{"count": 1} {"count": 2}', "Invalid JSON"),
-        ("x" * (ARGUMENTS_AT_MOST + 1), "longer than 1 MiB"),
+        ("x" * (ARGUMENTS_AT_MOST + 1), "longer than a million characters"),
         ('{"count":' + "[" * 5000, ""),
         ('{"count": 1, "name": "\ud800"}', ""),
         (r'{"count": 1, "name": "\ud800"}', "Invalid JSON"),

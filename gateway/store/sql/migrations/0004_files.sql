@@ -8,7 +8,7 @@ ALTER TABLE messages ADD COLUMN files TEXT;
 -- Of a FILE slot: which file of the session's output folder it shows, as JSON.
 ALTER TABLE slots ADD COLUMN file TEXT;
 
--- What was allowed for longer than one call: `permits` reads it before each call of such a tool.
+-- What was allowed for longer than one call: read before each call of such a tool.
 CREATE INDEX waits_scoped ON waits (session)
 WHERE state = 'consumed' AND json_extract(approval, '$.scope') <> '';
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.llm.prices import Price, cost_micros, price_of
+from gateway.llm.prices import Price, cost_micros
 from gateway.model.steps import Usage
 
 MINI = Price(input=0.25, output=2.0, cached=0.025)
@@ -23,18 +23,3 @@ MINI = Price(input=0.25, output=2.0, cached=0.025)
 )
 def test_cached_tokens_are_a_part_of_those_read_and_priced_apart(usage: Usage, price: Price, micros: int) -> None:
     assert cost_micros(usage, price) == micros
-
-
-@pytest.mark.parametrize(
-    ("model", "found"),
-    [("openai:gpt-5-mini", True), ("library:gpt-5-mini", True), ("openai:gpt-5", False), ("operator", False)],
-)
-def test_a_price_is_found_with_or_without_the_provider(model: str, found: bool) -> None:
-    assert (price_of({"gpt-5-mini": MINI}, model) is MINI) is found
-
-
-def test_the_full_name_comes_first() -> None:
-    other = Price(input=1, output=1)
-
-    assert price_of({"m": MINI, "openai:m": other}, "openai:m") is other
-    assert price_of({}, "openai:m") is None
