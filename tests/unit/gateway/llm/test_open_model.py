@@ -82,7 +82,7 @@ async def test_the_configured_models_step_in_for_each_other_and_have_prices() ->
                 Choice(name="openai:a", base_url=broken.base_url, api_key="sk-old"),
                 Choice(name="openai:b", base_url=fine.base_url),
             ],
-            {"b": Price(input=1.0, output=2.0, cached=0.5)},
+            {"openai:b": Price(input=1.0, output=2.0, cached=0.5)},
             session=session,
             operator=OPERATOR,
             redactor=Redactor(),
