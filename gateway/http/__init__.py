@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import resource
 import socket
 import warnings
@@ -20,6 +21,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.log import server_logger
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gateway.errors import PortInUse, StartError, StoreError
@@ -107,6 +110,7 @@ class HttpServer:
 
     async def start(self) -> None:
         """Listen. Raises `StartError` when the port cannot be had."""
+        server_logger.addFilter(_is_of_ours)
         app = web.Application(middlewares=[self._guard], client_max_size=BODY_AT_MOST)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
@@ -257,6 +261,12 @@ class HttpServer:
         ]
         body = generate_latest(self.meters.registry) + "".join(lines).encode()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _is_of_ours(record: logging.LogRecord) -> bool:
+    """Whether aiohttp complains of something that we should mend: who sends what is no HTTP got a 400, and is no news."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
 
 
 def _not_listening(error: OSError, address: Address) -> StartError:

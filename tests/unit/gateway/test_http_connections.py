@@ -91,6 +91,25 @@ async def test_a_connection_that_does_not_come_to_its_request_is_closed(tmp_path
         assert 0.2 < time.monotonic() - began < 3
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "GET / HTTP/9.9\r\n\r\n",
+        "\x16\x03\x01\r\n\r\n",
+        "GET /slow HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+    ],
+)
+async def test_what_is_no_http_is_refused_and_is_no_error_of_ours(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, request_: str
+) -> None:
+    """Anybody may send it, and the log's errors are for the owner."""
+    async with impatient(tmp_path) as http:
+        answer = await said(http, request_)
+    assert answer.split()[1] in {b"400", b"421"}
+    assert caplog.records == []
+
+
 async def test_so_is_one_that_begins_a_second_request(tmp_path: Path) -> None:
     async with impatient(tmp_path) as http:
         found = await said(http, "GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\nGET /hea", pause_s=0.1)
