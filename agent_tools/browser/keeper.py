@@ -159,7 +159,9 @@ class Keeper:
         while True:
             life = await self._life(sandbox)
             chair = life.chairs.get(key)
-            if chair is not None and chair.leaving:
+            if life.over.is_set():  # it died as soon as it was there
+                await life.gone.wait()
+            elif chair is not None and chair.leaving:
                 await chair.gone.wait()
             elif chair is not None:
                 chair.users += 1

@@ -264,7 +264,7 @@ class HttpServer:
 
 
 def _is_of_ours(record: logging.LogRecord) -> bool:
-    """Whether aiohttp complains of something that we should mend: who sends what is no HTTP got a 400, and is no news."""
+    """Whether aiohttp complains of something that we should mend: what is no HTTP got its 400, and is no news."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError)
 
