@@ -111,6 +111,10 @@ class Reader:
         self.problems.append(Problem(where=where, key=key, what=what, cure=cure))
         self._places.add(path)
 
+    def is_wrong(self, path: Path) -> bool:
+        """Whether something is wrong at `path` or below it."""
+        return any(place[: len(path)] == path for place in self._places)
+
     def flaw(self, path: Path, flaw: Flaw) -> None:
         """Remember a value's flaw."""
         self.wrong((*path, flaw.key) if flaw.key else path, flaw.what, flaw.cure)
@@ -198,9 +202,10 @@ class Reader:
 
     def _explain(self, kind: str, message: str, path: Path, context: Mapping[str, Any]) -> None:
         path = tuple(part for part in path if part != "[key]")
-        if kind == "missing" and path in self._places:
-            return  # it is there, and was left out because of what is wrong with it
         error = context.get("error")
+        key = error.key if isinstance(error, Flaw) else context.get("key") if kind == "flaw" else None
+        if ((*path, key) if key else path) in self._places:
+            return  # it is there, and was left out because of what is wrong with it
         if isinstance(error, Flaw):
             self.flaw(path, error)
         elif kind == "flaw":  # of a channel's settings, which know nothing of this package

@@ -54,6 +54,8 @@ def read_tools(
         path = ("tools", name)
         if name == TIMEOUTS:
             continue
+        if name not in specs and reader.is_wrong(path):
+            continue  # an own one that cannot be had
         if name not in specs:
             reader.wrong(path, f"there is no tool {name!r}", suggest(name, specs))
             continue

@@ -67,3 +67,17 @@ def test_a_mistake_in_the_file(tmp_path: Path, toml: str, wanted: list[str]) -> 
 def test_a_mistake_in_a_variable(tmp_path: Path, name: str, value: str, wanted: list[str]) -> None:
     told = refusal(tmp_path, "", {name: value})
     assert [word for word in wanted if word not in told] == []
+
+
+@pytest.mark.parametrize(
+    ("toml", "problem"),
+    [
+        ('[model]\nname = "openai:gpt"\napi_key = "env:NOPE"', "model.api_key: the environment variable NOPE"),
+        ('[tools.mine]\nmodule = "no.such"', "tools.mine.module: no.such cannot be imported"),
+        ("[http]\nport = []", "http.port: it is not a whole number"),
+    ],
+)
+def test_one_mistake_is_told_once(tmp_path: Path, toml: str, problem: str) -> None:
+    told = refusal(tmp_path, toml)
+    assert problem in told
+    assert "problems" not in told
