@@ -12,6 +12,8 @@ from gateway.errors import StartError
 
 KEY = "state.key"
 KEY_BYTES = 32
+OURS = frozenset({KEY, "dragoman.db"})
+"""One of them is in each folder that was used before, or that a backup was put into."""
 LOST_AND_FOUND = "lost+found"
 """In the root of every ext4 disk."""
 
@@ -49,7 +51,7 @@ def may_be_closed(state: Path) -> bool:
     if state.stat().st_mode & stat.S_ISVTX:
         return False
     names = {entry.name for entry in os.scandir(state)} - {LOST_AND_FOUND}
-    return not names or KEY in names
+    return not names or bool(names & OURS)
 
 
 def state_key(state: Path) -> bytes:

@@ -27,7 +27,7 @@ def without_bubblewrap() -> tuple[str, ...]:
 
 def read_only(folder: Path) -> tuple[str, ...]:
     """Where a folder cannot be written, not even by root."""
-    return with_mounts(f"mount -t tmpfs -o ro none {folder}")
+    return with_mounts(f"mount -t tmpfs -o ro,mode=0700 none {folder}")
 
 
 def _unshare() -> tuple[str, ...]:
