@@ -158,13 +158,22 @@ async def _alternating(
         for text, took in zip(texts, found, strict=True):
             cpu, commits = measure.cpu_s(life.pid), measure.commits(life.database)
             took.seconds.append(await life.exchange(text))
-            await asyncio.sleep(QUIET_S)
+            await _quiet(life)
             took.cpu_s.append(measure.cpu_s(life.pid) - cpu)
             took.commits.append(measure.commits(life.database) - commits)
         if floor is not None:
             bare.seconds.append(await floor.exchange(texts[0]))
             await asyncio.sleep(QUIET_S)
     return found if floor is None else [*found, bare]
+
+
+async def _quiet(life: TelegramLife) -> None:
+    """Wait until nothing more is written: on a busy machine the end of a turn comes late, and is not the next one's."""
+    while True:
+        before = measure.commits(life.database)
+        await asyncio.sleep(QUIET_S)
+        if measure.commits(life.database) == before:
+            return
 
 
 def _costs(what: str, ours: _Took, plain: _Took, turns: int | None) -> list[Figure]:

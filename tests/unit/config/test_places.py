@@ -30,3 +30,21 @@ def test_an_empty_one_means_all_defaults(tmp_path: Path) -> None:
 def test_a_relative_home_is_not_believed() -> None:
     assert find_state(None, {"HOME": "here"}) == find_state(None, {})
     assert find_state("~/x", {"HOME": "here"}).is_absolute()
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b"])
+def test_a_state_folder_that_cannot_be_in_an_address_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"has a # or \? in its path") as refused:
+        find_state(tmp_path / name, {})
+    assert "--state" in refused.value.cure
+
+
+def test_a_folder_that_is_gone_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(ConfigError, match="nobody knows where here is") as refused:
+        find_state("here", {})
+    assert refused.value.cure == "Write the whole path."
+    assert find_state("/there", {}) == Path("/there")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sqlite3
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from gateway.cli.show import approval, plain, table
 from gateway.control.server import ControlServer
 from gateway.control.wire import socket_path
 from gateway.errors import NotFound
-from gateway.store.sqlite.opening import APPLICATION_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,69 +251,21 @@ async def test_check_names_each_problem_with_its_cure(state: Path) -> None:
     assert "note     people.allow: telegram:* lets everyone on telegram write" in done.out
 
 
-def _random(state: Path) -> None:
-    (state / "dragoman.db").write_bytes(b"\x07" * 200)
-
-
-def _folder(state: Path) -> None:
+async def test_check_refuses_what_a_start_would(state: Path, tmp_path: Path) -> None:
+    """Each of what is looked at; `app/test_looking.py` has the rest. Nothing is left behind."""
     (state / "dragoman.db").mkdir()
-
-
-def _linked(state: Path) -> None:
-    (state / "dragoman.db").touch()
-    os.link(state / "dragoman.db", state / "copy.db")
-
-
-def _schema(state: Path, application: int, version: int) -> None:
-    with closing(sqlite3.connect(state / "dragoman.db")) as db:
-        db.execute(f"PRAGMA application_id = {application}")
-        db.execute(f"PRAGMA user_version = {version}")
-
-
-def _newer(state: Path) -> None:
-    _schema(state, APPLICATION_ID, 99)
-
-
-def _foreign(state: Path) -> None:
-    _schema(state, 7, 1)
-
-
-def _key(state: Path) -> None:
     (state / "state.key").write_text("short")
-
-
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (_random, "dragoman.db is no SQLite database."),
-        (_folder, "cannot be opened: Is a directory."),
-        (_linked, "has another name: it is a hard link"),
-        (_newer, "has schema 99; this version of Dragoman knows"),
-        (_foreign, "is the database of another program."),
-        (_key, "state.key is damaged."),
-    ],
-)
-async def test_check_refuses_what_a_start_would(state: Path, make: Callable[[Path], None], says: str) -> None:
-    make(state)
-    before = in_folder(state)
-    environ = {"DRAGOMAN_HTTP__PORT": "0"}
-    checked, started = await dragoman(state, "check", environ=environ), await dragoman(state, "run", environ=environ)
-
-    assert (checked.code, started.code) == (1, 1)
-    assert says in checked.out
-    assert says in started.err
-    assert set(before) <= set(in_folder(state))
-
-
-async def test_check_refuses_models_and_channels_that_a_start_would(state: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[model]\nname = "foo:x"\n[channels.test]\nmodule = "no.such:factory"\n')
+    before = in_folder(state)
     done = await dragoman(state, "--config", str(config), "check", environ={"DRAGOMAN_HTTP__PORT": "0"})
 
     assert done.code == 1
+    assert "dragoman.db cannot be opened: Is a directory." in done.out
+    assert "state.key is damaged." in done.out
     assert "PROBLEM  The channel test cannot be loaded from no.such:factory" in done.out
     assert "PROBLEM  The model foo:x cannot be used: Unknown provider: foo." in done.out
-    assert in_folder(state) == []
+    assert in_folder(state) == before
 
 
 async def test_check_knows_a_port_that_our_own_daemon_holds(state: Path) -> None:
