@@ -152,6 +152,17 @@ def _descriptors(pid: int) -> list[str]:
     return found
 
 
+def connections(pid: int) -> list[str]:
+    """The TCP sockets of a process, as `port to port, state`: they tell what a rest has more than an earlier one."""
+    inodes = {one.removeprefix("socket:[").removesuffix("]") for one in _descriptors(pid) if one.startswith("socket:")}
+    found: list[str] = []
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, here, there, state, *rest = line.split()
+        if rest[5] in inodes:
+            found.append(f"{int(here.partition(':')[2], 16)} to {int(there.partition(':')[2], 16)}, {state}")
+    return sorted(found)
+
+
 def _children(pid: int) -> tuple[int, float]:
     """How many processes a process started that live, and their memory in MB."""
     count, memory = 0, 0.0

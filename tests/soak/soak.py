@@ -15,7 +15,7 @@ from tests.fault.rig import unsent, until, until_quiet
 from tests.soak.bars import Outcome, Rest, bar_of_rows, bars_of_lives, lives_of
 from tests.soak.judge import Judge, asked_badly, rows_of_all
 from tests.soak.people import People
-from tests.soak.samples import Sampler
+from tests.soak.samples import Sampler, connections
 from tests.soak.script import Script
 from tests.soak.weather import Weather
 from tests.soak.world import World, soaking
@@ -153,6 +153,8 @@ class Soak:
         while early is not None and not _within(found, early) and time.monotonic() < end:
             await asyncio.sleep(0.5)
             found = await self._held()
+        if early is not None and found.descriptors > early.descriptors:
+            self.say(f"at rest there are still: {'; '.join(connections(self.world.pid))}")
         self.sampler.resting = False
         self._go_on()
         return found

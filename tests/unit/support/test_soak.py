@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
+import socket
 
 import pytest
 
 from tests.soak.__main__ import parsed
 from tests.soak.bars import Bar, Outcome, Rest, bar_of_rows, bars_of_lives, lives_of
 from tests.soak.judge import asked_badly
-from tests.soak.samples import Sample, slope
+from tests.soak.samples import Sample, connections, slope
 from tests.soak.script import Script, file_of
 from tests.soak.soak import Plan, faster
 from tests.support.model_server import Question
@@ -96,6 +98,12 @@ def test_a_short_life_says_nothing_of_an_hour() -> None:
 def test_what_is_held_at_rest_may_not_grow() -> None:
     bars = bars_of_lives([], [(rest(1), rest(1, 21)), (rest(2), rest(2, 24))])
     assert [bar.value for bar in bars if not bar.held] == [2]
+
+
+def test_what_a_rest_has_more_is_told_by_its_ports() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        here, there = client.getsockname()[1], server.getsockname()[1]
+        assert {f"{there} to 0, 0A", f"{here} to {there}, 01"} <= set(connections(os.getpid()))
 
 
 def test_a_log_that_grows_too_large_is_noticed() -> None:
