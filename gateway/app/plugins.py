@@ -162,9 +162,10 @@ def _made(name: str, path: str, context: Callable[[], ChannelContext]) -> tuple[
     except BaseException as error:
         why = error.message if isinstance(error, ConfigError) else f"{type(error).__name__}: {said(error)}"
         raise _not_loaded(name, path, why) from error
-    for lacking in [each for each in ("run", "send", "edit") if not callable(getattr(channel, each, None))]:
+    lacking = [each for each in ("run", "send", "edit") if not callable(getattr(channel, each, None))]
+    if lacking:
         raise ConfigError(
-            f"The channel {name} that {path} makes has no {lacking}.",
+            f"The channel {name} that {path} makes has no {lacking[0]}.",
             cure="Let the factory return a channel as `gateway.ports.Channel` says.",
         )
     return channel, endpoints

@@ -45,7 +45,7 @@ def _let_go_of_output() -> None:
     try:
         sys.stdout.flush()
     except OSError:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is open until the process ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def outbound_client() -> aiohttp.ClientSession:

@@ -9,16 +9,25 @@ import sys
 
 import click
 
+_LAST = 2
+"""The number of standard error, the last of the three."""
 _OUTPUT_ERRORS = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF})
 
 
 def use_streams() -> None:
-    """Put nothing in the place of an output that is closed; escape what one cannot show, where that would fail."""
-    for name in ("stdout", "stderr"):
+    """Put nothing in the place of what is closed; escape what an output cannot show, where that would fail.
+
+    The three numbers are taken whatever Python has of them: what is opened next would be given one, and a library or a
+    tool that writes to standard error by its number would write into that.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= _LAST:
+        os.set_inheritable(number, True)  # as those that are not closed
+    os.close(number)
+    for number, name in ((1, "stdout"), (_LAST, "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
         stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process
-        elif isinstance(stream, io.TextIOWrapper):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 

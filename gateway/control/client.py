@@ -34,7 +34,10 @@ def call(path: Path, command: str, args: Mapping[str, Any], timeout_s: float) ->
             f"The daemon did not answer within {timeout_s:g} s.", cure="See its log; /healthz says how it is."
         ) from None
     except OSError as error:
-        raise DragomanError(f"The daemon cannot be reached: {error.strerror or error}.", cure="See its log.") from None
+        raise DragomanError(
+            f"The daemon cannot be reached: {error.strerror or error}.",
+            cure="See its log; what was asked may have been taken, so look before you ask again.",
+        ) from None
     answer = decode(line)
     if answer.get("ok") is True:
         return answer.get("result")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -41,10 +42,16 @@ async def shell(state: Path, line: str, **environ: str) -> Done:
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
-async def test_the_daemon_runs_with_closed_streams(state: Path, closed: str) -> None:
+async def test_the_daemon_runs_with_closed_streams(state: Path, tmp_path: Path, closed: str) -> None:
+    """Nothing else takes their numbers: whoever writes to standard error by its number would write there."""
     ready = f"while ! [ -S {shlex.quote(str(socket_path(state)))} ]; do sleep 0.02; done"
-    done = await shell(state, f"DRAGOMAN run {closed} & {ready}; kill $!; wait $!")
+    held = tmp_path / "held"
+    look = f"ls -l /proc/$!/fd > {shlex.quote(str(held))}"
+    done = await shell(state, f"DRAGOMAN run {closed} & {ready}; {look}; kill $!; wait $!")
     assert done.code == 0, done.err
+    where = dict(line.split(" -> ") for line in re.findall(r"(\d+ -> .+)", held.read_text()))
+    for number, name in enumerate(("<&-", ">&-", "2>&-")):
+        assert where[str(number)] == "/dev/null" or f" {name} " not in f" {closed} "
 
 
 @pytest.mark.parametrize("words", ["--help", "check"])
