@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from gateway.cli.demo_script import Saying, next_saying
 
@@ -61,7 +61,6 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]  the base class cannot name its server's type
     timeout = 60
 
     def do_POST(self) -> None:
@@ -84,9 +83,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         try:
-            for event in _events(said, self.server.ids):
+            server = cast("_Server", self.server)
+            for event in _events(said, server.ids):
                 self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
-                time.sleep(self.server.word_s)
+                time.sleep(server.word_s)
             self.wfile.write(b"data: [DONE]\n\n")
         except ConnectionError:
             pass  # who asked has left: /stop

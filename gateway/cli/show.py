@@ -29,6 +29,6 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
 
 def approval(row: Mapping[str, Any]) -> str:
     """Return one open approval with the whole action that it asks about."""
-    head = f"{plain(row.get('tool'))} in {plain(row.get('session'))}: {plain(row.get('title'))}"
+    head = f"{plain(row.get('title'))}, in {plain(row.get('session'))}"
     times = f"asked {plain(row.get('asked_at'))}, until {plain(row.get('expires_at'))}"
     return f"{plain(row.get('id'))}  {head}\n  {times}\n{block(row.get('rendered', ''), '    ')}"

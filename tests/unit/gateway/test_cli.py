@@ -321,9 +321,7 @@ async def test_lists_are_printed_and_cannot_steer_the_terminal(state: Path) -> N
     assert head.split() == ["id", "kind", "title", "running", "queued", "waiting", "active", "at"]
     assert first.split() == ["main:ann", "main", "ann", "1", "0", "2", "2026-01-01T00:00Z"]
     assert r"Eve \x1b[31m\nmain:root" in second
-    assert approvals.out == (
-        "w1  shell in main:ann: Run\n  asked 10:00, until 11:00\n    rm -rf /\n    \\x1b]0;title\\x07\n"
-    )
+    assert approvals.out == ("w1  Run, in main:ann\n  asked 10:00, until 11:00\n    rm -rf /\n    \\x1b]0;title\\x07\n")
 
 
 async def test_the_audit_is_printed_and_verified(state: Path) -> None:
