@@ -303,11 +303,11 @@ def _others_may_read(place: Path) -> bool:
 
 
 def _lookalikes(environ: Mapping[str, str], named: Collection[str]) -> list[str]:
-    """Variables with one `_` after the section, which set nothing. Those that a secret names are left alone."""
+    """Variables that name a section and, after `__`, no key: they set nothing. What a secret names is left alone."""
     lines: list[str] = []
     for name in sorted(environ):
         rest = name.removeprefix(PREFIX)
         section, _, key = rest.partition("_")
-        if rest != name and "__" not in name and section.lower() in SECTIONS and key and name not in named:
-            lines.append(f"${name} sets nothing; ${PREFIX}{section}__{key} would.")
+        if rest != name and "__" not in name and section.lower() in SECTIONS and name not in named:
+            lines.append(f"${name} sets nothing; ${PREFIX}{section}__{key or 'KEY'} would.")
     return lines

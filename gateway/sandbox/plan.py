@@ -56,14 +56,14 @@ INIT = 'exec 3>&2 2>/dev/null; echo >&0 && read -r go || exit 1; exec </dev/null
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Containment:
-    """What this machine can do. Made by `probe`; the two `why` are sentences for `dragoman check`."""
+    """What this machine can do. Made by `probe`."""
 
     can_bwrap: bool
     """Bubblewrap ran a program in `basic`."""
     can_pid_namespace: bool
     """unshare of util-linux ran a program in a process namespace; used for `off` when bubblewrap cannot."""
     why_no_bwrap: str = ""
-    why_no_pid_namespace: str = ""
+    """A sentence for people; empty when it did."""
     hardened: bool = False
     """Bubblewrap is 0.8 or newer: user namespaces inside are forbidden and its temporary folders are limited."""
     counts_processes: bool = False

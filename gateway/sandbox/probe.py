@@ -44,11 +44,11 @@ async def probe() -> Containment:
                 found = replace(asked, counts_processes=_counts(namespace))
                 break
     asked = replace(nothing, can_pid_namespace=True)
-    namespace, why = await _try(Mode.OFF, asked)
+    namespace, _ = await _try(Mode.OFF, asked)
     if namespace and not found.can_bwrap:
         found = replace(found, counts_processes=_counts(namespace))
-    return replace(found, can_pid_namespace=bool(namespace), why_no_bwrap="" if found.can_bwrap else why_no_bwrap,
-                   why_no_pid_namespace=why)  # fmt: skip
+    why = "" if found.can_bwrap else why_no_bwrap
+    return replace(found, can_pid_namespace=bool(namespace), why_no_bwrap=why)
 
 
 def _counts(namespace: str) -> bool:
@@ -60,14 +60,22 @@ def _counts(namespace: str) -> bool:
 
 async def _try(mode: Mode, asked: Containment) -> tuple[str, str]:
     """Return the user namespace that a contained program saw, or empty and why it did not run."""
+    try:
+        place = tempfile.TemporaryDirectory(prefix="dragoman-probe-")
+    except OSError as error:
+        return "", f"no temporary folder can be made ({error.strerror}): set TMPDIR to one with room"
+    with place as folder:
+        return await _try_in(Path(folder), mode, asked)
+
+
+async def _try_in(folder: Path, mode: Mode, asked: Containment) -> tuple[str, str]:
     printed = _Printed()
     try:
-        with tempfile.TemporaryDirectory(prefix="dragoman-probe-") as folder:
-            async with asyncio.timeout(PROBE_S):
-                ended = await run_contained(
-                    ["readlink", "/proc/self/ns/user"], mode=mode, workspace=Path(folder), cwd=Path(folder), env={},
-                    output=printed, containment=asked, limits=Limits(),
-                )  # fmt: skip
+        async with asyncio.timeout(PROBE_S):
+            ended = await run_contained(
+                ["readlink", "/proc/self/ns/user"], mode=mode, workspace=folder, cwd=folder, env={},
+                output=printed, containment=asked, limits=Limits(),
+            )  # fmt: skip
     except TimeoutError:
         return "", f"the probe did not end in {PROBE_S:.0f} s"
     except (DragomanError, OSError) as error:

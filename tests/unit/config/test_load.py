@@ -185,6 +185,8 @@ def test_a_variable_with_too_few_underscores_is_warned_of(tmp_path: Path) -> Non
     toml = '[model]\nname = "openai:x"\napi_key = "env:DRAGOMAN_MODEL_KEY"\n'
     loaded = read(tmp_path, toml, {"DRAGOMAN_HTTP_PORT": "1", "DRAGOMAN_MODEL_KEY": "k"})
     assert loaded.warnings == ("$DRAGOMAN_HTTP_PORT sets nothing; $DRAGOMAN_HTTP__PORT would.",)
+    loaded = read(tmp_path, "", {"DRAGOMAN_OWNERS": '{ids = ["telegram:1"]}'})
+    assert loaded.warnings[:1] == ("$DRAGOMAN_OWNERS sets nothing; $DRAGOMAN_OWNERS__KEY would.",)
 
 
 # --- problems -------------------------------------------------------------------------------
