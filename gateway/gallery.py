@@ -10,9 +10,8 @@ from typing import IO
 from gateway.beneath import open_beneath
 from gateway.errors import BadRequest, DragomanError
 from gateway.model.text import plain
-from gateway.model.tools import PICTURE_BYTES, PICTURES, KeptFile, Picture
+from gateway.model.tools import KEPT_BYTES, PICTURE_BYTES, PICTURES, KeptFile, Picture
 
-FILE_BYTES = 50_000_000
 NAME_CHARS = 100
 _MEDIA_TYPE = re.compile(r"[a-z]+/[A-Za-z0-9.+-]{1,100}")  # a page may have chosen it
 _ENDING = re.compile(r"[A-Za-z0-9]{1,8}")
@@ -58,7 +57,7 @@ class Gallery:
                 raise DragomanError(f"The file could not be kept: {error}.", cure="Free space on the disk.") from error
         if not whole:
             (self._folder / kept).unlink(missing_ok=True)
-            raise BadRequest("The file is too large.", cure=f"At most {FILE_BYTES:,} bytes are kept.")
+            raise BadRequest("The file is too large.", cure=f"At most {KEPT_BYTES:,} bytes are kept.")
         known = media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
         return KeptFile(file=kept, name=_shown_name(name) or kept, media_type=known)
 
@@ -79,7 +78,7 @@ def _opened(workspace: Path, path: Path) -> int:
 
 def _copied(source: IO[bytes], to: IO[bytes]) -> bool:
     """Copy, and return False when there is more than is kept: a file may grow while it is read."""
-    left = FILE_BYTES
+    left = KEPT_BYTES
     while data := source.read(min(1 << 20, left + 1)):
         left -= len(data)
         if left < 0:

@@ -15,10 +15,9 @@ from agent_tools.browser.guard import Arrival
 from agent_tools.browser.seats import Seat
 from agent_tools.browser.trouble import Trouble, meaning
 from gateway.model.text import one_line
-from gateway.model.tools import KeptFile
+from gateway.model.tools import KEPT_BYTES, KeptFile
 from gateway.ports import ToolContext
 
-KEPT_BYTES = 50_000_000
 """What the gateway keeps for people; larger files stay in the workspace only."""
 _WITHOUT_A_HOST = frozenset({"", "about:blank", "about:srcdoc"})
 _BEGIN_S = 20.0

@@ -13,11 +13,9 @@ from types import MappingProxyType
 
 from channels._shared.files import FilePart
 from gateway.model.slots import Button, CardRow
-from gateway.model.tools import Risk
+from gateway.model.tools import ACTION_BYTES, Risk
 from gateway.model.waits import Verb, WaitState
 
-ACTION_BYTES = 65_536
-"""Ours: UTF-8 bytes of an action that a person can be asked to allow; the gateway refuses longer ones."""
 RISKS = MappingProxyType(
     {
         Risk.NONE: "○ no risk",

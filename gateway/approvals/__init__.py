@@ -10,7 +10,6 @@ from datetime import datetime
 from types import MappingProxyType
 
 from gateway.approvals.asked import (
-    SHOWN_AT_MOST,
     action_key,
     action_sha,
     name_of,
@@ -33,7 +32,6 @@ from gateway.ports import Accounts
 from gateway.routing import People
 
 __all__ = [
-    "SHOWN_AT_MOST",
     "Approvals",
     "Audience",
     "Handles",

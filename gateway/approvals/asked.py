@@ -12,9 +12,6 @@ from gateway.model.tools import Action, Risk
 from gateway.model.waits import ApprovalRequest, Wait, WaitState
 from gateway.routing import People
 
-SHOWN_AT_MOST = 65_536
-"""UTF-8 bytes of a rendered action; a longer one cannot be approved."""
-
 _ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[rtbfu]")  # a control character in JSON; not a backslash that somebody wrote
 _LONG_SPACES = re.compile(r" {9,}")
 _LONG_BREAKS = re.compile(r"(?:⏎\n){3,}")

@@ -136,6 +136,10 @@ class ToolCall:
     arguments: str
 
 
+ACTION_BYTES = 65_536
+"""UTF-8 bytes of an action as people are shown it. Nobody can be asked to allow a longer one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """One exact thing that will be done. Its canonical form is what an approval binds and what runs."""
@@ -204,6 +208,8 @@ PICTURES: Mapping[str, str] = MappingProxyType(
 a browser could run."""
 PICTURE_BYTES = 10_000_000
 """Of one that is kept, or given to a model, at most."""
+KEPT_BYTES = 50_000_000
+"""Of a file that is kept for people, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,18 @@ from gateway.model.ids import WaitId
 from gateway.model.sessions import Session, SessionKind, works_in
 from gateway.model.steps import Step, StepKind, StepState
 from gateway.model.text import head_and_tail_bytes
-from gateway.model.tools import EVERY_SCOPE, Action, Default, Effect, Mode, Reach, ResultStatus, Sandbox, ToolResult
+from gateway.model.tools import (
+    ACTION_BYTES,
+    EVERY_SCOPE,
+    Action,
+    Default,
+    Effect,
+    Mode,
+    Reach,
+    ResultStatus,
+    Sandbox,
+    ToolResult,
+)
 from gateway.model.turns import TurnLimits, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
@@ -286,7 +297,7 @@ class Deciding:
 
     def _request(self, view: TurnView, call: Prepared, repeated: int) -> Asked | ToolResult:
         shown = asking.render_action(call.action, call.tool.spec.shows)
-        if len(shown.encode()) > asking.SHOWN_AT_MOST:
+        if len(shown.encode()) > ACTION_BYTES:
             return self.refuse(
                 Deny(
                     reason=DenyReason.TOO_LONG_TO_SHOW,

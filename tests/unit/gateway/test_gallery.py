@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import BadRequest, DragomanError
-from gateway.gallery import FILE_BYTES, Gallery
-from gateway.model.tools import KeptFile
+from gateway.gallery import Gallery
+from gateway.model.tools import KEPT_BYTES, KeptFile
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_what_is_no_regular_file_in_the_workspace_is_not_kept(
     assert not (tmp_path / "outputs").exists()
 
 
-@pytest.mark.parametrize(("size", "kept"), [(FILE_BYTES, True), (FILE_BYTES + 1, False)])
+@pytest.mark.parametrize(("size", "kept"), [(KEPT_BYTES, True), (KEPT_BYTES + 1, False)])
 def test_a_file_that_is_too_large_is_not_kept(
     workspace: Path, gallery: Gallery, tmp_path: Path, size: int, kept: bool
 ) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import secrets
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -157,25 +155,6 @@ def test_the_host_is_for_main_only(wanted: Sandbox, is_main: bool, containment: 
         return
     with pytest.raises(SandboxMissing, match=r"bubblewrap is not installed.* `dragoman check`"):
         choose(wanted, is_main, containment)
-
-
-def test_the_probe_finds_what_is_here(machine: Containment) -> None:
-    # These tests need bubblewrap and user namespaces; without them they fail here and say why.
-    assert (machine.can_bwrap, machine.why_no_bwrap) == (True, "")
-    assert machine.can_pid_namespace
-    assert not (machine.counts_processes and os.geteuid() == 0)
-
-
-async def test_a_probe_without_a_temporary_folder_names_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(**_: object) -> str:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(tempfile, "TemporaryDirectory", full)
-    found = await probe()
-    assert not found.can_bwrap
-    assert found.why_no_bwrap == (
-        "no temporary folder can be made (No space left on device): set TMPDIR to one with room"
-    )
 
 
 async def test_basic_never_runs_on_the_host_instead(basic: Bench) -> None:

@@ -20,7 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slack_sdk.models.blocks import Block
 
-from channels._shared.cards import ACTION_BYTES
 from channels._shared.files import IN_FILE
 from channels.slack.blocks import FormPlace, reason_form, verb_of
 from channels.slack.inbound import Identity, Pressing, read
@@ -45,7 +44,7 @@ from channels.slack.plain import escaped
 from gateway.model.ids import Handle
 from gateway.model.messages import Press
 from gateway.model.slots import SlotKind
-from gateway.model.tools import Risk
+from gateway.model.tools import ACTION_BYTES, Risk
 from gateway.model.waits import Verb, WaitState
 from tests.support.makers import ANN_SLACK, EPOCH
 from tests.unit.channels.slack.showings import THREAD, buttons, card, code, files, kinds, row, shown, texts
