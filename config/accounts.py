@@ -57,9 +57,3 @@ def is_safe_to_send_to(url: str) -> bool:
     """Whether a platform may send what people say to this address: through TLS, or not beyond this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or (bool(url) and is_loopback(parts.hostname or ""))
-
-
-def is_in_clear(api_root: str) -> bool:
-    """Whether a token goes to this address for anybody between to read."""
-    parts = urlsplit(api_root)
-    return parts.scheme == "http" and not is_loopback(parts.hostname or "")

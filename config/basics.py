@@ -27,6 +27,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_in_clear(url: str) -> bool:
+    """Whether a secret goes to this address for anybody between to read."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
 def address(text: str, example: str) -> SplitResult:
     """Take a web address apart: a server and perhaps a path, nothing more. Raises `Flaw`, which shows `example`."""
     try:

@@ -269,11 +269,12 @@ def _without_effect(settings: Settings, imported: Collection[str]) -> list[str]:
         lines.append("model: base_url and api_key have no effect with the operator; set model.name.")
     lines += [f"model.prices: no model is called {name}, so its prices have no effect."
               for name in model.prices if name not in model.names]  # fmt: skip
-    named = [*(who for listed in settings.owners.values() for who in listed), *settings.people.allow]
+    owners = [who for listed in settings.owners.values() for who in listed]
+    named = [*owners, *settings.people.allow, *settings.chats.allow]
     here = {"telegram": settings.channels.telegram, "slack": settings.channels.slack}
     there = {*imported, *(name for name, channel in here.items() if channel)}
     missing = sorted({channel_of(Principal(who)) for who in named} - there)
-    lines += [f"{channel}: the channel is not configured, so its people cannot write yet." for channel in missing]
+    lines += [f"{channel}: the channel is not configured, so nobody can write there yet." for channel in missing]
     if not settings.channels.web.enabled and not there:
         lines.append("channels: the web page is off and no other channel is configured, so nobody can write.")
     for provider in (model, *model.fallback):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StrictInt, WithJsonSchema, model_validator
 
-from config.basics import Table, address, is_loopback
+from config.basics import Table, address, is_in_clear, is_loopback
 from config.values import Flaw
 
 OPERATOR = "operator"
@@ -92,7 +92,7 @@ class ProviderSettings(Table):
 
     def sends_key_in_clear(self) -> bool:
         """Whether the key leaves this machine without TLS."""
-        return self.api_key is not None and (self.base_url or "").startswith("http://") and not self._is_here()
+        return self.api_key is not None and is_in_clear(self.base_url or "")
 
     def _is_here(self) -> bool:
         return self.base_url is not None and is_loopback(urlsplit(self.base_url).hostname or "")

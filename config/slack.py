@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 
 from channels.slack.settings import SlackAccount, SlackSettings
-from config.accounts import account_tables, is_in_clear, is_safe_to_send_to, read_accounts
+from config.accounts import account_tables, is_safe_to_send_to, read_accounts
+from config.basics import is_in_clear
 from config.reading import Path, Reader
 from config.settings import HttpSettings
 

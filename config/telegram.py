@@ -5,7 +5,8 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from channels.telegram.settings import TelegramAccount, TelegramSettings
-from config.accounts import is_in_clear, is_safe_to_send_to, read_accounts
+from config.accounts import is_safe_to_send_to, read_accounts
+from config.basics import is_in_clear
 from config.reading import Path, Reader
 from config.settings import HttpSettings
 

@@ -50,7 +50,7 @@ def duration(value: object) -> timedelta:
         seconds = float(found[1]) * _UNITS[found[2] or "s"] if found else math.nan
     elif isinstance(value, int | float) and not isinstance(value, bool):
         seconds = value
-    if not 0 < seconds <= _LONGEST.total_seconds():
+    if not timedelta.resolution.total_seconds() <= seconds <= _LONGEST.total_seconds():
         raise Flaw(f"{_shown(value)} is not a duration", cure)
     return timedelta(seconds=seconds)
 
@@ -61,7 +61,7 @@ def spoken(value: timedelta) -> str:
     for unit in ("d", "h", "m"):
         if seconds % _UNITS[unit] == 0:
             return f"{int(seconds // _UNITS[unit])}{unit}"
-    return f"{seconds:g}s"
+    return f"{int(seconds)}s" if seconds.is_integer() else f"{seconds:.6f}".rstrip("0") + "s"
 
 
 def secret(value: object, environ: Mapping[str, str]) -> SecretStr:

@@ -42,7 +42,7 @@ GREETING = "Welcome. I am an agent with tools; what could do harm waits until so
 
 USAGE_DAYS = 30
 
-_COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)(?:@[A-Za-z0-9_]+)?(?:\s+(.*))?", re.DOTALL)
+_COMMAND = re.compile(r"\s*/([A-Za-z][A-Za-z0-9_-]*)(?:@[A-Za-z0-9_]+)?(?:\s+(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +86,21 @@ def code(text: str) -> str:
     return f"{fence}{space}{line}{space}{fence}"
 
 
+def split(text: str) -> tuple[str, str] | None:
+    """Return the word of a command, in lower case, and what follows it; None for plain text."""
+    match = _COMMAND.fullmatch(text)
+    return None if match is None else (match[1].lower(), match[2] or "")
+
+
 def parse(text: str, tools: Collection[str]) -> Parsed:
     """Say what a message asks for; `tools` are the words that call tools by hand.
 
     `/usr/bin is full` is plain text; `/nosuch` is an unknown command.
     """
-    match = _COMMAND.fullmatch(text.strip())
-    if match is None:
+    command = split(text)
+    if command is None:
         return PlainText()
-    name = match.group(1).lower()
+    name, _ = command
     if name in CONTROL or name == START:
         return ControlCommand(name)
     return ToolCommand(name) if name in tools else UnknownCommand(name)

@@ -6,7 +6,6 @@ The only place that calls a tool's `run`. It demands a permit, which only `toolc
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -97,13 +96,11 @@ class _Context:
         """Run a program in this call's sandbox."""
         if self.action.sandbox is None:
             raise SandboxMissing("This tool was not planned to start a process.")
-        zone = os.environ.get("TZ")
         return await run_contained(
             argv,
             mode=self.action.sandbox,
             workspace=self.cwd,
             cwd=cwd or self.cwd,
-            env={"TZ": zone} if zone else {},
             output=self.output,
             containment=self.containment,
             limits=Limits(),

@@ -36,9 +36,16 @@ class Tool:
     arguments: type[BaseModel]
     run: Run
     reach: Callable[[Any], Reach] | None = None
-    """What a call with these arguments reaches; None: what the spec says. Calls of a tool with one run in order."""
+    """What a call with these arguments reaches; None: what the spec says."""
+    keeps: bool = False
+    """Something between calls, as a browser does."""
     missing: str = ""
     """Why it cannot work on this machine, with the cure: nobody is offered it then. Empty: it can."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether its calls run one after the other: the next one meets, or is asked about, what this one left."""
+        return self.keeps or self.reach is not None
 
 
 class Registry:

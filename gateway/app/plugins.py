@@ -45,6 +45,7 @@ def load_tools(
                     arguments=module.Args,
                     run=run,
                     reach=_reach(module, policy),
+                    keeps=name in kept,
                     missing=_missing(module.SPEC),
                 )
             )

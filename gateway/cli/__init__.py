@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 35.0
 """Seconds a command waits for the daemon, a little more than the daemon gives itself."""
+_LONGER_S = 5.0
+"""So much more, where the daemon takes as long as a command may need."""
 _NOT_WHOLE = "Stop the daemon and keep a copy of its state folder; deploy/RUNBOOK.md says what to look at."
 
 
@@ -122,7 +124,7 @@ def audit(options: _Options, last: int) -> None:
     from gateway.cli.show import table
     from gateway.control.wire import AUDIT_TAKES_S
 
-    found = _call(options, "audit", {"last": last}, timeout_s=AUDIT_TAKES_S)
+    found = _call(options, "audit", {"last": last}, timeout_s=AUDIT_TAKES_S + _LONGER_S)
     columns = ("seq", "at", "call", "session", "by", "tool", "because", "decided_by", "approval", "sandbox", "action")
     if found["rows"]:
         click.echo(table(columns, found["rows"]) + "\n")
@@ -148,7 +150,7 @@ def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
     if not said.strip():
         raise click.UsageError("There is no text to send.")
     args = {"owner": owner, "text": said, "wait": wait}
-    found = _call(options, "send", args, timeout_s=SEND_WAITS_S if wait else _ANSWER_S)
+    found = _call(options, "send", args, timeout_s=SEND_WAITS_S + _LONGER_S if wait else _ANSWER_S)
     answer = found.get("answer")
     try:
         click.echo("Sent." if answer is None else block(answer, ""))

@@ -173,6 +173,13 @@ def image_label(image: Image, mark: str) -> str:
     return f"[{mark} the picture {image.name}]"
 
 
+def picture_label(result: CallResult, n: int, mark: str) -> str:
+    """What stands above the `n`th picture that a call brought."""
+    which = f"picture {n} of {len(result.images)}" if len(result.images) > 1 else "the picture"
+    label = " ".join(filter(None, [mark, which, "of call", result.call]))
+    return f"[{label}, {given_name(result.tool)}]"
+
+
 def _image(image: Image) -> dict[str, Any]:
     data = base64.b64encode(image.data).decode()
     return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{data}"}}
@@ -183,9 +190,7 @@ def _pictures(results: Sequence[CallResult], mark: str, dialect: Dialect) -> lis
     parts: list[dict[str, Any]] = []
     for result in results if dialect.images else ():
         for n, image in enumerate(result.images, 1):
-            which = f"picture {n} of {len(result.images)}" if len(result.images) > 1 else "the picture"
-            label = " ".join(filter(None, [mark, which, "of call", result.call]))
-            parts += [{"type": "text", "text": f"[{label}, {given_name(result.tool)}]"}, _image(image)]
+            parts += [{"type": "text", "text": picture_label(result, n, mark)}, _image(image)]
     return [{"role": "user", "content": parts}] if parts else []
 
 

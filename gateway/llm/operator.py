@@ -8,13 +8,11 @@ import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
-from gateway.commands import code
+from gateway.commands import code, split
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Complete, ModelEvent, ModelRequest, TextPart, ToolOffer, UserText
 from gateway.model.steps import Answer
 from gateway.model.tools import ResultStatus, ToolCall, ToolResult, ToolSpec
-
-_COMMAND = re.compile(r"/([A-Za-z0-9_-]+)(?:[ \t]+|\n|$)")
 
 _NO_MODEL = """\
 No model is attached, so I cannot answer that myself. You can still use the tools{tools}: \
@@ -57,13 +55,14 @@ class Operator:
         return self._say(self._hint(request.tools))
 
     def _reply(self, text: str, offers: Sequence[ToolOffer]) -> Answer:
-        command = _COMMAND.match(text)
+        command = split(text)
         if command is None:
             return self._say(self._hint(offers))
-        spec = self._commands.get(command.group(1).lower())  # telephones begin a message with a capital
+        word, rest = command
+        spec = self._commands.get(word)
         if spec is None:
-            return self._say(f"There is no command `/{command.group(1)}`. {self._tools(offers)}".strip())
-        arguments = _arguments(spec, text[command.end() :], offers)
+            return self._say(f"There is no command {code('/' + word)}. {self._tools(offers)}".strip())
+        arguments = _arguments(spec, rest, offers)
         if isinstance(arguments, str):
             return self._say(arguments)
         call = ToolCall(id=CallId("c1"), tool=spec.name, arguments=json.dumps(arguments, ensure_ascii=False))

@@ -140,8 +140,7 @@ class _Start:
         return tree, ours
 
     def _environment(self, place: Place) -> dict[str, str]:
-        zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
-        return environment(place.home, {"TMPDIR": self._tmp, **zone})
+        return environment(place.home, {"TMPDIR": self._tmp})
 
 
 class _Asked:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 
 from gateway.errors import BadRequest, NotFound, SandboxMissing
 from gateway.model.tools import Mode, Sandbox
@@ -133,15 +134,17 @@ def holder_for(mode: Mode, containment: Containment) -> Holder:
     return Holder.UNSHARE if containment.can_pid_namespace else Holder.KEEPER
 
 
-def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
-    """Return a program's whole environment: built from nothing, never inherited. `extra` wins.
+def environment(home: Path, extra: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Return a program's whole environment: built anew, and inherited is only the time zone. `extra` wins.
 
     Raises `BadRequest` for names of the dynamic linker: they would act on the holder, which is outside.
     """
     for name in extra:
         if name.startswith("LD_"):
-            raise BadRequest(f"The variable {name} cannot be given to tools.", cure="Take it out of the tool's `env`.")
-    return {"PATH": PATH, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "dumb", **extra}
+            raise BadRequest(f"The variable {name} cannot be given to tools.", cure="Leave it out.")
+    zone = os.environ.get("TZ")
+    inherited = {"TZ": zone} if zone else {}
+    return {"PATH": PATH, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "dumb", **inherited, **extra}
 
 
 def check_place(place: Place, mode: Mode) -> None:

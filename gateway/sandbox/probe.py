@@ -73,7 +73,7 @@ async def _try_in(folder: Path, mode: Mode, asked: Containment) -> tuple[str, st
     try:
         async with asyncio.timeout(PROBE_S):
             ended = await run_contained(
-                ["readlink", "/proc/self/ns/user"], mode=mode, workspace=folder, cwd=folder, env={},
+                ["readlink", "/proc/self/ns/user"], mode=mode, workspace=folder, cwd=folder,
                 output=printed, containment=asked, limits=Limits(),
             )  # fmt: skip
     except TimeoutError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gateway.errors import SandboxMissing
@@ -34,7 +34,6 @@ async def run_contained(
     mode: Mode,
     workspace: Path,
     cwd: Path,
-    env: Mapping[str, str],
     output: Output,
     containment: Containment,
     limits: Limits,
@@ -44,12 +43,12 @@ async def run_contained(
 
     Set no time limit here: cancel. However this returns, every process of the call is gone first (up to
     `limits.grace_s` for TERM, about 0.1 s more for KILL) and everything printed was read; what the program left in the
-    background when it ended is killed at once. `env` is added to a constructed environment. `hide` names folders that
-    `basic` shows empty even beneath the workspace. Not idempotent.
+    background when it ended is killed at once. `hide` names folders that `basic` shows empty even beneath the
+    workspace. Not idempotent.
     Raises `NotFound` or `BadRequest` (folder, program), `SandboxMissing` when `basic` cannot be had; nothing ran then.
     """
     place = _place(mode, workspace, cwd, hide)
-    variables = environment(place.home, env)
+    variables = environment(place.home)
     holder = holder_for(mode, containment)
     check_place(place, mode)
     check_program(argv[0], mode, place, variables)

@@ -187,7 +187,8 @@ class ToolCalls:
         ]
         titles = [asking.title(one.request) for one in asked]
         slots = asking.card_slots([wait.id for wait in waits], titles, place, view.session, view.turn)
-        await self.steps.open_waits(lease, waits, slots)
+        if not await self.steps.open_waits(lease, waits, slots):
+            return  # the turn is being stopped
         self.meters.decisions.labels("ask", "").inc(len(asked))
         await self.points.hit("J8")
         await self.points.hit("WAITS")
@@ -199,6 +200,8 @@ class ToolCalls:
         try:
             started = await self._start(one, lease, halt)
             if started is Start.STARTED:
+                if one.wait is None:
+                    self.meters.decisions.labels("allow", "").inc()
                 await self.points.hit("J11")
                 await self._execute(one.call, lease, halt, now)
             elif started is Start.NOT_APPROVED:

@@ -125,9 +125,9 @@ class Deciding:
     _log: Any = field(default_factory=lambda: log("deciding"))
 
     def kept(self, step: Step) -> str:
-        """The step's tool, when it keeps something, so that its calls run in their order; empty otherwise."""
+        """The step's tool, when its calls run in their order, as of one that keeps something; empty otherwise."""
         tool = None if step.call is None else self.registry.get(step.call.tool)
-        return "" if tool is None or tool.reach is None else tool.spec.name
+        return tool.spec.name if tool is not None and tool.in_order else ""
 
     def first(self, view: TurnView, step: Step, same: SameCalls, allowed: Scopes = (), *, askable: bool) -> Found:
         """Decide a call for which nothing was done yet; `askable`: whether somebody can be asked. Never raises."""
@@ -138,7 +138,6 @@ class Deciding:
             repeated = repeats(view, step.n, same)
             match checked(_decided(call, allowed, askable=askable), repeated):
                 case Allow() as allow:
-                    self.meters.decisions.labels("allow", "").inc()
                     return Runnable(call=call, wait=None, scoped=allow.scoped)
                 case Deny() as deny:
                     return self.refuse(deny)

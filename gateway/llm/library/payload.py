@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -28,7 +29,16 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from gateway.llm.openai_answer import unique_ids
-from gateway.llm.openai_payload import MARKED, given_back, given_ids, given_name, image_label, result_content, said
+from gateway.llm.openai_payload import (
+    MARKED,
+    given_back,
+    given_ids,
+    given_name,
+    image_label,
+    picture_label,
+    result_content,
+    said,
+)
 from gateway.llm.reading import as_object
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Image, ModelRequest, UserText
@@ -63,7 +73,7 @@ def messages_of(request: ModelRequest, *, answered_by: str) -> list[ModelMessage
             case UserText():
                 parts += _person(message, request.mark)
             case CallResult():
-                parts += _result(message, ids.get(message.call, message.call), request.mark)
+                parts += _result(replace(message, call=ids.get(message.call, message.call)), request.mark)
             case Answer() if response := _response(message, answered_by, ids):
                 made += [*_flushed(parts), response]
             case Answer():
@@ -95,12 +105,14 @@ def _image(image: Image) -> BinaryContent:
     return BinaryContent(data=image.data, media_type=image.media_type)
 
 
-def _result(message: CallResult, id_: CallId, mark: str) -> list[ModelRequestPart]:
+def _result(message: CallResult, mark: str) -> list[ModelRequestPart]:
     content, name = result_content(message.result, mark), given_name(message.tool)
-    parts: list[ModelRequestPart] = [ToolReturnPart(tool_name=name, content=content, tool_call_id=id_)]
+    parts: list[ModelRequestPart] = [ToolReturnPart(tool_name=name, content=content, tool_call_id=message.call)]
     if message.images:
-        pictures = [_image(image) for image in message.images]
-        parts.append(UserPromptPart(content=[f"[The pictures of the call {id_}]", *pictures]))
+        pictures: list[UserContent] = []
+        for n, image in enumerate(message.images, 1):
+            pictures += [picture_label(message, n, mark), _image(image)]
+        parts.append(UserPromptPart(content=pictures))
     return parts
 
 

@@ -33,7 +33,7 @@ class Call(BareCall):
 
     async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
         return await run_contained(
-            argv, mode=Mode.BASIC, workspace=self.cwd, cwd=cwd or self.cwd, env={}, output=self.output,
+            argv, mode=Mode.BASIC, workspace=self.cwd, cwd=cwd or self.cwd, output=self.output,
             containment=self._containment, limits=Limits(),
         )  # fmt: skip
 

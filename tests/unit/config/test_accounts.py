@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from config.accounts import account_tables, is_in_clear, is_safe_to_send_to
+from config.accounts import account_tables, is_safe_to_send_to
+from config.basics import is_in_clear
 from config.reading import Reader
 
 AT = ("channels", "somewhere")
@@ -43,6 +44,7 @@ def test_what_is_no_account_is_one_problem(raw: object, told: str) -> None:
     [
         ("https://a.example", True, False),
         ("http://a.example", False, True),
+        ("HTTP://a.example", False, True),
         ("http://127.0.0.1:8081", True, False),
         ("http://localhost", True, False),
         ("", False, False),

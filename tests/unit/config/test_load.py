@@ -391,8 +391,8 @@ def test_people_and_places_are_read(tmp_path: Path) -> None:
     assert loaded.settings.people.allow == ("test:*", "slack:T0AA/W1")
     assert loaded.settings.chats.allow == ("test:room", "telegram:-1003")
     assert loaded.warnings == (
-        "slack: the channel is not configured, so its people cannot write yet.",
-        "telegram: the channel is not configured, so its people cannot write yet.",
+        "slack: the channel is not configured, so nobody can write there yet.",
+        "telegram: the channel is not configured, so nobody can write there yet.",
         "people.allow: test:* lets everyone on test write to the agent directly.",
     )
 
@@ -480,3 +480,8 @@ def test_what_is_set_is_described_without_secrets(tmp_path: Path) -> None:
     assert rows["limits of a turn"] == "50 calls, 15m of work, 1000000 tokens; a sub-session 10m"
     assert "very-secret" not in f"{rows} {loaded}"
     assert loaded.settings.sessions.approval_expiry_main == timedelta(hours=2)
+
+
+def test_a_place_on_a_channel_that_is_not_configured_is_warned_of(tmp_path: Path) -> None:
+    loaded = read(tmp_path, '[chats]\nallow = ["slack:T0AA/C0CC"]\n')
+    assert loaded.warnings == ("slack: the channel is not configured, so nobody can write there yet.",)

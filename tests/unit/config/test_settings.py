@@ -34,7 +34,7 @@ def test_a_duration_is_a_number_with_a_unit_or_seconds(written: object, seconds:
 
 
 @pytest.mark.parametrize(
-    "written", ["", "1w", "1h30m", "-5s", "0s", 0, -1, True, None, [], "nan", float("inf"), "9999d"]
+    "written", ["", "1w", "1h30m", "-5s", "0s", "0.0000001s", 0, -1, True, None, [], "nan", float("inf"), "9999d"]
 )
 def test_anything_else_is_not_a_duration(written: object) -> None:
     with pytest.raises(Flaw) as caught:
@@ -42,7 +42,7 @@ def test_anything_else_is_not_a_duration(written: object) -> None:
     assert '"90s"' in caught.value.cure
 
 
-@pytest.mark.parametrize("text", ["30d", "1h", "15m", "90s", "1.5s", "1d"])
+@pytest.mark.parametrize("text", ["30d", "1h", "15m", "90s", "1.5s", "1d", "1234567s", "1234567.5s", "0.000001s"])
 def test_a_duration_is_said_as_it_is_written(text: str) -> None:
     assert spoken(duration(text)) == text
 

@@ -242,6 +242,7 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
     assert (place.settings, place.folder) == ("as set", tmp_path / "tools" / "keeping")
     assert not place.folder.exists(), "nothing is made before something runs"
     assert tool.run == kept["keeping"].run
+    assert tool.keeps
     assert tool.reach is not None
     assert tool.reach("asked").scope == "asked as set"
     assert tool.missing == (

@@ -87,7 +87,6 @@ async def test_a_program_in_a_sandbox_has_nothing_of_the_workspace_beside_its_ow
         mode=Mode.BASIC,
         workspace=mine,
         cwd=mine,
-        env={},
         output=printed,
         containment=await probe(),
         limits=Limits(),

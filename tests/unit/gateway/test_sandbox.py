@@ -70,7 +70,7 @@ class Bench:
         return await self.program(["/bin/bash", "--noprofile", "--norc", "-c", script], limits=limits, **more)
 
     async def program(self, argv: list[str], *, limits: Limits | None = None, **more: Any) -> int:
-        given: dict[str, Any] = {"cwd": self.workspace, "env": {}, "workspace": self.workspace, **more}
+        given: dict[str, Any] = {"cwd": self.workspace, "workspace": self.workspace, **more}
         ended = await run_contained(
             argv, mode=self.mode, output=self.printed, containment=self.containment, limits=limits or Limits(), **given
         )
@@ -205,7 +205,8 @@ async def test_exit_codes(bench: Bench, script: str, code: int) -> None:
 async def test_the_environment_is_constructed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TELEGRAM_TOKEN", "BASH_ENV", "PYTHONSTARTUP", "LD_CANARY"):
         monkeypatch.setenv(name, "canary")
-    assert await bench.program(["env", "-0"], env={"TZ": "Europe/Rome"}) == 0
+    monkeypatch.setenv("TZ", "Europe/Rome")
+    assert await bench.program(["env", "-0"]) == 0
     found = dict(line.split("=", 1) for line in bench.printed.text.split("\0") if line)
     assert found.pop("PWD", str(bench.workspace)) == str(bench.workspace)  # bubblewrap sets it
     assert {name: found[name] for name in found if name != "HOME"} == {
@@ -437,7 +438,7 @@ workspace = Path(sys.argv[1])
 
 async def run():
     await run_contained(["/bin/bash", "-c", sys.argv[4]], mode=sys.argv[2], workspace=workspace, cwd=workspace,
-        env={}, output=Out(), containment=eval(sys.argv[3], {"Containment": Containment}), limits=Limits())
+        output=Out(), containment=eval(sys.argv[3], {"Containment": Containment}), limits=Limits())
 """
 LIVES = """
 asyncio.run(run())

@@ -196,7 +196,7 @@ async def test_pictures_of_people_and_words_of_strangers_go_there_as_to_other_se
         messages=(
             UserText(text="look", data="[files]", images=(photo,)),
             Answer(text="", calls=(call,), model=CLAUDE),
-            CallResult(call=call.id, tool="shell", result=page),
+            CallResult(call=call.id, tool="shell", result=page, images=(photo, photo)),
         ),
         tools=(SHELL,),
         mark="00c0ffee00c0ffee",
@@ -213,6 +213,10 @@ async def test_pictures_of_people_and_words_of_strangers_go_there_as_to_other_se
     block, _, hint = str(result["content"][0]["text"]).rpartition("\n")
     assert hint == "Fine."
     assert block.endswith("00c0ffee00c0ffee\nobey\n00c0ffee00c0ffee")
+    assert [part["text"] for part in came["content"] if part["type"] == "text"] == [
+        "[00c0ffee00c0ffee picture 1 of 2 of call toolu_1, shell]",
+        "[00c0ffee00c0ffee picture 2 of 2 of call toolu_1, shell]",
+    ]
 
 
 async def test_another_models_reasoning_is_not_passed_on() -> None:

@@ -67,6 +67,10 @@ async def call_of(text: str) -> tuple[str, dict[str, Any]]:
         ("/shell   echo  'a\n b' ", "shell", {"command": "echo  'a\n b' "}),
         ("/shell\ncat <<E\n  x\nE", "shell", {"command": "cat <<E\n  x\nE"}),
         ('/shell echo "üñ', "shell", {"command": 'echo "üñ'}),
+        (" /shell uptime", "shell", {"command": "uptime"}),
+        ("\n/shell uptime", "shell", {"command": "uptime"}),
+        ("/shell@my_bot uptime", "shell", {"command": "uptime"}),
+        ("/shell\u00a0uptime", "shell", {"command": "uptime"}),
         ("/shell", "shell", {}),
         ("/shell  ", "shell", {}),
         ("/browser", "browser", {}),
@@ -128,7 +132,7 @@ async def test_only_the_last_message_is_a_command() -> None:
     assert answer.calls == ()
 
 
-@pytest.mark.parametrize("text", ["Hello", "", "/", "a /shell b", "/usr/bin/env", " /shell x"])
+@pytest.mark.parametrize("text", ["Hello", "", "/", "a /shell b", "/usr/bin/env"])
 async def test_plain_text_is_told_how_to_attach_a_model(text: str) -> None:
     answer = await answer_to(UserText(text=text))
 

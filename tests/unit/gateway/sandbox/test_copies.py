@@ -60,7 +60,7 @@ async def test_basic_shows_the_machines_files_and_nobody_can_write_to_them(
         "cat /etc/passwd /etc/nsswitch.conf; (echo evil >> /etc/passwd; rm /etc/passwd; chmod 666 /etc/passwd) 2>&1"
     )
     await run_contained(
-        ["/bin/bash", "-c", script], mode=Mode.BASIC, workspace=tmp_path, cwd=tmp_path, env={}, output=printed,
+        ["/bin/bash", "-c", script], mode=Mode.BASIC, workspace=tmp_path, cwd=tmp_path, output=printed,
         containment=machine, limits=Limits(),
     )  # fmt: skip
     assert printed.data.startswith(KNOWN)

@@ -45,7 +45,7 @@ def no_descriptors_left() -> Generator[None]:
 async def test_what_cannot_be_held_is_not_begun(way: str, tmp_path: Path, machine: Containment) -> None:
     mode, missing = WAYS[way]
     printed = Printed()
-    given: dict[str, Any] = {"workspace": tmp_path, "cwd": tmp_path, "env": {}, "limits": Limits()}
+    given: dict[str, Any] = {"workspace": tmp_path, "cwd": tmp_path, "limits": Limits()}
     work = asyncio.create_task(
         run_contained(
             ["/bin/touch", "ran"], mode=mode, output=printed, containment=replace(machine, **missing), **given

@@ -43,7 +43,8 @@ async def test_the_audit_says_in_which_sandbox_a_call_began(tmp_path: Path) -> N
 
 async def test_every_decision_is_counted_once(tmp_path: Path) -> None:
     engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE), FakeTool(name="read", risk=Risk.READ)])
-    lease = await engine.planned("shell:a", "shell:b", "read", "nosuch")
+    reads = [f"read:{n}" for n in range(12)]
+    lease = await engine.planned("shell:a", "shell:b", *reads, "nosuch")
     assert not await engine.settle(lease)
     assert not await engine.settle(lease)
 
@@ -53,7 +54,7 @@ async def test_every_decision_is_counted_once(tmp_path: Path) -> None:
         )
         for decision, reason in [("ask", ""), ("allow", ""), ("deny", "unknown_tool")]
     }
-    assert counts == {("ask", ""): 2, ("allow", ""): 1, ("deny", "unknown_tool"): 1}
+    assert counts == {("ask", ""): 2, ("allow", ""): 12, ("deny", "unknown_tool"): 1}
 
 
 class CountingStore(FailingStore):
