@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from gateway.errors import DragomanError, SandboxMissing
 from gateway.family import Families
 from gateway.gallery import Gallery
-from gateway.halting import HALTED_TEXT, Ending, Halt
+from gateway.halting import HALTED_TEXT, Halt
 from gateway.model.live import OutputDelta, session_topic
 from gateway.model.sessions import works_in
 from gateway.model.steps import Step
@@ -59,7 +59,7 @@ def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) ->
 def cut_short(halt: Halt) -> ToolResult | None:
     """What comes of a call that is cut; None when whoever cuts it has no right to write that."""
     why = halt.why
-    if why is None or why is Ending.LOST:
+    if why is None or why not in HALTED_TEXT:
         return None
     return ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=HALTED_TEXT[why])
 

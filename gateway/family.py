@@ -288,7 +288,7 @@ class CallFamily:
             title=title_of(families.redactor.text(task.text)),
             task=task.text,
             tools=tuple(sorted(rights.tools)),
-            mode=SpawnMode(task.mode),
+            mode=task.mode,
             # Written out, not left to be looked up: a grandchild without a word of its own is as its parent is.
             agent=task.agent or (above.agent if above else ""),
             model=task.model or (agent.model if agent else "") or (above.model if above else ""),

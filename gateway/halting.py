@@ -31,6 +31,6 @@ HALTED_TEXT: Mapping[Ending, str] = MappingProxyType(
         Ending.STOP: "cancelled by /stop",
         Ending.SHUTDOWN: "cancelled by shutdown",
         Ending.LIMIT: "cancelled: the turn's time is over",
-        Ending.LOST: "cancelled",
     }
 )
+"""What the result of a call says that was cut. Whoever lost the turn may write none."""

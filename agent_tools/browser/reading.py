@@ -36,10 +36,10 @@ _SNAPSHOT_S = 10.0
 _ASK_S = 3.0
 _PICTURE_S = 15.0
 _COUNT = "() => [document.getElementsByTagName('*').length]"
-_WORDS = r"""([root, limit]) => {
+_WORDS = r"""(limit) => {
   const kept = [];
   let length = 0;
-  const walk = document.createTreeWalker(root || document.body || document, NodeFilter.SHOW_TEXT);
+  const walk = document.createTreeWalker(document.body || document, NodeFilter.SHOW_TEXT);
   while (length < limit && walk.nextNode()) {
     const node = walk.currentNode;
     const text = node.data.replace(/\s+/g, ' ').trim();
@@ -85,7 +85,7 @@ async def _tree(page: Page) -> str:
 
 async def _words(page: Page, limit: int) -> str:
     async with asyncio.timeout(_SNAPSHOT_S):
-        return str(await page.evaluate(_WORDS, [None, limit]))[:limit]  # a page can replace what cuts it there
+        return str(await page.evaluate(_WORDS, limit))[:limit]  # a page can replace what cuts it there
 
 
 async def text(page: Page, ref: str | None) -> str:

@@ -86,7 +86,7 @@ class Health(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class HttpServer:
-    """Serves until cancelled."""
+    """The daemon's one server: routes of channels, health and figures, from `start` to `stop`."""
 
     address: Address
     endpoints: Sequence[Endpoint]
@@ -102,7 +102,6 @@ class HttpServer:
     """How many are served at once, or at most one batch more; those that stand, like a page's, are left alone."""
     port: int = 0
     """The port in use, once it listens."""
-    listening: asyncio.Event = field(default_factory=asyncio.Event)
     _log: Any = field(default_factory=lambda: log("http"))
     _runner: web.AppRunner | None = None
     _socket: asyncio.Server | None = None
@@ -136,7 +135,6 @@ class HttpServer:
             await self._runner.cleanup()
             raise _not_listening(error, self.address) from error
         self.port = int(self._socket.sockets[0].getsockname()[1])
-        self.listening.set()
 
     async def stop(self) -> None:
         """Stop listening and end open connections. Twice is safe."""

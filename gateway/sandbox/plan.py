@@ -81,8 +81,6 @@ class Limits:
     """Of each file written."""
     processes: int = 512
     """At once in one call's tree."""
-    address_space_bytes: int | None = None
-    """Of each process. None by default: runtimes such as Node and Go reserve far more than they use."""
     tmp_bytes: int = 2**30
     """Of each temporary folder in `basic`, which is memory."""
     umask: int = 0o022
@@ -189,13 +187,15 @@ def helper(name: str) -> str:
 
 
 def bounds(holder: Holder, limits: Limits, containment: Containment) -> dict[int, int]:
-    """Return the resource limits of each process of a call, by their numbers."""
+    """Return the resource limits of each process of a call, by their numbers.
+
+    There is none of its address space: runtimes such as Node and Go reserve far more than they use.
+    """
     counted = containment.counts_processes and holder is not Holder.KEEPER
     wanted = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: limits.open_files,
         resource.RLIMIT_FSIZE: limits.file_bytes,
-        resource.RLIMIT_AS: limits.address_space_bytes,
         resource.RLIMIT_NPROC: limits.processes if counted else None,
     }
     found: dict[int, int] = {}

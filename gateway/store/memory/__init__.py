@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gateway.ports import Clock
 from gateway.store.live import LocalLive
 from gateway.store.memory.accounts import MemoryAccounts
 from gateway.store.memory.audit import MemoryAudit
@@ -33,10 +32,6 @@ class MemoryStore(
     MemoryAudit,
 ):
     """`ports.Store`, in dicts. Every method runs without awaiting, so that it is atomic."""
-
-    def __init__(self, clock: Clock) -> None:
-        """Start empty."""
-        super().__init__(clock)
 
     @property
     def live(self) -> LocalLive:

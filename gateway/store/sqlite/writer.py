@@ -114,7 +114,7 @@ class Writer(Worker):
     """The one thread that writes, commits and checkpoints. All that is queued is committed together, with no timer."""
 
     def __init__(self, path: str, sql: Mapping[str, str], clock: Clock, live: LocalLive) -> None:
-        """Take what it works with; `commits` and `transitions` count what was done."""
+        """Take what it works with; `commits` counts what was done."""
         super().__init__("store-writer", path, sql, clock)
         self._live = live
         self._turns, self._slots = Claims(), Claims()
@@ -124,7 +124,6 @@ class Writer(Worker):
         self._reserved = 0
         self._moved = 0
         self.commits = 0
-        self.transitions = 0
 
     async def claim_turns(self, work: Callable[[Tx], list[T]], most: int, wait_s: float) -> list[T]:
         """Run a claim of turns as `submit` does. One that finds nothing waits, within the commit of what brings some.
@@ -215,7 +214,6 @@ class Writer(Worker):
             return
         self._rev, self._reserved = rev, reserved
         self.commits += 1
-        self.transitions += len(batch)
 
     def _hand_out(self, db: sqlite3.Connection, batch: list[Job], rev: int) -> int:
         """Let claims that wait take what this batch brought, in the same commit; return the revision after that."""
