@@ -209,13 +209,11 @@ class Execution:
 
     def _output(self, lease: Lease, step: Step) -> OutputBuffer:
         def show(start: int, text: str) -> None:
-            delta = OutputDelta(
-                session=lease.session, turn=step.turn, n=step.n, start=start, text=self.redactor.text(text)
-            )
+            delta = OutputDelta(session=lease.session, turn=step.turn, n=step.n, start=start, text=text)
             self.live.publish(session_topic(lease.session), delta)
 
         folder = self.workspaces.outputs(lease.session)
-        return OutputBuffer(folder, f"{step.turn}-{step.n}.txt", self.clock, show)
+        return OutputBuffer(folder, f"{step.turn}-{step.n}.txt", self.clock, self.redactor, show)
 
     def _whole(self, result: ToolResult, output: OutputBuffer, began: float, tool: str) -> ToolResult:
         seconds = self.clock.monotonic() - began

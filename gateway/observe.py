@@ -21,6 +21,7 @@ _FORMS = (
 """What looks like a secret wherever it comes from; the tokens of a platform are known to its channel."""
 _LAST_WORDS_BACKWARDS = re.compile(r"[!-~]*(?:\s+[!-~]+)?")
 """In a text that is turned round: looked for from the front, every word would be tried as the last but one."""
+_FIRST_WORD = re.compile(r"[!-~]{1,2048}(?![!-~])")
 HELD_BACK_AT_MOST = 4_096
 """Characters without a break that are held back for what looks like a secret; none is longer."""
 
@@ -59,6 +60,24 @@ class Redactor:
                 cut = found.start()
         return len(text) - cut
 
+    def pending_in_line(self, text: str) -> int:
+        """As `pending`, of a text that comes line by line: what looks like a secret ends with its line."""
+        return self.pending(text[text.rfind("\n") + 1 :][-HELD_BACK_AT_MOST:])
+
+    def begins_inside(self, text: str) -> int:
+        """Return how many characters at the beginning of a text may be the end of a secret, as it was cut there.
+
+        That is its first word, of which only the form would be known, and the end of any configured one.
+        """
+        word = _FIRST_WORD.match(text)
+        ends = [_ended(text, secret) for secret in self._secrets]
+        return max([word.end() if word else 0, *ends])
+
+    def known(self, value: str) -> tuple[str, int]:
+        """Return the text with configured secrets hidden, and how many there were. What looks like one stays: whoever
+        decides by this text must see all that others chose."""
+        return self._known.subn(HIDDEN, value) if self._known is not None else (value, 0)
+
     def value(self, value: Any) -> Any:
         """Return the value with secrets hidden, however deep they stand."""
         if isinstance(value, str):
@@ -74,6 +93,11 @@ class Redactor:
     def __call__(self, _logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """Serve as the last processor before the line is written."""
         return {key: self.value(value) for key, value in event.items()}
+
+
+def _ended(text: str, secret: str) -> int:
+    """How many characters at the beginning of the text are the end of the secret, but not all of it."""
+    return next((n for n in range(len(secret) - 1, 0, -1) if text.startswith(secret[-n:])), 0)
 
 
 def _begun(text: str, secret: str) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+from gateway.observe import Redactor
 from gateway.ports import Clock
 
 OnText: TypeAlias = Callable[[int, str], None]
@@ -22,7 +23,7 @@ HALF_BYTES = 25_600
 HALF_LINES = 1_000
 FILE_BYTES = 64 * 2**20
 LIVE_CHARS = 256 * 1024
-LIVE_TAIL_BYTES = 4_096
+LIVE_TAIL_BYTES = 8_192
 LIVE_EVERY_S = 1.0
 CONTINUATION = bytes(range(0x80, 0xC0))
 """The bytes that go on with a UTF-8 character."""
@@ -35,12 +36,16 @@ class OutputBuffer:
     Not for use from several threads. Writing to the file blocks for a moment; it goes to the system's page cache.
     """
 
-    def __init__(self, folder: Path, name: str, clock: Clock, on_text: OnText | None = None) -> None:
+    def __init__(
+        self, folder: Path, name: str, clock: Clock, redactor: Redactor, on_text: OnText | None = None
+    ) -> None:
         """Take where the whole output goes if it is long: `name` in `folder`, which is made when needed.
 
         `on_text` is called from `write`, first with all text, after 256 Ki characters at most once a second with the
-        last of it. An older file of the same name (of a call that is run again) is replaced.
+        last of it. An older file of the same name (of a call that is run again) is replaced. `redactor` hides secrets
+        in what is shown and returned, also those that come in pieces or are cut in two; the file has them.
         """
+        self._redactor = redactor
         self._head = bytearray()
         self._head_lines = 0
         self._head_full = False
@@ -48,7 +53,7 @@ class OutputBuffer:
         self._tail_lines = 0
         self._total = 0
         self._file = _WholeFile(folder / name)
-        self._live = _LiveText(clock, on_text) if on_text else None
+        self._live = _LiveText(clock, _Unsecret(redactor, on_text)) if on_text else None
 
     @property
     def dropped_bytes(self) -> int:
@@ -73,9 +78,14 @@ class OutputBuffer:
         """Return what is kept, bytes that are not UTF-8 replaced, with a line that says how much was left out."""
         dropped = self.dropped_bytes
         if not dropped:
-            return (self._head + self._tail).decode(errors="replace")
-        head = self._head.decode(errors="replace")
-        tail = self._kept_tail().decode(errors="replace")
+            return self._redactor.text((self._head + self._tail).decode(errors="replace"))
+        head = self._redactor.text(self._head.decode(errors="replace"))
+        head = head[: len(head) - self._redactor.pending_in_line(head)]
+        kept = self._kept_tail()
+        tail = kept.decode(errors="replace")
+        if not self._tail.endswith(b"\n" + kept):
+            tail = tail[self._redactor.begins_inside(tail) :]
+        tail = self._redactor.text(tail)
         return f"{head}{'' if head.endswith(chr(10)) else chr(10)}… {dropped:,} bytes left out …\n{tail}"
 
     def close(self) -> None:
@@ -182,6 +192,40 @@ class _WholeFile:
                 self.path.unlink()
 
 
+class _Unsecret:
+    """Hands on the text as it comes without secrets. The end of a line waits while it may be the beginning of one."""
+
+    def __init__(self, redactor: Redactor, on_text: OnText) -> None:
+        self._redactor = redactor
+        self._on_text = on_text
+        self._held = ""
+        self._next = 0
+        self._hidden = 0
+        """How many characters less there are of what was handed on."""
+
+    def add(self, start: int, text: str) -> None:
+        """Take the text from an offset on; what was left out before it is a gap."""
+        if start != self._next:
+            skipped = self._redactor.begins_inside(text)
+            self._held, text = "", text[skipped:]
+            start += skipped
+        self._next = start + len(text)
+        self._held += text
+        self._hand_on(len(self._held) - self._redactor.pending_in_line(self._held))
+
+    def end(self) -> None:
+        """Hand on what is held."""
+        self._hand_on(len(self._held))
+
+    def _hand_on(self, length: int) -> None:
+        if not length:
+            return
+        start, shown = self._next - len(self._held), self._redactor.text(self._held[:length])
+        self._held = self._held[length:]
+        self._on_text(start - self._hidden, shown)
+        self._hidden += length - len(shown)
+
+
 class _LiveText:
     """The text as it comes, for people who watch: all of it up to a limit, then now and then the last of it.
 
@@ -189,9 +233,9 @@ class _LiveText:
     counting them. Counted so, invalid bytes may put an offset out by a little; offsets never go back.
     """
 
-    def __init__(self, clock: Clock, on_text: OnText) -> None:
+    def __init__(self, clock: Clock, unsecret: _Unsecret) -> None:
         self._clock = clock
-        self._on_text = on_text
+        self._unsecret = unsecret
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._chars = 0
         self._shown = 0
@@ -220,6 +264,7 @@ class _LiveText:
             self._show_last()
         elif self._chars < LIVE_CHARS:
             self._show(self._decoder.decode(b"", True))
+        self._unsecret.end()
 
     def _show(self, text: str) -> None:
         if text:
@@ -235,7 +280,7 @@ class _LiveText:
     def _tell(self, start: int, text: str) -> None:
         self._shown = max(self._chars, start + len(text))
         self._shown_at = self._clock.monotonic()
-        self._on_text(start, text)
+        self._unsecret.add(start, text)
 
 
 def _after_line(data: bytes | bytearray, lines: int) -> int:

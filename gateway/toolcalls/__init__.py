@@ -87,6 +87,7 @@ class ToolCalls:
             containment=self.execution.containment,
             limits=self.limits,
             meters=self.meters,
+            redactor=self.execution.redactor,
         )
 
     async def settle(self, view: TurnView, lease: Lease, halt: Halt, doing: Tell) -> TurnView | None:

@@ -36,7 +36,7 @@ from gateway.model.tools import (
 from gateway.model.turns import TurnLimits, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import ApprovalRequest, ChildEnd, Wait, WaitKind, WaitState
-from gateway.observe import Meters, log
+from gateway.observe import Meters, Redactor, log
 from gateway.permission import decide, default_approval, refused
 from gateway.registry import Registry, Tool, check_arguments
 from gateway.sandbox import Containment, choose
@@ -122,6 +122,7 @@ class Deciding:
     containment: Containment
     limits: TurnLimits
     meters: Meters
+    redactor: Redactor
     _log: Any = field(default_factory=lambda: log("deciding"))
 
     def kept(self, step: Step) -> str:
@@ -295,7 +296,8 @@ class Deciding:
         return choose(wanted, session.kind is SessionKind.MAIN, self.containment)
 
     def _request(self, view: TurnView, call: Prepared, repeated: int) -> Asked | ToolResult:
-        shown = asking.render_action(call.action, call.tool.spec.shows)
+        # Only what is configured: what merely looks like a secret is a part of what will run.
+        shown, hidden = self.redactor.known(asking.render_action(call.action, call.tool.spec.shows))
         if len(shown.encode()) > ACTION_BYTES:
             return self.refuse(
                 Deny(
@@ -309,6 +311,10 @@ class Deciding:
             notes.append("No sandbox: this runs on the host with the daemon's rights.")
         if repeated >= ASK_FROM:
             notes.append(f"The same call was made {repeated} times before in this turn.")
+        if hidden:
+            notes.append(
+                f"{'A secret is' if hidden == 1 else f'{hidden} secrets are'} hidden here, and used as written."
+            )
         request = ApprovalRequest(
             action=call.action,
             risk=call.reach.risk if call.reach else call.tool.spec.risk,

@@ -20,6 +20,7 @@ from gateway.model.sessions import Origin, Session, SessionKind
 from gateway.model.tools import Availability, Default, Effect, Park, ResultStatus, Risk, ToolPolicy, ToolResult
 from gateway.model.turns import Turn, TurnKind, TurnState
 from gateway.model.views import ChildLine
+from gateway.observe import Redactor
 from gateway.output import OutputBuffer
 from gateway.ports import Ended, Task
 from gateway.registry import Registry, Tool
@@ -58,7 +59,7 @@ class Call(BareCall):
 
     def __init__(self, folder: Path) -> None:
         self.cwd = folder
-        self.output = OutputBuffer(folder, "step.txt", FakeClock())
+        self.output = OutputBuffer(folder, "step.txt", FakeClock(), Redactor())
         self.step_key = "t1/1"
         self.family = FakeFamily()
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from agent_tools import shell
 from gateway.errors import SandboxMissing
 from gateway.model.tools import Availability, Effect, Mode, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.observe import Redactor
 from gateway.output import OutputBuffer
 from gateway.ports import Ended, Family
 from gateway.sandbox import Containment, Limits, probe, run_contained
@@ -27,7 +28,7 @@ class Call(BareCall):
 
     def __init__(self, workspace: Path, containment: Containment) -> None:
         self.cwd = workspace
-        self.output = OutputBuffer(workspace.parent / "output", "step.txt", FakeClock())
+        self.output = OutputBuffer(workspace.parent / "output", "step.txt", FakeClock(), Redactor())
         self.step_key = "turn/1"
         self._containment = containment
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.output import FILE_BYTES, FILE_NOTE, HALF_BYTES, HALF_LINES, LIVE_CHARS, OutputBuffer
+from gateway.observe import Redactor
+from gateway.output import FILE_BYTES, FILE_NOTE, HALF_BYTES, HALF_LINES, LIVE_CHARS, LIVE_TAIL_BYTES, OutputBuffer
 from tests.support.clock import FakeClock
 
 
@@ -36,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def buffer(folder: Path, clock: FakeClock | None = None, shown: Shown | None = None) -> OutputBuffer:
-    return OutputBuffer(folder, "step-1.txt", clock or FakeClock(), shown)
+    return OutputBuffer(folder, "step-1.txt", clock or FakeClock(), Redactor(), shown)
 
 
 def test_short_output_is_all_there_and_makes_no_file(folder: Path) -> None:
@@ -175,28 +176,73 @@ def test_text_is_shown_as_it_comes_and_waits_for_whole_characters(folder: Path) 
     shown = Shown()
     out = buffer(folder, shown=shown)
     snowman = "☃".encode()
-    out.write(b"a" + snowman[:1])
-    out.write(snowman[1:] + b"b" + snowman[:2])
+    out.write(b"a\n" + snowman[:1])
+    out.write(snowman[1:] + b"b\n" + snowman[:2])
     out.close()
-    assert shown.pieces == [(0, "a"), (1, "☃b"), (3, "\ufffd")]
+    assert shown.pieces == [(0, "a\n"), (2, "☃b\n"), (5, "\ufffd")]
 
 
 def test_a_flood_is_shown_once_a_second_by_its_end(folder: Path) -> None:
     shown, clock = Shown(), FakeClock()
     out = buffer(folder, clock, shown)
-    out.write(b"x" * LIVE_CHARS)
-    out.write(b"y" * 100_000)
-    out.write(b"y" * 100_000)
+    out.write(b"x\n" * (LIVE_CHARS // 2))
+    out.write(b"y\n" * 50_000)
+    out.write(b"y\n" * 50_000)
     assert len(shown.pieces) == 1
     clock.advance(1)
-    out.write(b"z")
+    out.write(b"z\n")
     start, text = shown.pieces[1]
-    assert start + len(text) == LIVE_CHARS + 200_001
-    assert text == "y" * (len(text) - 1) + "z"
+    assert start + len(text) == LIVE_CHARS + 200_002
+    assert text.strip() == "y\n" * text.count("y") + "z"
     out.write("☃".encode() * 2)
     assert len(shown.pieces) == 2
     out.close()
-    assert shown.pieces[2] == (LIVE_CHARS + 200_001, "☃☃")
+    assert shown.pieces[2] == (LIVE_CHARS + 200_002, "☃☃")
+
+
+# --- secrets --------------------------------------------------------------------------------
+
+SECRET = "123456789:AAExampleExampleExampleExample_tok"
+
+
+def of_secret(folder: Path, shown: Shown | None = None) -> OutputBuffer:
+    return OutputBuffer(folder, "step-1.txt", FakeClock(), Redactor([SECRET]), shown)
+
+
+@pytest.mark.parametrize("at", range(1, len(SECRET)))
+def test_a_secret_that_comes_in_two_pieces_is_not_shown(folder: Path, at: int) -> None:
+    shown = Shown()
+    out = of_secret(folder, shown)
+    for piece in ("The token is ", SECRET[:at], SECRET[at:], " and that is all.\n", "Bye"):
+        out.write(piece.encode())
+    out.close()
+    assert "".join(text for _, text in shown.pieces) == "The token is [hidden] and that is all.\nBye"
+    assert [start for start, _ in shown.pieces] == [
+        sum(len(text) for _, text in shown.pieces[:n]) for n in range(len(shown.pieces))
+    ]
+
+
+@pytest.mark.parametrize("at", range(1, len(SECRET)))
+@pytest.mark.parametrize("pad", ["x", "x "])
+def test_a_secret_that_is_cut_in_two_is_not_there(folder: Path, at: int, pad: str) -> None:
+    out = of_secret(folder)
+    before = (pad * HALF_BYTES)[-(HALF_BYTES - at) :]
+    after = (pad * HALF_BYTES)[: HALF_BYTES - at]
+    out.write((before + SECRET + pad * 90_000 + SECRET + after).encode())
+    out.close()
+    head, _, tail = out.text().partition(" bytes left out …\n")
+    assert not {head[n : n + 4] for n in range(len(head))} & {SECRET[n : n + 4] for n in range(at - 3)}
+    assert not any(tail.startswith(SECRET[-n:]) for n in range(4, len(SECRET)))
+
+
+def test_a_flood_that_begins_inside_a_secret_does_not_show_its_end(folder: Path) -> None:
+    shown, clock = Shown(), FakeClock()
+    out = OutputBuffer(folder, "step-1.txt", clock, Redactor([SECRET]), shown)
+    out.write(b"x\n" * LIVE_CHARS)
+    clock.advance(1)
+    out.write((SECRET + "\n" + "y\n" * ((LIVE_TAIL_BYTES - 20) // 2)).encode())
+    out.close()
+    assert SECRET[-10:] not in "".join(text for _, text in shown.pieces)
 
 
 # --- properties -----------------------------------------------------------------------------

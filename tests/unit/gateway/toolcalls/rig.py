@@ -14,7 +14,7 @@ from gateway.model.tools import Effect, Reach, Risk, ToolCall
 from gateway.model.turns import TurnLimits
 from gateway.model.views import TurnView
 from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
-from gateway.observe import Meters
+from gateway.observe import Meters, Redactor
 from gateway.registry import Registry, Tool
 from gateway.toolcalls.deciding import (
     Asked,
@@ -27,6 +27,7 @@ from tests.support.fakes import NO_SANDBOX, FakeTool, Text
 from tests.support.makers import ANN, EPOCH
 from tests.support.turns import turn_view
 
+SECRET = "123456789:AAExampleExampleExample"
 LIST = '{"text": "ls"}'
 
 
@@ -55,6 +56,7 @@ def deciding(folder: Path, *tools: Tool, limits: TurnLimits | None = None) -> De
         containment=NO_SANDBOX,
         limits=limits or TurnLimits(),
         meters=Meters(),
+        redactor=Redactor([SECRET]),
     )
 
 

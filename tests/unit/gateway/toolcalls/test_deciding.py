@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -28,7 +29,7 @@ from gateway.workspaces import Workspaces
 from tests.support.fakes import Text
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB
 from tests.support.turns import turn_view
-from tests.unit.gateway.toolcalls.rig import asked, counted, deciding, first, reaching, step, tool, waiting
+from tests.unit.gateway.toolcalls.rig import SECRET, asked, counted, deciding, first, reaching, step, tool, waiting
 
 ERROR, DENIED = ResultStatus.ERROR, ResultStatus.DENIED
 
@@ -63,6 +64,17 @@ def test_what_is_asked_binds_the_whole_action_to_who_asked(tmp_path: Path) -> No
     assert (request.escaped, request.note, request.scope) == (False, "", "")
     assert request.action_key == action_key(request.action)
     assert request.action_sha == action_sha(request.action_key, main_session(ANN), TurnId("t"), 1, BOB)
+
+
+def test_a_configured_secret_is_hidden_from_who_is_asked_and_what_only_looks_like_one_is_not(tmp_path: Path) -> None:
+    lookalike = "sk-aaaabbbbccccddddeeee"
+    by, one = deciding(tmp_path), step(arguments=json.dumps({"text": f"curl -H 'X: {SECRET}' example.org {lookalike}"}))
+    found = first(by, one)
+
+    assert isinstance(found, Asked)
+    assert found.request.rendered == f"curl -H 'X: [hidden]' example.org {lookalike}"
+    assert found.request.note == "A secret is hidden here, and used as written."
+    assert SECRET in found.request.action.arguments["text"]
 
 
 @pytest.mark.parametrize(
