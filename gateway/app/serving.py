@@ -15,6 +15,7 @@ from gateway.app import App, build
 from gateway.app.heap import leave_alone_what_is_there, read_less_at_once, set_up_heap
 from gateway.app.plugins import redactor_of
 from gateway.errors import DragomanError, first_of
+from gateway.names import Loop
 from gateway.observe import log, set_up_logs
 from gateway.sandbox import probe
 
@@ -28,7 +29,8 @@ def serve(loaded: Loaded) -> int:
     for warning in loaded.warnings:
         log("config").warning(warning)
     try:
-        asyncio.run(_serve(loaded))
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(_serve(loaded))
     except BaseExceptionGroup as group:
         # Not `except*`: early 3.11s wrap what is raised in one into another group.
         ours = group.subgroup(DragomanError)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 from typing import NamedTuple, TypeAlias
 
 from gateway.egress.addresses import Address, parse_address, vet_address
 from gateway.egress.hosts import Host, Permitted, shown, vet_host, vet_public
+from gateway.names import Lookups
 
 BUFFER = 65_536
 """Bytes that are held for a slow reader, about, in each direction; and what a head may measure."""
@@ -137,16 +137,10 @@ def is_own_address(address: Address) -> bool:
         return False  # no way leads there
 
 
-def resolve_in(threads: Executor) -> Resolve:
-    """Make a resolver that asks the system, in threads of its own.
-
-    Not in the loop's: a page full of names whose servers are slow would hold up the daemon's own work there.
-    """
+def resolve_by(lookups: Lookups) -> Resolve:
+    """Make a resolver that asks the system."""
 
     async def resolve(name: str, port: int) -> Sequence[str]:
-        found = await asyncio.get_running_loop().run_in_executor(
-            threads, lambda: socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-        )
-        return [str(address[0]) for *_, address in found]
+        return [str(address[0]) for *_, address in await lookups.find(name, port, type=socket.SOCK_STREAM)]
 
     return resolve

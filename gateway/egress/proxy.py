@@ -6,7 +6,6 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 from gateway.egress.addresses import Address
@@ -19,16 +18,17 @@ from gateway.egress.dial import (
     TurnedAwayError,
     connect_to,
     is_own_address,
-    resolve_in,
+    resolve_by,
 )
 from gateway.egress.exchange import Limits, serve
 from gateway.egress.hosts import Permitted
+from gateway.names import Lookups
 from gateway.observe import log
 from gateway.ports import Gate, TurnedAway
 
 TURNED_AT_MOST = 20
 _LOOK_UPS = 8
-"""Names of one gate that are looked up side by side."""
+"""Names of one gate that are looked up side by side: apart from the daemon's own, which slow ones must not hold up."""
 _BREATH_S = 0.1
 """Seconds before accepting again when the system is out of descriptors."""
 
@@ -44,7 +44,7 @@ class Egress:
         is_own: Callable[[Address], bool] = is_own_address,
         limits: Limits | None = None,
     ) -> None:
-        """Take what tests replace. `resolve`: None asks the system, in threads of each gate's own."""
+        """Take what tests replace. `resolve`: None asks the system."""
         self._resolve = resolve
         self._connect = connect
         self._is_own = is_own
@@ -61,28 +61,24 @@ class Egress:
 
     @asynccontextmanager
     async def _open(self, sock: socket.socket, permitted: Permitted, address: str) -> AsyncGenerator[Gate]:
-        threads = ThreadPoolExecutor(_LOOK_UPS, thread_name_prefix="egress-names")  # begins none before one is needed
         dialler = Dialler(
             permitted=permitted,
-            resolve=self._resolve or resolve_in(threads),
+            resolve=self._resolve or resolve_by(Lookups(_LOOK_UPS)),
             connect=self._connect,
             is_own=self._is_own,
             resolve_s=self._limits.resolve_s,
             connect_s=self._limits.connect_s,
         )
         failure: Exception | None = None
-        try:
-            async with asyncio.TaskGroup() as group:
-                gate = _OpenGate(sock, address, dialler, self._limits, group)
-                gate.open()
-                try:
-                    yield gate
-                except Exception as error:  # noqa: BLE001 - raised again below: a TaskGroup would wrap it
-                    failure = error
-                finally:
-                    gate.close()
-        finally:
-            threads.shutdown(wait=False, cancel_futures=True)
+        async with asyncio.TaskGroup() as group:
+            gate = _OpenGate(sock, address, dialler, self._limits, group)
+            gate.open()
+            try:
+                yield gate
+            except Exception as error:  # noqa: BLE001 - raised again below: a TaskGroup would wrap it
+                failure = error
+            finally:
+                gate.close()
         if failure is not None:
             raise failure
 

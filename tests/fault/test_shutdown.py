@@ -24,6 +24,7 @@ from tests.support.daemon import Daemon
 from tests.support.model_server import Reply, Rule, ScriptedModel
 from tests.support.platform import FakePlatform
 from tests.support.proof import LOST, RAN_TWICE, TWICE, figure
+from tests.support.tools.silence import ASKED
 
 CONFIG = """
 [owners]
@@ -192,3 +193,33 @@ async def until_parked(world: World) -> None:
     """Wait until the page's session has a parked turn."""
     async with visiting(world.daemon) as page:
         await page.row("turn", state="parked")
+
+
+SILENT = """
+[owners]
+ann = ["test:1001"]
+[model]
+name = "openai:scripted"
+base_url = "http://models.example.org/v1"
+api_key = "env:PATH"
+[tools.peek]
+module = "tests.support.tools.silence"
+[channels.test]
+module = "tests.support.channel:factory"
+port = {port}
+"""
+
+
+async def test_while_name_servers_do_not_answer(tmp_path: Path) -> None:
+    """What the system looks up cannot be cut short; nobody waits for it."""
+    async with FakePlatform().serve() as platform:
+        daemon = Daemon(folder=tmp_path, config=SILENT.format(port=platform.port))
+        await daemon.start()
+        try:
+            await platform.acked(await platform.say(ANN, "hello"))
+            await until(lambda: ASKED in daemon.log)
+            began = time.monotonic()
+            assert await daemon.stop(within_s=30) == 0, daemon.log[-3000:]
+            figure("F32", "from SIGTERM to the end", time.monotonic() - began, AT_MOST_S, "s")
+        finally:
+            await daemon.kill()
