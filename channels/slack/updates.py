@@ -85,6 +85,11 @@ class Updates:
         log = logging.getLogger(__name__)
         try:
             known = Known() if who is None else await self._known(who)
+            if who is not None and _is_elsewhere(who) and not known.direct:
+                # Taken for where it was given, answers would go to two people between whom the bot is not, and later
+                # cards too. Slack tells whoever gave it that it failed.
+                log.warning("a command for %s is not taken: Slack does not say where its person is reached", who.user)
+                return False
             await self._hand_over(inbound.read(payload, self.me, self.clock.now(), known))
         except StoreError as error:
             log.warning("a payload for %s is not stored yet: %s", self.me.account, error)
@@ -97,12 +102,11 @@ class Updates:
     async def _known(self, who: About) -> Known:
         standing = await self.people.standing(self.me.team, who.user)
         takes_part = bool(who.thread) and await self.threads.takes_part(who.channel, who.thread)
-        elsewhere = who.command and who.channel.startswith("D")
         return Known(
             member=standing.member,
             name=standing.name,
             takes_part=takes_part,
-            direct=await self.people.direct(who.user) if elsewhere else "",
+            direct=await self.people.direct(who.user) if _is_elsewhere(who) else "",
             commands=self.commands,
         )
 
@@ -188,6 +192,11 @@ class Errands:
     def __call__(self, what: Coroutine[Any, Any, object], name: str) -> None:
         """Begin it. It must not fail."""
         self._group.create_task(what, name=f"slack {self._account} {name}")
+
+
+def _is_elsewhere(who: About) -> bool:
+    """Whether a command was given in a conversation of people, which need not be the bot's own with one of them."""
+    return who.command and who.channel.startswith("D")
 
 
 def _is_echo(payload: object, me: Identity) -> bool:

@@ -129,6 +129,22 @@ async def test_a_command_is_taken_where_it_was_given(slack: FakeSlack, scene: Sc
     assert (there.text, there.conversation.chat, there.addressed) == ("what is new?", "C0CC", True)
 
 
+async def test_a_command_whose_answer_has_no_place_is_not_taken(slack: FakeSlack, scene: Scene, mode: str) -> None:
+    slack.person(ANN)
+    slack.script(refusing("conversations.open", faults.error("fatal_error")))
+    async with running(scene, mode):
+        refused = slack.slash(ANN, "status")
+        await until(lambda: refused.done)
+        assert (refused.acknowledged, scene.sink.messages) == (False, [])
+        (told,) = slack.troubles
+        assert "sees /dragoman failed" in told
+        slack.troubles.clear()
+        slack.script(lambda _call: None)
+        await slack.acknowledged(slack.slash(ANN, "status"))
+    (taken,) = scene.sink.messages
+    assert taken.conversation.chat == slack.direct(ANN)
+
+
 async def test_edits_and_deletions_amend(slack: FakeSlack, scene: Scene) -> None:
     async with running(scene):
         said = slack.say(ANN, "hello")
