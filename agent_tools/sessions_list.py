@@ -31,7 +31,7 @@ async def run(ctx: ToolContext, _args: Args) -> ToolResult:
 
 
 def _line(one: ChildLine) -> str:
-    waits = f", waits for {one.waiting} decisions" if one.waiting else ""
+    waits = f", waits for {one.waiting} decision{'s' if one.waiting > 1 else ''}" if one.waiting else ""
     tokens = one.input_tokens + one.output_tokens
     depth = one.session.lineage.depth if one.session.lineage else 1
     indent = "  " * (depth - 1)

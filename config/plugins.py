@@ -1,4 +1,4 @@
-"""What is part of this version: the specs of the tools here."""
+"""The specs of tools: of those in `agent_tools`, and of an owner's own, whose modules may do anything."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class FetchFailed(DragomanError):
 
 
 class SendOutcome(StrEnum):
-    """What is known of a send that failed (safety reference, A7)."""
+    """What is known of a send that failed."""
 
     RETRY = "retry"
     """The request was not processed: the same row is sent again."""

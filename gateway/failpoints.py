@@ -36,7 +36,7 @@ POINTS: Mapping[str, str] = {
     "J20": "turn closed, lease released",
     "WAITS": "waits opened, before the turn parks",
     "PARKED": "turn parked",
-    "WOKEN": "parked turn claimed again",
+    "WOKEN": "turn with steps claimed again",
 }
 """Every point and what was just done there; J1–J20 are the journal points."""
 

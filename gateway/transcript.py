@@ -44,7 +44,7 @@ _NO_RESULT = ToolResult(status=ResultStatus.UNKNOWN, text="", code="unknown", hi
 class Marks:
     """Makes the marks that stand around data and before who speaks: 64 bits in hex, which nobody can know or guess.
 
-    safety.md (I49) asks for a random one for each call. This one lasts as long as a session's epoch in one life of the
+    A random one for each call would be safer still. This one lasts as long as a session's epoch in one life of the
     process, because a beginning that changes makes every request of a group one that no provider has in its cache.
     The price: the model reads it each time and might say it aloud, so it is taken out of answers before they are
     stored or shown. It can still leave in a call's arguments, and come back in what that call read: as soon as it is in

@@ -25,7 +25,7 @@ class Audience:
 
     conversations: tuple[Conversation, ...]
     page: bool
-    """Whether an approver signed in on the page within seven days."""
+    """Whether an approver had the page open within seven days."""
 
     @property
     def anybody(self) -> bool:

@@ -78,7 +78,9 @@ class Lanes(Protocol):
 
 
 class Children(Protocol):
-    """Sub-sessions: one task each, whose end reaches the parent once. Called by tools, through `execution`.
+    """Sub-sessions: one task each, whose end reaches the parent once.
+
+    Called by tools, through `execution`, and by `intake` for people.
 
     When the turn of a child's task ends (however), the same transition tells the parent. RUN: the CHILD wait of step
     `n` becomes ANSWERED with what `Wait.payload` says, and the parent's turn is woken. SESSION: a message is stored in

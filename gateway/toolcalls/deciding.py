@@ -149,7 +149,7 @@ class Deciding:
                     return self.refuse(Deny(reason=DenyReason.LOOP, hint=hint))
                 case Ask():
                     return self._request(view, call, repeated)
-        except Exception:  # noqa: BLE001 - a decision that fails is a refusal (I02), and so a result (house rule 9)
+        except Exception:  # noqa: BLE001 - a decision that fails is a refusal, and so a result (house rules 3, 9)
             self._log.exception("decision failed", turn=step.turn, n=step.n)
             return self.refuse(Deny(reason=DenyReason.POLICY_ERROR, hint="The decision failed, so the answer is no."))
 
@@ -284,7 +284,7 @@ class Deciding:
         try:
             reach = tool.reach(arguments)
             return refused(reach) or reach
-        except Exception:  # noqa: BLE001 - a decision that fails is a refusal (I02), and so a result (house rule 9)
+        except Exception:  # noqa: BLE001 - a decision that fails is a refusal, and so a result (house rules 3, 9)
             self._log.exception("reach failed", tool=tool.spec.name)
             hint = f"{tool.spec.name} could not say what this call reaches, so the answer is no."
             return Deny(reason=DenyReason.POLICY_ERROR, hint=hint)
