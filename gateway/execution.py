@@ -86,11 +86,11 @@ class _Context:
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
         """Keep a picture beside the output. Raises `BadRequest` for what is none, or too large."""
-        return await asyncio.to_thread(self.gallery.keep, data, media_type)
+        return await asyncio.to_thread(self.gallery.picture, data, media_type)
 
     async def keep(self, path: Path, name: str, media_type: str) -> KeptFile:
         """Copy a file of the workspace beside the output. Raises `BadRequest` for what is none, or too large."""
-        return await asyncio.to_thread(self.gallery.copy, self.cwd, path, name, media_type)
+        return await asyncio.to_thread(self.gallery.file, self.cwd, path, name, media_type)
 
     async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
         """Run a program in this call's sandbox."""

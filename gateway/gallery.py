@@ -25,18 +25,18 @@ class Gallery:
         """Take the session's output folder, and what the names begin with."""
         self._folder = folder
         self._stem = stem
-        self._kept = 0
+        self._pictures = 0
         self._files = 0
 
-    def keep(self, data: bytes, media_type: str) -> Picture:
+    def picture(self, data: bytes, media_type: str) -> Picture:
         """Write one. Raises `BadRequest` for a type that is not shown, or more than 10 MB."""
         ending = PICTURES.get(media_type)
         if ending is None:
             raise BadRequest(f"{media_type[:64]!r} is no picture.", cure=f"Use one of {', '.join(PICTURES)}.")
         if len(data) > PICTURE_BYTES:
             raise BadRequest(f"The picture has {len(data):,} bytes.", cure=f"At most {PICTURE_BYTES:,} are kept.")
-        self._kept += 1
-        name = f"{self._stem}-{self._kept}{ending}"
+        self._pictures += 1
+        name = f"{self._stem}-{self._pictures}{ending}"
         try:
             with self._new(name) as file:
                 file.write(data)
@@ -44,7 +44,7 @@ class Gallery:
             raise DragomanError(f"The picture could not be kept: {error}.", cure="Free space on the disk.") from error
         return Picture(file=name, media_type=media_type)
 
-    def copy(self, workspace: Path, path: Path, name: str, media_type: str) -> KeptFile:
+    def file(self, workspace: Path, path: Path, name: str, media_type: str) -> KeptFile:
         """Copy a file of the workspace. Raises `BadRequest` for what is no regular file in it, or more than 50 MB."""
         with os.fdopen(_opened(workspace, path), "rb") as source:
             self._files += 1

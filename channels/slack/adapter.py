@@ -7,7 +7,6 @@ only, and its messages cannot carry what a doubtful send is looked up by until t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -35,8 +34,6 @@ STREAMED_BURST = 20
 """`chat.update` is a method of tier 3: 50 a minute and workspace. Beginnings leave ten of them to what must arrive."""
 PAUSES = Pauses()
 TIMING = Timing()
-_CHANNEL = re.compile(r"[CDG][A-Z0-9]{1,31}")
-_TS = re.compile(r"(\d{1,11}\.\d{1,9})?", re.ASCII)
 
 
 class SlackChannel:
@@ -177,7 +174,7 @@ class _Room:
 
 def _is_place(conversation: Conversation) -> bool:
     """Whether Slack could have such a channel and thread."""
-    return bool(_CHANNEL.fullmatch(conversation.chat)) and bool(_TS.fullmatch(conversation.thread))
+    return ids.is_channel(conversation.chat) and (not conversation.thread or ids.is_ts(conversation.thread))
 
 
 def build(context: ChannelContext) -> SlackChannel:

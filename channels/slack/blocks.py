@@ -7,12 +7,12 @@ rings. Only an answer's Markdown is read by Slack (`markdown`), after `markup.sa
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, cast
 
+from channels.slack import ids
 from channels.slack.limits import (
     ACTION_ID_CHARS,
     BUTTON_CHARS,
@@ -23,7 +23,7 @@ from channels.slack.limits import (
     VALUE_CHARS,
 )
 from gateway.model.ids import Handle
-from gateway.model.messages import Press
+from gateway.model.messages import REASON_AT_MOST, Press
 from gateway.model.slots import Button
 from gateway.model.text import cut
 from gateway.model.waits import Verb
@@ -33,10 +33,7 @@ DENY_WITH_REASON = "deny_with_reason"
 """The form's `callback_id`."""
 REASON = "reason"
 """Its one field."""
-REASON_CHARS = 1000
 _STYLES = MappingProxyType({Verb.ONCE: {"style": "primary"}, Verb.DENY: {"style": "danger"}})
-_CHANNEL = re.compile(r"[CDG][A-Z0-9]{1,31}")
-_TS = re.compile(r"\d{1,11}\.\d{1,9}|", re.ASCII)
 
 
 def plain(text: str, limit: int = SECTION_CHARS) -> Json:
@@ -135,7 +132,7 @@ class FormPlace:
             raise ValueError("nested too deep") from None
         told = cast("Json", found) if isinstance(found, dict) else {}
         handle, channel, thread = (_string(told.get(key)) for key in ("handle", "channel", "thread"))
-        if not 0 < len(handle) <= VALUE_CHARS or not _CHANNEL.fullmatch(channel) or not _TS.fullmatch(thread):
+        if not 0 < len(handle) <= VALUE_CHARS or not ids.is_channel(channel) or (thread and not ids.is_ts(thread)):
             raise ValueError("no place")
         return FormPlace(handle=Handle(handle), channel=channel, thread=thread)
 
@@ -153,7 +150,7 @@ def reason_form(press: Press, title: str = "") -> Json:
         "type": "input",
         "block_id": REASON,
         "label": plain("Why not? The agent is told, and everything else it asked for at once is withdrawn."),
-        "element": {"type": "plain_text_input", "action_id": REASON, "multiline": True, "max_length": REASON_CHARS},
+        "element": {"type": "plain_text_input", "action_id": REASON, "multiline": True, "max_length": REASON_AT_MOST},
     }
     return {
         "type": "modal",

@@ -6,11 +6,11 @@ import re
 
 from channels._shared import fields
 from channels._shared.fields import Malformed
+from channels.slack import ids
 
 __all__ = ["Fields", "Malformed"]
 
 _ID = re.compile(r"[A-Z][A-Z0-9]{1,31}")
-_TS = re.compile(r"[1-9]\d{0,10}\.\d{1,9}", re.ASCII)
 
 
 class Fields(fields.Fields):
@@ -43,7 +43,7 @@ class Fields(fields.Fields):
     def ts(self, key: str) -> str:
         """Return a message's timestamp, which must be there: seconds with a fraction that is part of the id."""
         value = self.text(key, most=64)
-        if not _TS.fullmatch(value):
+        if not ids.is_ts(value):
             raise self._wrong(key, "a timestamp like 1795248720.000100 is wanted")
         return value
 

@@ -6,11 +6,25 @@ the `app_mention` that Slack sends of one message are one event, as is a redeliv
 
 from __future__ import annotations
 
+import re
+
 from gateway.model.ids import Principal
 from gateway.model.ids import principal as made
 from gateway.model.messages import Conversation
 
 CHANNEL = "slack"
+_CHANNEL = re.compile(r"[CDG][A-Z0-9]{1,31}")
+_TS = re.compile(r"[1-9]\d{0,10}\.\d{1,9}", re.ASCII)
+
+
+def is_channel(text: str) -> bool:
+    """Whether this is the form of a channel's id, or a direct conversation's."""
+    return bool(_CHANNEL.fullmatch(text))
+
+
+def is_ts(text: str) -> bool:
+    """Whether this is the form of a message's timestamp, which is its id in its channel."""
+    return bool(_TS.fullmatch(text))
 
 
 def principal(team: str, user: str) -> Principal:

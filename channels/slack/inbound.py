@@ -19,14 +19,13 @@ from channels.slack.attached import attached
 from channels.slack.blocks import DENY_WITH_REASON, REASON, FormPlace, verb_of
 from channels.slack.fields import Fields, Malformed
 from gateway.model.ids import Handle
-from gateway.model.messages import Conversation, Inbound, Press, Refused, RefusedReason
+from gateway.model.messages import REASON_AT_MOST, Conversation, Inbound, Press, Refused, RefusedReason
 from gateway.model.text import plain
 from gateway.model.waits import Verb
 
 RAW_AT_MOST = 65_536
 QUOTED_AT_MOST = 1000
 NAME_AT_MOST = 64
-REASON_AT_MOST = 1000
 HANDLE_AT_MOST = 2000
 DELETED = "(this message was deleted)"
 """What a message says that was taken away before anybody read it."""

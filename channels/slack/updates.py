@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from channels._shared.poison import POISON_KEPT, Poison
-from channels.slack import inbound
+from channels.slack import ids, inbound
 from channels.slack.blocks import reason_form
 from channels.slack.courtesies import Courtesies
 from channels.slack.inbound import About, Asking, Ended, Identity, Known, Meaning, Panel, Pressing
@@ -69,7 +69,7 @@ class Updates:
 
     def __post_init__(self) -> None:
         """Begin with nothing broken."""
-        self._poison = Poison(channel="slack", account=self.me.account, sink=self.sink, broken=self.broken)
+        self._poison = Poison(channel=ids.CHANNEL, account=self.me.account, sink=self.sink, broken=self.broken)
 
     async def take(self, payload: object) -> Answer:
         """Store one payload; return after the commit. Never raises for a store."""

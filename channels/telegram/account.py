@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from telegram import BotCommandScope, BotCommandScopeAllGroupChats, BotCommandScopeAllPrivateChats, User
 from telegram.error import TelegramError
@@ -25,7 +25,7 @@ from channels.telegram.limits import DOWNLOAD_BYTES
 from channels.telegram.moves import Moves
 from channels.telegram.request import LONG_POLL_S, POLL_WITHIN_S, AiohttpRequest, Declined, TelegramBot, Unanswered
 from channels.telegram.settings import OFFICIAL_API, TelegramAccount
-from channels.telegram.updates import Updates
+from channels.telegram.updates import Updates, number_of
 from channels.telegram.webhook import Webhook
 from gateway.errors import StoreError
 from gateway.model.sessions import SessionKind
@@ -287,7 +287,7 @@ class Account:
     async def _take(self, updates: Sequence[object]) -> int | None:
         """Store a batch and return the offset that confirms it; None when it is not stored, and shall come again."""
         assert self._updates is not None, "it is made before the first poll"
-        confirm = max((_number(update) for update in updates), default=-1) + 1
+        confirm = max((number_of(update) for update in updates), default=-1) + 1
         if await self._updates.take(updates) and confirm:
             return confirm
         await asyncio.sleep(self._pauses.store)
@@ -329,8 +329,3 @@ def _nameable(name: str, about: str) -> bool:
     return (
         bool(about) and 1 <= len(name) <= 32 and name.isascii() and name.replace("_", "a").isalnum() and name.islower()
     )
-
-
-def _number(update: object) -> int:
-    number = cast("dict[str, Any]", update).get("update_id") if isinstance(update, dict) else None
-    return number if isinstance(number, int) and not isinstance(number, bool) else -1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast
 
 from channels._shared.poison import POISON_KEPT, Poison
-from channels.telegram import inbound
+from channels.telegram import ids, inbound
 from channels.telegram.inbound import BotIdentity, Meaning, Migration, Pressing
 from channels.telegram.moves import Moves
 from gateway.errors import StoreError
@@ -95,13 +95,13 @@ class Updates:
         self._moves = moves
         self._clock = clock
         self._answer = answer
-        self._poison = Poison(channel="telegram", account=bot.account, sink=sink, broken=broken)
+        self._poison = Poison(channel=ids.CHANNEL, account=bot.account, sink=sink, broken=broken)
 
     async def take(self, updates: Sequence[object]) -> bool:
         """Store a batch; return after the commits, and False when any of it is not stored. Never raises for a store."""
         now = self._clock.now()
         # `read` takes whatever JSON there is.
-        in_order = sorted(updates, key=_number)  # a server of one's own may mix them
+        in_order = sorted(updates, key=number_of)  # a server of one's own may mix them
         events = [_Event(raw=raw, meaning=inbound.read(cast("Any", raw), self._bot, now)) for raw in in_order]
         stored = True
         for rank in range(3):
@@ -162,10 +162,10 @@ class Updates:
 _Object: TypeAlias = Mapping[str, Any]
 
 
-def _number(raw: object) -> int:
+def number_of(raw: object) -> int:
     """Return an update's number; what has none goes first, since nothing waits for it."""
     number = cast("_Object", raw).get("update_id") if isinstance(raw, dict) else None
-    return number if isinstance(number, int) else -1
+    return number if isinstance(number, int) and not isinstance(number, bool) else -1
 
 
 def _query(raw: object) -> str:

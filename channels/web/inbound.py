@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 from channels.web import ids
 from gateway.errors import BadRequest
 from gateway.model.ids import Handle, OwnerName, SessionId
-from gateway.model.messages import Inbound, Press
+from gateway.model.messages import REASON_AT_MOST, Inbound, Press
 
 TEXT_AT_MOST = 200_000
 """Characters of one message."""
@@ -111,7 +111,7 @@ def _press(frame: dict[str, Any], owner: OwnerName) -> Pressing:
         conversation=ids.conversation(owner),
         principal=ids.principal(owner),
         handle=Handle(_text(frame, "handle")[:128]),
-        reason=reason[:1000],
+        reason=reason[:REASON_AT_MOST],
     )
     return Pressing(_text(frame, "id"), press)
 

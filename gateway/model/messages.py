@@ -166,6 +166,10 @@ class Received:
     """True when the platform had cut it off from the message before it in the turn: they are one text."""
 
 
+REASON_AT_MOST = 1000
+"""Characters of a reason that are kept."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Press:
     """One button press, normalised by a channel. Carries no authority but who pressed."""
@@ -175,6 +179,6 @@ class Press:
     principal: Principal
     handle: Handle
     reason: str = ""
-    """What the person gave as the reason of a denial; empty otherwise. At most 1,000 characters are kept."""
+    """What the person gave as the reason of a denial; empty otherwise."""
     can_ask_reason: bool = False
     """True when the platform's buttons carry no text: a denial with a reason then waits for a reply to the card."""

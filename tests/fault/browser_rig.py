@@ -180,10 +180,10 @@ class Attacked:
         self._at = {"cwd": workspace, "sandbox": sandbox, "kept_for": keeper}
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
-        return self._gallery.keep(data, media_type)
+        return self._gallery.picture(data, media_type)
 
     async def keep(self, path: Path, name: str, media_type: str) -> KeptFile:
-        return await asyncio.to_thread(self._gallery.copy, self.workspace, path, name, media_type)
+        return await asyncio.to_thread(self._gallery.file, self.workspace, path, name, media_type)
 
     async def __call__(self, action: str, **more: Any) -> ToolResult | None:
         """Do one call with the session's scopes; None when the arguments are none."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from gateway.model.ids import InboundId, Principal, TurnId, WaitId, mint
-from gateway.model.messages import Inbound, Press, Received
+from gateway.model.messages import REASON_AT_MOST, Inbound, Press, Received
 from gateway.model.routes import Accepted, Route, WhileRunning
 from gateway.model.sessions import Session
 from gateway.model.slots import NewSlot, SlotKind
@@ -125,7 +125,7 @@ class MemoryIntake(Arrivals):
 
     def _decide(self, press: Press, wait: Wait, verdict: Verdict, now: datetime) -> None:
         decided = replace(
-            wait, state=verdict.state, decided_by=press.principal, decided_at=now, reason=press.reason[:1000]
+            wait, state=verdict.state, decided_by=press.principal, decided_at=now, reason=press.reason[:REASON_AT_MOST]
         )
         self.put_wait(decided)
         row = self.turns[wait.turn]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gateway.model.ids import SYSTEM_CHILD, InboundId, SessionId, TurnId, WaitId, mint
-from gateway.model.messages import CONTEXT_KEPT, Inbound, Press
+from gateway.model.messages import CONTEXT_KEPT, REASON_AT_MOST, Inbound, Press
 from gateway.model.routes import Accepted, Route, WhileRunning
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.turns import TurnKind, TurnState
@@ -133,7 +133,7 @@ def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: Verdict) -> Press
     if found is None or result not in (PressResult.APPROVED, PressResult.DENIED):
         return Pressed(result=result, wait=found)
     rev = tx.next_rev(found.session)
-    tx.run("decide_wait", verdict.state, press.principal, tx.now, press.reason[:1000], rev, found.id)
+    tx.run("decide_wait", verdict.state, press.principal, tx.now, press.reason[:REASON_AT_MOST], rev, found.id)
     outgoing.show_anew(tx, found.id)
     row = moves.stored_turn(tx, found.turn)
     if verdict.withdraw_siblings:

@@ -33,11 +33,11 @@ def test_a_file_is_copied_under_a_name_that_a_second_run_uses_again(
     workspace: Path, gallery: Gallery, tmp_path: Path
 ) -> None:
     found = [
-        gallery.copy(workspace, workspace / "page.pdf", "The page.PDF", "application/pdf"),
-        gallery.copy(workspace, Path("below/deep/data"), "data.tar.gz", "application/gzip"),
-        gallery.copy(workspace, Path("page.pdf"), "no ending", "text/plain"),
+        gallery.file(workspace, workspace / "page.pdf", "The page.PDF", "application/pdf"),
+        gallery.file(workspace, Path("below/deep/data"), "data.tar.gz", "application/gzip"),
+        gallery.file(workspace, Path("page.pdf"), "no ending", "text/plain"),
     ]
-    again = Gallery(tmp_path / "outputs", "t1-2").copy(workspace, Path("page.pdf"), "The page.PDF", "application/pdf")
+    again = Gallery(tmp_path / "outputs", "t1-2").file(workspace, Path("page.pdf"), "The page.PDF", "application/pdf")
 
     assert found[0] == again == KeptFile(file="t1-2-f1.pdf", name="The page.PDF", media_type="application/pdf")
     assert [one.file for one in found] == ["t1-2-f1.pdf", "t1-2-f2.gz", "t1-2-f3.bin"]
@@ -60,7 +60,7 @@ def test_a_file_is_copied_under_a_name_that_a_second_run_uses_again(
 def test_names_and_types_that_a_page_chose_are_only_shown(
     workspace: Path, gallery: Gallery, name: str, media_type: str, file: str, shown: str, known: str
 ) -> None:
-    found = gallery.copy(workspace, Path("page.pdf"), name, media_type)
+    found = gallery.file(workspace, Path("page.pdf"), name, media_type)
 
     assert found == KeptFile(file=file, name=shown, media_type=known)
 
@@ -95,7 +95,7 @@ def test_what_is_put_in_the_way_is_not_kept(
 ) -> None:
     path = named(workspace)
     with pytest.raises(BadRequest, match="no regular file in the workspace"):
-        gallery.copy(workspace, path, "x.txt", "text/plain")
+        gallery.file(workspace, path, "x.txt", "text/plain")
 
     assert not (tmp_path / "outputs").exists()
 
@@ -120,7 +120,7 @@ def test_what_is_no_regular_file_in_the_workspace_is_not_kept(
     workspace: Path, gallery: Gallery, tmp_path: Path, path: str, absolute: bool
 ) -> None:
     with pytest.raises(BadRequest, match="no regular file in the workspace"):
-        gallery.copy(workspace, workspace / path if absolute else Path(path), "x.txt", "text/plain")
+        gallery.file(workspace, workspace / path if absolute else Path(path), "x.txt", "text/plain")
 
     assert not (tmp_path / "outputs").exists()
 
@@ -132,10 +132,10 @@ def test_a_file_that_is_too_large_is_not_kept(
     with (workspace / "large").open("wb") as file:
         file.truncate(size)
     if kept:
-        gallery.copy(workspace, Path("large"), "large.bin", "")
+        gallery.file(workspace, Path("large"), "large.bin", "")
     else:
         with pytest.raises(BadRequest, match="too large"):
-            gallery.copy(workspace, Path("large"), "large.bin", "")
+            gallery.file(workspace, Path("large"), "large.bin", "")
 
     assert [path.stat().st_size for path in (tmp_path / "outputs").iterdir()] == ([size] if kept else [])
 
@@ -144,6 +144,6 @@ def test_a_copy_does_not_follow_a_link(workspace: Path, gallery: Gallery, tmp_pa
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "t1-2-f1.bin").symlink_to(tmp_path / "secret")
     with pytest.raises(DragomanError, match="could not be kept"):
-        gallery.copy(workspace, Path("page.pdf"), "x", "")
+        gallery.file(workspace, Path("page.pdf"), "x", "")
 
     assert (tmp_path / "secret").read_bytes() == b"secret"

@@ -18,7 +18,6 @@ from channels.slack.inbound import (
     NAME_AT_MOST,
     QUOTED_AT_MOST,
     RAW_AT_MOST,
-    REASON_AT_MOST,
     Asking,
     Ended,
     Identity,
@@ -29,7 +28,7 @@ from channels.slack.inbound import (
     about,
     read,
 )
-from gateway.model.messages import Inbound, Refused, RefusedReason
+from gateway.model.messages import REASON_AT_MOST, Inbound, Refused, RefusedReason
 from gateway.model.waits import Verb
 from tests.support.keys import conversation_of
 
