@@ -13,8 +13,12 @@ from gateway.egress.wire import Framing
 LINE_AT_MOST = 4_096
 """Bytes of a line between chunks."""
 TRAILERS_AT_MOST = 100
+FRAMING_AT_MOST = 65_536
+"""Bytes of lines between chunks beyond those of the chunks themselves: no server needs as many, and each takes time."""
+CHUNKS_AT_ONCE = 16_384
+"""Bytes that are taken apart before others have their turn: chunks of one byte in them take some 10 ms."""
 
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*(?:;[\t -~\x80-\xff]*)?\r\n")
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,12})[ \t]*(?:;[\t -~\x80-\xff]*)?")
 
 T = TypeVar("T")
 
@@ -85,34 +89,77 @@ async def copy_body(source: Ends, sink: Ends, body: Framing, pulse: Pulse) -> No
 
 
 async def _copy_chunks(source: Ends, sink: Ends, pulse: Pulse) -> None:
-    while left := await _size_line(source, pulse):
-        while left:
-            data = await _some(source, left, pulse)
+    chunks = Chunks()
+    while not chunks.ended:
+        if not (read := await pulse.wait(lambda: source.reader.read(CHUNKS_AT_ONCE))):
+            raise BrokenBodyError("A body broke off.")
+        if data := chunks.take(read):
             await _write(sink, b"%x\r\n%b\r\n" % (len(data), data), pulse)
-            left -= len(data)
-        if await _line(source, pulse) != b"\r\n":
+        await asyncio.sleep(0)  # what has come already is read without a pause
+    await _write(sink, b"0\r\n\r\n", pulse)
+
+
+class Chunks:
+    """Takes a chunked body, in whatever pieces it comes. Raises `BrokenBodyError` for what is none.
+
+    All that came is taken at once: sent as chunks of one byte each, a body of 1 MB cost half a minute one by one.
+    """
+
+    def __init__(self) -> None:
+        """Begin before the first chunk."""
+        self.ended = False
+        """Whether its end has come; what follows is not part of it."""
+        self._rest = b""
+        """The beginning of a line."""
+        self._left = 0
+        """Bytes of the chunk that are still to come."""
+        self._line = self._size
+        """Takes the next line, without its end."""
+        self._trailers = 0
+        self._framing_left = FRAMING_AT_MOST
+
+    def take(self, read: bytes) -> bytes:
+        """Take the next bytes and return the data that was in them."""
+        read, at, found = self._rest + read, 0, list[bytes]()
+        while not self.ended:
+            if self._left:
+                data = read[at : at + self._left]
+                found.append(data)
+                at += len(data)
+                self._left -= len(data)
+                self._framing_left += len(data)
+                if self._left:
+                    break
+            end = read.find(b"\r\n", at)
+            if (end if end >= 0 else len(read)) - at > LINE_AT_MOST:
+                raise BrokenBodyError("A line between the chunks of a body is too long.")
+            if end < 0:
+                break
+            self._line(read[at:end])
+            self._framing_left -= end + 2 - at
+            if self._framing_left < 0:
+                raise BrokenBodyError("A body is hardly more than the sizes of its chunks.")
+            at = end + 2
+        self._rest = read[at:]
+        return b"".join(found)
+
+    def _size(self, line: bytes) -> None:
+        size = _SIZE.fullmatch(line)
+        if size is None:
+            raise BrokenBodyError("A chunk does not begin with its size.")
+        self._left = int(size[1], 16)
+        self._line = self._end if self._left else self._trailer
+
+    def _end(self, line: bytes) -> None:
+        if line:
             raise BrokenBodyError("A chunk is longer than it says.")
-    for _ in range(TRAILERS_AT_MOST):
-        if await _line(source, pulse) == b"\r\n":
-            return await _write(sink, b"0\r\n\r\n", pulse)
-    raise BrokenBodyError("Too much follows the last chunk.")
+        self._line = self._size
 
-
-async def _size_line(source: Ends, pulse: Pulse) -> int:
-    size = _SIZE.fullmatch(await _line(source, pulse))
-    if size is None:
-        raise BrokenBodyError("A chunk does not begin with its size.")
-    return int(size[1], 16)
-
-
-async def _line(source: Ends, pulse: Pulse) -> bytes:
-    try:
-        line = await pulse.wait(lambda: source.reader.readuntil(b"\r\n"))
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-        line = b""
-    if not line or len(line) > LINE_AT_MOST:
-        raise BrokenBodyError("A body broke off, or a line in it is too long.")
-    return line
+    def _trailer(self, line: bytes) -> None:
+        self.ended = not line
+        self._trailers += 1
+        if self._trailers > TRAILERS_AT_MOST:
+            raise BrokenBodyError("Too much follows the last chunk.")
 
 
 async def _some(source: Ends, at_most: int, pulse: Pulse) -> bytes:

@@ -15,6 +15,8 @@ from gateway.egress.dial import Dialler, Ends, TurnedAwayError, UnreachableError
 from gateway.egress.hosts import Host, shown
 from gateway.egress.wire import CONNECTED, MalformedError, Request, Response, answer, read_request, read_response
 
+HEADS_AT_MOST = 20
+"""Of one response: those of `100 Continue` and the like, and the one that counts."""
 GOODBYE_S = 2.0
 """Seconds that the other end has to take what is still to be said, and to close."""
 
@@ -124,13 +126,23 @@ async def _send(request: Request, client: Ends, server: Ends, pulse: Pulse) -> N
 
 async def _respond(request: Request, client: Ends, server: Ends, pulse: Pulse) -> None:
     try:
-        while (response := await _read_response(request, server, pulse)).is_interim:
-            client.writer.write(response.head())
+        response = await _final_response(request, client, server, pulse)
     except UnreachableError as error:
         client.writer.write(answer(502, str(error), method=request.method))
         return
     client.writer.write(response.head())
     await copy_body(server, client, response.body, pulse)
+
+
+async def _final_response(request: Request, client: Ends, server: Ends, pulse: Pulse) -> Response:
+    """Hand on what comes before the response that counts, and return that one."""
+    for _ in range(HEADS_AT_MOST):
+        response = await _read_response(request, server, pulse)
+        if not response.is_interim:
+            return response
+        client.writer.write(response.head())
+        await asyncio.sleep(0)  # a head of 64 KiB takes a while to read, and the next one may be there already
+    raise UnreachableError(f"{shown(request.host)} cannot be used. It only ever says that it goes on.")
 
 
 async def _read_response(request: Request, server: Ends, pulse: Pulse) -> Response:

@@ -24,6 +24,8 @@ ANSWERS = {
     "/garbage": b"SSH-2.0-OpenSSH\r\n\r\n",
     "/switch": b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
     "/early": b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n",
+    "/goes-on": b"HTTP/1.1 100 Continue\r\n\r\n" * 60_000,
+    "/goes-on-a-little": b"HTTP/1.1 103 Early Hints\r\n\r\n" * 19 + b"HTTP/1.1 204 No Content\r\n\r\n",
     "/none": b"HTTP/1.1 204 No Content\r\n\r\n",
     "/silent": b"",
 }
