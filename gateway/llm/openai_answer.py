@@ -11,10 +11,9 @@ from gateway.errors import ModelError
 from gateway.llm.openai_payload import CALL_EXTRAS, OPAQUE
 from gateway.llm.reading import as_object, as_objects, as_text
 from gateway.llm.sse import EventSplitter, EventTooLong
-from gateway.model.ids import CallId
 from gateway.model.nesting import is_too_deep
 from gateway.model.steps import Answer, Usage
-from gateway.model.tools import ToolCall
+from gateway.model.tools import NAMED_AT_MOST, call_of
 
 CUT_NOTE = "\n\n[cut here: the model reached its output limit]"
 """Ends an answer whose text the model could not finish."""
@@ -22,6 +21,8 @@ CUT_NOTE = "\n\n[cut here: the model reached its output limit]"
 _CUT = frozenset({"length", "max_tokens", "model_length"})
 _BROKEN = frozenset({"error", "abort", "network_error", "insufficient_system_resource", "malformed_function_call"})
 _ID_CHARS = 128
+_LOOKED_AT_MOST = 4 * 1024 * 1024
+"""Characters of one answer that are read to see where calls without ids end: few servers send such, and short ones."""
 _TOKENS_AT_MOST = 1_000_000_000
 """Of one answer; no model reads more, and the sums of a store's books hold nine billion such answers."""
 
@@ -46,17 +47,11 @@ class _Call:
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
+    chars: int = 0
+    """Of its arguments."""
+    end: str = ""
+    """The last of them that is no space."""
     extra: object = None
-
-    def is_whole(self) -> bool:
-        """Whether its arguments are a JSON object that nothing can follow."""
-        text = "".join(self.arguments)
-        if not text.rstrip().endswith("}"):
-            return False
-        try:
-            return isinstance(json.loads(text), dict)
-        except (ValueError, RecursionError):
-            return False
 
 
 class Assembly:
@@ -76,8 +71,10 @@ class Assembly:
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._argument_chars = 0
+        self._looked_chars = 0
         self._reasoning: dict[str, list[str]] = {}
         self._details: list[dict[str, Any]] = []
+        self._block: dict[str, list[str]] = {}  # what was added to the last of them, by key
         self._reasoning_chars = 0
         self._usage = Usage()
         self._finish_reason = ""
@@ -189,8 +186,10 @@ class Assembly:
         call = self._call_for(delta.get("index"), name, call_id, arguments)
         call.id = call.id or call_id
         if name and name != call.name:  # most send it once, some in every fragment, a few piece by piece
-            call.name += name
+            call.name = (call.name + name)[: 2 * NAMED_AT_MOST]  # in halves of surrogates, each may be two
         call.arguments.append(arguments)
+        call.chars += len(arguments)
+        call.end = arguments.rstrip()[-1:] or call.end
         call.extra = delta.get("extra_content") or call.extra
         self._argument_chars += len(name) + len(arguments)
         if self._argument_chars > self._limits.argument_chars:
@@ -205,7 +204,8 @@ class Assembly:
         if isinstance(index, int):
             known = self._by_index.get(index)
             begins = known is None or bool(name and call_id and known.id and call_id != known.id)
-            begins = begins or bool(known and name and arguments and not call_id and not known.id and known.is_whole())
+            if known and name and arguments and not call_id and not known.id:
+                begins = self._is_whole(known)
         else:
             known = self._calls[-1] if self._calls else None
             begins = known is None or bool(name and (not call_id or call_id != known.id))
@@ -218,6 +218,21 @@ class Assembly:
         self._by_index[call.index] = call
         return call
 
+    def _is_whole(self, call: _Call) -> bool:
+        """Whether its arguments are a JSON object that nothing can follow.
+
+        Each time costs as much as all that came of them so far, so that it is not looked at for ever.
+        """
+        if call.end != "}":
+            return False
+        self._looked_chars += call.chars
+        if self._looked_chars > _LOOKED_AT_MOST:
+            return False
+        try:
+            return isinstance(json.loads("".join(call.arguments)), dict)
+        except (ValueError, RecursionError):
+            return False
+
     # --- reasoning ----------------------------------------------------------------------------
 
     def _add_detail(self, detail: dict[str, Any]) -> None:
@@ -225,13 +240,19 @@ class Assembly:
         self._count_reasoning(64 + sum(len(value) for value in detail.values() if isinstance(value, str)))
         last = self._details[-1] if self._details else None
         if last is None or "index" not in detail or any(last.get(key) != detail.get(key) for key in ("type", "index")):
+            self._end_block()
             self._details.append(dict(detail))
             return
         for key, value in detail.items():
             if key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str):
-                last[key] += value
+                self._block.setdefault(key, [last[key]]).append(value)
             elif value is not None:
                 last[key] = value
+
+    def _end_block(self) -> None:
+        for key, parts in self._block.items():
+            self._details[-1][key] = "".join(parts)
+        self._block.clear()
 
     def _count_reasoning(self, chars: int) -> None:
         self._reasoning_chars += chars
@@ -263,7 +284,7 @@ class Assembly:
         ordered = sorted(self._calls, key=lambda call: call.index)  # stable: calls of one index stay as they came
         ids = unique_ids([call.id for call in ordered], taken)
         calls = tuple(
-            ToolCall(id=CallId(call_id), tool=_mended(call.name), arguments=_mended("".join(call.arguments)))
+            call_of(call_id, _mended(call.name), _mended("".join(call.arguments)))
             for call_id, call in zip(ids, ordered, strict=True)
         )
         pairs = zip(ids, ordered, strict=True)
@@ -273,6 +294,7 @@ class Assembly:
     def _opaque(self, extras: dict[str, Any]) -> dict[str, Any]:
         own: dict[str, Any] = {name: _mended("".join(parts)) for name, parts in self._reasoning.items()}
         if self._details:
+            self._end_block()
             own["reasoning_details"] = self._details
         if extras:
             own[CALL_EXTRAS] = extras

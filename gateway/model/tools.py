@@ -136,6 +136,17 @@ class ToolCall:
     arguments: str
 
 
+ARGUMENTS_AT_MOST = 1_048_576
+"""Characters of arguments that are looked at; a call with more is refused."""
+NAMED_AT_MOST = 200
+"""Characters of a name that a model made up: of a tool, or of an argument. It may make names of any length."""
+
+
+def call_of(id: str, tool: str, arguments: str) -> ToolCall:
+    """Return a call as it is stored: of what is too long only so much that it is refused for that."""
+    return ToolCall(id=CallId(id), tool=tool[:NAMED_AT_MOST], arguments=arguments[: ARGUMENTS_AT_MOST + 1])
+
+
 ACTION_BYTES = 65_536
 """UTF-8 bytes of an action as people are shown it. Nobody can be asked to allow a longer one."""
 

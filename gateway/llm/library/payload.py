@@ -43,7 +43,7 @@ from gateway.llm.reading import as_object
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Image, ModelRequest, UserText
 from gateway.model.steps import Answer, Usage
-from gateway.model.tools import ToolCall
+from gateway.model.tools import ToolCall, call_of
 
 OPAQUE = "library"
 """The key of `Answer.opaque` that is ours: `thinking`, whole parts in order, and `calls`, by call id."""
@@ -157,10 +157,7 @@ def answer_of(response: ModelResponse, name: str, request: ModelRequest, tail: s
     taken = {call.id for message in request.messages if isinstance(message, Answer) for call in message.calls}
     theirs = response.tool_calls
     ids = unique_ids([part.tool_call_id for part in theirs], taken)
-    calls = tuple(
-        ToolCall(id=CallId(id_), tool=part.tool_name, arguments=_arguments(part))
-        for id_, part in zip(ids, theirs, strict=True)
-    )
+    calls = tuple(call_of(id_, part.tool_name, _arguments(part)) for id_, part in zip(ids, theirs, strict=True))
     text = "".join(part.content for part in response.parts if isinstance(part, TheirText))
     extras = {id_: found for id_, part in zip(ids, theirs, strict=True) if (found := _extras(part))}
     thinking = [part for part in response.parts if isinstance(part, ThinkingPart)]

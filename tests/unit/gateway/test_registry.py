@@ -13,9 +13,9 @@ from gateway.errors import ConfigError
 from gateway.model.decisions import Deny, DenyReason
 from gateway.model.ids import SessionId
 from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.tools import Availability, Effect, Risk, Sandbox, ToolPolicy, ToolResult, ToolSpec
+from gateway.model.tools import ARGUMENTS_AT_MOST, Availability, Effect, Risk, Sandbox, ToolPolicy, ToolResult, ToolSpec
 from gateway.ports import ToolContext
-from gateway.registry import ARGUMENTS_AT_MOST, Registry, Tool, check_arguments, usage
+from gateway.registry import Registry, Tool, check_arguments, usage
 from tests.support.fakes import FakeTool, Text, done
 from tests.support.makers import EPOCH
 
@@ -166,8 +166,11 @@ def test_a_shorter_name_is_plain_and_unique(command: str, says: str) -> None:
         ('{"count": 1, "name": "\ud800"}', ""),
         (r'{"count": 1, "name": "\ud800"}', "Invalid JSON"),
         ('{"count": NaN}', "count:"),
+        ('{"count": 1' + "".join(f', "k{n}": 1' for n in range(100)) + "}", "k0: Extra inputs are not permitted; k1:"),
+        ('{"count": 1' + "".join(f', "k{n}": 1' for n in range(101)) + "}", "101 of the arguments are wrong"),
+        ('{"count": [' + "[]," * 100_000 + "1]}", "more than 100000 opening brackets"),
     ],
-    ids=range(17),
+    ids=range(20),
 )
 def test_arguments_that_are_wrong_are_refused_with_what_is_wrong(text: str, says: str) -> None:
     found = check_arguments(STRICT, text)

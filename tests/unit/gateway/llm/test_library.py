@@ -18,7 +18,7 @@ from gateway.llm.tries import Patience
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Complete, Image, ModelRequest, TextPart, ToolOffer, UserText
 from gateway.model.steps import Answer, Usage
-from gateway.model.tools import ResultStatus, ToolCall, ToolResult
+from gateway.model.tools import ARGUMENTS_AT_MOST, ResultStatus, ToolCall, ToolResult
 from gateway.retry import RetryLimits
 from tests.support.providers import FakeProvider, Said, anthropic_calls, anthropic_text, google
 
@@ -87,6 +87,13 @@ async def test_calls_come_whole_and_in_order() -> None:
         ("toolu_1", UNAME),
         ("toolu_2", '{"command": "df -h"}'),
     ]
+
+
+async def test_of_a_call_that_is_too_long_only_so_much_is_kept_that_it_is_refused_for_that() -> None:
+    long = '{"command": "' + "x" * ARGUMENTS_AT_MOST + '"}'
+    async with attached(Said(events=anthropic_calls(("toolu_1", "t" * 300, long)))) as (_, model):
+        _, answer = await ask(model)
+    assert [(call.tool, call.arguments) for call in answer.calls] == [("t" * 200, long[: ARGUMENTS_AT_MOST + 1])]
 
 
 @pytest.mark.parametrize("kind", ["text", "calls"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from gateway.errors import ModelError
 from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits, Assembly
 from gateway.model.steps import Answer, Usage
+from gateway.model.tools import ARGUMENTS_AT_MOST, NAMED_AT_MOST
 
 SMALL = AnswerLimits(text_chars=20, argument_chars=40, calls=2)
 
@@ -228,6 +230,35 @@ def test_fragments_that_repeat_the_name_and_have_no_id_stay_together() -> None:
     ) == [("call_1", "shell", '{"a":{},"b":1}')]
 
 
+def test_of_a_call_that_is_too_long_only_so_much_is_kept_that_it_is_refused_for_that() -> None:
+    long = '{"command":"' + "x" * ARGUMENTS_AT_MOST
+    ((_, tool, arguments),) = calls_of(call(0, "a", "t" * 300, long), call(0, "a", "u" * 300, long), CALLS)
+    assert tool == "t" * NAMED_AT_MOST
+    assert arguments == long[: ARGUMENTS_AT_MOST + 1]
+    ((_, _, whole),) = calls_of(call(0, "a", "shell", "x" * ARGUMENTS_AT_MOST), CALLS)
+    assert len(whole) == ARGUMENTS_AT_MOST
+    halves = [call(0, None, "n", half) for half in ["\ud83d", "\ude00"] * 3]
+    ((_, _, joined),) = calls_of(*halves, CALLS)
+    assert joined == "\U0001f600" * 3
+
+
+def test_where_calls_without_ids_end_is_not_looked_at_for_ever() -> None:
+    """Each look at a long one takes a millisecond, and there was one for every fragment that ended with a brace."""
+    short = [call(0, None, "shell", f'{{"n":{n}}}') for n in range(300)]
+    assert len(calls_of(*short, CALLS)) == 300
+    long = call(0, None, "shell", '{"command":"' + "x" * 900_000)
+    began = time.thread_time()
+    ((_, _, arguments),) = calls_of(long, *[call(0, None, "shell", "}") for _ in range(20_000)], CALLS)
+    assert arguments.endswith("}" * 20_000)
+    assert time.thread_time() - began < 8  # some 20 s, when each was looked at; half a second now
+
+
+def test_an_end_that_is_followed_by_nothing_is_still_seen() -> None:
+    blank = [call(0, None, "ls", ""), call(0, None, None, " \n")]
+    made = calls_of(call(0, None, "ls", '{"n":1}'), *blank, call(0, None, "ls", "{}"), CALLS)
+    assert [arguments for _, _, arguments in made] == ['{"n":1} \n', "{}"]
+
+
 def test_arguments_sent_as_an_object_are_written_down() -> None:
     assert calls_of(call(0, "a", "shell", {"x": "é"}), CALLS) == [("a", "shell", '{"x": "é"}')]
 
@@ -288,6 +319,17 @@ def test_fragments_of_reasoning_blocks_become_whole_blocks() -> None:
         {"type": "reasoning.encrypted", "index": 1, "data": "x"},
         {"type": "reasoning.encrypted", "data": "y"},
     ]
+
+
+def test_a_long_block_of_reasoning_is_not_copied_for_each_of_its_fragments() -> None:
+    def part(text: str) -> bytes:
+        return delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": text}])
+
+    began = time.thread_time()
+    answer, _ = assembled(part("x" * 2_500_000), part("y") * 20_000, part("z"), STOP)
+    assert time.thread_time() - began < 3  # 7 s once; a fifth of a second now
+    ((block,),) = (answer.opaque["openai"]["reasoning_details"],)
+    assert block["text"] == "x" * 2_500_000 + "y" * 20_000 + "z"
 
 
 def test_what_a_server_attached_to_a_call_is_kept_under_its_final_id() -> None:
