@@ -45,7 +45,10 @@ _USUAL = Dialect()
 
 
 class Offered:
-    """Tools as JSON, each made once: the same ones come with every request, and are half of a short one."""
+    """Tools as JSON, each made once: the same ones come with every request, and are half of a short one.
+
+    Several threads may ask at once; at worst each makes the same text.
+    """
 
     def __init__(self) -> None:
         """Begin with none; at most one text is kept for each tool and flavour."""
@@ -75,7 +78,8 @@ def request_body(
     if dialect.usage:
         payload["stream_options"] = {"include_usage": True}
     payload["messages"] = messages(request, answered_by=answered_by, dialect=dialect)
-    text = _json(payload)
+    # Written in one go, pictures would leave other threads no turn for as long as that takes.
+    text = "".join(_PIECES.iterencode(payload)) if has_images(request) else _json(payload)
     if request.tools:
         text = f'{text[:-1]},"tools":{(offered or Offered()).json(request.tools, dialect.schemas)}}}'
     return text.encode("utf-8", "replace")  # a lone surrogate, from wherever, must not fail the turn
@@ -277,6 +281,9 @@ def _no_constant(name: str) -> Any:
 
 _STRICT = json.JSONDecoder(parse_constant=_no_constant)
 """Made once: a history has as many arguments as calls, and making it takes longer than reading most of them."""
+
+
+_PIECES = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def _json(value: Mapping[str, Any]) -> str:
