@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 import sys
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, TextIO, cast
 
 import structlog
@@ -183,6 +183,36 @@ def _from_library(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> 
 def log(name: str) -> structlog.typing.FilteringBoundLogger:
     """Return a logger for a module; session, turn and call ids come from the context."""
     return structlog.get_logger(module=name)
+
+
+TOLD_AT_MOST = 20
+TOLD_AGAIN_S = 60.0
+
+
+class Seldom:
+    """Tells what strangers can cause as often as they like: 20 times a minute, then once how many were left out.
+
+    One connection to the HTTP server filled a log with 10 MB a second.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """Take a clock that only goes forward, in seconds."""
+        self._now = now
+        self._until = now()
+        self._left = 0
+        self._left_out = 0
+
+    def tell(self, say: Callable[..., object], event: str, **words: object) -> None:
+        """Say it, or count it; `say` is a logger's method. What was left out is told with the next that is said."""
+        if self._now() >= self._until:
+            self._until, self._left = self._now() + TOLD_AGAIN_S, TOLD_AT_MOST
+        if not self._left:
+            self._left_out += 1
+            return
+        if self._left_out:
+            words["left_out"] = self._left_out
+        self._left, self._left_out = self._left - 1, 0
+        say(event, **words)
 
 
 class Meters:

@@ -23,7 +23,7 @@ from gateway.egress.dial import (
 from gateway.egress.exchange import Limits, serve
 from gateway.egress.hosts import Permitted
 from gateway.names import Lookups
-from gateway.observe import log
+from gateway.observe import Seldom, log
 from gateway.ports import Gate, TurnedAway
 
 TURNED_AT_MOST = 20
@@ -98,6 +98,7 @@ class _OpenGate:
         self._served: set[asyncio.Task[None]] = set()
         self._turned: deque[TurnedAway] = deque(maxlen=TURNED_AT_MOST)
         self._is_open = False
+        self._seldom = Seldom(self._loop.time)
 
     @property
     def address(self) -> str:
@@ -165,7 +166,7 @@ class _OpenGate:
             log("egress").error("a connection failed", exc_info=error)
 
     def _note(self, refusal: TurnedAwayError) -> None:
-        log("egress").info("turned away", host=refusal.host, why=refusal.why)
+        self._seldom.tell(log("egress").info, "turned away", host=refusal.host, why=refusal.why)
         turned = TurnedAway(host=refusal.host, why=refusal.why)
         if turned not in self._turned:  # browsers try again, and would push the others out
             self._turned.append(turned)

@@ -27,8 +27,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gateway.errors import PortInUse, StartError, StoreError
 from gateway.http.checks import Address, credential, refusal, source_of
+from gateway.model.text import one_line
 from gateway.model.views import Counts
-from gateway.observe import Meters, log
+from gateway.observe import Meters, Seldom, log
 from gateway.ports import Auth, Clock, Endpoint, SignIns
 
 BODY_AT_MOST = 1_048_576
@@ -38,6 +39,8 @@ HEADERS_WITHIN_S = 10.0
 """Seconds that a connection has for a request's headers; so it is also how long an idle one is kept."""
 BODY_WITHIN_S = 30.0
 CONNECTIONS_AT_MOST = 1_000
+SHOWN_AT_MOST = 200
+"""Characters of what was asked for, in the log."""
 ACCEPTED_AT_ONCE = 32
 """A batch: of these, none is counted yet when the others are let in."""
 FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -106,6 +109,11 @@ class HttpServer:
     _runner: web.AppRunner | None = None
     _socket: asyncio.Server | None = None
     _is_full: bool = False
+    _seldom: Seldom = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing was refused yet."""
+        self._seldom = Seldom(self.clock.monotonic)
 
     async def start(self) -> None:
         """Listen. Raises `StartError` when the port cannot be had."""
@@ -188,7 +196,8 @@ class HttpServer:
             _note(request, source=source_of(request.remote or "", hops, self.address.trusted_proxies))
             refused = refusal(request, self.address.hosts(self.port), self.address.origins(self.port))
             if refused is not None:
-                self._log.warning("refused", status=refused[0], path=request.path, method=request.method)
+                asked = one_line(f"{request.method} {request.path}", SHOWN_AT_MOST)
+                self._seldom.tell(self._log.warning, "refused", status=refused[0], asked=asked)
                 return _error(*refused)
             try:
                 response = await self._in_time(request, handler)
@@ -197,7 +206,7 @@ class HttpServer:
             except StoreError as error:
                 return _error(503, str(error))
             except Exception:  # noqa: BLE001 - the http handlers: a failure becomes an answer (house rule 9)
-                self._log.exception("handler failed", path=request.path)
+                self._log.exception("handler failed", path=one_line(request.path, SHOWN_AT_MOST))
                 return _error(500, "Something went wrong inside Dragoman; its log tells more.")
             if not response.prepared:
                 for name, value in HEADERS.items():

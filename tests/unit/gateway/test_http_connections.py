@@ -13,9 +13,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from gateway.http import ACCEPTED_AT_ONCE, CONNECTIONS_AT_MOST, HttpServer, connections_at_most
 from gateway.http.checks import Address
+from gateway.observe import TOLD_AT_MOST
 from gateway.ports import Auth, Endpoint
 from tests.support.engine import Engine
 
@@ -159,3 +161,19 @@ def test_connections_leave_half_of_the_files_to_the_rest_of_the_daemon() -> None
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert connections_at_most() <= CONNECTIONS_AT_MOST == 1_000
+
+
+async def test_whoever_is_refused_cannot_fill_the_log(tmp_path: Path) -> None:
+    """One connection wrote 16 MB of it in two seconds: a line for each request, with all of its path."""
+    address = "/" + "x" * 8_000
+    with capture_logs() as logs:
+        async with impatient(tmp_path) as http, aiohttp.ClientSession() as client:
+            for _ in range(TOLD_AT_MOST + 30):
+                async with client.get(
+                    f"http://127.0.0.1:{http.port}{address}", headers={"Host": "evil.example"}
+                ) as found:
+                    assert found.status == 421
+    told = [line for line in logs if line["event"] == "refused"]
+    assert len(told) == TOLD_AT_MOST
+    assert told[0]["asked"].startswith("GET /xxx")
+    assert max(len(str(line)) for line in told) < 400

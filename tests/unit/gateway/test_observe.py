@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 
 from channels.slack import settings as slack
 from channels.telegram import settings as telegram
-from gateway.observe import HELD_BACK_AT_MOST, HIDDEN, OF_OURS, Meters, Redactor, log, set_up_logs
+from gateway.observe import (
+    HELD_BACK_AT_MOST,
+    HIDDEN,
+    OF_OURS,
+    TOLD_AGAIN_S,
+    TOLD_AT_MOST,
+    Meters,
+    Redactor,
+    Seldom,
+    log,
+    set_up_logs,
+)
 
 CANARIES = {
     "telegram": "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
@@ -275,3 +286,24 @@ def test_every_daemon_counts_for_itself() -> None:
 
     assert one.registry.get_sample_value("dragoman_messages_total", {"outcome": "queued"}) == 1
     assert other.registry.get_sample_value("dragoman_messages_total", {"outcome": "queued"}) is None
+
+
+def test_what_strangers_can_cause_is_told_some_times_a_minute_and_then_how_often_it_was_not() -> None:
+    now = 5.0
+    told: list[tuple[str, dict[str, object]]] = []
+    seldom = Seldom(lambda: now)
+
+    def say(event: str, **words: object) -> None:
+        told.append((event, words))
+
+    def flood(times: int) -> None:
+        for n in range(times):
+            seldom.tell(say, "refused", n=n)
+
+    flood(3)
+    assert told == [("refused", {"n": n}) for n in range(3)]
+    flood(1_000)
+    assert len(told) == TOLD_AT_MOST
+    now += TOLD_AGAIN_S
+    flood(2)
+    assert told[TOLD_AT_MOST:] == [("refused", {"n": 0, "left_out": 1_003 - TOLD_AT_MOST}), ("refused", {"n": 1})]

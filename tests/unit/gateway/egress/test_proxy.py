@@ -6,11 +6,13 @@ import socket
 from contextlib import suppress
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.egress import Egress
 from gateway.egress.dial import Ends
 from gateway.egress.exchange import Limits
 from gateway.errors import BadRequest
+from gateway.observe import TOLD_AT_MOST
 from tests.unit.gateway.egress.rig import PUBLIC, Rig, opened, until
 from tests.unit.gateway.egress.test_addresses import BLOCKED
 from tests.unit.gateway.egress.test_hosts import REFUSED
@@ -84,6 +86,14 @@ async def test_the_last_twenty_refusals_are_remembered_as_they_may_be_shown() ->
         await connect_through(rig, "a\\b" + "c" * 300)
         (turned,) = rig.gate.turned_away()
         assert len(turned.host) == 100
+
+
+async def test_whoever_is_turned_away_cannot_fill_the_log() -> None:
+    with capture_logs() as logs:
+        async with opened() as rig:
+            for n in range(TOLD_AT_MOST + 10):
+                await connect_through(rig, f"10.0.0.{n}:22")
+    assert [line["host"] for line in logs] == [f"10.0.0.{n}:22" for n in range(TOLD_AT_MOST)]
 
 
 async def test_what_cannot_be_reached_is_a_bad_gateway_with_the_reason() -> None:
