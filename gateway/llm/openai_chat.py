@@ -29,6 +29,7 @@ from gateway.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
 from gateway.retry import RetryLimits, retry_after_s
 
 _ERROR_BODY_BYTES = 64 * 1024
+_SENT_AT_ONCE = 1_000_000
 _DRAIN_S = 0.2
 _CHANGES_AT_MOST = 4
 """Parts of one request that a server may refuse, one after the other."""
@@ -156,9 +157,10 @@ class OpenAIChat(Trying):
         try:
             async with asyncio.timeout(self.first_s):
                 # Redirects are not followed: they would lose the body, and take the key where nobody sent it.
-                # As a file it is sent piece by piece, as bytes all at once: 100 MB of pictures held up everybody.
+                # As a file it is sent piece by piece: 100 MB of pictures, as bytes, held up everybody.
+                data = body if len(body) <= _SENT_AT_ONCE else BytesIO(body)
                 return await self._session.post(
-                    self._url, data=BytesIO(body), headers=headers, timeout=times, allow_redirects=False
+                    self._url, data=data, headers=headers, timeout=times, allow_redirects=False
                 )
         except TimeoutError:
             raise self._silent(self.first_s) from None
