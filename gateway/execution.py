@@ -222,7 +222,7 @@ class Execution:
         self.meters.call_seconds.labels(tool).observe(seconds)
         return replace(
             result,
-            text=self.redactor.text(result.text or output.text()),
+            text=self.redactor.text(result.text) if result.text else output.text(),
             duration_ms=round(seconds * 1000),
             dropped_bytes=output.dropped_bytes,
             full_output=output.full_output,
