@@ -33,7 +33,8 @@ class Lanes(Protocol):
         When there is none, wait so many seconds for one, or until anybody publishes to `TURNS`. Who waits may be handed
         a turn in the very commit that makes it claimable, which is then announced to nobody else. What becomes
         claimable by time alone is found a second late by those who wait, and who wait again.
-        `history`: so many ended turns come with each MODEL turn, as `Views.history` gives them at that moment.
+        `history`: so many ended turns come with each MODEL turn, as `Views.history` gives them at that moment; or
+        None, where much of it would have to be read first.
 
         A MODEL turn may run when it is the oldest model turn of its session that has not ended. A COMMAND turn may
         run when fewer than four command turns of its session are RUNNING or STOPPING.

@@ -241,6 +241,17 @@ async def test_the_history_that_comes_with_a_turn_begins_after_its_summary(scene
     assert [view.session.summary for view in claimed.history or ()] == ["in short"]
 
 
+async def test_a_history_that_would_have_to_be_read_may_be_left_to_who_wants_it(scene: Scene) -> None:
+    """Nobody has asked for any of it yet: a store may say so, or give all of it."""
+    ended = [await scene.ended() for _ in range(10)]
+    await scene.say()
+    (claimed,) = await scene.store.claim(NODE, history=40)
+    assert claimed.view is not None
+    found = await scene.store.history(MAIN, claimed.view.turn.epoch, 40)
+    assert [view.turn.id for view in found] == ended
+    assert claimed.history in (None, found)
+
+
 async def test_a_new_session_has_an_empty_history(scene: Scene) -> None:
     """Which is not the same as none."""
     await scene.say()

@@ -57,6 +57,11 @@ class EndedTurns:
             for place, one in found.items()
         }
 
+    def unknown(self, places: Iterable[int]) -> int:
+        """Return how many of them are not kept."""
+        with self._lock:
+            return sum(place not in self._turns for place in places)
+
     def keep(self, turns: Mapping[int, TurnView]) -> None:
         """Keep these, and forget those that nobody asked for the longest."""
         with self._lock:

@@ -26,11 +26,14 @@ from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.books import add_spent
 from gateway.store.sqlite.rows import Columns, TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
-from gateway.store.sqlite.views import history_of, new_view, turn_view, views_of
+from gateway.store.sqlite.views import history_of, new_view, places_of_ended, turn_view, views_of
 from gateway.store.starting import audit_row, may_consume
 from gateway.store.terms import COMMANDS_AT_ONCE
 
 LEASE_US = LEASE_LASTS // MICROSECOND
+UNREAD_AT_MOST = 3
+"""Ended turns that a claim reads for the history of its own: more, or large ones again and again, would hold up all who
+write. Whoever works on the turn reads them then."""
 History: TypeAlias = Callable[[Tx, TurnView], Sequence[TurnView] | None]
 
 
@@ -44,7 +47,10 @@ class SqliteEngine(SqliteBase):
         def history_of_turn(tx: Tx, view: TurnView) -> Sequence[TurnView] | None:
             if not history or view.turn.kind is not TurnKind.MODEL:
                 return None
-            return history_of(tx, view.session, view.turn.epoch, history, self.ended, read)
+            places = places_of_ended(tx, view.session.id, view.turn.epoch, history)
+            if self.ended.unknown(places) > UNREAD_AT_MOST:
+                return None
+            return history_of(tx, view.session, places, self.ended, read)
 
         claimed = await self.writer.claim_turns(lambda tx: _claim(tx, node, limit, history_of_turn), limit, wait_s)
         self.ended.keep(read)

@@ -55,7 +55,10 @@ class SqliteViews(SqliteBase):
 
         def view(reader: Reader) -> list[TurnView]:
             found = _session(reader, session)
-            return [] if found is None else history_of(reader, found, epoch, limit, self.ended, read, oldest=oldest)
+            if found is None:
+                return []
+            places = places_of_ended(reader, session, epoch, limit, oldest=oldest)
+            return history_of(reader, found, places, self.ended, read)
 
         history = await self.read(view)
         if not oldest:  # those are read for a summary, and then no more
@@ -121,24 +124,20 @@ def turn_view(reader: Reader, turn: TurnId) -> TurnView:
     return views_of(reader, [columns])[0]
 
 
+def places_of_ended(reader: Reader, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> list[int]:
+    """Return where the last ended turns of a session stand, or the first, in the order they ended."""
+    if oldest:
+        return [place for (place,) in reader.run("oldest_ended_turns", session, epoch, limit)]
+    return [place for (place,) in reader.run("ended_turns", session, epoch, limit)][::-1]
+
+
 def history_of(
-    reader: Reader,
-    session: Session,
-    epoch: int,
-    limit: int,
-    ended: EndedTurns,
-    read: dict[int, TurnView],
-    *,
-    oldest: bool = False,
+    reader: Reader, session: Session, places: Sequence[int], ended: EndedTurns, read: dict[int, TurnView]
 ) -> list[TurnView]:
-    """Return the last ended turns of a session, or the first, in the order they ended.
+    """Return the ended turns that stand there.
 
     What was not among the `ended` ones is put into `read` too: the caller keeps it, once what it saw is committed.
     """
-    if oldest:
-        places = [place for (place,) in reader.run("oldest_ended_turns", session.id, epoch, limit)]
-    else:
-        places = [place for (place,) in reader.run("ended_turns", session.id, epoch, limit)][::-1]
     views = ended.find(places, session)
     unread = [place for place in places if place not in views]
     if unread:

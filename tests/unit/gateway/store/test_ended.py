@@ -18,7 +18,8 @@ from gateway.model.turns import Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import Wait, WaitKind, WaitState
 from gateway.store.sqlite.ended import BYTES_KEPT, TURNS_KEPT, EndedTurns
-from tests.contract.scene import MAIN, Scene
+from gateway.store.sqlite.engine import UNREAD_AT_MOST
+from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN_TELEGRAM, CHAT, EPOCH, new_wait, result, route, seconds
 from tests.unit.gateway.store.opened import opened
@@ -122,3 +123,18 @@ async def test_a_turn_is_said_to_take_about_what_it_takes(tmp_path: Path, text: 
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert sum(map(bytes_of, history[:50])) == pytest.approx(held, rel=0.25)
+
+
+async def test_a_claim_does_not_read_a_long_history(tmp_path: Path) -> None:
+    """It is made in the thread that writes, for which everybody waits; turns may be large."""
+    async with opened(str(tmp_path / "store.db")) as store:
+        scene = Scene(store, FakeClock())
+        for _ in range(UNREAD_AT_MOST + 1):
+            await scene.ended()
+        await scene.say()
+        (claimed,) = await store.claim(NODE, history=40)
+        assert claimed.history is None
+        assert len(await store.history(MAIN, 0, 40)) == UNREAD_AT_MOST + 1
+        await store.release(claimed.lease)
+        (claimed,) = await store.claim(NODE, history=40)
+        assert len(claimed.history or ()) == UNREAD_AT_MOST + 1
