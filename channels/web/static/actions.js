@@ -29,6 +29,8 @@ import {
 
 /** A press that was not confirmed in this time is not sent again: the person may have changed their mind. */
 const PRESS_LIFE = 60_000;
+/** Bytes of a message on the wire. The server ends the connection at 1 MiB, and the message would be sent again for ever. */
+const MESSAGE_AT_MOST = 1_000_000;
 /** How long an accepted message without a row (a control command has none) stays on the page, ms. */
 const LINGER = 1500;
 
@@ -38,7 +40,7 @@ const wire = new Wire(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
     connection.value = { state, retryAt };
   },
   mayConnect: async () => {
-    const answer = await fetch("/api/me", { headers: keep.keyHeader() }).catch(() => null);
+    const answer = await whoAmI();
     if (answer?.status !== 401) return true;
     signedOut("Your sign-in has ended.");
     return false;
@@ -47,11 +49,15 @@ const wire = new Wire(`${location.protocol === "https:" ? "wss" : "ws"}://${loca
 
 const following = new Following((frame) => wire.send(frame));
 
+/** Asks the server whether this browser is signed in. A way there that swallows the question counts as none: null. */
+const whoAmI = () =>
+  fetch("/api/me", { headers: keep.keyHeader(), signal: AbortSignal.timeout(10_000) }).catch(() => null);
+
 /** Finds out who is here, and connects. A code in the address is used and erased first. */
 export async function boot() {
   const code = takeCode();
   if (code) return redeem(code);
-  const answer = await fetch("/api/me", { headers: keep.keyHeader() }).catch(() => null);
+  const answer = await whoAmI();
   if (!answer) return void (auth.value = "unreachable");
   if (answer.status === 401) return void (auth.value = "out");
   if (!answer.ok) return void (auth.value = "unreachable");
@@ -63,7 +69,7 @@ export function takeCode() {
   const match = /^#code=(.+)$/.exec(location.hash);
   if (!match) return "";
   history.replaceState(null, "", location.pathname + location.search);
-  return decodeURIComponent(match[1]);
+  return match[1];
 }
 
 /** Signs in with a single-use code. @param {string} code */
@@ -82,7 +88,12 @@ export async function redeem(code) {
     signIn.value = { busy: false, error: "" };
     return signedIn();
   }
-  signIn.value = { busy: false, error: await signInError(answer) };
+  // A used link that is opened again, from the history or a chat, must not cost the sign-in that it once gave.
+  const still = Boolean((await whoAmI())?.ok);
+  signIn.value = { busy: false, error: still ? "" : await signInError(answer) };
+  if (!still) return;
+  signedIn();
+  tell("The link did not work. You are signed in as before.");
 }
 
 /** @param {Response|null} answer */
@@ -90,7 +101,7 @@ async function signInError(answer) {
   if (!answer) return "The server did not answer. Check that Dragoman runs, then use the same link again.";
   if (answer.status === 429) return "Too many attempts. Wait 15 minutes, then make a new link.";
   const body = await answer.json().catch(() => ({}));
-  return `${body.error ?? "This link did not work."} Run “dragoman link” again for a new one.`;
+  return body.error?.replaceAll("`", "") ?? "This link did not work. Run dragoman link again for a new one.";
 }
 
 function signedIn() {
@@ -100,6 +111,15 @@ function signedIn() {
     connection.value = { state: "connecting", retryAt: 0 };
   });
   wire.up();
+}
+
+/** Somebody else has signed in here: what the one before wrote and pressed is not theirs to send. The storage keeps it for its author. */
+function forgetPerson() {
+  forgetSessions();
+  following.forget();
+  outbox.value = [];
+  presses.value = {};
+  inspected.value = null;
 }
 
 /** @param {string} error */
@@ -153,6 +173,7 @@ const handlers = {
     // A store that has gone back to a backup: of what is shown here some never happened, and what happens has lower revisions.
     if (frame.sessions.some(isBehind)) return location.reload();
     const { owner, main, model, version, currency } = frame;
+    if (me.value.owner && me.value.owner !== owner) forgetPerson();
     me.value = { owner, main, model, version, currency };
     commands.value = frame.commands.map((/** @type {any} */ item) => ({ ...item, name: item.name.replace(/^\//, "") }));
     sessions.value = frame.sessions;
@@ -207,7 +228,7 @@ const handlers = {
         ...presses.value,
         [handle]: { ...press, state: "answered", result: frame.result, text: frame.text },
       };
-      polite.value = frame.text ?? "";
+      speak(polite, frame.text ?? "");
     }
   },
   /** @param {any} frame */
@@ -219,6 +240,9 @@ const handlers = {
 /** Sessions that are read further up than their end: nothing is taken away from under the reader. @type {Set<string>} */
 export const readingUp = new Set();
 
+/** Tells screen readers. They hear changes alone: what is said twice differs by a space. @param {{value: string}} region @param {string} text */
+const speak = (region, text) => void (region.value = region.value === text ? `${text}\u00a0` : text);
+
 /** @param {import("./state.js").SessionState} state @param {any[]} rows */
 function announce(state, rows) {
   const here = state.id === current.value;
@@ -226,9 +250,9 @@ function announce(state, rows) {
   for (const row of rows) {
     const known = state.store.byKey.get(`${row.type}:${row.id}`);
     if (row.type === "approval" && row.state === "open" && !known) {
-      assertive.value = `Waits for your decision: ${row.risk}, ${row.title}. Press a to go there.`;
+      speak(assertive, `Waits for your decision: ${row.risk}, ${row.title}. Press a to go there.`);
     }
-    if (here && row.type === "slot" && !known) polite.value = `Dragoman: ${row.text.slice(0, 400)}`;
+    if (here && row.type === "slot" && !known) speak(polite, `Dragoman: ${row.text.slice(0, 400)}`);
   }
 }
 
@@ -283,13 +307,20 @@ export function say(text) {
   };
   outbox.value = [...outbox.value, pending];
   keep.saveOutbox(me.value.owner, outbox.value);
-  wire.send({ op: "say", id: pending.id, text });
+  post(pending);
+}
+
+/** Sends a message, unless it is so long that no server would take it. @param {import("./types.js").Pending} item */
+function post(item) {
+  const frame = { op: "say", id: item.id, text: item.text };
+  if (new Blob([JSON.stringify(frame)]).size < MESSAGE_AT_MOST) return wire.check(frame);
+  changePending(item.id, { state: "failed", error: "It is too long for one message. Send it in parts." });
 }
 
 /** @param {string} id */
 export function dropPending(id) {
   outbox.value = outbox.value.filter((/** @type {any} */ item) => item.id !== id);
-  keep.saveOutbox(me.value.owner, outbox.value);
+  keep.saveOutbox(me.value.owner, outbox.value, id);
 }
 
 /** @param {string} id @param {object} change */
@@ -316,10 +347,10 @@ function resend() {
   const stored = keep.loadOutbox(me.value.owner);
   const known = new Set(outbox.value.map((/** @type {any} */ item) => item.id));
   outbox.value = [...stored.filter((/** @type {any} */ item) => !known.has(item.id)), ...outbox.value];
-  for (const item of outbox.value) if (item.state === "sending") wire.send({ op: "say", id: item.id, text: item.text });
+  for (const item of outbox.value) if (item.state === "sending") post(item);
   for (const [handle, press] of Object.entries(presses.value)) {
     if (press.state !== "sending") continue;
-    if (Date.now() - press.at < PRESS_LIFE) wire.send({ op: "press", id: press.id, handle, reason: press.reason });
+    if (Date.now() - press.at < PRESS_LIFE) wire.check({ op: "press", id: press.id, handle, reason: press.reason });
     else
       presses.value = {
         ...presses.value,
@@ -337,7 +368,7 @@ function resend() {
 export function press(handle, reason) {
   const frame = { op: "press", id: uuid(), handle, reason };
   presses.value = { ...presses.value, [handle]: { id: frame.id, at: Date.now(), reason, state: "sending", text: "" } };
-  wire.send(frame);
+  wire.check(frame);
 }
 
 /** Stops what runs in the main session. */

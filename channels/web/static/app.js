@@ -73,6 +73,9 @@ document.addEventListener("visibilitychange", () => {
   wake();
 });
 
+// A line may die without a word while somebody reads.
+setInterval(() => document.hidden || wake(), 60_000);
+
 followViewport();
 startClock();
 const root = document.getElementById("app");

@@ -1,46 +1,60 @@
 /** What survives a reload in this browser: unsent messages, the draft, the theme. Storage may be forbidden or full: then nothing is kept. */
 
-/** @param {string} key @param {any} otherwise */
-function read(key, otherwise) {
+/** @param {string} key @param {any} otherwise @param {"localStorage"|"sessionStorage"} [place] */
+function read(key, otherwise, place = "localStorage") {
   try {
-    return JSON.parse(localStorage.getItem(key) ?? "null") ?? otherwise;
+    return JSON.parse(window[place].getItem(key) ?? "null") ?? otherwise;
   } catch {
     return otherwise;
   }
 }
 
-/** @param {string} key @param {any} value  null removes */
-function write(key, value) {
+/** @param {string} key @param {any} value  null removes @param {"localStorage"|"sessionStorage"} [place] @returns {boolean} whether it is kept */
+function write(key, value, place = "localStorage") {
   try {
-    if (value === null) localStorage.removeItem(key);
-    else localStorage.setItem(key, JSON.stringify(value));
+    if (value === null) window[place].removeItem(key);
+    else window[place].setItem(key, JSON.stringify(value));
+    return true;
   } catch {
-    /* nothing is kept */
+    return false;
   }
 }
 
+/** The key where it cannot be kept: it lasts as long as the page. */
+let unkept = "";
 /** The key of this sign-in: what the cookie is worth nothing without. Kept here because other ports of this host get the cookie too. */
-export const loadKey = () => read("dragoman.key", "");
+export const loadKey = () => unkept || read("dragoman.key", "");
 /** @param {string} key  empty forgets it */
-export const saveKey = (key) => write("dragoman.key", key || null);
+export const saveKey = (key) => void (unkept = write("dragoman.key", key || null) ? "" : key);
 /** What every request that needs a sign-in carries. */
 export const keyHeader = () => ({ "X-Dragoman-Key": loadKey() });
 /** @param {string} owner @returns {any[]} */
 export const loadOutbox = (owner) => read(`dragoman.outbox.${owner}`, []);
-/** Only what is still on its way is kept. @param {string} owner @param {any[]} items */
-export function saveOutbox(owner, items) {
+/**
+ * Only what is still on its way is kept, beside what other tabs keep.
+ * @param {string} owner @param {any[]} items  this tab's @param {string} [gone]  id of one that is none any more
+ */
+export function saveOutbox(owner, items, gone) {
+  const mine = new Set([...items.map((item) => item.id), gone]);
+  const others = loadOutbox(owner).filter((item) => !mine.has(item.id));
   const unsent = items.filter((item) => item.state !== "accepted").map(({ shown, ...item }) => item);
-  write(`dragoman.outbox.${owner}`, unsent.length ? unsent : null);
+  const all = [...others, ...unsent];
+  write(`dragoman.outbox.${owner}`, all.length ? all : null);
 }
-/** @param {string} owner @returns {string} */
-export const loadDraft = (owner) => read(`dragoman.draft.${owner}`, "");
+/** This tab's own; a tab that has none begins with the last one of all. @param {string} owner @returns {string} */
+export const loadDraft = (owner) =>
+  read(`dragoman.draft.${owner}`, null, "sessionStorage") ?? read(`dragoman.draft.${owner}`, "");
 /** @param {string} owner @param {string} text */
-export const saveDraft = (owner, text) => write(`dragoman.draft.${owner}`, text || null);
+export function saveDraft(owner, text) {
+  write(`dragoman.draft.${owner}`, text, "sessionStorage");
+  write(`dragoman.draft.${owner}`, text || null);
+}
 
 /** @param {string} owner */
 export function clear(owner) {
   write(`dragoman.outbox.${owner}`, null);
   write(`dragoman.draft.${owner}`, null);
+  write(`dragoman.draft.${owner}`, null, "sessionStorage");
 }
 
 /** @returns {"system"|"light"|"dark"} */

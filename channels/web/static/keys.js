@@ -22,7 +22,7 @@ export const KEYS = [
 export const conversation = {
   /** Shows and focuses the oldest waiting card of the session. @returns {boolean} */
   toWaiting: () => false,
-  /** @param {string} _start  put into an empty message */
+  /** @param {string} _start  put before what is written */
   focusComposer: (_start) => {},
 };
 

@@ -3,6 +3,10 @@
 import { loadKey } from "./keep.js";
 
 const PAUSES = [400, 1000, 2000, 4000, 8000, 15000];
+/** How long an answer may take, ms. */
+const PATIENCE = 10_000;
+/** Bytes a ms that a line takes at least; what is still to be sent goes before the answer. */
+const SLOWEST = 5;
 
 /**
  * @typedef {object} WireEvents
@@ -55,13 +59,14 @@ export class Wire {
   }
 
   /**
-   * After a sleep a socket may look open and be dead: sends a frame that must be answered, and reconnects when nothing comes.
+   * Sends a frame that must be answered, and reconnects when nothing comes: a socket may look open and be dead.
    * @param {object} frame
    */
   check(frame) {
     if (!this.send(frame)) return this.retryNow();
+    const before = (this.socket?.bufferedAmount ?? 0) / SLOWEST;
     clearTimeout(this.probe);
-    this.probe = setTimeout(() => this.drop(), 5000);
+    this.probe = setTimeout(() => this.drop(), PATIENCE + before);
   }
 
   /** Gives the connection up and plans the next one. */
@@ -105,9 +110,11 @@ export class Wire {
     const pause = PAUSES[Math.min(this.failures, PAUSES.length - 1)] * (0.8 + Math.random() * 0.4);
     this.failures += 1;
     this.events.state("offline", Date.now() + pause);
-    this.timer = setTimeout(async () => {
+    const timer = setTimeout(async () => {
       const may = await this.events.mayConnect();
-      if (!this.down && may) this.connect();
+      // While that was asked, the person may have connected by hand.
+      if (!this.down && may && this.timer === timer) this.connect();
     }, pause);
+    this.timer = timer;
   }
 }

@@ -1,6 +1,6 @@
 /** Where a message is written: completion of commands, the kept draft, Enter to send. */
 import { say, show, stop } from "../actions.js";
-import { plural } from "../format.js";
+import { direction, plural } from "../format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { loadDraft, saveDraft } from "../keep.js";
 import { conversation } from "../keys.js";
@@ -26,12 +26,13 @@ export function offersFor(text) {
 /** The command that was begun, once its name is whole. @param {string} text */
 const begun = (text) => commands.value.find((/** @type {any} */ item) => text.startsWith(`/${item.name} `)) ?? null;
 
-/** The person's last message in the main session. */
+/** The person's last message in the main session. The one that a press of Stop sends was not written. */
 function lastMessage() {
-  const sent = outbox.value[outbox.value.length - 1];
+  const written = (/** @type {any} */ item) => item.text !== "/stop";
+  const sent = outbox.value.findLast(written);
   if (sent) return sent.text;
   const row = sessionState(me.value.main).store.list.findLast(
-    (item) => item.type === "message" && item.role === "person",
+    (item) => item.type === "message" && item.role === "person" && written(item),
   );
   return row && row.type === "message" ? row.text : "";
 }
@@ -49,8 +50,9 @@ export function Composer({ onSent }) {
   useEffect(() => {
     conversation.focusComposer = (start) => {
       ref.current?.focus();
-      if (start === "/") change(ref.current.value || "/");
-      else if (start) change(start);
+      const draft = ref.current.value;
+      if (start === "/") change(draft || "/");
+      else if (start) change(draft && !start.endsWith(" ") ? `${start}\n\n${draft}` : start + draft);
     };
   });
   useLayoutEffect(() => {
@@ -106,7 +108,7 @@ export function Composer({ onSent }) {
     ${offers.length > 0 && html`<${Offers} offers=${offers} chosen=${chosen} onPick=${complete} />`}
     ${hint && html`<p class="usage" id="usage"><code>${hint.usage}</code><span>${hint.about}</span></p>`}
     <div class="field">
-      <textarea ref=${ref} rows="1" data-testid="composer" value=${text} enterkeyhint="send" autocomplete="off"
+      <textarea ref=${ref} rows="1" data-testid="composer" value=${text} dir=${direction(text)} enterkeyhint="send" autocomplete="off"
         aria-label="Message to Dragoman" aria-autocomplete="list" aria-haspopup="listbox" aria-controls=${offers.length ? "offers" : undefined}
         aria-activedescendant=${offers.length ? `offer-${offers[chosen].name}` : undefined} aria-describedby=${hint ? "usage" : undefined}
         placeholder=${connection.value.state === "offline" ? "Write on: it is kept and sent later" : "Message, or / for commands"}

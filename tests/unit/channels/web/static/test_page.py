@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Locator, Page, expect
 
 from gateway.errors import ModelError, StoreError
 from gateway.model.ids import SessionId, TurnId, answer_slot
 from gateway.model.live import TextDelta, session_topic
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.steps import Answer, Usage
-from gateway.model.tools import Effect, KeptFile, ResultStatus, Risk, ToolResult
+from gateway.model.tools import KeptFile, ResultStatus, Risk, ToolResult
 from gateway.model.views import SessionLine
 from gateway.ports import ToolContext
-from tests.conftest import no_tasks_left
 from tests.support.browser import Person, chromium
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, FakeTool, Text, calls
@@ -31,39 +27,6 @@ from tests.unit.gateway.family_rig import call, ended, spawning
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MAIN = SessionId("main:ann")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    """One for all tests: to start one takes a second and a half. Each test has a page, and cookies, of its own."""
-    async with chromium() as found:
-        yield found
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def no_task_is_left(browser: Browser) -> AsyncIterator[None]:
-    """As everywhere, in the loop that these tests share; what the browser runs by is no test's."""
-    async with no_tasks_left():
-        yield
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def page(tmp_path: Path) -> AsyncIterator[Served]:
-    shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
-    engine = spawning(tmp_path, [shell])
-    engine.clock.advance((datetime.now(UTC) - engine.clock.now()).total_seconds())  # as in the browser
-    async with served(engine) as found:
-        yield found
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def ann(page: Served, browser: Browser) -> AsyncIterator[Person]:
-    person = Person(await browser.new_page(viewport={"width": 1280, "height": 800}))
-    await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
-    await expect(person.page.get_by_test_id("composer")).to_be_visible()
-    yield person
-    await person.page.close()
-    assert person.complaints == []
 
 
 async def spawn(engine: Engine, *tasks: str, mode: str = "run") -> TurnId:
