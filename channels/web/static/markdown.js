@@ -60,6 +60,7 @@ const ALLOWED_ATTR = [
   "rel",
   "target",
   "class",
+  "dir",
   "start",
   "type",
   "aria-label",
@@ -77,6 +78,23 @@ function make(tag, className) {
   const element = document.createElement(tag);
   if (className) element.className = className;
   return element;
+}
+
+/**
+ * The web address that a text begins with. It ends before a space, a quote, the punctuation of a text in Chinese or Japanese,
+ * a bracket that it did not open, and does not have the sentence's own punctuation at its end.
+ * @param {string} text
+ */
+function addressIn(text) {
+  const run = /^https?:\/\/[^\s<>"`|，。、；：！？（）「」『』【】《》]+/u.exec(text)?.[0] ?? "";
+  let opened = 0;
+  const end = [...run].findIndex((char) => {
+    if ("([".includes(char)) opened += 1;
+    if (")]".includes(char)) opened -= 1;
+    return opened < 0;
+  });
+  const whole = end < 0 ? run : [...run].slice(0, end).join("");
+  return whole.replace(/[.,;:!?'*_~]+$/, "");
 }
 
 /** Opens nothing but web and mail addresses, and gives the other side nothing. @param {HTMLElement} element @param {string} address */
@@ -138,13 +156,17 @@ function place(parent, token) {
   }
   const element = make(TAGS[token] ?? "span");
   if (token === smd.EQUATION_BLOCK) element.className = "block";
+  if (token === smd.LIST_UNORDERED || token === smd.LIST_ORDERED) element.dir = "auto";
   return parent.appendChild(element);
 }
 
+/** What a link names, without its title and the brackets around an address. @param {string} text */
+const target = (text) => text.replace(/\s+(?:"[^"]*"|'[^']*')$/, "").replace(/^<(.*)>$/, "$1");
+
 /** @param {HTMLElement} element @param {number} attr @param {string} value */
 function setAttr(element, attr, value) {
-  if (attr === smd.HREF) link(element, value);
-  else if (attr === smd.SRC) picture(element, value);
+  if (attr === smd.HREF) link(element, target(value));
+  else if (attr === smd.SRC) picture(element, target(value));
   else if (attr === smd.START) element.setAttribute("start", String(Number(value) || 1));
   else if (attr === smd.CHECKED) element.textContent = "☑ ";
   else if (attr === smd.LANG) {
@@ -161,27 +183,90 @@ const MARKS = {
   [smd.ITALIC_AST]: "*",
   [smd.STRONG_AST]: "**",
 };
-/** Where a backslash is one. @type {Set<number>} */
+/** Where neither a backslash nor an address is anything but text. @type {Set<number>} */
 const VERBATIM = new Set([smd.CODE_BLOCK, smd.CODE_FENCE, smd.CODE_INLINE, smd.RAW_URL, smd.EQUATION_BLOCK, smd.EQUATION_INLINE]);
 /** Before an underscore within a word. */
 const IN_A_WORD = /(?<=[\p{L}\p{N}]_*)(?=_+[\p{L}\p{N}])/u;
-/** The last word, until what follows says whether it has ended; of one without end a part is enough. */
-const UNDECIDED = /[\p{L}\p{N}][\p{L}\p{N}_]{0,99}$/u;
+const BEFORE_AN_ADDRESS = /(?=https?:\/\/)/;
+/** The last word or address, until what follows says whether it has ended; of one without end a part is enough. */
+const UNDECIDED = /(?:https?:(?:\/|\/\/\S{0,1999})?|[\p{L}\p{N}][\p{L}\p{N}_]{0,99})$/u;
+
+/** By how much more than the text of its list a block of code is indented. @param {any} parser  at the block's beginning */
+function indentation(parser) {
+  const item = parser.tokens.lastIndexOf(smd.LIST_ITEM, parser.len);
+  return parser.indent_len - (item < 0 ? 0 : parser.spaces[item]);
+}
+
+/** Whether the parser reads what a link names. @param {any} parser */
+const inTarget = (parser) => parser.pending.startsWith("](");
+
+/** A blank line would end the code in a list, unless it is indented with the list. @param {any} parser @param {string} text */
+function write(parser, text) {
+  for (const line of text.split(/(?<=\n)/)) {
+    const beginsInCode = parser.tokens[parser.len] === smd.CODE_FENCE && parser.token !== smd.CODE_FENCE;
+    if (beginsInCode && /^[ \t]*\n$/.test(line)) smd.parser_write(parser, " ".repeat(missing(parser)));
+    smd.parser_write(parser, line);
+  }
+}
+
+/** Spaces until the text of the innermost list, as the parser counts: those of each list are added. @param {any} parser */
+function missing(parser) {
+  let spaces = -parser.indent_len;
+  for (let at = 0; at <= parser.len; at += 1) spaces += parser.spaces[at];
+  return Math.max(0, spaces);
+}
+
+/** @param {any} parser @param {string} text */
+function feedWords(parser, text) {
+  for (const [n, piece] of text.split(IN_A_WORD).entries()) {
+    const verbatim = VERBATIM.has(parser.token) || inTarget(parser);
+    write(parser, n > 0 && !verbatim ? `\\${piece}` : piece);
+  }
+}
+
+/** Nothing is undecided any more, and an address ends: a backslash does both, and is taken back before it escapes anything. @param {any} parser */
+function settle(parser) {
+  smd.parser_write(parser, "\\");
+  parser.pending = "";
+}
+
+/** Gives text to the parser, each address in it as a whole. @param {any} parser @param {string} text */
+function feed(parser, text) {
+  for (const piece of text.split(BEFORE_AN_ADDRESS)) {
+    const address = addressIn(piece);
+    const verbatim = VERBATIM.has(parser.token) || /^[`$]/.test(parser.pending);
+    if (address && inTarget(parser)) {
+      // The parser ends a target with the first bracket that closes, though an address may hold pairs of them.
+      smd.parser_write(parser, address.replaceAll("(", "%28").replaceAll(")", "%29"));
+      feedWords(parser, piece.slice(address.length));
+    } else if (address && !verbatim) {
+      settle(parser);
+      // In the words of a link an address is text.
+      if (parser.token === smd.LINK) feedWords(parser, address);
+      else smd.parser_write(parser, address);
+      settle(parser);
+      feedWords(parser, piece.slice(address.length));
+    } else feedWords(parser, piece);
+  }
+}
 
 /**
  * Writes Markdown into an element piece by piece; what is written stays, but for a mark that turns out to be text, so it can
  * be selected while it grows.
  *
- * Two things the parser does not know are mended here: `snake_case` has no emphasis in it, and `x[0]` is no link.
+ * What the parser does not know is mended here: `snake_case` has no emphasis in it, `x[0]` is no link, where an address ends,
+ * and that code in a list is indented with the list.
  * @param {HTMLElement} root  owned by the writer until `end`
  */
 export function writer(root) {
   const nodes = [root];
-  /** What was opened, and whether it is known to be what it was taken for. @type {{token: number, meant: boolean}[]} */
+  /** What was opened, whether it is known to be what it was taken for, and how far it is indented. @type {{token: number, meant: boolean, indent: number}[]} */
   const open = [];
   const close = () => {
     const element = /** @type {HTMLElement} */ (nodes.pop());
-    const { token, meant } = /** @type {{token: number, meant: boolean}} */ (open.pop());
+    const { token, meant, indent } = /** @type {{token: number, meant: boolean, indent: number}} */ (open.pop());
+    if (token === smd.CODE_FENCE && indent > 0)
+      element.textContent = (element.textContent ?? "").replace(new RegExp(`^ {1,${indent}}`, "gm"), "");
     if (meant || !MARKS[token]) return;
     const ended = token === smd.LINK && parser.pending.startsWith("]");
     element.replaceWith(MARKS[token], ...element.childNodes, ended ? "]" : "");
@@ -189,7 +274,7 @@ export function writer(root) {
   const parser = smd.parser({
     data: nodes,
     add_token: (data, token) => {
-      open.push({ token, meant: false });
+      open.push({ token, meant: false, indent: indentation(parser) });
       data.push(place(data[data.length - 1], token));
     },
     end_token: (data) => {
@@ -205,22 +290,15 @@ export function writer(root) {
     },
   });
   let held = "";
-  /** @param {string} text */
-  const put = (text) => {
-    for (const [n, piece] of text.split(IN_A_WORD).entries()) {
-      const verbatim = VERBATIM.has(parser.token) || parser.pending.startsWith("](");
-      smd.parser_write(parser, n > 0 && !verbatim ? `\\${piece}` : piece);
-    }
-  };
   return {
     /** @param {string} text */
     write: (text) => {
       const whole = held + text;
       held = UNDECIDED.exec(whole)?.[0] ?? "";
-      put(whole.slice(0, whole.length - held.length));
+      feed(parser, whole.slice(0, whole.length - held.length));
     },
     end: () => {
-      put(held);
+      feed(parser, held);
       smd.parser_end(parser);
       while (open.length) close();
     },

@@ -89,7 +89,7 @@ function indexOf(list, row) {
   return i;
 }
 
-/** What the rows say about each other: the last approval and sub-session of each step, turns, steps with a result. @param {Row[]} list */
+/** What the rows say about each other: the last approval and sub-session of each step, turns and the messages that began them, steps with a result. @param {Row[]} list */
 function relate(list) {
   const approvals = new Map();
   const steps = new Map();
@@ -97,7 +97,9 @@ function relate(list) {
   const told = new Map();
   const turns = new Map();
   const ran = new Set();
+  const began = new Map();
   for (const row of list) {
+    if (row.type === "message" && !began.has(row.turn)) began.set(row.turn, row);
     if (row.type === "approval") approvals.set(stepKey(row.turn, row.n), row);
     else if (row.type === "turn") turns.set(row.id, row);
     else if (row.type === "step" && row.kind === "tool") {
@@ -106,7 +108,7 @@ function relate(list) {
     } else if (row.type === "step") answers.set(stepKey(row.turn, row.n), row);
     else if (row.type === "child") told.set(stepKey(row.turn, row.n), row);
   }
-  return { approvals, steps, turns, ran, answers, told };
+  return { approvals, steps, turns, ran, answers, told, began };
 }
 
 /** @param {StepRow|null|undefined} step */
@@ -149,7 +151,10 @@ export function entriesOf(store, live = []) {
 /** @param {any} row @param {ReturnType<typeof relate>} known @returns {Entry|null} */
 function entryOf(row, known) {
   const base = { key: keyOf(row), ord: row.ord, turn: row.turn ?? null, row };
-  if (row.type === "message") return { ...base, kind: "message" };
+  if (row.type === "message") {
+    // What began a turn is being answered, though the model has not been given it yet as the store counts.
+    return { ...base, kind: "message", waits: !row.given && known.began.get(row.turn) !== row };
+  }
   if (row.type === "approval") {
     const at = stepKey(row.turn, row.n);
     const step = known.approvals.get(at) === row ? known.steps.get(at) : null;

@@ -88,7 +88,8 @@ export class SessionState {
     batch(() => {
       applyFrame(this.store, frame, !this.resuming && !this.store.loaded);
       if (frame.older) this.loadingOlder.value = false;
-      if (atEnd && this.store.list.length > KEEP * 1.3) trim(this.store, KEEP);
+      // Older rows were asked for: a card is looked for among them, or somebody is on the way up.
+      if (atEnd && !frame.older && this.store.list.length > KEEP * 1.3) trim(this.store, KEEP);
       for (const row of frame.rows) this.settle(row);
       this.version.value += 1;
     });

@@ -30,9 +30,10 @@
  * @typedef {MessageRow|TurnRow|StepRow|ApprovalRow|ChildRow|SlotRow} Row
  *
  * One thing as the conversation shows it: a row, with what belongs under it. `step`: of an answer, the one it is; `told`: of a call
- * that spawned a sub-session and waits for it, what was told of that.
+ * that spawned a sub-session and waits for it, what was told of that; `waits`: of a message, whether it came while the agent
+ * was at work and is yet to be given to it.
  * @typedef {{key: string, ord: number, kind: "message"|"step"|"card"|"answer"|"note"|"reply"|"live", turn: string|null, row: any,
- *   step?: StepRow|null, told?: ChildRow|null, head?: boolean, foot?: TurnRow|null}} Entry
+ *   step?: StepRow|null, told?: ChildRow|null, waits?: boolean, head?: boolean, foot?: TurnRow|null}} Entry
  *
  * A message on its way: `sending` until the server said it has it, `accepted` until its row is here, `failed` with the server's words.
  * @typedef {{id: string, text: string, at: string, state: "sending"|"accepted"|"failed", error?: string, rev?: number}} Pending

@@ -139,6 +139,10 @@ function Said({ row, otherwise }) {
   return html`<p class=${said ? "said" : ""}>${words}</p>`;
 }
 
+/** What became of it, at this reader's hour: the server's words are for chats too, and say UTC. @param {import("../types.js").ApprovalRow} row */
+const outcomeOf = ({ outcome, decided_at: at }) =>
+  at ? outcome.replace(`, ${at.slice(11, 16)} UTC`, `, ${clockTime(at)}`) : outcome;
+
 /** One line; the whole action on demand. @param {{row: import("../types.js").ApprovalRow}} props */
 function Decided({ row }) {
   const [word, icon] = ENDS[row.state] ?? [row.state, "none"];
@@ -152,7 +156,7 @@ function Decided({ row }) {
   return html`<details class="decided" data-testid="card" data-risk=${row.risk} data-state=${row.state}>
     <summary ref=${ref}>
       <span class=${good ? "tone good" : row.state === "denied" ? "tone bad" : "tone dim"}><${Icon} name=${icon} /></span>
-      <span class="title">${row.title} <code>${row.rendered.split("\n")[0]}</code></span><span class="outcome">${row.outcome || word}</span>
+      <span class="title">${row.title} <code>${row.rendered.split("\n")[0]}</code></span><span class="outcome">${outcomeOf(row) || word}</span>
     </summary>
     <pre class="action" tabindex="0">${row.rendered}</pre>
     ${row.reason && html`<p class="note">Reason: ${row.reason}</p>`}

@@ -95,7 +95,8 @@ function Conversation({ id }) {
   useLayoutEffect(() => anchor.current?.settle());
   useEffect(() => {
     conversation.toWaiting = () => showCard(state, view.current.from, setFrom, anchor);
-    if (wanted.session === id && (state.waiting.value.length || waitingBelow.value.length)) {
+    // Asked again with each page of older rows, until the card is here or waits no more.
+    if (wanted.session === id && state.store.loaded && !state.loadingOlder.value) {
       wanted.session = "";
       conversation.toWaiting();
     }

@@ -1,7 +1,7 @@
 /** A sub-session where it was spawned: how it stands, what it does, and what it asks for, without leaving its parent. */
 import { glance, show } from "../actions.js";
 import { costs, sumOf } from "../figures.js";
-import { duration, summary } from "../format.js";
+import { direction, duration, summary } from "../format.js";
 import { html, useEffect, useState } from "../html.js";
 import { standingOf } from "../kin.js";
 import { kin, me, now, sessionState } from "../state.js";
@@ -149,6 +149,6 @@ export function Task({ row, session }) {
   const parent = kin.value.byId.get(kin.value.byId.get(session)?.lineage?.parent ?? "");
   return html`<article class="task" data-testid="task" aria-label="The task">
     <h3><${Icon} name="branch" />Task${parent && html` from <button type="button" class="link" onClick=${() => show(parent.id)}>${parent.id === me.value.main ? "main" : parent.title || parent.id}</button>`}</h3>
-    <p class="task-text">${row.text}</p>
+    <p class="task-text" dir=${direction(row.text)}>${row.text}</p>
   </article>`;
 }

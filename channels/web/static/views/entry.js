@@ -1,6 +1,7 @@
 /** One entry of the conversation: a message, an answer, a step, a card. Drawn again only when its rows changed. */
 import { dropPending } from "../actions.js";
 import { answerFigures, turnFigures, turnSums } from "../figures.js";
+import { direction } from "../format.js";
 import { Component, html } from "../html.js";
 import { inspected, me, now, sessionState } from "../state.js";
 import { Card } from "./card.js";
@@ -17,6 +18,7 @@ const same = (a, b) =>
   a.row === b.row &&
   a.step === b.step &&
   a.told === b.told &&
+  a.waits === b.waits &&
   a.foot === b.foot &&
   a.head === b.head &&
   a.kind === b.kind;
@@ -47,7 +49,7 @@ function bodyOf(entry, session, mine) {
   const { row } = entry;
   if (entry.kind === "message" && row.role === "child") return html`<${ChildEnded} row=${row} />`;
   if (entry.kind === "message" && row.role === "task") return html`<${Task} row=${row} session=${session} />`;
-  if (entry.kind === "message") return html`<${Message} row=${row} mine=${mine} />`;
+  if (entry.kind === "message") return html`<${Message} row=${row} mine=${mine} waits=${entry.waits} />`;
   if (entry.kind === "card")
     return html`<${Card} row=${row} step=${entry.step} told=${entry.told} session=${session} />`;
   if (entry.kind === "step") return html`<${Step} step=${row} told=${entry.told} session=${session} />`;
@@ -74,8 +76,8 @@ function Head({ entry }) {
   return html`<div class="head"><span class="who">Dragoman</span><${Time} at=${at} /></div>`;
 }
 
-/** @param {{row: import("../types.js").MessageRow, mine: boolean}} props */
-function Message({ row, mine }) {
+/** @param {{row: import("../types.js").MessageRow, mine: boolean, waits: boolean}} props */
+function Message({ row, mine, waits }) {
   const command = row.text.startsWith("/");
   return html`<article class=${mine ? "message mine" : "message"} data-testid="message" aria-label=${`${row.from} wrote`}>
     <div class="head">
@@ -83,9 +85,9 @@ function Message({ row, mine }) {
       ${(row.channel !== "web" || !mine) && html`<${Badge} channel=${row.channel} />`}
       <${Time} at=${row.at} />
     </div>
-    ${(row.text || row.files.length === 0) && html`<div class=${command ? "bubble command" : "bubble"}>${row.text}</div>`}
+    ${(row.text || row.files.length === 0) && html`<div class=${command ? "bubble command" : "bubble"} dir=${direction(row.text)}>${row.text}</div>`}
     ${row.files.map((file, at) => html`<p key=${at} class="muted small" data-testid="attached">File: ${file.name}${file.trouble && ` (${file.trouble})`}</p>`)}
-    ${!row.given && html`<p class="muted small waits"><${Icon} name="clock" />Waits; given to the agent at its next step.</p>`}
+    ${waits && html`<p class="muted small waits"><${Icon} name="clock" />Waits; given to the agent at its next step.</p>`}
   </article>`;
 }
 
@@ -107,7 +109,7 @@ export function PendingView({ item }) {
   const slow = now.value - Date.parse(item.at) > 3000;
   return html`<div class="entry of-message pending" data-entry=${`pending:${item.id}`}>
     <article class="message mine" data-testid="message" data-pending=${item.state} aria-label=${`${me.value.owner} wrote`}>
-      <div class=${item.text.startsWith("/") ? "bubble command" : "bubble"}>${item.text}</div>
+      <div class=${item.text.startsWith("/") ? "bubble command" : "bubble"} dir=${direction(item.text)}>${item.text}</div>
       ${
         failed
           ? html`<p class="bad small" role="alert"><${Icon} name="warn" />Not sent. ${item.error}

@@ -1,5 +1,5 @@
 /** Small pieces that several views share: times, badges of origin, Markdown, foldable output. */
-import { bytes, channelName, exactTime, plural, relativeTime } from "../format.js";
+import { bytes, channelName, exactTime, plural, relativeTime, withoutEscapes } from "../format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { renderMarkdown, writer } from "../markdown.js";
 import { keyHeader } from "../keep.js";
@@ -61,7 +61,7 @@ const FOLD = 12;
 /** What a call printed: the first lines, all of it on demand. @param {{text: string, full: string|null, dropped: number}} props */
 export function Output({ text, full, dropped }) {
   const [open, setOpen] = useState(false);
-  const lines = text.replace(/\n$/, "").split("\n");
+  const lines = withoutEscapes(text).replace(/\n$/, "").split("\n");
   const long = lines.length > FOLD + 2;
   const shown = open || !long ? lines : lines.slice(0, FOLD);
   const size = bytes(new Blob([text]).size + dropped);
@@ -143,6 +143,6 @@ export function LiveOutput({ source }) {
     if (box && box.scrollHeight - box.scrollTop - box.clientHeight < 80) box.scrollTop = box.scrollHeight;
   }, [text]);
   return html`<div class="output live" data-testid="output">
-    <pre ref=${ref} tabindex="0" aria-label="Output so far">${text || "no output yet"}</pre>
+    <pre ref=${ref} tabindex="0" aria-label="Output so far">${withoutEscapes(text) || "no output yet"}</pre>
   </div>`;
 }

@@ -1,0 +1,223 @@
+"""What is said, asked and answered, as the page shows it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TypedDict, cast
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, Request, Route, expect
+
+from channels import web
+from gateway.model.steps import Answer
+from tests.support.browser import Person
+from tests.support.engine import Served
+from tests.support.fakes import ANN_PAGE, calls
+from tests.support.makers import ANN
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+STATIC = Path(web.__file__).with_name("static")
+WAITS = "Waits; given to the agent at its next step."
+LISTEN = """() => {
+    window.heard = [];
+    for (const region of document.querySelectorAll("[aria-live]"))
+        new MutationObserver(() => region.textContent && window.heard.push(region.textContent.trim()))
+            .observe(region, {childList: true, characterData: true, subtree: true}); }"""
+"""From now on what screen readers are told is kept: they read what changes."""
+RENDER = """async text => {
+    const {renderMarkdown, writer} = await import("/static/markdown.js");
+    const whole = document.createElement("div");
+    renderMarkdown(whole, text);
+    const live = document.createElement("div");
+    const out = writer(live);
+    for (const char of text) out.write(char);
+    out.end();
+    const told = root => ({
+        text: root.textContent,
+        links: [...root.querySelectorAll("a")].map(link => [link.textContent, link.getAttribute("href")]),
+        code: [...root.querySelectorAll("pre")].map(block => block.textContent),
+        items: root.querySelectorAll("li").length,
+    });
+    return [told(whole), told(live)]; }"""
+"""An answer's text, links, blocks of code and points, when it is whole and as it streams."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def desk(browser: Browser) -> AsyncIterator[Page]:
+    """An empty page beside the modules, without a server."""
+
+    async def serve(route: Route, request: Request) -> None:
+        path = STATIC / urlsplit(request.url).path.removeprefix("/static/")
+        await (route.fulfill(path=path) if path.suffix else route.fulfill(body="", content_type="text/html"))
+
+    found = await browser.new_page()
+    await found.route("**", serve)
+    await found.goto("http://desk/")
+    yield found
+    await found.close()
+
+
+class Rendered(TypedDict):
+    """What `RENDER` finds."""
+
+    text: str
+    links: list[tuple[str, str]]
+    code: list[str]
+    items: int
+
+
+async def rendered(place: Page, text: str) -> Rendered:
+    """What comes of a text, which must be the same in both ways."""
+    whole, live = cast("list[Rendered]", await place.evaluate(RENDER, text))
+    assert whole == live
+    return whole
+
+
+async def bare(place: Page, text: str) -> list[str]:
+    """The addresses in a text, each of which is shown as what it is, with all that stands around it."""
+    found = await rendered(place, text)
+    assert found["text"] == text.replace("*", "")
+    assert all(shown == address for shown, address in found["links"])
+    return [address for _, address in found["links"]]
+
+
+# --- what is said -----------------------------------------------------------------------------------
+
+
+async def test_only_what_comes_while_the_agent_is_at_work_waits_for_its_next_step(page: Served, ann: Person) -> None:
+    engine, messages = page.engine, ann.page.get_by_test_id("message")
+    await engine.say("Begin", where=ANN_PAGE)
+    await engine.claim()
+    await ann.sees("Working…")
+    await expect(messages).to_have_count(1)
+    await expect(messages).not_to_contain_text(WAITS)
+    await engine.say("And hurry", where=ANN_PAGE)
+    await expect(messages.filter(has_text="And hurry")).to_contain_text(WAITS)
+    await expect(messages.filter(has_text="Begin")).not_to_contain_text(WAITS)
+
+
+async def test_screen_readers_are_told_of_each_answer_though_it_says_the_same(page: Served, ann: Person) -> None:
+    engine, place = page.engine, ann.page
+    await place.evaluate(LISTEN)
+    for count in (1, 2):
+        engine.model.script = [calls("shell:rm -r old"), Answer(text="Done.", model="scripted")]
+        await engine.say(f"Tidy up {count}", where=ANN_PAGE)
+        await engine.run(await engine.claim())
+        await ann.press("once")
+        await expect(ann.card()).to_have_count(0)
+        await engine.run(await engine.claim())
+        await expect(place.get_by_test_id("answer")).to_have_count(count)
+    once = ["Waits for your decision: execute, shell wants to run. Press a to go there.", "Allowed.", "Dragoman: Done."]
+    assert await place.evaluate("window.heard") == once * 2
+
+
+async def test_the_last_message_that_comes_back_is_one_that_was_written(page: Served, ann: Person) -> None:
+    await page.engine.say("Count the files", where=ANN_PAGE)
+    await page.engine.claim()
+    await ann.page.get_by_role("button", name="Stop").click()
+    await ann.sees("Stopping…")
+    await ann.page.get_by_test_id("composer").press("ArrowUp")
+    await expect(ann.page.get_by_test_id("composer")).to_have_value("Count the files")
+
+
+# --- what is asked ----------------------------------------------------------------------------------
+
+
+async def test_the_key_to_a_card_finds_it_however_far_up_it_is(page: Served, ann: Person) -> None:
+    engine, place = page.engine, ann.page
+    engine.model.script = [calls("shell:rm -r old")]
+    await engine.say("Tidy up", where=ANN_PAGE)
+    await engine.run(await engine.claim())
+    for count in range(310):
+        await engine.say(f"Are you there? {count}", where=ANN_PAGE)
+    await place.reload()
+    await ann.sees("Are you there? 309")
+    await place.locator("h1").click()
+    await place.keyboard.press("a")
+    await expect(place.get_by_test_id("card")).to_be_focused()
+    await expect(place.get_by_test_id("card")).to_be_in_viewport()
+
+
+async def test_a_decision_is_told_by_the_readers_clock_and_output_without_colours(
+    page: Served, browser: Browser
+) -> None:
+    engine = page.engine
+    context = await browser.new_context(timezone_id="Asia/Kolkata", locale="en-GB")
+    person = Person(await context.new_page())
+    await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+    engine.model.script = [
+        calls("shell:printf '\x1b]0;title\x07\x1b[1;31mred\x1b[0m\x1b(B and \x1b[2Kplain'"),
+        Answer(text=""),
+    ]
+    await engine.say("Print", where=ANN_PAGE)
+    await engine.run(await engine.claim())
+    await person.press("once")
+    decided = person.page.locator(".outcome")
+    await expect(decided).to_have_text(
+        "ann allowed once, "
+        + await person.page.evaluate("new Date().toLocaleTimeString('en-GB', {hour: '2-digit', minute: '2-digit'})")
+    )
+    await engine.run(await engine.claim())
+    await expect(person.page.get_by_test_id("output")).to_have_text("shell printf 'red and plain'")
+    assert person.complaints == []
+    await context.close()
+
+
+# --- what is answered -------------------------------------------------------------------------------
+
+
+async def test_an_address_in_an_answer_ends_where_it_ends(desk: Page) -> None:
+    wiki = "https://en.wikipedia.org/wiki/Foo_(bar)"
+    assert await bare(desk, f"See {wiki}. Or https://a.org/b, or (see https://a.org/c_d_e).") == [
+        wiki,
+        "https://a.org/b",
+        "https://a.org/c_d_e",
+    ]
+    assert await bare(desk, '**https://a.org/x_y**. *https://a.org/z*: "https://a.org/?q=1&r=[2]"!') == [
+        "https://a.org/x_y",
+        "https://a.org/z",
+        "https://a.org/?q=1&r=[2]",
+    ]
+    assert await bare(desk, "请访问 https://a.org/docs，然后继续。") == ["https://a.org/docs"]
+    assert await bare(desk, "请访问https://a.org。") == ["https://a.org"]
+    named = f'[wiki]({wiki}) [titled](https://a.org "The title") [https://a.org/x_y](<https://a.org/z>).'
+    assert (await rendered(desk, named))["links"] == [
+        ["wiki", "https://en.wikipedia.org/wiki/Foo_%28bar%29"],
+        ["titled", "https://a.org"],
+        ["https://a.org/x_y", "https://a.org/z"],
+    ]
+    code = await rendered(desk, "`https://a.org/b).` and\n\n```\nhttps://a.org/c_d).\n```")
+    assert (code["links"], code["code"]) == ([], ["https://a.org/c_d)."])
+
+
+async def test_code_in_a_list_is_indented_with_the_list_and_may_have_blank_lines(desk: Page) -> None:
+    steps = "1. Install\n   ```sh\n   if true; then\n\n       pip install\n   fi\n   ```\n2. Run"
+    found = await rendered(desk, steps)
+    assert (found["code"], found["items"]) == (["if true; then\n\n    pip install\nfi"], 2)
+    below = "- a\n  - b\n    ```py\n    def f():\n\n        return 1\n    ```\n- c"
+    found = await rendered(desk, below)
+    assert (found["code"], found["items"]) == (["def f():\n\n    return 1"], 3)
+    loose = "1. Install\n\n   ```sh\n   pip install\n   ```\n\n2. Run"
+    assert (await rendered(desk, loose))["code"] == ["pip install"]
+    assert (await rendered(desk, "```\n  as it is\n```"))["code"] == ["  as it is"]
+
+
+async def test_a_table_on_a_phone_breaks_no_word_and_each_text_runs_its_own_way(page: Served, ann: Person) -> None:
+    engine, place = page.engine, ann.page
+    await place.set_viewport_size({"width": 390, "height": 844})
+    about = "whether a person is asked before the tool runs, and who that is"
+    table = f"| Option | Default | What it does | Since |\n|---|---|---|---|\n| `approval` | ask | {about} | 1.0 |"
+    engine.model.script = [Answer(text=f"{table}\n\nשלום, עולם!", model="scripted")]
+    await engine.say("مرحبا (hello)!", where=ANN_PAGE)
+    await engine.run(await engine.claim())
+    answer = place.get_by_test_id("answer")
+    assert await answer.locator("td code").evaluate("word => word.getClientRects().length") == 1
+    await expect(place.locator(".bubble")).to_have_css("direction", "rtl")
+    lines = await answer.locator("p").first.evaluate("""line => {
+        const words = document.createRange();
+        words.selectNodeContents(line);
+        return line.getBoundingClientRect().right - words.getBoundingClientRect().right; }""")
+    assert abs(lines) < 1  # it begins at the right
