@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -21,10 +21,10 @@ from gateway.errors import BadRequest, DragomanError, FetchFailed, Forbidden, Se
 from gateway.model.ids import OwnerName, SessionId, TurnId
 from gateway.model.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
 from gateway.model.messages import Attachment, Conversation
-from gateway.model.slots import Pace, Showing
+from gateway.model.slots import CardRow, Pace, Showing
 from gateway.model.tools import PICTURES
-from gateway.model.views import Rows, SessionLine
-from gateway.model.waits import PRESSED_TEXT, PressResult
+from gateway.model.views import SessionLine
+from gateway.model.waits import PRESSED_TEXT, PressResult, Wait
 from gateway.ports import COOKIE, Auth, ChannelContext, Credential, Desk, Endpoint, Kept, Progress, Sink
 
 FRAME_AT_MOST = 1_048_576
@@ -226,7 +226,7 @@ class WebChannel:
                 page.leave(session)
             case inbound.Older(session, before):
                 found = await self._desk.older(page.owner, session, before)
-                await page.send(outbound.rows(found, lambda wait: self._desk.card(page.owner, wait), older=True))
+                await page.send_all(outbound.newest(found, page.card, older=True))
             case inbound.Say(id, message):
                 await self._open_sink().message(message)
                 await page.send({"op": "said", "id": id, "ok": True, "error": None})
@@ -287,6 +287,16 @@ class _Page:
         """Send a frame; a page that does not read for 20 s is given up."""
         async with asyncio.timeout(SEND_WITHIN_S):
             await self.socket.send_json(frame)
+
+    async def send_all(self, frames: Iterable[outbound.Json]) -> None:
+        """Send frames, each made when the one before it is sent; others have their turn between them."""
+        for frame in frames:
+            await self.send(frame)
+            await asyncio.sleep(0)
+
+    def card(self, wait: Wait) -> CardRow:
+        """An approval with the buttons of this page."""
+        return self.channel.desk.card(self.owner, wait)
 
     def follow(self, session: SessionId, after: int | None) -> None:
         """Show a session from a revision on, and what happens in it."""
@@ -366,19 +376,16 @@ class _Page:
         desk = self.channel.desk
         if after is None:
             found = await desk.older(self.owner, session, None)
-            await self.send(self._rows(found))
+            await self.send_all(outbound.newest(found, self.card, older=False))
             return found.rev
         rev = after
         while True:
             found = await desk.changes(self.owner, session, rev)
             if found.rows:
-                await self.send(self._rows(found))
+                await self.send_all(outbound.changed(found, self.card))
             rev = found.rev
             if not found.more:
                 return rev
-
-    def _rows(self, found: Rows) -> outbound.Json:
-        return outbound.rows(found, lambda wait: self.channel.desk.card(self.owner, wait), older=False)
 
 
 def _refused(text: str, error: str) -> outbound.Json:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,10 @@ Json = dict[str, Any]
 ARGUMENTS_AT_MOST = 65_536
 TOOL_AT_MOST = 200
 """Characters that a row shows of what a model calls; a model may write megabytes, and a page loads 200 rows at once."""
+FRAME_BYTES = 1_000_000
+"""Of rows in one frame, or one row more: 200 rows in one were 76 MB, and stopped everything for two seconds."""
+FRAMES_AT_MOST = 4
+"""Of rows that are loaded at once; the page asks for those before them when it comes there."""
 QUOTED_AT_MOST = 65_536
 """Characters of a sub-session's last words that its parent's row shows; all of them are in its own session."""
 SHOWN = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
@@ -92,17 +97,44 @@ def _lineage(found: Lineage) -> Json:
     }
 
 
-def rows(found: Rows, card: Callable[[Wait], CardRow], *, older: bool) -> Json:
-    """Rows of a session; what the page does not show is left out."""
-    shown = [one for one in (row(r, card) for r in found.rows) if one is not None]
-    return {
-        "op": "rows",
-        "session": found.session,
-        "rows": shown,
-        "rev": found.rev,
-        "more": found.more,
-        "older": older,
-    }
+def changed(found: Rows, card: Callable[[Wait], CardRow]) -> Iterator[Json]:
+    """Frames with all rows, in their order. Each says up to where every change is with the page when it has it."""
+    for shown, done in _portions(found.rows, card):
+        if done < len(found.rows):
+            yield _rows(found, shown, rev=found.rows[done - 1].rev, more=False, older=False)
+        else:
+            yield _rows(found, shown, rev=found.rev, more=found.more, older=False)
+
+
+def newest(found: Rows, card: Callable[[Wait], CardRow], *, older: bool) -> Iterator[Json]:
+    """Frames with the last rows, the newest first, as far as they fit. All but the first are older ones.
+
+    So what a page has is right after each of them: it goes forward with the first, and back with the others.
+    """
+    for n, (shown, done) in enumerate(_portions(found.rows[::-1], card)):
+        more = found.more or done < len(found.rows)
+        yield _rows(found, shown[::-1], rev=found.rev, more=more, older=older or n > 0)
+        if n + 1 == FRAMES_AT_MOST:
+            return
+
+
+def _portions(found: Sequence[Row], card: Callable[[Wait], CardRow]) -> Iterator[tuple[list[Json], int]]:
+    """What is shown of the rows, as much as a frame may hold, and how many rows are through then; at least once."""
+    shown: list[Json] = []
+    size = 0
+    for done, one in enumerate(found, 1):
+        if (body := row(one, card)) is None:
+            continue
+        shown.append(body)
+        size += len(json.dumps(body))
+        if size > FRAME_BYTES and done < len(found):
+            yield shown, done
+            shown, size = [], 0
+    yield shown, len(found)
+
+
+def _rows(found: Rows, shown: list[Json], *, rev: int, more: bool, older: bool) -> Json:
+    return {"op": "rows", "session": found.session, "rows": shown, "rev": rev, "more": more, "older": older}
 
 
 def row(found: Row, card: Callable[[Wait], CardRow]) -> Json | None:

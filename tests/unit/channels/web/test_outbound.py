@@ -9,7 +9,7 @@ import pytest
 
 from channels.web import outbound
 from channels.web.outbound import NAME_AT_MOST, SHOWN, header_name, row, shown_name
-from gateway.model.ids import SessionId, TurnId, child_session
+from gateway.model.ids import SessionId, SlotId, TurnId, child_session
 from gateway.model.live import OutputDelta, TextDelta
 from gateway.model.sessions import SessionKind
 from gateway.model.slots import CardRow, SlotKind
@@ -23,6 +23,7 @@ from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, FakeTool, Text, calls
 from tests.support.makers import ANN, BOB, EPOCH, attachment, brought, inbound, result
 from tests.support.makers import call as tool_call
+from tests.support.shown import slot
 from tests.support.turns import finished, with_files
 from tests.unit.gateway.family_rig import call, ended, planned, spawning
 
@@ -44,7 +45,7 @@ async def rows(engine: Engine, session: str = "main:ann") -> outbound.Json:
     """Everything of a session as Ann's page gets it."""
     pages = engine.pages()
     found = await pages.older(ANN, SessionId(session), None)
-    frame = outbound.rows(found, lambda wait: pages.card(ANN, wait), older=False)
+    (frame,) = outbound.newest(found, lambda wait: pages.card(ANN, wait), older=False)
     return json.loads(json.dumps(frame))
 
 
@@ -202,7 +203,56 @@ def test_times_are_utc_with_milliseconds(at: datetime | None, text: str | None) 
 def test_no_rows_are_a_frame_too() -> None:
     found = Rows(session=SessionId("s"), rows=(), rev=0, more=False)
 
-    assert outbound.rows(found, _no_card, older=True)["rows"] == []
+    for frames in (outbound.newest(found, _no_card, older=True), outbound.changed(found, _no_card)):
+        assert [frame["rows"] for frame in frames] == [[]]
+
+
+# --- large rows ---------------------------------------------------------------------------------
+
+
+def large(count: int, *, more: bool = False) -> Rows:
+    """Rows of some 300 KB each as a page gets them, and between them some that no page shows."""
+    kinds = [SlotKind.ANSWER, SlotKind.CARD]
+    slots = [slot(ANN_PAGE, kinds[n % 2], id=SlotId(f"s{n}"), text="é" * 50_000) for n in range(2 * count - 1)]
+    rows = [Row(ord=n, rev=100 + n, item=one) for n, one in enumerate(slots)]
+    return Rows(session=SessionId("s"), rows=tuple(rows), rev=500, more=more)
+
+
+def ords(frames: list[outbound.Json]) -> list[list[int]]:
+    return [[row["ord"] for row in frame["rows"]] for frame in frames]
+
+
+@pytest.mark.parametrize("older", [True, False])
+def test_the_newest_rows_come_in_frames_that_are_not_large_and_the_oldest_stay_behind(older: bool) -> None:
+    frames = list(outbound.newest(large(20), _no_card, older=older))
+
+    assert all(len(json.dumps(frame)) < outbound.FRAME_BYTES * 1.4 for frame in frames)
+    assert ords(frames) == [[32, 34, 36, 38], [24, 26, 28, 30], [16, 18, 20, 22], [8, 10, 12, 14]]
+    assert [frame["older"] for frame in frames] == [older, True, True, True]
+    assert {(frame["more"], frame["rev"]) for frame in frames} == {(True, 500)}
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_the_last_frame_says_whether_there_are_older_rows(more: bool) -> None:
+    frames = list(outbound.newest(large(5, more=more), _no_card, older=False))
+
+    assert ords(frames) == [[2, 4, 6, 8], [0]]
+    assert [frame["more"] for frame in frames] == [True, more]
+
+
+def test_changes_come_whole_in_their_order_with_the_revision_that_is_reached() -> None:
+    frames = list(outbound.changed(large(20, more=True), _no_card))
+
+    assert [n for frame in ords(frames) for n in frame] == list(range(0, 40, 2))
+    assert all(len(json.dumps(frame)) < outbound.FRAME_BYTES * 1.4 for frame in frames)
+    assert [(frame["rev"], frame["more"]) for frame in frames] == [
+        (106, False),
+        (114, False),
+        (122, False),
+        (130, False),
+        (500, True),
+    ]
+    assert not any(frame["older"] for frame in frames)
 
 
 # --- sub-sessions -------------------------------------------------------------------------------
