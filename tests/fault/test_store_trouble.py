@@ -103,6 +103,32 @@ async def test_another_program_holds_the_lock(daemon: Daemon, seconds: float) ->
     assert sum(task.result() for task in saying) < 10 * seconds * 5
 
 
+async def test_its_files_are_taken_away_and_put_back(daemon: Daemon) -> None:
+    """It says so and takes nothing that would be lost; with the files back, work goes on by itself."""
+    store, away = store_of(daemon), daemon.folder / "away"
+    away.mkdir()
+    async with visiting(daemon, "owner") as page, aiohttp.ClientSession() as client:
+        assert (await page.answered(await page.say("before")))["ok"]
+        for file in daemon.state.glob("dragoman.db*"):
+            file.rename(away / file.name)
+        async with client.get(f"{daemon.url}/readyz") as response:
+            assert response.status == 503
+            assert "was moved, removed or replaced" in await response.text()
+        saying = asyncio.create_task(insist(page, "meanwhile"))
+        await until(lambda: "was moved, removed or replaced" in daemon.log)
+        await asyncio.sleep(2.5)
+        assert not store.exists()
+        assert daemon.log.count("\n") < 100
+        for file in away.iterdir():
+            file.rename(daemon.state / file.name)
+        assert await saying > 0
+        await daemon.until_ready()
+        await until_quiet(daemon)
+    assert await daemon.stop() == 0
+    assert "Traceback" not in daemon.log
+    assert await texts_of(daemon) == Counter(["before", "meanwhile"])
+
+
 # --- F30 ------------------------------------------------------------------------------------------
 
 

@@ -68,6 +68,14 @@ def store_error(error: sqlite3.Error | MemoryError, path: str) -> StoreError:
     )
 
 
+def gone(path: str) -> StoreError:
+    """Return the error for a store whose files are no longer those that the daemon opened."""
+    return StoreError(
+        f"The store {path}, or its -wal, was moved, removed or replaced while the daemon runs: nothing was written.",
+        cure="Put both files back where they were, or stop the daemon and start it again on what stands there now.",
+    )
+
+
 def _is_full(path: str) -> bool:
     try:
         disk = os.statvfs(os.path.dirname(path))

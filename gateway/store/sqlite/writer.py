@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from gateway.errors import StoreDamaged, StoreError
 from gateway.model.live import SLOTS, TURNS
@@ -17,7 +18,7 @@ from gateway.observe import log
 from gateway.ports import Clock
 from gateway.store.codec import to_us
 from gateway.store.live import LocalLive
-from gateway.store.sqlite.failures import FAILURES, concerns_the_file, store_error
+from gateway.store.sqlite.failures import FAILURES, concerns_the_file, gone, store_error
 from gateway.store.sqlite.jobs import Claims, Job, deliver
 from gateway.store.sqlite.tx import Reader, Tx
 
@@ -31,6 +32,8 @@ IDLE_S = 1.0
 """Seconds without a transition after which a long WAL is moved into the file."""
 LONG_WAL = 40
 """Commits, about 1 MB."""
+Files: TypeAlias = tuple[int, int, int, int] | None
+"""Which files stand under the names of the store and its log: each one's device and number; None: one is missing."""
 
 
 class Worker(ABC):
@@ -117,11 +120,13 @@ class Writer(Worker):
         """Take what it works with; `commits` counts what was done."""
         super().__init__("store-writer", path, sql, clock)
         self._live = live
+        self._log = f"{path}-wal"
         self._turns, self._slots = Claims(), Claims()
         live.call(TURNS, self._turns.look_again)
         live.call(SLOTS, self._slots.look_again)
         self._rev = 0
         self._reserved = 0
+        self._files: Files = None
         self._moved = 0
         self.commits = 0
 
@@ -157,6 +162,7 @@ class Writer(Worker):
     def _serve(self, db: sqlite3.Connection) -> None:
         (self._rev,) = db.execute(self._sql["read_rev"]).fetchone()
         self._reserved = self._rev
+        self._files = self._found()
         wrote = False
         while True:
             try:
@@ -193,7 +199,19 @@ class Writer(Worker):
             batch.append(job)
         return batch, ended
 
+    def _found(self) -> Files:
+        try:
+            file, log = os.stat(self.path), os.stat(self._log)
+        except OSError:
+            return None
+        return file.st_dev, file.st_ino, log.st_dev, log.st_ino
+
     def _commit(self, db: sqlite3.Connection, batch: list[Job]) -> None:
+        # SQLite would write on into files that have no name, or another one: nobody would find it there.
+        if (found := self._found()) is None or found != self._files:
+            for job in batch:
+                job.error = gone(self.path)
+            return
         rev, reserved = self._rev, self._reserved
         try:
             db.execute(self._sql["begin"])

@@ -1,0 +1,164 @@
+"""A store whose files are taken away or replaced while it is open: nothing more is acknowledged that would be lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.errors import NotFound, StoreError
+from gateway.store.sqlite.writer import IDLE_S, LONG_WAL
+from tests.unit.gateway.store.opened import opened, say
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "dragoman.db"
+
+
+def without_its_file(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def without_its_log(path: Path) -> None:
+    log_of(path).rename(path.with_name("elsewhere"))
+
+
+def without_its_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("elsewhere"))
+
+
+def replaced(path: Path) -> None:
+    without_its_file(path)
+    shutil.copy(path.with_name("elsewhere"), path)
+
+
+def with_another_log(path: Path) -> None:
+    without_its_log(path)
+    log_of(path).touch()
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name("dragoman.db-wal")
+
+
+def put_back(path: Path) -> None:
+    place = path.with_name("elsewhere")
+    if place.exists():
+        place.rename(log_of(path) if place.read_bytes()[:4] == b"\x37\x7f\x06\x82" else path)
+    else:
+        path.parent.with_name("elsewhere").rename(path.parent)
+
+
+@pytest.mark.parametrize("take", [without_its_file, without_its_log, without_its_folder, replaced, with_another_log])
+async def test_what_would_be_lost_is_refused_until_all_is_back(path: Path, take: Callable[[Path], None]) -> None:
+    async with opened(str(path)) as store:
+        before = await say(store, text="before")
+        take(path)
+        for refused in (store.probe(), say(store, text="meanwhile")):
+            with pytest.raises(StoreError, match="was moved, removed or replaced while the daemon runs") as error:
+                await refused
+            assert "Put both files back" in error.value.cure
+        assert (await store.turn(before.turn)).turn.id == before.turn  # reading goes on
+        put_back(path)
+        await store.probe()
+        after = await say(store, text="meanwhile")
+    async with opened(str(path)) as store:
+        for one in (before, after):
+            assert (await store.turn(one.turn)).turn.id == one.turn
+
+
+async def test_everybody_who_waits_for_the_same_commit_is_told(path: Path) -> None:
+    async def probe() -> bool:
+        try:
+            await store.probe()
+        except StoreError:
+            return False
+        return True
+
+    async with opened(str(path)) as store:
+        assert await probe()
+        without_its_file(path)
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            probes = [group.create_task(probe()) for _ in range(20)]
+    assert [one.result() for one in probes] == [False] * 20
+
+
+async def test_a_stop_and_a_start_go_on_with_what_stands_there_then(path: Path) -> None:
+    """As after a backup that was put there without a stop: the log of the old file does not get into it."""
+    async with opened(str(path)) as store:
+        kept = await say(store, text="in the backup")
+        elsewhere(path, f"VACUUM INTO '{path.parent}/backup'")
+        lost = await say(store, text="behind the backup")
+        restored(path)
+        with pytest.raises(StoreError):
+            await store.probe()
+    async with opened(str(path)) as store:
+        assert (await store.turn(kept.turn)).turn.id == kept.turn
+        with pytest.raises(NotFound):
+            await store.turn(lost.turn)
+    assert elsewhere(path, "PRAGMA integrity_check") == "[('ok',)]"
+
+
+def restored(path: Path) -> None:
+    path.with_name("backup").replace(path)
+
+
+# --- what others may do ---------------------------------------------------------------------
+
+
+def elsewhere(path: Path, statement: str) -> str:
+    """What another process gets that opens the store, and closes it again."""
+    code = (
+        "import sqlite3, sys; print(sqlite3.connect(sys.argv[1], isolation_level=None).execute(sys.argv[2]).fetchall())"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, path, statement], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def backed_up(path: Path) -> None:
+    """As deploy/RUNBOOK.md says."""
+    code = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2]))"
+    subprocess.run([sys.executable, "-c", code, path, f"{path}.copy"], check=True)
+
+
+def touched(path: Path) -> None:
+    for file in (path, log_of(path)):
+        os.utime(file, (1, 1))
+        file.chmod(0o640)
+
+
+HARMLESS: dict[str, Callable[[Path], object]] = {
+    "read": lambda path: elsewhere(path, "SELECT count(*) FROM sessions"),
+    "VACUUM": lambda path: elsewhere(path, "VACUUM"),
+    "VACUUM INTO": lambda path: elsewhere(path, f"VACUUM INTO '{path}.copy'"),
+    "TRUNCATE": lambda path: elsewhere(path, "PRAGMA wal_checkpoint(TRUNCATE)"),
+    "RESTART": lambda path: elsewhere(path, "PRAGMA wal_checkpoint(RESTART)"),
+    "backup": backed_up,
+    "touched": touched,
+}
+
+
+@pytest.mark.parametrize("do", HARMLESS.values(), ids=HARMLESS)
+async def test_what_leaves_the_files_where_they_are_refuses_nothing(path: Path, do: Callable[[Path], object]) -> None:
+    async with opened(str(path)) as store:
+        await say(store, text="before")
+        await asyncio.to_thread(do, path)
+        await say(store, text="after")
+        assert log_of(path).exists()
+
+
+async def test_the_stores_own_checkpoints_refuse_nothing(path: Path) -> None:
+    async with opened(str(path)) as store:
+        for _ in range(2):
+            for _ in range(LONG_WAL):
+                await store.probe()
+            await asyncio.sleep(IDLE_S + 0.2)
+        await store.probe()
