@@ -27,6 +27,24 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_address(host: str) -> bool:
+    """Whether it is the number of a machine, and no name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_name(host: str) -> bool:
+    """Whether a resolver can be asked for it. A name with an empty part or a long one is none, and no `OSError`."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
 def is_in_clear(url: str) -> bool:
     """Whether a secret goes to this address for anybody between to read."""
     parts = urlsplit(url)
@@ -37,11 +55,13 @@ def address(text: str, example: str) -> SplitResult:
     """Take a web address apart: a server and perhaps a path, nothing more. Raises `Flaw`, which shows `example`."""
     try:
         parts = urlsplit(text)
-        _ = parts.port
+        port = parts.port
     except ValueError:
         raise Flaw("it is not an address", f'Write, for instance, "{example}"') from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
         raise Flaw("it is not an http:// or https:// address", f'Write, for instance, "{example}"')
+    if port == 0 or not is_name(parts.hostname):
+        raise Flaw("there is no such host or port", f'Write, for instance, "{example}"')
     if parts.username is not None or parts.password is not None:
         raise Flaw("there is a user name or password in the address", "Leave it out; secrets have keys of their own")
     if parts.query or parts.fragment:

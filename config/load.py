@@ -135,7 +135,7 @@ def _parse(file: Path) -> dict[str, Any]:
             data = stream.read(_FILE_BYTES + 1)
         if len(data) > _FILE_BYTES:
             raise ConfigError(f"{file} is larger than 1 MiB.", cure="Name the right file.")
-        raw = toml(data.decode())
+        raw = toml(data.decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}.", cure="Make it a readable file.") from None
     except UnicodeDecodeError as error:
@@ -160,7 +160,9 @@ def _overrides(raw: Mapping[str, Any], environ: Mapping[str, str]) -> dict[tuple
             key = next((one for one in keys if one.lower() == part), part)
             here = cast("dict[str, Any]", here)[key] if key in keys else None
             path.append(key)
-        found[tuple(path)] = name
+        other = found.setdefault(tuple(path), name)
+        if other != name:
+            raise ConfigError(f"${other} and ${name} set the same key.", cure="Unset one of them.")
     return found
 
 

@@ -18,8 +18,8 @@ def find_config(given: Path | str | None, environ: Mapping[str, str]) -> Path | 
 
     Raises `ConfigError` when a file that was named does not exist; only the last place may be empty.
     """
-    if given:
-        return _named(str(given), "--config", environ)
+    if given is not None:
+        return _named(_not_empty(given, "--config"), "--config", environ)
     if environ.get(CONFIG_VARIABLE):
         return _named(environ[CONFIG_VARIABLE], f"${CONFIG_VARIABLE}", environ)
     path = _user_folder("XDG_CONFIG_HOME", ".config", environ) / "dragoman" / "config.toml"
@@ -30,7 +30,12 @@ def find_config(given: Path | str | None, environ: Mapping[str, str]) -> Path | 
             f"{path} cannot be looked for: {error.strerror}.",
             cure="Let this user enter that folder, or name the file with --config.",
         ) from None
-    except OSError:
+    except OSError as error:
+        if any(os.path.islink(one) and not os.path.exists(one) for one in (path, *path.parents)):
+            raise ConfigError(
+                f"{path} cannot be read: a link on its way leads nowhere ({error.strerror}).",
+                cure="Mend the link, or remove it.",
+            ) from None
         return None
     return path
 
@@ -40,8 +45,8 @@ def find_state(given: Path | str | None, environ: Mapping[str, str]) -> Path:
 
     Raises `ConfigError` for one whose path cannot be a part of an address, as the store's is.
     """
-    if given:
-        found = _absolute(str(given), environ)
+    if given is not None:
+        found = _absolute(_not_empty(given, "--state"), environ)
     elif environ.get(STATE_VARIABLE):
         found = _absolute(environ[STATE_VARIABLE], environ)
     else:
@@ -49,6 +54,12 @@ def find_state(given: Path | str | None, environ: Mapping[str, str]) -> Path:
     if "#" in str(found) or "?" in str(found):
         raise ConfigError(f"The state folder {found} has a # or ? in its path.", cure="Name another one with --state.")
     return found
+
+
+def _not_empty(given: Path | str, option: str) -> str:
+    if not str(given):  # a variable that is not set: to take another folder instead would be a guess
+        raise ConfigError(f"{option} names nothing.", cure=f"Write a path behind it, or leave {option} out.")
+    return str(given)
 
 
 def _named(text: str, by: str, environ: Mapping[str, str]) -> Path:

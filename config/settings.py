@@ -29,7 +29,7 @@ from pydantic import (
 from channels.slack.settings import SlackSettings
 from channels.telegram.settings import TelegramSettings
 from channels.web.settings import WebSettings
-from config.basics import Table, address, is_loopback
+from config.basics import Table, address, is_address, is_loopback, is_name
 from config.model import ModelSettings
 from config.values import Flaw
 from gateway.model.ids import OwnerName, Principal
@@ -55,18 +55,17 @@ def _as_browsers_say(parts: SplitResult) -> str:
     """An address without a path as browsers name it in `Host` and `Origin`: they leave out the usual port."""
     name = (parts.hostname or "").lower()
     if not name.isascii():
-        try:
-            name = name.encode("idna").decode()
-        except UnicodeError:
-            raise Flaw("its host is no name", 'Write, for instance, "https://chat.example.org"') from None
+        name = name.encode("idna").decode()
     host = f"[{name}]" if ":" in name else name
     usual = {"http": 80, "https": 443}[parts.scheme]
     return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in {None, usual} else "")
 
 
 def _host(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9:._-]{1,253}", text):
+    if not re.fullmatch(r"[A-Za-z0-9:._-]{1,253}", text) or not is_name(text):
         raise Flaw(f"{text!r} is not a host", 'Write an address of this machine, for instance "127.0.0.1"')
+    if ":" in text and not is_address(text):
+        raise Flaw(f"{text!r} is not a host", "Leave out the port: it stands in http.port")
     return text
 
 

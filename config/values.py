@@ -90,8 +90,14 @@ def _from_file(name: str) -> SecretStr:
     if not path.is_absolute():
         raise Flaw(f"{_shown(name)} is not an absolute path", 'Write, for instance, "file:/run/secrets/api-key"')
     try:
+        # Looked at first: opening a pipe would wait for whoever writes into it.
+        if path.exists() and not path.is_file():
+            raise Flaw(f"the secret's file {path} is not a file", "Name a text file that has the secret in it")
         with path.open("rb") as file:
-            text = file.read(_SECRET_BYTES).decode().strip()
+            data = file.read(_SECRET_BYTES + 1)
+        if len(data) > _SECRET_BYTES:
+            raise Flaw(f"the secret's file {path} is larger than {_SECRET_BYTES // 1024} KiB", "Name the right file")
+        text = data.decode("utf-8-sig").strip()
     except OSError as error:
         reason = error.strerror or "it cannot be read"
         raise Flaw(f"the secret's file {path} cannot be read ({reason})", "Create it, readable here") from None

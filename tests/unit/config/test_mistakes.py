@@ -69,6 +69,18 @@ def test_a_mistake_in_a_variable(tmp_path: Path, name: str, value: str, wanted: 
     assert [word for word in wanted if word not in told] == []
 
 
+def test_two_variables_that_set_the_same_key(tmp_path: Path) -> None:
+    told = refusal(tmp_path, "", {"DRAGOMAN_HTTP__PORT": "8470", "DRAGOMAN_http__Port": "8471"})
+    assert told == "Error: $DRAGOMAN_HTTP__PORT and $DRAGOMAN_http__Port set the same key.\nUnset one of them."
+
+
+def test_a_mark_at_the_beginning_is_no_mistake(tmp_path: Path) -> None:
+    """As Windows' editors make it."""
+    file = tmp_path / "config.toml"
+    file.write_bytes(b"\xef\xbb\xbf[http]\nport = 1234\n")
+    assert load(file, tmp_path, {}, tool_specs()).settings.http.port == 1234
+
+
 @pytest.mark.parametrize(
     ("toml", "problem"),
     [

@@ -25,6 +25,35 @@ def test_a_folder_that_cannot_be_entered_is_not_taken_for_an_empty_one(monkeypat
 def test_an_empty_one_means_all_defaults(tmp_path: Path) -> None:
     assert find_config(None, {"HOME": str(tmp_path)}) is None
     assert find_config(None, {"HOME": str(tmp_path), "XDG_CONFIG_HOME": "/dev/null"}) is None
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "dragoman").symlink_to("elsewhere")
+    assert find_config(None, {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}) is None
+
+
+@pytest.mark.parametrize("link", [".config/dragoman/config.toml", ".config/dragoman", ".config"])
+@pytest.mark.parametrize("target", ["nowhere", "itself"])
+def test_a_link_that_leads_nowhere_is_not_taken_for_an_empty_one(tmp_path: Path, link: str, target: str) -> None:
+    place = tmp_path / link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(place if target == "itself" else tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="a link on its way leads nowhere") as refused:
+        find_config(None, {"HOME": str(tmp_path)})
+    assert str(tmp_path / ".config/dragoman/config.toml") in refused.value.message
+    assert refused.value.cure == "Mend the link, or remove it."
+
+
+def test_an_option_that_is_empty_does_not_mean_the_users_own(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "DRAGOMAN_STATE": "/state", "DRAGOMAN_CONFIG": "/config"}
+    for find, option in ((find_config, "--config"), (find_state, "--state")):
+        with pytest.raises(ConfigError, match=f"{option} names nothing") as refused:
+            find("", environ)
+        assert refused.value.cure == f"Write a path behind it, or leave {option} out."
+
+
+def test_a_variable_that_is_empty_counts_as_unset(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "DRAGOMAN_STATE": "", "DRAGOMAN_CONFIG": ""}
+    assert find_config(None, environ) is None
+    assert find_state(None, environ) == tmp_path / ".local/state/dragoman"
 
 
 def test_a_relative_home_is_not_believed() -> None:

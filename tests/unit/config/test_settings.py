@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -54,15 +55,21 @@ def test_a_secret_comes_from_the_environment() -> None:
     assert "abc" not in repr(found)
 
 
-def test_a_secret_comes_from_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("data", "read"), [(b"abc\n", "abc"), (b"\xef\xbb\xbfabc\r\n", "abc"), (b"a" * 65_536, "a" * 65_536)]
+)
+def test_a_secret_comes_from_a_file(tmp_path: Path, data: bytes, read: str) -> None:
+    """Windows' editors put a mark of three bytes before it."""
     file = tmp_path / "key"
-    file.write_text("abc\n")
-    assert secret(f"file:{file}", {}).get_secret_value() == "abc"
+    file.write_bytes(data)
+    assert secret(f"file:{file}", {}).get_secret_value() == read
 
 
 def test_a_secret_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "large").write_bytes(b"a" * 65_537)
+    os.mkfifo(tmp_path / "pipe")  # nobody ever writes into it
     for written, word in [
         ("env:MY_KEY", "MY_KEY is not set"),
         ("env:", "not the name of a variable"),
@@ -70,7 +77,10 @@ def test_a_secret_that_is_missing_is_named(tmp_path: Path) -> None:
         (f"file:{tmp_path}/absent", "No such file"),
         (f"file:{tmp_path}/empty", "is empty"),
         (f"file:{tmp_path}/binary", "not UTF-8"),
-        (f"file:{tmp_path}", "cannot be read"),
+        (f"file:{tmp_path}", "is not a file"),
+        (f"file:{tmp_path}/pipe", "is not a file"),
+        (f"file:{tmp_path}/large", "is larger than 64 KiB"),
+        (f"file:{tmp_path}/empty/key", "cannot be read (Not a directory)"),
         ("file:relative", "not an absolute path"),
     ]:
         with pytest.raises(Flaw) as caught:
@@ -177,10 +187,13 @@ def test_an_open_address_without_tls_is_refused_with_the_cure(table: dict[str, o
 @pytest.mark.parametrize(
     "table",
     [
-        {"host": "http://127.0.0.1"}, {"host": ""}, {"port": -1}, {"port": 65536}, {"port": "8470"}, {"port": True},
+        {"host": "http://127.0.0.1"}, {"host": ""}, {"host": "a..localhost"}, {"host": "a" * 64 + ".localhost"},
+        {"port": -1}, {"port": 65536}, {"port": "8470"}, {"port": True},
         {"public_url": "chat.example.org"}, {"public_url": "ftp://x"}, {"public_url": "https://"},
         {"public_url": "https://u:p@x.org"}, {"public_url": "https://x.org/path"}, {"public_url": "https://x.org?q"},
-        {"public_url": "https://x.org:99999"}, {"public_url": "https://x.org\n"}, {"public_url": "https://\u00fc..org"},
+        {"public_url": "https://x.org:99999"}, {"public_url": "https://x.org:0"}, {"public_url": "https://..."},
+        {"public_url": "https://.x.org"}, {"public_url": f"https://{'a' * 64}.org"},
+        {"public_url": "https://x.org\n"}, {"public_url": "https://\u00fc..org"},
         {"allowed_hosts": ["*"]}, {"allowed_hosts": ["https://x.org"]}, {"allowed_hosts": "x.org"},
         {"trusted_proxies": ["proxy.example.org"]}, {"trusted_proxies": ["10.0.0.1/8"]},
     ],
@@ -188,6 +201,13 @@ def test_an_open_address_without_tls_is_refused_with_the_cure(table: dict[str, o
 def test_bad_http_values_are_refused(table: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         HttpSettings.model_validate(table)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:80", "localhost:8470", "::1:99999"])
+def test_a_host_with_a_port_says_where_the_port_stands(host: str) -> None:
+    flaw = flaw_of(HttpSettings, {"host": host})
+    assert "is not a host" in flaw.what
+    assert "http.port" in flaw.cure
 
 
 @pytest.mark.parametrize("url", ["sqlite:///var/lib/dragoman/dragoman.db", "sqlite:///a b/ü.db", "memory://"])
@@ -259,6 +279,8 @@ def test_models_that_can_be_asked(table: dict[str, object]) -> None:
         ({"name": "openai:x", "api_key": "k", "fallback": [{"name": "operator"}]}, "cannot be a fallback"),
         ({"name": "openai:x", "api_key": "k", "fallback": [{"name": "openai:y"}]}, "needs an api_key"),
         ({"base_url": "example.org/v1"}, "not an http"),
+        ({"base_url": "https://..../v1"}, "no such host"),
+        ({"base_url": "https://x.org:0/v1"}, "no such host or port"),
     ],
 )
 def test_models_that_cannot(table: dict[str, object], word: str) -> None:
