@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import stat
 from pathlib import Path
@@ -17,6 +18,14 @@ class Workspaces:
     def __init__(self, root: Path) -> None:
         """Take the state folder."""
         self.root = root
+
+    def look(self) -> None:
+        """Raise `DragomanError` when something else stands where all of them are kept. Makes nothing."""
+        for path in (self.root / "workspaces", self.root / "outputs"):
+            if os.path.lexists(path) and not os.path.isdir(path):
+                raise DragomanError(
+                    f"{path} is not a folder: tools cannot work there.", cure="Remove what stands there."
+                )
 
     def workspace(self, session: SessionId) -> Path:
         """Where the session's tools work; made when it is asked for. Links are followed: a card names what is used.

@@ -24,7 +24,7 @@ from gateway.ports import Clock, KeptTool, Model, Store
 from gateway.registry import Registry
 from gateway.routing import People
 from gateway.sandbox import Containment
-from gateway.store import open_store
+from gateway.store import is_there, open_store
 from gateway.workspaces import Workspaces
 
 
@@ -74,6 +74,8 @@ def make_core(
     tools, kept = load_tools(loaded, places.of)
     registry = Registry(tools, sandboxed=containment.can_bwrap)
     operator, redactor = Operator(registry.commands), redactor_of(loaded)
+    # Before the store: one without its key is then one whose key was lost.
+    handles = Handles(state_key(state, known=is_there(settings.store.url)))
     store = store or open_store(settings.store.url, clock)
     return Core(
         loaded=loaded,
@@ -87,7 +89,7 @@ def make_core(
         registry=registry,
         kept=kept,
         people=people,
-        approvals=Approvals(people, store, Handles(state_key(state))),
+        approvals=Approvals(people, store, handles),
         workspaces=Workspaces(state),
         containment=containment,
         models=models_of(loaded, operator, redactor, client, clock),

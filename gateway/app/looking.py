@@ -10,16 +10,21 @@ from config.load import Loaded
 from gateway.app.core import models_of
 from gateway.app.plugins import look_at_channels, redactor_of
 from gateway.app.serving import outbound_client
-from gateway.app.state import KEY, state_key
+from gateway.app.state import KEY, read_key
 from gateway.clock import SystemClock
+from gateway.control.server import look_at_place
+from gateway.control.wire import socket_path
 from gateway.errors import DragomanError
 from gateway.llm.operator import Operator
 from gateway.store import look_at_store
+from gateway.workspaces import Workspaces
 
 
 def refusals(loaded: Loaded) -> Iterator[DragomanError]:
     """Say what a start would refuse of the state folder, the store, the owner's channels and the models."""
     yield from _tried(lambda: _state_key(loaded))
+    yield from _tried(lambda: look_at_place(socket_path(loaded.state)))
+    yield from _tried(Workspaces(loaded.state).look)
     yield from _tried(lambda: look_at_store(loaded.settings.store.url))
     yield from look_at_channels(loaded.settings.channels)
     yield from _tried(lambda: asyncio.run(_models(loaded)))
@@ -34,7 +39,7 @@ def _tried(look: Callable[[], None]) -> Iterator[DragomanError]:
 
 def _state_key(loaded: Loaded) -> None:
     if os.path.lexists(loaded.state / KEY):
-        state_key(loaded.state)
+        read_key(loaded.state)
 
 
 async def _models(loaded: Loaded) -> None:

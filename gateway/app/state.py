@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -9,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from gateway.errors import StartError
+from gateway.observe import log
 
 KEY = "state.key"
 KEY_BYTES = 32
@@ -16,10 +18,13 @@ OURS = frozenset({KEY, "dragoman.db"})
 """One of them is in each folder that was used before, or that a backup was put into."""
 LOST_AND_FOUND = "lost+found"
 """In the root of every ext4 disk."""
+NAME_ANOTHER = "Mend that, or name another one with --state."
 
 
 def open_state(state: Path) -> None:
     """Make the state folder for this user alone. Raises `StartError` with the cure when it cannot be used."""
+    if what := instead_of_it(state):
+        raise StartError(f"The state folder {state} is {what}.", cure=NAME_ANOTHER)
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         found = state.stat()
@@ -37,10 +42,14 @@ def open_state(state: Path) -> None:
             state.chmod(0o700)
         tempfile.TemporaryFile(dir=state).close()
     except OSError as error:
-        raise StartError(
-            f"The state folder {state} cannot be used: {error.strerror}.",
-            cure="Make it writable for this user, or name another one with --state.",
-        ) from error
+        raise StartError(f"The state folder {state} cannot be used: {error.strerror}.", cure=cure_of(error)) from error
+
+
+def instead_of_it(state: Path) -> str:
+    """Say what stands in the place of the state folder; empty when it is a folder, or can be made."""
+    if os.path.isdir(state) or not os.path.lexists(state):
+        return ""
+    return "not a folder" if os.path.exists(state) else "a link that leads nowhere"
 
 
 def may_be_closed(state: Path) -> bool:
@@ -54,13 +63,41 @@ def may_be_closed(state: Path) -> bool:
     return not names or bool(names & OURS)
 
 
-def state_key(state: Path) -> bytes:
-    """Return the secret of this state folder, made once; button handles depend on it."""
+def cure_of(error: OSError) -> str:
+    """Say what to do when the state folder cannot be written."""
+    if is_full(error):
+        return "Free space on its disk, or name another one with --state."
+    return "Make it writable for this user, or name another one with --state."
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk, or this user's part of it, has no room left."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def state_key(state: Path, *, known: bool = False) -> bytes:
+    """Return the secret of this state folder, made once; button handles depend on it.
+
+    `known`: there is a store from an earlier time, whose open cards cannot be pressed without the key of that time.
+    """
+    key = read_key(state)
+    if key is None:
+        key = _new_key(state / KEY)
+        if known:
+            log("state").warning("made a new key beside a store that was there: its open cards cannot be pressed")
+    return key
+
+
+def read_key(state: Path) -> bytes | None:
+    """Return the secret; None: there is none yet. Raises `StartError` for one that cannot be used."""
     path = state / KEY
+    # Looked at first: opening a pipe would wait for whoever writes into it.
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise StartError(f"{path} is not a file.", cure="Move it away, and put the key of a backup there.")
     try:
         key = path.read_bytes()
     except FileNotFoundError:
-        key = _new_key(path)
+        return None
     except OSError as error:
         raise StartError(
             f"{path} cannot be read: {error.strerror}.",

@@ -15,14 +15,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from gateway.app.state import may_be_closed
-from gateway.control.client import is_running
+from gateway.app.state import NAME_ANOTHER, cure_of, instead_of_it, is_full, may_be_closed
+from gateway.control.client import call, is_running
 from gateway.control.wire import socket_path
+from gateway.errors import DragomanError
 from gateway.store.sqlite.opening import OLDEST_SQLITE
 
 _OLDEST_PYTHON = (3, 11)
 _FREE_AT_LEAST = 100 * 2**20
 _FREE_BETTER = 2**30
+_ANSWER_S = 5.0
+"""Seconds that a running daemon gets to say its port."""
 
 
 class Level(StrEnum):
@@ -72,18 +75,21 @@ def _sqlite() -> Finding:
 
 
 def _state(state: Path) -> Finding:
+    if what := instead_of_it(state):
+        return Finding(level=Level.PROBLEM, what=f"The state folder {state} is {what}.", cure=NAME_ANOTHER)
     if not os.path.exists(state):
-        return _to_be_made(state)
-    if not state.is_dir():
-        return Finding(level=Level.PROBLEM, what=f"{state} is not a folder.", cure="Name another one with --state.")
+        return _to_be_made("state folder", state, "name another one with --state")
     found = state.stat()
     if found.st_uid != os.geteuid():
         cure = f"Run: chown -R {os.geteuid()} {state}, or check as the daemon's user."
         return Finding(level=Level.PROBLEM, what=f"The state folder {state} belongs to another user.", cure=cure)
-    if not _writable(state):
-        what = f"Nothing can be written into the state folder {state}."
-        return Finding(level=Level.PROBLEM, what=what, cure="Make it writable, or name another one with --state.")
-    if found.st_mode & 0o077 and not may_be_closed(state):
+    try:
+        _write_into(state)
+        ours = not found.st_mode & 0o077 or may_be_closed(state)
+    except OSError as error:
+        what = f"The state folder {state} cannot be used: {error.strerror}."
+        return Finding(level=Level.PROBLEM, what=what, cure=cure_of(error))
+    if not ours:
         what = f"The folder {state} is open to other users, and something else is kept in it."
         return Finding(level=Level.PROBLEM, what=what, cure="Name a folder of its own with --state.")
     if found.st_mode & 0o077:
@@ -92,12 +98,15 @@ def _state(state: Path) -> Finding:
     return Finding(level=Level.OK, what=f"state folder {state}")
 
 
-def _to_be_made(state: Path) -> Finding:
-    above = _existing(state)
-    if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
-        return Finding(level=Level.OK, what=f"state folder {state} (made at the first start)")
-    what = f"The state folder {state} cannot be made in {above}."
-    return Finding(level=Level.PROBLEM, what=what, cure=f"Make {above} writable, or name another one with --state.")
+def _to_be_made(what: str, folder: Path, cure: str) -> Finding:
+    above = next(one for one in folder.parents if os.path.lexists(one))
+    if not os.path.isdir(above):
+        cure = f"{above} is not a folder: mend that, or {cure}."
+    elif os.access(above, os.W_OK | os.X_OK):
+        return Finding(level=Level.OK, what=f"{what} {folder} (made at the first start)")
+    else:
+        cure = f"Make {above} writable, or {cure}."
+    return Finding(level=Level.PROBLEM, what=f"The {what} {folder} cannot be made in {above}.", cure=cure)
 
 
 def _store_folder(state: Path, url: str) -> Iterator[Finding]:
@@ -105,18 +114,24 @@ def _store_folder(state: Path, url: str) -> Iterator[Finding]:
     folder = Path(path).parent
     if scheme != "sqlite" or folder == state:
         return
-    if not folder.is_dir():
-        what, cure = f"The store's folder {folder} does not exist.", "Create it, or change store.url."
-        yield Finding(level=Level.PROBLEM, what=what, cure=cure)
-    elif not _writable(folder):
-        what, cure = f"Nothing can be written into the store's folder {folder}.", "Make it writable."
+    folder = Path(os.path.realpath(path)).parent
+    if not os.path.lexists(folder):
+        yield _to_be_made("store's folder", folder, "change store.url")
+        return
+    try:
+        _write_into(folder)
+    except OSError as error:
+        what = f"Nothing can be written into the store's folder {folder}: {error.strerror}."
+        cure = (
+            "Free some space." if is_full(error) else "Make it a folder that this user may write, or change store.url."
+        )
         yield Finding(level=Level.PROBLEM, what=what, cure=cure)
     else:
         yield Finding(level=Level.OK, what=f"store in {folder}")
 
 
 def _disk(state: Path) -> Finding:
-    free = shutil.disk_usage(_existing(state)).free
+    free = shutil.disk_usage(next(one for one in (state, *state.parents) if os.path.exists(one))).free
     text = f"{free / 2**30:.1f} GiB free on the disk of the state folder"
     if free < _FREE_AT_LEAST:
         return Finding(level=Level.PROBLEM, what=f"Only {text}.", cure="Free some space.")
@@ -138,15 +153,31 @@ def _port(state: Path, host: str, port: int) -> Finding:
 
 def _port_refused(error: OSError, state: Path, host: str, port: int) -> Finding:
     if error.errno == errno.EADDRINUSE:
-        if is_running(socket_path(state)):
-            return Finding(level=Level.OK, what=f"{host}:{port} is taken, and the daemon of this state folder runs")
-        cure = "Stop that program, or set another http.port."
-        return Finding(level=Level.PROBLEM, what=f"Another program has taken {host}:{port}.", cure=cure)
+        return _port_taken(state, host, port)
     if error.errno == errno.EACCES:
         cure = "Set http.port to 1024 or more, or allow this user lower ones."
         return Finding(level=Level.PROBLEM, what=f"This user may not listen on port {port}.", cure=cure)
     what = f"Nothing can listen on {host}:{port}: {error.strerror}."
     return Finding(level=Level.PROBLEM, what=what, cure="Set http.host to an address of this machine.")
+
+
+def _port_taken(state: Path, host: str, port: int) -> Finding:
+    path = socket_path(state)
+    ours = _port_of_ours(path) if is_running(path) else 0
+    if ours in (port, None):
+        return Finding(level=Level.OK, what=f"{host}:{port} is taken, and the daemon of this state folder runs")
+    what = f"Another program has taken {host}:{port}."
+    if ours:
+        what += f" The daemon of this state folder runs on port {ours}."
+    return Finding(level=Level.PROBLEM, what=what, cure="Stop that program, or set another http.port.")
+
+
+def _port_of_ours(path: Path) -> int | None:
+    """Ask the daemon for its port; None: it does not say, so it may be the one."""
+    try:
+        return int(call(path, "port", {}, _ANSWER_S)["port"])
+    except DragomanError:
+        return None
 
 
 def _sandbox(contained: Sequence[str]) -> Iterator[Finding]:
@@ -167,14 +198,6 @@ def _sandbox(contained: Sequence[str]) -> Iterator[Finding]:
         yield Finding(level=Level.NOTE, what=what, cure=cure)
 
 
-def _existing(path: Path) -> Path:
-    return next(one for one in (path, *path.parents) if os.path.exists(one))
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"dragoman check")
-    except OSError:
-        return False
-    return True
+def _write_into(folder: Path) -> None:
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"dragoman check")

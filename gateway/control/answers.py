@@ -46,6 +46,7 @@ class Answers:
         """The commands by name."""
         return {
             "link": self._link,
+            "port": self._port,
             "sessions": self._sessions,
             "approvals": self._approvals,
             "audit": self._audit,
@@ -65,6 +66,9 @@ class Answers:
     async def _link(self, args: Mapping[str, Any]) -> dict[str, Any]:
         owner = self._owner(args)
         return {"url": await self.link(owner), "owner": owner, "expires_s": int(CODE_GOOD_FOR.total_seconds())}
+
+    async def _port(self, _args: Mapping[str, Any]) -> dict[str, Any]:
+        return {"port": self.http.port}
 
     async def _sessions(self, _args: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [

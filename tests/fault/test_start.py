@@ -161,6 +161,9 @@ async def test_a_full_disk(daemon: Daemon, left_kib: int) -> None:
         daemon.prefix = disk.enter
         disk.fill(left_kib)
         await refuses(daemon, "ree space")
+        if not left_kib:
+            _, text = await daemon.run_command("check")
+            assert "cannot be used: No space left on device.\n         Free space on its disk" in text
         disk.free()
         await daemon.start()
         await daemon.kill()

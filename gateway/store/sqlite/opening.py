@@ -32,13 +32,7 @@ class FileLock:
     def __init__(self, path: str) -> None:
         """Take the lock. Raises `StoreInUse` with the holder's process id."""
         self.path = f"{path}.lock"
-        try:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreError(
-                f"The lock file {self.path} cannot be opened: {error.strerror}.",
-                cure="Give it and the folder to the daemon's user.",
-            ) from error
+        self._fd = _open_lock(self.path, os.O_CREAT)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -55,6 +49,22 @@ class FileLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def look_at_lock(path: str) -> None:
+    """Raise `StoreError` for a lock file that is there and cannot be opened. Takes no lock."""
+    if os.path.lexists(f"{path}.lock"):
+        os.close(_open_lock(f"{path}.lock"))
+
+
+def _open_lock(path: str, flags: int = 0) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    except OSError as error:
+        raise StoreError(
+            f"The lock file {path} cannot be opened: {error.strerror}.",
+            cure="Give it and the folder to the daemon's user.",
+        ) from error
 
 
 def check_library() -> None:
@@ -87,6 +97,9 @@ def look_at_file(path: str, newest: int | None = None) -> None:
 
     `newest`: the schema that this version knows; of a store that was not closed a later one may stand in its log alone.
     """
+    # Looked at first: opening a pipe would wait for whoever writes into it.
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise StoreError(f"The store {path} is not a file.", cure=_OWN_FILE)
     try:
         with open(path, "rb") as file:
             header, names = file.read(_HEADER_BYTES), os.fstat(file.fileno()).st_nlink

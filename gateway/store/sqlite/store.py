@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -76,7 +77,7 @@ def open_sqlite(path: str, clock: Clock) -> SqliteStore:
     check_library()
     if not Path(path).is_absolute():
         raise StoreError(f"The store's path {path!r} is not absolute.", cure="Use `sqlite:///` with an absolute path.")
-    path = str(Path(path).resolve())
+    path = os.path.realpath(path)  # unlike `Path.resolve`, it leaves links in a circle to whoever opens it
     sql, live = load_statements(), LocalLive()
     with ExitStack() as opened:
         make_file(path)

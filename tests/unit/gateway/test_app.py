@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from agent_tools import shell
 from config.load import Loaded, load
@@ -97,8 +98,22 @@ def test_the_state_folder_is_for_this_user_alone(tmp_path: Path) -> None:
 def test_a_state_folder_that_is_a_file_is_said_with_the_cure(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
 
-    with pytest.raises(StartError, match="Make it writable for this user, or name another one with --state"):
+    with pytest.raises(StartError, match=r"is not a folder\. Mend that, or name another one with --state"):
         open_state(tmp_path / "state")
+
+
+async def test_a_store_whose_key_was_lost_is_told_of(tmp_path: Path) -> None:
+    """At the start after that alone: by the next one it has a key."""
+    told: list[list[str]] = []
+    async with aiohttp.ClientSession() as client:
+        for _ in range(4):
+            with capture_logs() as logs:
+                app = build(loaded(tmp_path), containment=NO_SANDBOX, environ={}, client=client, clock=FakeClock())
+                await app.daemon.store.close()
+            told.append([line["event"] for line in logs if "key" in line["event"]])
+            if len(told) == 2:
+                (tmp_path / "state" / "state.key").unlink()
+    assert told == [[], [], ["made a new key beside a store that was there: its open cards cannot be pressed"], []]
 
 
 def test_the_key_is_made_once_and_private(tmp_path: Path) -> None:

@@ -239,14 +239,14 @@ async def test_check_names_each_problem_with_its_cure(state: Path) -> None:
         port = other.getsockname()[1]
         environ = {
             "DRAGOMAN_HTTP__PORT": str(port),
-            "DRAGOMAN_STORE__URL": f"sqlite://{state}/absent/x.db",
+            "DRAGOMAN_STORE__URL": "sqlite:///dev/null/x.db",
             "DRAGOMAN_PEOPLE__ALLOW": "telegram:*",
         }
         done = await dragoman(state, "check", environ=environ)
     assert done.code == 1
     assert f"note     The state folder {state} is open to other users; the next start closes it." in done.out
     assert f"chmod 700 {state}" in done.out
-    assert f"PROBLEM  The store's folder {state}/absent does not exist." in done.out
+    assert "PROBLEM  Nothing can be written into the store's folder /dev/null: Not a directory." in done.out
     assert f"PROBLEM  Another program has taken 127.0.0.1:{port}." in done.out
     assert "note     people.allow: telegram:* lets everyone on telegram write" in done.out
 
@@ -289,7 +289,7 @@ async def test_check_refuses_a_state_that_is_a_file(state: Path) -> None:
     file.write_text("")
     done = await dragoman(state, "--state", str(file), "check", environ={"DRAGOMAN_HTTP__PORT": "0"})
     assert done.code == 1
-    assert f"PROBLEM  {file} is not a folder." in done.out
+    assert f"PROBLEM  The state folder {file} is not a folder." in done.out
 
 
 # --- with a daemon --------------------------------------------------------------------------

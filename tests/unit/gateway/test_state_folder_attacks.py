@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.app.state import open_state, state_key
 from gateway.errors import StartError
@@ -61,9 +65,59 @@ def test_one_that_is_ours_or_empty_is(tmp_path: Path, names: tuple[str, ...]) ->
 
 
 def test_a_key_that_cannot_be_read_is_said_with_its_cure(tmp_path: Path) -> None:
-    (tmp_path / "state.key").mkdir()
+    (tmp_path / "state.key").symlink_to("state.key")
 
     with pytest.raises(StartError, match=r"state\.key cannot be read") as refused:
         state_key(tmp_path)
 
     assert f"chown -R {os.geteuid()} {tmp_path}" in refused.value.cure
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_a_key_that_is_no_file_is_said_at_once(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """Nobody ever writes into the pipe."""
+    make(tmp_path / "state.key")
+
+    with pytest.raises(StartError, match=r"state\.key is not a file") as refused:
+        state_key(tmp_path)
+
+    assert "Move it away" in refused.value.cure
+
+
+def test_a_new_key_beside_an_old_store_is_told_once(tmp_path: Path) -> None:
+    with capture_logs() as told:
+        state_key(tmp_path)
+        state_key(tmp_path, known=True)
+    assert told == []
+
+    (tmp_path / "state.key").unlink()
+    with capture_logs() as told:
+        assert state_key(tmp_path, known=True) == state_key(tmp_path, known=True)
+    (line,) = told
+    assert line["log_level"] == "warning"
+    assert line["event"] == "made a new key beside a store that was there: its open cards cannot be pressed"
+
+
+@pytest.mark.parametrize(("name", "what"), [("file", "not a folder"), ("link", "a link that leads nowhere")])
+def test_what_stands_in_its_place_is_said(tmp_path: Path, name: str, what: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+
+    with pytest.raises(StartError, match=f"{name} is {what}") as refused:
+        open_state(tmp_path / name)
+
+    assert refused.value.cure == "Mend that, or name another one with --state."
+
+
+@pytest.mark.parametrize(("number", "cure"), [(errno.ENOSPC, "Free space"), (errno.EROFS, "Make it writable")])
+def test_a_full_disk_has_a_cure_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: int, cure: str
+) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(StartError, match=os.strerror(number)) as refused:
+        open_state(tmp_path)
+
+    assert refused.value.cure.startswith(cure)

@@ -56,6 +56,10 @@ async def test_a_link_signs_its_owner_in_once(page: Served) -> None:
             assert response.status == expected
 
 
+async def test_the_port_is_the_one_that_is_listened_on(page: Served) -> None:
+    assert page.url.endswith(f":{(await does(local(page), 'port'))['port']}")
+
+
 async def test_there_is_no_link_to_a_page_that_is_switched_off(page: Served) -> None:
     commands = local(page)
     commands.page = False
