@@ -16,12 +16,18 @@ from gateway.errors import ConfigError
 def their_model(name: str, *, base_url: str | None, api_key: str | None, client: AsyncClient) -> Model:
     """Return the model, which asks over `client`; that stays the caller's. Nothing is asked yet.
 
-    Raises `ConfigError`, or `ImportError` for a package that is missing.
+    Raises `ConfigError`, too for a provider whose package is missing.
     """
     if not name.partition(":")[2].strip():
         raise ConfigError(f"{name} names no model.", cure='Correct [model] name, as in "anthropic:claude-sonnet-5".')
     try:
         return infer_model(name, lambda provider: _provider(provider, base_url, api_key, client))
+    except ImportError as error:
+        raise ConfigError(
+            f"The model {name} needs a package that is not installed: {error}.",
+            cure="The extra `providers` brings Anthropic's and Google's; install others' into the same environment. "
+            'A server that speaks OpenAI\'s protocol needs none: write "openai:<model>" and its base_url.',
+        ) from error
     except (UserError, ValueError) as error:
         raise ConfigError(
             f"The model {name} cannot be used: {error}.",

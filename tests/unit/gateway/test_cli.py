@@ -168,6 +168,15 @@ async def test_a_channel_whose_packages_are_missing_names_the_extra(state: Path,
     ]
 
 
+@pytest.mark.parametrize("command", ["run", "check"])
+async def test_a_model_whose_package_is_missing_is_said_in_words(state: Path, command: str) -> None:
+    environ = {"DRAGOMAN_MODEL__NAME": "groq:llama", "DRAGOMAN_MODEL__API_KEY": "env:KEY", "KEY": "k"}
+    done = await dragoman(state, command, environ=environ)
+    assert done.code == 1
+    assert "The model groq:llama needs a package that is not installed" in done.out + done.err
+    assert "Traceback" not in done.err
+
+
 async def test_version(state: Path) -> None:
     done = await dragoman(state, "--version")
     assert done.code == 0

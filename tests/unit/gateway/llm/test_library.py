@@ -342,3 +342,11 @@ async def test_a_stream_of_google_that_is_cut_is_never_an_answer() -> None:
 def test_what_is_no_model_is_refused_with_a_cure(name: str) -> None:
     with pytest.raises(ConfigError, match="Correct"):
         open_library(name, base_url=None, api_key=KEY)
+
+
+@pytest.mark.parametrize("name", ["groq:llama", "mistral:large", "bedrock:eu.some-model", "deepseek:chat"])
+def test_a_provider_whose_package_is_missing_is_said_with_a_cure(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"The model {name} needs a package that is not installed") as refused:
+        open_library(name, base_url=None, api_key=None if name.startswith("bedrock") else KEY)
+    assert "the extra `providers`" in refused.value.cure.lower()
+    assert "base_url" in refused.value.cure
