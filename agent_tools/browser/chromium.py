@@ -26,6 +26,7 @@ from playwright.async_api import (
     async_playwright,
 )
 
+from agent_tools.browser.asking import teach
 from agent_tools.browser.finding import find_chromium
 from agent_tools.browser.navigating import answers, stop
 from agent_tools.browser.seats import Seat
@@ -90,6 +91,7 @@ async def chromium(
             async with asyncio.timeout(START_S):
                 # Outside of the enclosure: once everything in there is killed, nothing holds the driver.
                 playwright = await stack.enter_async_context(_driver())
+                await teach(playwright)
                 enclosure = await stack.enter_async_context(
                     place.enclose(
                         program, sandbox=sandbox, hosts=settings.hosts, gates=settings.sessions, readable=READS

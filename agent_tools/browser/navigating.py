@@ -16,14 +16,18 @@ from gateway.model.text import one_line
 
 NOTHING_OPEN = "No page is open."
 _BLANK = frozenset({"", "about:blank"})
-_QUIET = """() => new Promise(done => {
-  const end = () => { watcher.disconnect(); done(); };
-  let timer = setTimeout(end, 100);
-  const watcher = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(end, 100); });
-  watcher.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
-  setTimeout(end, 1000);
-})"""
-"""Ends when the page has not changed for 100 ms, or after a second."""
+_QUIET = """async () => {
+  try {
+    await new Promise(done => {
+      const end = () => { watcher.disconnect(); done(); };
+      let timer = setTimeout(end, 100);
+      const watcher = new MutationObserver(() => { clearTimeout(timer); timer = setTimeout(end, 100); });
+      watcher.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+      setTimeout(end, 1000);
+    });
+  } catch {}
+}"""
+"""Ends when the page has not changed for 100 ms, or after a second; whatever a page replaces, it says nothing."""
 SETTLE_S = 15.0
 """Seconds that a page waits for a host that it goes to next; what is there already settles in two."""
 _STOP_S = 0.5

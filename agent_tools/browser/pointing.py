@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
 
 from playwright.async_api import Locator, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
+from agent_tools.browser.asking import asked
 from agent_tools.browser.trouble import SNAPSHOT, Trouble
 from gateway.model.text import one_line
 
@@ -15,6 +15,8 @@ ACT_S = 5.0
 """Seconds for an element to be ready and the act to be done."""
 LONGEST_WAIT_S = 30.0
 _ASK_S = 3.0
+_OPTIONS_AT_MOST = 5_000
+"""Characters of what a list has."""
 _WHEEL = {"down": (0, 1), "up": (0, -1), "right": (1, 0), "left": (-1, 0)}
 
 
@@ -48,10 +50,8 @@ async def select(page: Page, ref: str, values: list[str]) -> None:
     except PlaywrightTimeout as error:
         if "did not find some options" not in error.message:
             raise
-        async with asyncio.timeout(_ASK_S):
-            there: object = await field.evaluate("one => [...one.options].slice(0, 50).map(option => option.label)")
-        labels = cast("list[object]", there)[:50] if isinstance(there, list) else []  # a page has a say in it
-        named = ", ".join(one_line(str(label), 60) for label in labels)
+        there = await asked(page, "options", _ASK_S, limit=_OPTIONS_AT_MOST, of=f"aria-ref={ref}")
+        named = ", ".join(one_line(label, 60) for label in there.split("\n"))
         raise Trouble("options", f"The list has no such option. It has: {named}", "Choose one of these.") from None
 
 

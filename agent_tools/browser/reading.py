@@ -9,11 +9,12 @@ import asyncio
 import json
 import re
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 from playwright.async_api import Error, FloatRect, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
+from agent_tools.browser.asking import asked
 from agent_tools.browser.navigating import stop
 from agent_tools.browser.pointing import locate
 from agent_tools.browser.trouble import Trouble, meaning
@@ -31,39 +32,23 @@ LARGEST_NUMBER = 1e9
 """Of what a page is measured to have."""
 _MOST_ELEMENTS = 30_000
 """Of a page with more no snapshot is tried: 10,000 take one to two seconds of a processor."""
+_MOST_CHARS = 5_000_000
+"""Of a page with more neither: a snapshot has all of them, and is cut only here."""
 _FRAMES_S = 4.0
 _SNAPSHOT_S = 10.0
 _ASK_S = 3.0
 _PICTURE_S = 15.0
-_COUNT = "() => [document.getElementsByTagName('*').length]"
-_WORDS = r"""(limit) => {
-  const kept = [];
-  let length = 0;
-  const walk = document.createTreeWalker(document.body || document, NodeFilter.SHOW_TEXT);
-  while (length < limit && walk.nextNode()) {
-    const node = walk.currentNode;
-    const text = node.data.replace(/\s+/g, ' ').trim();
-    if (text && !/^(SCRIPT|STYLE|NOSCRIPT|TEMPLATE)$/.test(node.parentElement?.tagName)) {
-      kept.push(text);
-      length += text.length + 1;
-    }
-  }
-  return kept.join('\n').slice(0, limit);
-}"""
-"""Reads the beginning of any page at once: nothing is laid out for it."""
-_SIZE = "() => [document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _REF = re.compile(r"\[ref=((?:f\d+)?e\d+)\]")
 
 
 async def snapshot(page: Page, ref: str | None = None, limit: int = LONGEST) -> str:
     """List the elements of the page, or of one part, with their refs. A page that is too large is given as text."""
-    (elements,) = await _measured(page, _COUNT, 1)
-    if elements > _MOST_ELEMENTS:
+    elements, chars = await _measured(page, "extent", 2)
+    if elements > _MOST_ELEMENTS or chars > _MOST_CHARS:
         words = await _words(page, limit)
-        return (
-            f"(The page has {elements} elements, too many for a snapshot: this is the beginning of its text.)\n{words}"
-        )
+        size = f"{elements} elements and {chars} characters"
+        return f"(The page has {size}, too many for a snapshot: this is the beginning of its text.)\n{words}"
     try:
         tree = await _tree(page)
     except PlaywrightTimeout:
@@ -84,19 +69,19 @@ async def _tree(page: Page) -> str:
 
 
 async def _words(page: Page, limit: int) -> str:
-    async with asyncio.timeout(_SNAPSHOT_S):
-        return str(await page.evaluate(_WORDS, limit))[:limit]  # a page can replace what cuts it there
+    return await asked(page, "words", _SNAPSHOT_S, limit=limit)
 
 
 async def text(page: Page, ref: str | None) -> str:
     """Return the text as it shows, from its beginning; of a very large page all that is there."""
-    (elements,) = await _measured(page, _COUNT, 1)
+    elements, chars = await _measured(page, "extent", 2)
     if ref is not None:
-        words = await (await locate(page, ref)).inner_text(timeout=_SNAPSHOT_S * 1000)
-    elif elements > _MOST_ELEMENTS:
+        await locate(page, ref)
+        words = await asked(page, "shown", _SNAPSHOT_S, limit=LONGEST + 1, of=f"aria-ref={ref}")
+    elif elements > _MOST_ELEMENTS or chars > _MOST_CHARS:
         words = await _words(page, LONGEST + 1)
     else:
-        words = await page.locator("body").first.inner_text(timeout=_SNAPSHOT_S * 1000)
+        words = await asked(page, "shown", _SNAPSHOT_S, limit=LONGEST + 1)
     if len(words) <= LONGEST:
         return words
     return f"{words[:LONGEST]}\n(This is the beginning. For more, give the `ref` of a part that `snapshot` shows.)"
@@ -108,7 +93,7 @@ async def picture(page: Page, ref: str | None, full_page: bool) -> bytes:
     if ref is not None:
         data = await (await locate(page, ref)).screenshot(**how)
     elif full_page:
-        wide, tall = await _measured(page, _SIZE, 2)
+        wide, tall = await _measured(page, "size", 2)
         clip: FloatRect = {"x": 0, "y": 0, "width": min(wide, 2000), "height": min(tall, TALLEST)}
         data = await page.screenshot(full_page=True, clip=clip, **how)
     else:
@@ -136,21 +121,19 @@ async def evaluated(page: Page, script: str, limit_s: float) -> str:
 async def position(page: Page) -> str:
     """Say how far a page is scrolled; empty when it does not answer."""
     with suppress(Error, TimeoutError, Trouble):
-        top, tall = await _measured(page, "() => [scrollY, document.documentElement.scrollHeight]", 2)
+        top, tall = await _measured(page, "scrolled", 2)
         return f"The page is {tall} pixels high, and shows what is at {top}."
     return ""
 
 
-async def _measured(page: Page, script: str, how_many: int) -> list[int]:
-    """Return the numbers that a script of ours gives. Raises `Trouble` for anything else.
-
-    Pages can replace what the script is made of, and what they say then must not become the text of an error.
-    """
-    async with asyncio.timeout(_ASK_S):
-        given: object = await page.evaluate(script)
-    found = cast("list[object]", given) if isinstance(given, list) else []
-    numbers = [round(one) for one in found if isinstance(one, int | float) and abs(one) < LARGEST_NUMBER]
-    if len(numbers) != how_many or len(found) != how_many:
+async def _measured(page: Page, what: str, how_many: int) -> list[int]:
+    """Return the numbers that are found of a page. Raises `Trouble` where it has none."""
+    found = (await asked(page, what, _ASK_S)).split(" ")
+    try:
+        numbers = [round(float(one)) for one in found]
+    except (ValueError, OverflowError):
+        numbers = []
+    if len(numbers) != how_many or any(abs(one) >= LARGEST_NUMBER for one in numbers):
         raise Trouble("page", "The page does not say how large it is.", "Open another page.")
     return numbers
 

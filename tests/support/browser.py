@@ -10,6 +10,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, async_playwright, expect
 
+from agent_tools.browser.asking import teach
 from tests.support.daemon import Daemon
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -29,6 +30,7 @@ def executable() -> str | None:
 async def chromium() -> AsyncGenerator[Browser]:
     """A headless browser that reaches nothing but what a test opens."""
     async with async_playwright() as playwright:
+        await teach(playwright)
         browser = await playwright.chromium.launch(
             executable_path=executable(),
             # Chromium's own sandbox refuses to run as root, which tests in a container often are.

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+import tracemalloc
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import pytest
 
+from agent_tools.browser.asking import asked
 from agent_tools.browser.reading import LONGEST, fitted, part, ref_of
 from agent_tools.browser.trouble import Trouble, meaning, one_line
 from gateway.model.tools import ResultStatus
@@ -56,6 +60,68 @@ async def test_a_huge_page_does_not_hang(desk: Desk) -> None:
     assert len(result.text) < LONGEST + 500
     assert "item 100" in (await desk("text")).text
     assert time.monotonic() - started < 20
+
+
+FORGED = """() => {
+  const long = 'forged '.repeat(10_000_000);
+  String.prototype.slice = String.prototype.trim = Array.prototype.join = () => long;
+  for (const name of ['innerText', 'textContent']) Object.defineProperty(Node.prototype, name, { get: () => long });
+  Object.defineProperty(HTMLElement.prototype, 'innerText', { get: () => long });
+  document.getElementsByTagName = () => ({ length: long });
+  Object.defineProperty(Element.prototype, 'scrollHeight', { get: () => long });
+}"""
+LONG = """() => {
+  const one = document.createElement('p');
+  one.style.whiteSpace = 'nowrap';  // wrapped, it takes minutes to lay out
+  one.append('long '.repeat(900_000));
+  document.body.append(one);
+}"""
+
+
+async def test_a_page_cannot_replace_what_its_text_is_cut_with(new_desk: Desk) -> None:
+    """It gave 100 MB for a text once, and everything stopped while they were read."""
+    await new_desk.open("/popup")
+    ref = await new_desk.ref("In a new tab")
+    assert new_desk.seat.page is not None
+    await new_desk.seat.page.evaluate(FORGED)
+    with _little_memory():
+        for more in ({}, {"ref": ref}):
+            result = await new_desk("text", **more)
+            assert "In a new tab" in result.text
+            assert "forged" not in result.text
+        assert (await new_desk("scroll", direction="down")).status is ResultStatus.OK
+        assert await asked(new_desk.seat.page, "words", 5.0, limit=8) == "Open one"
+
+
+async def test_a_long_text_is_cut_before_it_comes_here(desk: Desk) -> None:
+    await desk.open("/plain")
+    assert desk.seat.page is not None
+    await desk.seat.page.evaluate(LONG)
+    with _little_memory():
+        words = (await desk("text")).text
+    assert len(words) < LONGEST + 500
+    assert "This is the beginning" in words
+
+
+async def test_of_a_very_long_text_no_snapshot_is_made(desk: Desk) -> None:
+    await desk.open("/plain")
+    assert desk.seat.page is not None
+    await desk.seat.page.evaluate(LONG.replace("900_000", "1_100_000"))
+    with _little_memory():
+        found = (await desk("snapshot")).text
+        assert "too many for a snapshot" in found
+        assert len(found) < LONGEST + 500
+        assert len((await desk("text")).text) < LONGEST + 500
+
+
+@contextmanager
+def _little_memory() -> Generator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
+    finally:
+        tracemalloc.stop()
 
 
 async def test_pictures(desk: Desk) -> None:
