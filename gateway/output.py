@@ -9,11 +9,12 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.observe import Redactor
+from gateway.observe import HELD_BACK_AT_MOST, Redactor
 from gateway.ports import Clock
 
 OnText: TypeAlias = Callable[[int, str], None]
@@ -25,6 +26,7 @@ FILE_BYTES = 64 * 2**20
 LIVE_CHARS = 256 * 1024
 LIVE_TAIL_BYTES = 8_192
 LIVE_EVERY_S = 1.0
+_IN_WORD = re.compile(r"[!-~]*")
 CONTINUATION = bytes(range(0x80, 0xC0))
 """The bytes that go on with a UTF-8 character."""
 FILE_NOTE = f"\n… the output went on; this file holds its first {FILE_BYTES:,} bytes …\n"
@@ -211,6 +213,9 @@ class _Unsecret:
             start += skipped
         self._next = start + len(text)
         self._held += text
+        # A word waits for its end, in any case for so long; looking at it with each of its letters costs 0.2 ms each.
+        if _IN_WORD.fullmatch(text) and len(self._held) < 2 * HELD_BACK_AT_MOST:
+            return
         self._hand_on(len(self._held) - self._redactor.pending_in_line(self._held))
 
     def end(self) -> None:

@@ -235,6 +235,23 @@ def test_a_secret_that_is_cut_in_two_is_not_there(folder: Path, at: int, pad: st
     assert not any(tail.startswith(SECRET[-n:]) for n in range(4, len(SECRET)))
 
 
+def test_a_long_word_that_comes_letter_by_letter_is_not_looked_at_with_each(folder: Path) -> None:
+    class Counting(Redactor):
+        looks = 0
+
+        def pending(self, text: str) -> int:
+            self.looks += 1
+            return super().pending(text)
+
+    redactor, shown = Counting([SECRET]), Shown()
+    out = OutputBuffer(folder, "step-1.txt", FakeClock(), redactor, shown)
+    for _ in range(20_000):
+        out.write(b"x")
+    out.close()
+    assert "".join(text for _, text in shown.pieces) == "x" * 20_000
+    assert redactor.looks < 10
+
+
 def test_a_flood_that_begins_inside_a_secret_does_not_show_its_end(folder: Path) -> None:
     shown, clock = Shown(), FakeClock()
     out = OutputBuffer(folder, "step-1.txt", clock, Redactor([SECRET]), shown)
