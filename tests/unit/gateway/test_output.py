@@ -210,10 +210,13 @@ def of_secret(folder: Path, shown: Shown | None = None) -> OutputBuffer:
 
 
 @pytest.mark.parametrize("at", range(1, len(SECRET)))
-def test_a_secret_that_comes_in_two_pieces_is_not_shown(folder: Path, at: int) -> None:
+@pytest.mark.parametrize("apart", ["|", ""])
+def test_a_secret_that_comes_in_two_pieces_is_not_shown(folder: Path, at: int, apart: str) -> None:
+    """By itself, and with the words around it."""
     shown = Shown()
     out = of_secret(folder, shown)
-    for piece in ("The token is ", SECRET[:at], SECRET[at:], " and that is all.\n", "Bye"):
+    printed = f"The token is {apart}{SECRET[:at]}|{SECRET[at:]}{apart} and that is all.\n|Bye"
+    for piece in printed.split("|"):
         out.write(piece.encode())
     out.close()
     assert "".join(text for _, text in shown.pieces) == "The token is [hidden] and that is all.\nBye"
