@@ -175,7 +175,7 @@ async def revive(seat: Seat) -> Trouble | None:
     waited = not await answers(page, _STOP_S)
     await stop(page)
     if await answers(page, _ALIVE_S):
-        gone = Trouble("timeout", "The page went to a host that did not answer: the load was stopped.", SNAPSHOT)
+        gone = Trouble("timeout", "The page did not answer in time: what it was loading was stopped.", SNAPSHOT)
         return gone if waited else None
     with suppress(Error, TimeoutError):
         async with asyncio.timeout(tabs.CLOSE_S):

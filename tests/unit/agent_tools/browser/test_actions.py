@@ -163,7 +163,7 @@ async def test_a_link_to_a_host_that_never_answers(desk: Desk) -> None:
     ref = await desk.ref("Away")
     result = await desk("click", ref=ref, timeout=3)
     assert (result.code, result.text) == (
-        "timeout", "The page went to a host that did not answer: the load was stopped."
+        "timeout", "The page did not answer in time: what it was loading was stopped."
     )  # fmt: skip
     assert "Away" in (await desk("snapshot")).text
 
