@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any, TextIO, cast
+from urllib.parse import quote
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -22,6 +25,8 @@ _FORMS = (
 _LAST_WORDS_BACKWARDS = re.compile(r"[!-~]*(?:\s+[!-~]+)?")
 """In a text that is turned round: looked for from the front, every word would be tried as the last but one."""
 _FIRST_WORD = re.compile(r"[!-~]{1,2048}(?![!-~])")
+_LEAST_BASE64 = 8
+_FOR_ADDRESSES = str.maketrans("+/", "-_")
 HELD_BACK_AT_MOST = 4_096
 """Characters without a break that are held back for what looks like a secret; none is longer."""
 
@@ -30,12 +35,13 @@ class Redactor:
     """Takes secrets out of whatever is written: the configured ones, and what looks like one."""
 
     def __init__(self, secrets: Iterable[str] = (), forms: Iterable[str] = ()) -> None:
-        """Know the configured secrets; those shorter than six characters are left alone.
+        """Know the configured secrets, also as addresses, JSON and base64 have them; those shorter than six characters
+        are left alone.
 
         `forms`: regular expressions of what else looks like one.
         """
         self._forms = re.compile("|".join([*forms, *_FORMS]))
-        self._secrets = sorted({s for s in secrets if len(s) >= 6}, key=len, reverse=True)
+        self._secrets = sorted({one for s in secrets if len(s) >= 6 for one in _written(s)}, key=len, reverse=True)
         self._known = re.compile("|".join(re.escape(s) for s in self._secrets)) if self._secrets else None
 
     def text(self, value: str) -> str:
@@ -53,12 +59,16 @@ class Redactor:
         """
         words = _LAST_WORDS_BACKWARDS.match(text[::-1])
         cut = len(text) - words.end() if words and len(text) <= HELD_BACK_AT_MOST else len(text)
-        cut = min([cut, *(len(text) - _begun(text, secret) for secret in self._secrets)])
+        cut = min(cut, len(text) - self.begun(text))
         hidden = [*(self._known.finditer(text) if self._known else ()), *self._forms.finditer(text)]
         for found in sorted(hidden, key=lambda one: one.start(), reverse=True):
             if found.start() < cut < found.end():
                 cut = found.start()
         return len(text) - cut
+
+    def begun(self, text: str) -> int:
+        """Return how many characters at the end of a text may be the beginning of a configured secret."""
+        return max((_begun(text, secret) for secret in self._secrets), default=0)
 
     def pending_in_line(self, text: str) -> int:
         """As `pending`, of a text that comes line by line: what looks like a secret ends with its line."""
@@ -93,6 +103,24 @@ class Redactor:
     def __call__(self, _logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """Serve as the last processor before the line is written."""
         return {key: self.value(value) for key, value in event.items()}
+
+
+def _written(secret: str) -> Iterator[str]:
+    """A secret as it is, and as it is written in addresses, JSON and bytes that are read as Latin-1, and in base64.
+
+    Of that, whatever stands before it: only those characters that nothing beside it has a part in, if they are many.
+    """
+    yield secret
+    yield quote(secret, safe="")
+    yield json.dumps(secret)[1:-1]
+    data = secret.encode(errors="surrogatepass")
+    yield data.decode("latin-1")
+    for before, not_its_own in enumerate((0, 2, 3)):
+        encoded = base64.b64encode(bytes(before) + data).decode()
+        encoded = encoded[not_its_own : 8 * (before + len(data)) // 6]
+        if len(encoded) >= _LEAST_BASE64:
+            yield encoded
+            yield encoded.translate(_FOR_ADDRESSES)
 
 
 def _ended(text: str, secret: str) -> int:

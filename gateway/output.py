@@ -45,7 +45,8 @@ class OutputBuffer:
 
         `on_text` is called from `write`, first with all text, after 256 Ki characters at most once a second with the
         last of it. An older file of the same name (of a call that is run again) is replaced. `redactor` hides secrets
-        in what is shown and returned, also those that come in pieces or are cut in two; the file has them.
+        in what is shown and returned, also those that come in pieces or are cut in two; of the file, which may be
+        long and no text, it hides the configured ones, not what only looks like one.
         """
         self._redactor = redactor
         self._head = bytearray()
@@ -54,7 +55,7 @@ class OutputBuffer:
         self._tail = bytearray()
         self._tail_lines = 0
         self._total = 0
-        self._file = _WholeFile(folder / name)
+        self._file = _WholeFile(folder / name, redactor)
         self._live = _LiveText(clock, _Unsecret(redactor, on_text)) if on_text else None
 
     @property
@@ -145,8 +146,9 @@ class OutputBuffer:
 class _WholeFile:
     """The whole output, in a file that is private to the daemon. A failing disk never fails the call."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, redactor: Redactor) -> None:
         self.path = path
+        self._unsecret = _UnsecretBytes(redactor)
         self.begun = False
         self.usable = False
         self._fd: int | None = None
@@ -170,28 +172,52 @@ class _WholeFile:
             return
         room = FILE_BYTES - self._written
         self._written += len(data)
-        self._put(data if len(data) <= room else bytes(data[:room]) + FILE_NOTE.encode())
+        self._put(self._unsecret.add(data[:room]))
         if len(data) > room:
-            self.close()
+            self.close(FILE_NOTE)
 
-    def close(self) -> None:
-        """Close it. Twice is safe."""
+    def close(self, note: str = "") -> None:
+        """Close it, with a last word. Twice is safe."""
+        self._put(self._unsecret.end() + note.encode())
+        self._end()
+
+    def _end(self) -> None:
         if self._fd is not None:
             with contextlib.suppress(OSError):
                 os.close(self._fd)
             self._fd = None
 
-    def _put(self, data: bytes | bytearray) -> None:
+    def _put(self, data: bytes) -> None:
         rest = memoryview(data)
         try:
             while rest and self._fd is not None:
                 rest = rest[os.write(self._fd, rest) :]
         except OSError:
             # Half a file passes for a whole one, and on a full disk the space is needed.
-            self.close()
+            self._end()
             self.usable = False
             with contextlib.suppress(OSError):
                 self.path.unlink()
+
+
+class _UnsecretBytes:
+    """Takes configured secrets out of bytes that come in pieces. As Latin-1 any bytes are text, and the same again."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = ""
+
+    def add(self, data: bytes | bytearray) -> bytes:
+        """Take some more; return all of it but what may be the beginning of a secret."""
+        text, _ = self._redactor.known(self._held + data.decode("latin-1"))
+        end = len(text) - self._redactor.begun(text)
+        self._held = text[end:]
+        return text[:end].encode("latin-1")
+
+    def end(self) -> bytes:
+        """Return what is held."""
+        held, self._held = self._held, ""
+        return held.encode("latin-1")
 
 
 class _Unsecret:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import structlog
@@ -101,6 +103,35 @@ def test_a_secret_inside_of_another_is_hidden_whole() -> None:
 
 def test_a_secret_is_text_and_no_pattern() -> None:
     assert Redactor(["a.b*c(d"]).text("aXbbc(d a.b*c(d") == f"aXbbc(d {HIDDEN}"
+
+
+ODD = 'p√ss: "word"/+\\?'
+
+
+@pytest.mark.parametrize("secret", ["correct horse battery", ODD, CANARIES["telegram"], "123456"])
+def test_a_secret_is_hidden_however_it_is_written(secret: str) -> None:
+    redactor = Redactor([secret])
+    for written in (quote(secret, safe=""), json.dumps(secret)[1:-1], secret.encode().decode("latin-1")):
+        assert redactor.text(f"x={written}&y") == f"x={HIDDEN}&y"
+
+
+@pytest.mark.parametrize("encoded", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("before", ["", "u", "us", "user:"])
+@pytest.mark.parametrize("after", ["", "x", "xy", "xyz"])
+@pytest.mark.parametrize("secret", ["correct horse battery", ODD, "???>>>~~~"])
+def test_a_secret_is_hidden_in_base64_whatever_stands_beside_it(
+    encoded: Callable[[bytes], bytes], before: str, after: str, secret: str
+) -> None:
+    """As a password is in a header. A character that something beside it has a part in may stay, at each end one."""
+    whole = encoded(f"{before}{secret}{after}".encode()).decode()
+    shown = Redactor([secret]).text(whole)
+    assert HIDDEN in shown
+    assert len(whole) - len(shown.replace(HIDDEN, "")) >= len(secret.encode()) * 8 // 6 - 1
+
+
+def test_of_a_short_secret_no_few_letters_are_hidden() -> None:
+    """Four characters of base64 would stand in many words."""
+    assert Redactor(["123456"]).text("MTIzN MTIz NDU2 IzND") == "MTIzN MTIz NDU2 IzND"
 
 
 # --- a text that is shown while it is written ----------------------------------------------------

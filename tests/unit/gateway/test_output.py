@@ -255,6 +255,25 @@ def test_a_long_word_that_comes_letter_by_letter_is_not_looked_at_with_each(fold
     assert redactor.looks < 10
 
 
+@pytest.mark.parametrize("at", range(1, len(SECRET)))
+def test_a_secret_is_not_in_the_file_either(folder: Path, at: int) -> None:
+    """It is handed out on the page. Bytes that are no text stay as they are."""
+    out = of_secret(folder)
+    before, after = b"\xff\x00 x\n" * HALF_BYTES, b"\xc3 bye " + SECRET[:-1].encode()
+    for piece in (before + SECRET[:at].encode(), SECRET[at:].encode() + after):
+        out.write(piece)
+    out.close()
+    assert (folder / out.full_output).read_bytes() == before + b"[hidden]" + after
+
+
+def test_a_file_that_is_full_ends_with_its_note(folder: Path) -> None:
+    out = of_secret(folder)
+    out.write(b"x" * (FILE_BYTES - len(SECRET)) + (SECRET[:-1] + "|" + SECRET).encode())
+    out.write(SECRET.encode())
+    out.close()
+    assert (folder / out.full_output).read_bytes()[-200:].endswith(f"x{SECRET[:-1]}|{FILE_NOTE}".encode())
+
+
 def test_a_flood_that_begins_inside_a_secret_does_not_show_its_end(folder: Path) -> None:
     shown, clock = Shown(), FakeClock()
     out = OutputBuffer(folder, "step-1.txt", clock, Redactor([SECRET]), shown)
