@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -70,10 +69,8 @@ class Report:
 
     def run(self, name: str, check: Check) -> None:
         """Run one check and say how it went."""
-        self.add(name, *timed(check))
-
-    def add(self, name: str, outcome: Outcome, seconds: float) -> None:
-        """Say how a check went that was run already."""
+        began = time.monotonic()
+        outcome, seconds = check(), time.monotonic() - began
         line = f"{'ok    ' if outcome.ok else 'FAILED'}  {name:<18}{seconds:7.1f} s"
         self.passed += outcome.passed or int(outcome.ok)
         self.failed += outcome.failed or int(not outcome.ok)
@@ -86,12 +83,6 @@ class Report:
         """Print all lines again and the totals last. Return the exit code."""
         print("", *self.lines, f"{self.passed} passed, {self.failed} failed", sep="\n", flush=True)
         return 1 if self.failed else 0
-
-
-def timed(check: Check) -> tuple[Outcome, float]:
-    """Run a check; return what came of it, and how many seconds it took."""
-    began = time.monotonic()
-    return check(), time.monotonic() - began
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -115,10 +106,9 @@ def main(arguments: Sequence[str]) -> int:
     report.run("bubblewrap", need_bubblewrap)
     environment = browser_environment(find_chromium())
     most = ["--cov", "--cov-report=", "-m", f"not {BY_THE_CLOCK}"]
-    with ThreadPoolExecutor() as beside:  # the tests leave a fifth of the processors unused
-        types = beside.submit(timed, lambda: tool("pyright", "--project", "pyproject.toml", behind=True))
-        report.run("pytest", lambda: pytest([*most, *options], environment))
-        report.add("pyright", *types.result())
+    # Not beside the tests: half a minute alone, and there five, and the tests took a minute and a half more.
+    report.run("pyright", lambda: tool("pyright", "--project", "pyproject.toml"))
+    report.run("pytest", lambda: pytest([*most, *options], environment))
     few = ["-m", BY_THE_CLOCK, *(str(path) for path in files_with(BY_THE_CLOCK))]
     report.run("pytest, by the clock", lambda: pytest([*few, *options], environment, workers=FEW_WORKERS))
     return report.end()
@@ -137,11 +127,9 @@ def existing(paths: Sequence[str]) -> list[str]:
 # --- the checks ---------------------------------------------------------------------------------
 
 
-def tool(name: str, *arguments: str, behind: bool = False) -> Outcome:
-    """Run one of the environment's own commands; its output is shown when it fails. `behind`: all others come first."""
-    program = Path(sys.executable).with_name(name)
-    first = ["nice", "-n", "10"] if behind and shutil.which("nice") else []
-    code, text = captured([*first, str(program), *arguments], seconds=TOOL_S)
+def tool(name: str, *arguments: str) -> Outcome:
+    """Run one of the environment's own commands; its output is shown when it fails."""
+    code, text = captured([str(Path(sys.executable).with_name(name)), *arguments], seconds=TOOL_S)
     return Outcome(ok=code == 0, text="" if code == 0 else text)
 
 

