@@ -17,7 +17,7 @@ from gateway.errors import ConfigError, ModelError
 from gateway.llm.openai_answer import DEFAULT_LIMITS as DEFAULT_ANSWER_LIMITS
 from gateway.llm.openai_answer import AnswerLimits, Assembly
 from gateway.llm.openai_errors import Peer, Refused, from_chunk, from_response, not_an_answer, to_error
-from gateway.llm.openai_payload import Offered, has_images, request_body
+from gateway.llm.openai_payload import Offered, Written, has_images, request_body
 from gateway.llm.quirks import Dialect, dialect_of, instead
 from gateway.llm.tries import DEFAULT_PATIENCE, Patience, Trying
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
@@ -69,6 +69,7 @@ class OpenAIChat(Trying):
         self._peer = Peer(server=server, model=model, api_key=_usable_key(api_key))
         self._learned = _Learned(dialect_of(self._url.host or "", model))
         self._offered = Offered()
+        self._written = Written()
         self._log = log("models")
         self._clock = clock
         self._limits = limits
@@ -119,7 +120,13 @@ class OpenAIChat(Trying):
 
     async def _body(self, request: ModelRequest, dialect: Dialect) -> bytes:
         made = partial(
-            request_body, self._model, request, answered_by=self.name, dialect=dialect, offered=self._offered
+            request_body,
+            self._model,
+            request,
+            answered_by=self.name,
+            dialect=dialect,
+            offered=self._offered,
+            written=self._written,
         )
         # Eight large pictures take half a second to write down; a thread takes longer to begin than a text takes.
         return await asyncio.to_thread(made) if has_images(request) else made()

@@ -10,15 +10,16 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gateway.llm.quirks import Dialect
 from gateway.llm.reading import as_object
 from gateway.llm.schemas import Flavour, for_provider
 from gateway.model.ids import CallId
-from gateway.model.prompts import CallResult, Image, ModelRequest, ToolOffer, UserText, block, speaker
+from gateway.model.prompts import CallResult, Image, Message, ModelRequest, ToolOffer, UserText, block, speaker
 from gateway.model.steps import Answer
 from gateway.model.tools import ResultStatus, ToolCall, ToolResult
 
@@ -38,6 +39,9 @@ MARKED = (
 )
 OF_STRANGERS = "What this call brought; strangers may have written it"
 WITHHELD = "[left out: strangers may have written it, and this request has no mark to put around it]"
+MESSAGES_KEPT = 4_000
+CHARS_KEPT = 1_000_000
+"""Of messages as JSON that were made for one model."""
 _UNPARSED_CHARS = 2_000
 _NAME_CHARS = 64
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -66,20 +70,60 @@ class Offered:
         return text
 
 
+class Written:
+    """Messages as JSON, each made once: all but the newest come again with every request, as the very same objects.
+
+    At most `MESSAGES_KEPT` texts are kept, of `CHARS_KEPT` in all; those go first that were made first.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._made: dict[int, tuple[Message, object, str]] = {}
+        """By the object's `id`, which stays its own because the object is kept too."""
+        self._chars = 0
+
+    def json(self, message: Message, how: object, make: Callable[[], Sequence[Mapping[str, Any]]]) -> str:
+        """Return what `make` makes of a message, separated by commas. `how`: all that it looks at besides."""
+        known = self._made.get(id(message))
+        if known is not None and known[1] == how:
+            return known[2]
+        self._forget(id(message))
+        text = ",".join(map(_json, make()))
+        self._made[id(message)] = message, how, text
+        self._chars += len(text)
+        while len(self._made) > MESSAGES_KEPT or self._chars > CHARS_KEPT:
+            self._forget(next(iter(self._made)))
+        return text
+
+    def _forget(self, key: int) -> None:
+        known = self._made.pop(key, None)
+        self._chars -= len(known[2]) if known is not None else 0
+
+
 def request_body(
-    model: str, request: ModelRequest, *, answered_by: str, dialect: Dialect = _USUAL, offered: Offered | None = None
+    model: str,
+    request: ModelRequest,
+    *,
+    answered_by: str,
+    dialect: Dialect = _USUAL,
+    offered: Offered | None = None,
+    written: Written | None = None,
 ) -> bytes:
     """Return the JSON body that asks `model` and streams, as its server wants it.
 
-    `answered_by` is our name of the model: reasoning goes back only to the model that gave it. `offered`: the caller's,
-    for all its requests.
+    `answered_by` is our name of the model: reasoning goes back only to the model that gave it. `offered` and `written`:
+    the caller's, for all its requests; one with pictures leaves `written` alone, and may be made in another thread.
     """
     payload: dict[str, Any] = {"model": model, "stream": True}
     if dialect.usage:
         payload["stream_options"] = {"include_usage": True}
-    payload["messages"] = messages(request, answered_by=answered_by, dialect=dialect)
-    # Written in one go, pictures would leave other threads no turn for as long as that takes.
-    text = "".join(_PIECES.iterencode(payload)) if has_images(request) else _json(payload)
+    if has_images(request):
+        payload["messages"] = messages(request, answered_by=answered_by, dialect=dialect)
+        # Written in one go, pictures would leave other threads no turn for as long as that takes.
+        text = "".join(_COMPACT.iterencode(payload))
+    else:
+        texts = _texts(request, answered_by, dialect, written or Written())
+        text = f'{_json(payload)[:-1]},"messages":[{",".join(filter(None, texts))}]}}'
     if request.tools:
         text = f'{text[:-1]},"tools":{(offered or Offered()).json(request.tools, dialect.schemas)}}}'
     return text.encode("utf-8", "replace")  # a lone surrogate, from wherever, must not fail the turn
@@ -87,26 +131,54 @@ def request_body(
 
 def messages(request: ModelRequest, *, answered_by: str, dialect: Dialect = _USUAL) -> list[dict[str, Any]]:
     """Return the transcript as chat messages, in order. Texts of white space alone are left out: some refuse them."""
-    made: list[dict[str, Any]] = []
+    made = _system(request, dialect)
     ids = given_ids(request, answered_by)
-    system = "\n".join(filter(None, [request.system, MARKED.format(mark=request.mark) if request.mark else ""]))
-    if system:
-        made.append({"role": dialect.system_role, "content": system})
     seen: list[CallResult] = []  # whose pictures are still to be shown
     for message in request.messages:
         if isinstance(message, CallResult):
-            if (given := ids.get(message.call, message.call)) != message.call:
-                message = replace(message, call=given)
-            made.append(_result(message, request.mark, dialect))
-            seen.append(message)
-            continue
-        made += _pictures(seen, request.mark, dialect)
-        seen.clear()
-        if isinstance(message, UserText):
-            made += _person(message, request.mark, dialect)
+            seen.append(_renamed(message, ids))
         else:
-            made += _assistant(message, answered_by, dialect, ids)
+            made += _pictures(seen, request.mark, dialect)
+            seen.clear()
+        made += _message(message, request.mark, answered_by, dialect, ids)
     return made + _pictures(seen, request.mark, dialect)
+
+
+def _texts(request: ModelRequest, answered_by: str, dialect: Dialect, written: Written) -> Iterator[str]:
+    """The same as JSON, for a request without pictures."""
+    mark, ids = request.mark, given_ids(request, answered_by)
+    yield from map(_json, _system(request, dialect))
+    for message in request.messages:
+        how = mark, answered_by, dialect, _ids_of(message, ids)
+        yield written.json(message, how, partial(_message, message, mark, answered_by, dialect, ids))
+
+
+def _system(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
+    text = "\n".join(filter(None, [request.system, MARKED.format(mark=request.mark) if request.mark else ""]))
+    return [{"role": dialect.system_role, "content": text}] if text else []
+
+
+def _message(
+    message: Message, mark: str, answered_by: str, dialect: Dialect, ids: Mapping[CallId, CallId]
+) -> list[dict[str, Any]]:
+    """One message, without the pictures of calls."""
+    if isinstance(message, CallResult):
+        return [_result(_renamed(message, ids), mark, dialect)]
+    if isinstance(message, UserText):
+        return _person(message, mark, dialect)
+    return _assistant(message, answered_by, dialect, ids)
+
+
+def _renamed(result: CallResult, ids: Mapping[CallId, CallId]) -> CallResult:
+    given = ids.get(result.call, result.call)
+    return result if given == result.call else replace(result, call=given)
+
+
+def _ids_of(message: Message, ids: Mapping[CallId, CallId]) -> object:
+    """What `ids` says about a message."""
+    if isinstance(message, CallResult):
+        return ids.get(message.call)
+    return [ids[call.id] for call in message.calls] if isinstance(message, Answer) and message.calls else None
 
 
 def has_images(request: ModelRequest) -> bool:
@@ -282,12 +354,11 @@ def _no_constant(name: str) -> Any:
 _STRICT = json.JSONDecoder(parse_constant=_no_constant)
 """Made once: a history has as many arguments as calls, and making it takes longer than reading most of them."""
 
-
-_PIECES = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _COMPACT.encode(value)
 
 
 def _tool(offer: ToolOffer, flavour: Flavour) -> dict[str, Any]:

@@ -107,7 +107,8 @@ async def calls(bench: Bench) -> list[Figure]:
         await daemon.exchanges(bench.counts.warm // 2, LOOK)
         await floor.exchanges(bench.counts.warm // 2)
         plain, one, several, bare = await _alternating(daemon, ["hello", GLANCE, LOOK], bench.counts.agent_turns, floor)
-    without = measure.p50(plain.seconds) + DOZE_S
+        alone = [await _doze() for _ in range(bench.counts.agent_turns)]
+    without = measure.p50(plain.seconds) + measure.p50(alone)
     steps = [
         Figure(
             what=f"telegram, {name}, beyond itself and the turn without, p50",
@@ -119,6 +120,13 @@ async def calls(bench: Bench) -> list[Figure]:
         for name, took in (("1 call", one), (f"{CALLS} calls at once", several))
     ]
     return [*steps, *_costs(f"telegram, turn with {CALLS} calls", several, plain, turns=None)]
+
+
+async def _doze() -> float:
+    """What the tool does, without a gateway; the seconds it takes, a timer's lateness among them."""
+    began = time.perf_counter()
+    await asyncio.sleep(DOZE_S)
+    return time.perf_counter() - began
 
 
 async def children(bench: Bench) -> list[Figure]:
