@@ -35,9 +35,9 @@ BY_THE_CLOCK = "by_the_clock"
 """The mark of tests that are judged by seconds: beside five others they would tell how busy the machine is."""
 TOOL_S = 600
 """Seconds that a check other than pytest may take; pytest has a limit for each test."""
-WORKERS = min(2, os.cpu_count() or 1) + 3
-"""Processes that run tests: three more than cores, because half of their time is waiting, for timeouts and pauses."""
-FEW_WORKERS = WORKERS - 2
+WORKERS = min(2, os.cpu_count() or 1) + 4
+"""Processes that run tests: four more than cores, because half of their time is waiting, for timeouts and pauses."""
+FEW_WORKERS = WORKERS - 3
 """Those that run tests that are judged by the clock, and the proof: they leave room for the programs tested."""
 ALL_TIMEOUT_S = 900
 """Seconds that one test may take with `--all`, unless it names its own limit."""

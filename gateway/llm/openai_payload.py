@@ -39,8 +39,8 @@ MARKED = (
 )
 OF_STRANGERS = "What this call brought; strangers may have written it"
 WITHHELD = "[left out: strangers may have written it, and this request has no mark to put around it]"
-MESSAGES_KEPT = 4_000
-CHARS_KEPT = 1_000_000
+MESSAGES_KEPT = 1_000
+CHARS_KEPT = 500_000
 """Of messages as JSON that were made for one model."""
 _UNPARSED_CHARS = 2_000
 _NAME_CHARS = 64
