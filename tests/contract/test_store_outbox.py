@@ -312,6 +312,7 @@ async def test_what_is_newer_than_an_edit_is_shown_once_more(scene: Scene) -> No
     await scene.store.slot_sent(edit.id, 2, edit.platform_id)
     again = await _one(scene)
     assert (again.id, again.version, again.attempts, again.sent_version) == (shown.id, 3, 1, 2)
+    assert again.stands  # it says what was shown already: should it be refused, nothing is lost
     await scene.store.slot_sent(again.id, 3, again.platform_id)
     assert await scene.store.slot_overwritten(shown.id, 2)  # after it was sent
     assert (await _one(scene)).version == 4
