@@ -96,6 +96,8 @@ class Found:
     """Among the killed: not by a test that said no. On a machine that is busy with other things, doubtful."""
     survivors: list[tuple[Change, str]] = field(default_factory=list[tuple[Change, str]])
     """With what was noticed about each."""
+    sampled_from: int = 0
+    """How many the area has, when only some of them were tried; 0: all were."""
     stale: list[str] = field(default_factory=list[str])
     """What must be taken off the list: it names no mutant any more, or one that is killed."""
 
@@ -151,7 +153,9 @@ def try_area(area: Area, *, only: str, sample: int | None, at_once: int) -> Foun
             return None
         print(f"{area.name}: {len(chosen)} of {len(names)} mutants of {len(files)} files", flush=True)
         _run_mutmut(chosen if only or len(chosen) < len(names) else [], at_once)
-        return looked_at(area, files, frozenset(chosen))
+        found = looked_at(area, files, frozenset(chosen))
+        found.sampled_from = len(names) if len(chosen) < len(names) else 0
+        return found
 
 
 def names_of(files: Sequence[str]) -> list[str]:
@@ -257,6 +261,7 @@ def as_json(found: Mapping[str, Found]) -> dict[str, Any]:
         "areas": [
             {
                 "area": name,
+                "sampled_from": one.sampled_from,
                 "killed": one.killed,
                 "hung": len(one.hung),
                 "equivalent": one.equivalent,

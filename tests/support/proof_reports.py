@@ -113,7 +113,7 @@ def of_mutants(mutants: Json | None) -> list[str]:
         return []
     lines = [
         (
-            one["area"],
+            f"{one['area']}, chosen by chance of {one['sampled_from']:,}" if one["sampled_from"] else one["area"],
             short(one["killed"]),
             short(one["killed"] + one["survived"]),
             short(one["equivalent"]),

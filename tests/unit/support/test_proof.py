@@ -164,12 +164,12 @@ def test_the_page_has_the_soaks_lives_and_its_figures() -> None:
 def test_the_page_has_the_mutants_and_begins_with_areas_that_miss() -> None:
     same = Change(function="gateway.routing.route", old="1", new="2")
     good = Found(killed=90, equivalent=4, survivors=[(same, "")] * 10)
-    poor = Found(killed=8, survivors=[(same, "")] * 2, stale=["gone"])
+    poor = Found(killed=8, survivors=[(same, "")] * 2, stale=["gone"], sampled_from=3_000)
     found = proof([], faults=(), mutants=json.loads(json.dumps(as_json({"routing": good, "permission": poor}))))
     assert found.misses() == ["mutants of permission: 80.0% of 10 were noticed, and 1 exceptions are none any more"]
     text = page(found)
     assert "| routing | 90 | 100 | 4 | 90.0% | yes |" in text
-    assert f"| permission | 8 | 10 | 0 | 80.0% | {NO} |" in text
+    assert f"| permission, chosen by chance of 3,000 | 8 | 10 | 0 | 80.0% | {NO} |" in text
     assert "Its tests must notice 85%." in text
 
 
