@@ -77,6 +77,13 @@ def test_a_configured_secret_is_hidden_from_who_is_asked_and_what_only_looks_lik
     assert SECRET in found.request.action.arguments["text"]
 
 
+def test_how_often_a_secret_is_hidden_is_told(tmp_path: Path) -> None:
+    found = first(deciding(tmp_path), step(arguments=json.dumps({"text": f"echo {SECRET} {SECRET}"})))
+
+    assert isinstance(found, Asked)
+    assert found.request.note == "2 secrets are hidden here, and used as written."
+
+
 @pytest.mark.parametrize(
     ("made", "given", "status", "code", "hint"),
     [
