@@ -71,8 +71,10 @@ def store_error(error: sqlite3.Error | MemoryError, path: str) -> StoreError:
 def gone(path: str) -> StoreError:
     """Return the error for a store whose files are no longer those that the daemon opened."""
     return StoreError(
-        f"The store {path}, or its -wal, was moved, removed or replaced while the daemon runs: nothing was written.",
-        cure="Put both files back where they were, or stop the daemon and start it again on what stands there now.",
+        f"The store {path}, its -wal or its -shm was moved, removed or replaced while the daemon runs: "
+        "nothing was written.",
+        cure="Put the files back as they were. If something wrote into them since, or they are gone, stop the daemon "
+        "and start it again on what stands there now.",
     )
 
 

@@ -32,8 +32,10 @@ IDLE_S = 1.0
 """Seconds without a transition after which a long WAL is moved into the file."""
 LONG_WAL = 40
 """Commits, about 1 MB."""
-Files: TypeAlias = tuple[int, int, int, int] | None
-"""Which files stand under the names of the store and its log: each one's device and number; None: one is missing."""
+Files: TypeAlias = tuple[tuple[int, int] | None, ...]
+"""Which files stand under the names of the store, its log and the log's index: each one's device and number."""
+Written: TypeAlias = tuple[tuple[int, int], ...]
+"""How long the store and its log are, and when they were written last."""
 
 
 class Worker(ABC):
@@ -120,13 +122,15 @@ class Writer(Worker):
         """Take what it works with; `commits` counts what was done."""
         super().__init__("store-writer", path, sql, clock)
         self._live = live
-        self._log = f"{path}-wal"
+        self._names = path, f"{path}-wal", f"{path}-shm"
         self._turns, self._slots = Claims(), Claims()
         live.call(TURNS, self._turns.look_again)
         live.call(SLOTS, self._slots.look_again)
         self._rev = 0
         self._reserved = 0
-        self._files: Files = None
+        self._files: Files = ()
+        self._left: Written = ()
+        self._away = False
         self._moved = 0
         self.commits = 0
 
@@ -162,7 +166,7 @@ class Writer(Worker):
     def _serve(self, db: sqlite3.Connection) -> None:
         (self._rev,) = db.execute(self._sql["read_rev"]).fetchone()
         self._reserved = self._rev
-        self._files = self._found()
+        self._files, self._left = self._found(), self._written()
         wrote = False
         while True:
             try:
@@ -181,10 +185,20 @@ class Writer(Worker):
                 break
         self._turns.look_again()
         self._slots.look_again()
-        with suppress(sqlite3.Error):
-            db.execute(self._sql["mark_clean"], (self._rev,))
-            db.execute(self._sql["checkpoint"]).fetchall()
+        self._leave(db)
         db.close()
+
+    def _leave(self, db: sqlite3.Connection) -> None:
+        """Move all into the file. Beside another one the log must not stay as it is either: it would get into that."""
+        file, log, index = self._found()
+        if self._are_ours() or (file != self._files[0] and log == self._files[1]):
+            with suppress(sqlite3.Error):
+                db.execute(self._sql["mark_clean"], (self._rev,))
+                db.execute(self._sql["checkpoint"]).fetchall()
+        elif (file, log, index) == self._files:
+            # Others wrote into the files meanwhile, and this tells of what was in the log before.
+            with suppress(OSError):
+                os.unlink(self._names[2])
 
     def _with_the_rest(self, first: Job) -> tuple[list[Job], bool]:
         batch, ended = [first], False
@@ -200,15 +214,28 @@ class Writer(Worker):
         return batch, ended
 
     def _found(self) -> Files:
+        return tuple([_file_at(name) for name in self._names])
+
+    def _written(self) -> Written:
         try:
-            file, log = os.stat(self.path), os.stat(self._log)
+            found = [os.stat(name) for name in self._names[:2]]
         except OSError:
-            return None
-        return file.st_dev, file.st_ino, log.st_dev, log.st_ino
+            return ()
+        return tuple([(one.st_size, one.st_mtime_ns) for one in found])
+
+    def _are_ours(self) -> bool:
+        """Whether the files are still those that were opened, and nobody wrote into them while they were away.
+
+        SQLite would write on into files that have no name, or are not those that its index of the log is of.
+        """
+        if self._found() != self._files:
+            self._away = True
+            return False
+        self._away = self._away and self._written() != self._left
+        return not self._away
 
     def _commit(self, db: sqlite3.Connection, batch: list[Job]) -> None:
-        # SQLite would write on into files that have no name, or another one: nobody would find it there.
-        if (found := self._found()) is None or found != self._files:
+        if not self._are_ours():
             for job in batch:
                 job.error = gone(self.path)
             return
@@ -230,7 +257,7 @@ class Writer(Worker):
             for job in batch:
                 job.error, job.touched = self._failed(error), None
             return
-        self._rev, self._reserved = rev, reserved
+        self._rev, self._reserved, self._left = rev, reserved, self._written()
         self.commits += 1
 
     def _hand_out(self, db: sqlite3.Connection, batch: list[Job], rev: int) -> int:
@@ -293,7 +320,15 @@ class Writer(Worker):
             # A checkpoint that fails is tried again: until then all is in the WAL.
             with suppress(*FAILURES):
                 db.execute(self._sql["checkpoint_and_keep"]).fetchall()
-                self._moved = self.commits
+                self._moved, self._left = self.commits, self._written()
+
+
+def _file_at(name: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _goes_on_waiting(job: Job) -> bool:

@@ -64,7 +64,7 @@ async def test_what_would_be_lost_is_refused_until_all_is_back(path: Path, take:
         for refused in (store.probe(), say(store, text="meanwhile")):
             with pytest.raises(StoreError, match="was moved, removed or replaced while the daemon runs") as error:
                 await refused
-            assert "Put both files back" in error.value.cure
+            assert "Put the files back as they were" in error.value.cure
         assert (await store.turn(before.turn)).turn.id == before.turn  # reading goes on
         put_back(path)
         await store.probe()
@@ -72,6 +72,50 @@ async def test_what_would_be_lost_is_refused_until_all_is_back(path: Path, take:
     async with opened(str(path)) as store:
         for one in (before, after):
             assert (await store.turn(one.turn)).turn.id == one.turn
+
+
+WRITING = ["PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA wal_checkpoint(PASSIVE)", "VACUUM", "CREATE TABLE t (a)"]
+
+
+@pytest.mark.parametrize("statement", WRITING)
+@pytest.mark.parametrize("before", [5, 300])
+async def test_what_others_wrote_into_elsewhere_is_not_written_on(path: Path, before: int, statement: str) -> None:
+    """The daemon's index of the log tells of pages that are not there any more: what it wrote was lost, and damage."""
+    async with opened(str(path)) as store:
+        kept = [await say(store, text=f"before {n}") for n in range(before)]
+        away = path.parent.with_name("elsewhere") / path.name
+        away.parent.mkdir()
+        for name in (path, log_of(path)):
+            name.rename(away.with_name(name.name))
+        with pytest.raises(StoreError):
+            await store.probe()
+        elsewhere(away, statement)
+        for name in away.parent.glob("dragoman.db*"):
+            if not name.name.endswith("-shm"):
+                name.rename(path.with_name(name.name))
+        for _ in range(2):
+            with pytest.raises(StoreError, match="was moved, removed or replaced"):
+                await say(store, text="meanwhile")
+    async with opened(str(path)) as store:
+        for one in kept:
+            assert (await store.turn(one.turn)).turn.id == one.turn
+        await say(store, text="afterwards")
+    assert elsewhere(path, "PRAGMA integrity_check") == "[('ok',)]"
+
+
+@pytest.mark.parametrize("statement", [*WRITING, "SELECT count(*) FROM sessions"])
+async def test_without_the_index_of_its_log_nothing_is_written(path: Path, statement: str) -> None:
+    """Whoever opens the store then makes another, and neither knows of the other."""
+    async with opened(str(path)) as store:
+        kept = [await say(store, text=f"before {n}") for n in range(50)]
+        path.with_name("dragoman.db-shm").unlink()
+        elsewhere(path, statement)
+        with pytest.raises(StoreError, match="was moved, removed or replaced"):
+            await say(store, text="meanwhile")
+    async with opened(str(path)) as store:
+        for one in kept:
+            assert (await store.turn(one.turn)).turn.id == one.turn
+    assert elsewhere(path, "PRAGMA integrity_check") == "[('ok',)]"
 
 
 async def test_everybody_who_waits_for_the_same_commit_is_told(path: Path) -> None:
