@@ -73,7 +73,7 @@ def _of_step(step: Step) -> int:
     size = 0
     if step.answer is not None:
         size += getsizeof(step.answer.text) + sum([getsizeof(call.arguments) for call in step.answer.calls])
-        size += sum(map(getsizeof, _texts_in(step.answer.opaque))) if step.answer.opaque else 0
+        size += sum(map(getsizeof, texts_in(step.answer.opaque))) if step.answer.opaque else 0
     if step.call is not None:
         size += getsizeof(step.call.arguments)
     if step.result is not None:
@@ -82,19 +82,19 @@ def _of_step(step: Step) -> int:
 
 
 def _of_wait(wait: Wait) -> int:
-    size = getsizeof(wait.reason) + sum(map(getsizeof, _texts_in(wait.payload)))
+    size = getsizeof(wait.reason) + sum(map(getsizeof, texts_in(wait.payload)))
     if wait.approval is not None:
-        size += getsizeof(wait.approval.rendered) + sum(map(getsizeof, _texts_in(wait.approval.action.arguments)))
+        size += getsizeof(wait.approval.rendered) + sum(map(getsizeof, texts_in(wait.approval.action.arguments)))
     return size
 
 
-def _texts_in(value: object) -> Iterator[str]:
-    """The texts in something that came of JSON."""
+def texts_in(value: object) -> Iterator[str]:
+    """Yield the texts in something that came of JSON."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for one in cast("Mapping[str, Any]", value).values():
-            yield from _texts_in(one)
+            yield from texts_in(one)
     elif isinstance(value, list | tuple):
         for one in cast("list[Any]", value):
-            yield from _texts_in(one)
+            yield from texts_in(one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -23,6 +24,12 @@ _BROKEN = frozenset({"error", "abort", "network_error", "insufficient_system_res
 _ID_CHARS = 128
 _LOOKED_AT_MOST = 4 * 1024 * 1024
 """Characters of one answer that are read to see where calls without ids end: few servers send such, and short ones."""
+_PARTS_AT_MOST = 30_000
+"""Commas and opening brackets of one chunk, but for those in texts. Chunks have a few; so many take 50 ms to read."""
+_TEXTS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_A_FRAGMENT = 16
+"""What each fragment of a call or of reasoning counts besides its characters: there may be many that say nothing."""
+_A_BLOCK = 64
 _TOKENS_AT_MOST = 1_000_000_000
 """Of one answer; no model reads more, and the sums of a store's books hold nine billion such answers."""
 
@@ -31,8 +38,9 @@ _TOKENS_AT_MOST = 1_000_000_000
 class AnswerLimits:
     """What one answer may hold; more is an error, never a shorter answer."""
 
-    text_chars: int = 4 * 1024 * 1024
-    """Of the text, and of the reasoning again."""
+    text_chars: int = 1024 * 1024
+    """Of the text: four times what models write at most. Looking through it for secrets takes 0.1 s."""
+    reasoning_chars: int = 4 * 1024 * 1024
     argument_chars: int = 10 * 1024 * 1024
     """Of all calls' names and arguments together."""
     calls: int = 512
@@ -103,7 +111,7 @@ class Assembly:
         try:
             events = self._events.feed(data)
         except EventTooLong:
-            raise ModelError("The model's server sent an event of more than 32 MiB.") from None
+            raise ModelError("The model's server sent an event of more than 16 MiB.") from None
         return self._take(events)
 
     def end(self) -> str:
@@ -187,11 +195,12 @@ class Assembly:
         call.id = call.id or call_id
         if name and name != call.name:  # most send it once, some in every fragment, a few piece by piece
             call.name = (call.name + name)[: 2 * NAMED_AT_MOST]  # in halves of surrogates, each may be two
-        call.arguments.append(arguments)
+        if arguments:
+            call.arguments.append(arguments)
         call.chars += len(arguments)
         call.end = arguments.rstrip()[-1:] or call.end
         call.extra = delta.get("extra_content") or call.extra
-        self._argument_chars += len(name) + len(arguments)
+        self._argument_chars += _A_FRAGMENT + len(name) + len(arguments)
         if self._argument_chars > self._limits.argument_chars:
             raise _beyond(f"The arguments of the model's calls exceed {self._limits.argument_chars} characters.")
 
@@ -237,11 +246,12 @@ class Assembly:
 
     def _add_detail(self, detail: dict[str, Any]) -> None:
         """Fragments of one block (same type and index) become one; blocks keep their order."""
-        self._count_reasoning(64 + sum(len(value) for value in detail.values() if isinstance(value, str)))
+        self._count_reasoning(_A_FRAGMENT + sum(len(value) for value in detail.values() if isinstance(value, str)))
         last = self._details[-1] if self._details else None
         if last is None or "index" not in detail or any(last.get(key) != detail.get(key) for key in ("type", "index")):
             self._end_block()
             self._details.append(dict(detail))
+            self._count_reasoning(_A_BLOCK)
             return
         for key, value in detail.items():
             if key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str):
@@ -256,8 +266,8 @@ class Assembly:
 
     def _count_reasoning(self, chars: int) -> None:
         self._reasoning_chars += chars
-        if self._reasoning_chars > self._limits.text_chars:
-            raise _beyond(f"The model's reasoning is longer than {self._limits.text_chars} characters.")
+        if self._reasoning_chars > self._limits.reasoning_chars:
+            raise _beyond(f"The model's reasoning is longer than {self._limits.reasoning_chars} characters.")
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -293,10 +303,10 @@ class Assembly:
 
     def _opaque(self, extras: dict[str, Any]) -> dict[str, Any]:
         own: dict[str, Any] = {name: _mended("".join(parts)) for name, parts in self._reasoning.items()}
-        if self._details:
-            self._end_block()
+        self._end_block()
+        if self._details and _is_json(self._details):
             own["reasoning_details"] = self._details
-        if extras:
+        if extras and _is_json(extras):
             own[CALL_EXTRAS] = extras
         return {OPAQUE: own} if own else {}
 
@@ -338,7 +348,28 @@ def unique_ids(ids: list[str], taken: Collection[str]) -> list[str]:
     return made
 
 
+def _is_json(value: object) -> bool:
+    """Whether what a server sent can be given back to it: Python reads NaN and 1e999, and JSON has neither."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _has_too_many_parts(data: bytes) -> bool:
+    if _parts(data) <= _PARTS_AT_MOST:  # as nearly always
+        return False
+    return _parts(_TEXTS.sub(b"", data)) > _PARTS_AT_MOST
+
+
+def _parts(data: bytes) -> int:
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
 def _parsed(data: bytes) -> dict[str, Any]:
+    if _has_too_many_parts(data):
+        raise ModelError(f"The model's server sent a chunk of more than {_PARTS_AT_MOST:,} parts.", retryable=True)
     try:
         value: object = json.loads(data)
     except (ValueError, RecursionError):

@@ -206,7 +206,8 @@ class OpenAIChat(Trying):
         raise failure
 
     async def _whole(self, response: aiohttp.ClientResponse) -> bytes:
-        most = 4 * (self._limits.text_chars + self._limits.argument_chars)
+        limits = self._limits
+        most = 4 * (limits.text_chars + limits.reasoning_chars + limits.argument_chars)
         body = bytearray()
         try:
             async with asyncio.timeout(self._patience.stall_s):

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from gateway.ended import texts_in
 from gateway.llm.quirks import Dialect
 from gateway.llm.reading import as_object
 from gateway.llm.schemas import Flavour, for_provider
@@ -42,6 +43,8 @@ WITHHELD = "[left out: strangers may have written it, and this request has no ma
 MESSAGES_KEPT = 1_000
 CHARS_KEPT = 500_000
 """Of messages as JSON that were made for one model."""
+CHARS_OF_ONE = 60_000
+"""A result with all that is kept of a tool's output has less. What is longer is not kept, written or not."""
 _UNPARSED_CHARS = 2_000
 _NAME_CHARS = 64
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -73,13 +76,14 @@ class Offered:
 class Written:
     """Messages as JSON, each made once: all but the newest come again with every request, as the very same objects.
 
-    At most `MESSAGES_KEPT` texts are kept, of `CHARS_KEPT` in all; those go first that were made first.
+    At most `MESSAGES_KEPT` texts are kept, of `CHARS_KEPT` in all; those go first that were made first. Where a message
+    has more characters than come to be written, those count.
     """
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._made: dict[int, tuple[Message, object, str]] = {}
-        """By the object's `id`, which stays its own because the object is kept too."""
+        self._made: dict[int, tuple[Message, object, str, int]] = {}
+        """By the object's `id`, which stays its own because the object is kept too. The number is its characters."""
         self._chars = 0
 
     def json(self, message: Message, how: object, make: Callable[[], Sequence[Mapping[str, Any]]]) -> str:
@@ -89,15 +93,28 @@ class Written:
             return known[2]
         self._forget(id(message))
         text = ",".join(map(_json, make()))
-        self._made[id(message)] = message, how, text
-        self._chars += len(text)
+        size = max(len(text), _chars(message))
+        if size > CHARS_OF_ONE:
+            return text
+        self._made[id(message)] = message, how, text, size
+        self._chars += size
         while len(self._made) > MESSAGES_KEPT or self._chars > CHARS_KEPT:
             self._forget(next(iter(self._made)))
         return text
 
     def _forget(self, key: int) -> None:
         known = self._made.pop(key, None)
-        self._chars -= len(known[2]) if known is not None else 0
+        self._chars -= known[3] if known is not None else 0
+
+
+def _chars(message: Message) -> int:
+    """How many characters a message has, written or not."""
+    if isinstance(message, CallResult):
+        return len(message.result.text)
+    if isinstance(message, UserText):
+        return len(message.text) + len(message.data)
+    own = len(message.text) + sum([len(call.arguments) for call in message.calls])
+    return own + sum(map(len, texts_in(message.opaque))) if message.opaque else own
 
 
 def request_body(

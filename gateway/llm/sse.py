@@ -15,7 +15,7 @@ class EventSplitter:
     Lines may end in LF, CR LF or CR. Only `data` fields are kept; comments, names, ids and `retry` are skipped.
     """
 
-    def __init__(self, max_event_bytes: int = 32 * 1024 * 1024) -> None:
+    def __init__(self, max_event_bytes: int = 16 * 1024 * 1024) -> None:
         """Refuse an event longer than `max_event_bytes`."""
         self._max = max_event_bytes
         self._tail: list[bytes] = []  # of a line whose end did not come yet

@@ -14,7 +14,7 @@ from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits, Assembly
 from gateway.model.steps import Answer, Usage
 from gateway.model.tools import ARGUMENTS_AT_MOST, NAMED_AT_MOST
 
-SMALL = AnswerLimits(text_chars=20, argument_chars=40, calls=2)
+SMALL = AnswerLimits(text_chars=20, reasoning_chars=20, argument_chars=40, calls=2)
 
 
 def refused(error: object) -> ModelError:
@@ -127,7 +127,10 @@ def test_a_text_cut_at_the_output_limit_is_kept_and_says_so(reason: str) -> None
         ([delta(content="x"), delta("error")], "broke off", True),
         ([delta(content="x"), b"data: {oops\n\n"], "not a chunk", True),
         ([b"data: [1]\n\n"], "not a chunk", True),
-        ([b"data: " + b"[" * 100_000 + b"\n\n"], "not a chunk", True),
+        ([b"data: " + b"[" * 10_000 + b"\n\n"], "not a chunk", True),
+        ([b"data: " + b"[" * 100_000 + b"\n\n"], "a chunk of more than 30,000 parts", True),
+        ([b'data: {"choices":[' + b"{}," * 20_000 + b"{}]}\n\n"], "a chunk of more than 30,000 parts", True),
+        ([b'data: {"x":"\\"","y":[' + b"1," * 30_000 + b"1]}\n\n"], "a chunk of more than 30,000 parts", True),
         ([delta(content="x"), event({"error": {"message": "boom"}})], "refused .*boom", False),
     ],
 )
@@ -330,6 +333,39 @@ def test_a_long_block_of_reasoning_is_not_copied_for_each_of_its_fragments() -> 
     assert time.thread_time() - began < 3  # 7 s once; a fifth of a second now
     ((block,),) = (answer.opaque["openai"]["reasoning_details"],)
     assert block["text"] == "x" * 2_500_000 + "y" * 20_000 + "z"
+
+
+def test_a_text_is_no_part_of_its_chunk_whatever_stands_in_it() -> None:
+    text = '{"a": [1, 2, "\\\\"]}, ' * 20_000
+    answer, _ = assembled(delta(content=text), call(0, "a", "write", json.dumps({"text": text})), CALLS)
+    assert answer.text == text
+    assert json.loads(answer.calls[0].arguments) == {"text": text}
+
+
+def test_fragments_that_say_nothing_are_not_kept_and_not_taken_for_ever() -> None:
+    assembly = Assembly(refused, AnswerLimits(argument_chars=1_000))
+    nothing = call(0, "", "", "")
+    with pytest.raises(ModelError, match="arguments of the model's calls exceed"):
+        assembly.feed(nothing * 100)
+
+
+def test_what_a_server_attached_and_is_not_json_does_not_come_back_to_it() -> None:
+    """Python reads NaN and writes it again; a server that does not would refuse the conversation from then on."""
+    parts = [b'{"type":"t","x":NaN}', b'{"type":"t","x":1e999}']
+    for part in parts:
+        chunk = b'data: {"choices":[{"delta":{"content":"hi","reasoning_details":[' + part + b"]}}]}\n\n"
+        answer, _ = assembled(chunk, STOP)
+        assert answer.opaque == {}
+        fields = b'{"index":0,"function":{"name":"t","arguments":"{}"},"extra_content":' + part + b"}"
+        answer, _ = assembled(b'data: {"choices":[{"delta":{"tool_calls":[' + fields + b"]}}]}\n\n", CALLS)
+        assert answer.opaque == {}
+
+
+def test_reasoning_that_comes_word_by_word_may_be_as_long_as_models_think() -> None:
+    part = delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "word "}])
+    answer, _ = assembled(part * 100_000, STOP)
+    ((block,),) = (answer.opaque["openai"]["reasoning_details"],)
+    assert len(block["text"]) == 500_000
 
 
 def test_what_a_server_attached_to_a_call_is_kept_under_its_final_id() -> None:

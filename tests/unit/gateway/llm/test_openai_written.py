@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.llm.openai_payload import CHARS_KEPT, MESSAGES_KEPT, OPAQUE, Written, messages, request_body
+from gateway.llm.openai_payload import CHARS_KEPT, CHARS_OF_ONE, MESSAGES_KEPT, OPAQUE, Written, messages, request_body
 from gateway.llm.quirks import Dialect
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Message, ModelRequest, UserText
@@ -66,6 +66,26 @@ def test_a_message_is_written_once_for_as_long_as_it_is_the_same() -> None:
         assert written.json(message, how, lambda message=message: made_for(message, times)) == '{"text":"x"}'
     assert times == [one, one, alike]
     assert times[-1] is alike
+
+
+LONG = "x" * (CHARS_OF_ONE + 1)
+LONG_ONES: list[Message] = [
+    UserText(text=LONG),
+    UserText(text="Hi", data=LONG),
+    CallResult(call=CALL.id, tool="shell", result=ToolResult(status=ResultStatus.OK, text=LONG)),
+    Answer(text="", calls=(ToolCall(id=CallId("c1"), tool="shell", arguments="{" + LONG),)),
+    Answer(text="Hi", model=OTHER, opaque={OPAQUE: {"reasoning_details": [{"text": LONG}]}}),
+]
+
+
+@pytest.mark.parametrize("message", LONG_ONES)
+def test_what_is_long_is_kept_by_nobody_however_short_it_is_written(message: Message) -> None:
+    """A hundred arguments of a megabyte that are no JSON were 90 MB, and 224,280 characters."""
+    written, times = Written(), list[Message]()
+    short = UserText(text="short")
+    for one in (short, message, message, short):
+        written.json(one, "", lambda one=one: made_for(one, times))
+    assert times == [short, message, message]
 
 
 @pytest.mark.parametrize(("count", "text"), [(MESSAGES_KEPT, "x"), (10, "x" * (CHARS_KEPT // 10))])
