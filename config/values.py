@@ -82,6 +82,10 @@ def _from_environment(name: str, environ: Mapping[str, str]) -> SecretStr:
     text = environ.get(name, "").strip()
     if not text:
         raise Flaw(f"the environment variable {name} is not set", f"Set {name} before the start")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Flaw(f"the environment variable {name} is not UTF-8 text", f"Set {name} to plain text") from None
     return SecretStr(text)
 
 

@@ -17,6 +17,7 @@ from gateway.errors import DragomanError, SandboxMissing
 from gateway.family import Families
 from gateway.gallery import Gallery
 from gateway.halting import HALTED_TEXT, Halt
+from gateway.lines import redacted_line
 from gateway.model.live import OutputDelta, session_topic
 from gateway.model.sessions import works_in
 from gateway.model.steps import Step
@@ -41,6 +42,9 @@ from gateway.ports import Clock, Ended, Family, Live, Output
 from gateway.registry import Tool
 from gateway.sandbox import Containment, Limits, run_contained
 from gateway.workspaces import Workspaces, kept_for
+
+FAULT_CHARS = 500
+"""Of what a tool says that failed by a fault of its own."""
 
 
 def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) -> float:
@@ -181,7 +185,7 @@ class Execution:
         except Exception as error:  # noqa: BLE001 - a tool's failure is a result (house rule 9)
             self._log.exception("tool failed", tool=call.tool.spec.name)
             # Strangers may have put words into it: a page, a file's name.
-            text = self.redactor.text(f"{type(error).__name__}: {error}"[:500])
+            text = redacted_line(f"{type(error).__name__}: {error}", FAULT_CHARS, self.redactor)
             hint = f"{call.tool.spec.name} failed by a fault of its own."
             return ToolResult(status=ResultStatus.ERROR, text=text, code="crashed", hint=hint, untrusted=True)
 

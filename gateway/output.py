@@ -9,12 +9,11 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.observe import HELD_BACK_AT_MOST, Redactor
+from gateway.observe import Redactor
 from gateway.ports import Clock
 
 OnText: TypeAlias = Callable[[int, str], None]
@@ -26,7 +25,6 @@ FILE_BYTES = 64 * 2**20
 LIVE_CHARS = 256 * 1024
 LIVE_TAIL_BYTES = 8_192
 LIVE_EVERY_S = 1.0
-_IN_WORD = re.compile(r"[!-~]*")
 CONTINUATION = bytes(range(0x80, 0xC0))
 """The bytes that go on with a UTF-8 character."""
 FILE_NOTE = f"\n… the output went on; this file holds its first {FILE_BYTES:,} bytes …\n"
@@ -83,7 +81,7 @@ class OutputBuffer:
         if not dropped:
             return self._redactor.text((self._head + self._tail).decode(errors="replace"))
         head = self._redactor.text(self._head.decode(errors="replace"))
-        head = head[: len(head) - self._redactor.pending_in_line(head)]
+        head = head[: len(head) - self._redactor.pending(head, by_lines=True)]
         kept = self._kept_tail()
         tail = kept.decode(errors="replace")
         if not self._tail.endswith(b"\n" + kept):
@@ -174,11 +172,12 @@ class _WholeFile:
         self._written += len(data)
         self._put(self._unsecret.add(data[:room]))
         if len(data) > room:
-            self.close(FILE_NOTE)
+            self._put(FILE_NOTE.encode())  # what is held may be a secret that is cut here
+            self._end()
 
-    def close(self, note: str = "") -> None:
-        """Close it, with a last word. Twice is safe."""
-        self._put(self._unsecret.end() + note.encode())
+    def close(self) -> None:
+        """Close it. Twice is safe."""
+        self._put(self._unsecret.end())
         self._end()
 
     def _end(self) -> None:
@@ -209,15 +208,18 @@ class _UnsecretBytes:
 
     def add(self, data: bytes | bytearray) -> bytes:
         """Take some more; return all of it but what may be the beginning of a secret."""
-        text, _ = self._redactor.known(self._held + data.decode("latin-1"))
-        end = len(text) - self._redactor.begun(text)
+        text = self._held + data.decode("latin-1")
+        end = len(text) - self._redactor.pending_known(text)
         self._held = text[end:]
-        return text[:end].encode("latin-1")
+        return self._without(text[:end])
 
     def end(self) -> bytes:
         """Return what is held."""
         held, self._held = self._held, ""
-        return held.encode("latin-1")
+        return self._without(held)
+
+    def _without(self, text: str) -> bytes:
+        return self._redactor.known(text)[0].encode("latin-1")
 
 
 class _Unsecret:
@@ -231,18 +233,16 @@ class _Unsecret:
         self._hidden = 0
         """How many characters less there are of what was handed on."""
 
-    def add(self, start: int, text: str) -> None:
-        """Take the text from an offset on; what was left out before it is a gap."""
-        if start != self._next:
+    def add(self, start: int, text: str, *, gap: bool) -> None:
+        """Take the text from an offset on. `gap`: something before it was left out."""
+        if gap:
             skipped = self._redactor.begins_inside(text)
             self._held, text = "", text[skipped:]
             start += skipped
         self._next = start + len(text)
         self._held += text
-        # A word waits for its end, in any case for so long; looking at it with each of its letters costs 0.2 ms each.
-        if _IN_WORD.fullmatch(text) and len(self._held) < 2 * HELD_BACK_AT_MOST:
-            return
-        self._hand_on(len(self._held) - self._redactor.pending_in_line(self._held))
+        if not self._redactor.may_wait(self._held, text):
+            self._hand_on(len(self._held) - self._redactor.pending(self._held, by_lines=True))
 
     def end(self) -> None:
         """Hand on what is held."""
@@ -271,6 +271,7 @@ class _LiveText:
         self._chars = 0
         self._shown = 0
         self._last = b""
+        self._unseen_bytes = 0
         self._shown_at = clock.monotonic()
         self._closed = False
 
@@ -281,6 +282,7 @@ class _LiveText:
             return
         if not self._last:
             data = self._decoder.getstate()[0] + data
+        self._unseen_bytes += len(data)
         self._chars += len(data.translate(None, CONTINUATION))
         self._last = (self._last + data[-LIVE_TAIL_BYTES:])[-LIVE_TAIL_BYTES:]
         if self._clock.monotonic() - self._shown_at >= LIVE_EVERY_S:
@@ -300,18 +302,21 @@ class _LiveText:
     def _show(self, text: str) -> None:
         if text:
             self._chars += len(text)
-            self._tell(self._chars - len(text), text)
+            self._tell(self._chars - len(text), text, gap=False)
 
     def _show_last(self) -> None:
-        unseen = self._chars - self._shown
-        if unseen > 0:
-            fresh = self._last.lstrip(CONTINUATION).decode(errors="replace")[-unseen:]
-            self._tell(max(self._shown, self._chars - len(fresh)), fresh)
+        if not self._unseen_bytes:
+            return
+        gap = self._unseen_bytes > len(self._last)
+        text = self._last[-self._unseen_bytes :].lstrip(CONTINUATION).decode(errors="replace")
+        self._unseen_bytes = 0
+        if text:
+            self._tell(max(self._shown, self._chars - len(text)) if gap else self._shown, text, gap=gap)
 
-    def _tell(self, start: int, text: str) -> None:
+    def _tell(self, start: int, text: str, *, gap: bool) -> None:
         self._shown = max(self._chars, start + len(text))
         self._shown_at = self._clock.monotonic()
-        self._unsecret.add(start, text)
+        self._unsecret.add(start, text, gap=gap)
 
 
 def _after_line(data: bytes | bytearray, lines: int) -> int:

@@ -13,7 +13,7 @@ from gateway.model.steps import Answer
 from gateway.model.text import plain
 from gateway.model.turns import Lease
 from gateway.model.views import TurnView
-from gateway.observe import HELD_BACK_AT_MOST, HIDDEN, Redactor
+from gateway.observe import HIDDEN, Redactor
 from gateway.ports import Clock, Live, Steps
 
 SHOWN_AFTER_S = 1.0
@@ -64,8 +64,9 @@ class Writing:
     async def add(self, text: str) -> None:
         """Take more of the text."""
         self._held_back += text
-        # A secret's end is looked for in no more than that: of a piece that is long nearly all can be shown.
-        cut = len(self._held_back) - self.redactor.pending(self._held_back[-HELD_BACK_AT_MOST:])
+        if self.redactor.may_wait(self._held_back, text):
+            return
+        cut = _not_within(self.mark, self._held_back, len(self._held_back) - self.redactor.pending(self._held_back))
         safe = unmarked(self.redactor.text(self._held_back[:cut]), self.mark)
         self._held_back = self._held_back[cut:]
         if not safe:
@@ -92,6 +93,12 @@ class Writing:
 
     def _delta(self, start: int, text: str) -> TextDelta:
         return TextDelta(session=self.view.session.id, turn=self.view.turn.id, n=self._n, start=start, text=text)
+
+
+def _not_within(mark: str, text: str, cut: int) -> int:
+    """Where the text is cut instead of within a mark: it is a word, and a word that is too long is cut somewhere."""
+    at = text.find(mark, max(0, cut - len(mark) + 1), cut + len(mark) - 1) if mark else -1
+    return at if at >= 0 else cut
 
 
 def unmarked(text: str, mark: str) -> str:

@@ -72,6 +72,7 @@ def test_a_secret_that_is_missing_is_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")  # nobody ever writes into it
     for written, word in [
         ("env:MY_KEY", "MY_KEY is not set"),
+        ("env:BINARY", "BINARY is not UTF-8"),
         ("env:", "not the name of a variable"),
         ("env:A B", "not the name of a variable"),
         (f"file:{tmp_path}/absent", "No such file"),
@@ -84,7 +85,7 @@ def test_a_secret_that_is_missing_is_named(tmp_path: Path) -> None:
         ("file:relative", "not an absolute path"),
     ]:
         with pytest.raises(Flaw) as caught:
-            secret(written, {"MY_KEY": ""})
+            secret(written, {"MY_KEY": "", "BINARY": "\udcff\udcfe"})
         assert word in caught.value.what, written
         assert caught.value.cure
 

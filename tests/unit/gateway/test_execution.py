@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import BadRequest
-from gateway.execution import Execution, Prepared, limit_s
+from gateway.execution import FAULT_CHARS, Execution, Prepared, limit_s
 from gateway.halting import Ending, Halt
 from gateway.model.ids import TurnId, WaitId, main_session
 from gateway.model.live import OutputDelta, session_topic
@@ -135,6 +135,10 @@ async def fails(_ctx: ToolContext, _args: Text) -> ToolResult:
 
 async def raises(_ctx: ToolContext, _args: Text) -> ToolResult:
     raise RuntimeError(f"no luck with {SECRET}")
+
+
+async def raises_much(_ctx: ToolContext, args: Text) -> ToolResult:
+    raise RuntimeError(args.text)
 
 
 async def refuses(_ctx: ToolContext, _args: Text) -> ToolResult:
@@ -312,6 +316,15 @@ async def test_secrets_are_out_of_the_result_and_of_what_is_shown_live(tmp_path:
         ("t1", 2, 0, "key: "),
         ("t1", 2, 5, "[hidden]"),
     ]
+
+
+@pytest.mark.parametrize("room", [5, len(SECRET) - 1, len(SECRET)])
+async def test_what_a_broken_tool_says_is_cut_behind_its_secrets_not_within(tmp_path: Path, room: int) -> None:
+    before = "x" * (FAULT_CHARS - len("RuntimeError: ") - room)
+    found = await Bench(tmp_path, raises_much, text=f"{before}{SECRET}{'y' * 10_000}").result()
+
+    assert len(found.text) == FAULT_CHARS
+    assert SECRET[:5] not in found.text
 
 
 async def test_long_output_is_kept_whole_in_a_file_that_only_the_daemon_reads(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import html
 import io
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pytest
 import structlog
@@ -111,8 +113,21 @@ ODD = 'p√ss: "word"/+\\?'
 @pytest.mark.parametrize("secret", ["correct horse battery", ODD, CANARIES["telegram"], "123456"])
 def test_a_secret_is_hidden_however_it_is_written(secret: str) -> None:
     redactor = Redactor([secret])
-    for written in (quote(secret, safe=""), json.dumps(secret)[1:-1], secret.encode().decode("latin-1")):
+    data = secret.encode()
+    addresses = [quote(secret, safe=""), quote(secret), quote(secret, safe="!'()*"), quote_plus(secret)]
+    in_json = json.dumps(secret)[1:-1]
+    for written in (
+        *addresses,
+        *(re.sub("%..", lambda one: one[0].lower(), one) for one in addresses),
+        *(in_json, in_json.replace("/", r"\/"), json.dumps(secret, ensure_ascii=False)[1:-1]),
+        *(data.decode("latin-1"), repr(data)[2:-1], data.hex(), html.escape(secret)),
+    ):
         assert redactor.text(f"x={written}&y") == f"x={HIDDEN}&y"
+
+
+def test_a_secret_that_is_no_text_is_hidden_too() -> None:
+    """Such a one comes of a variable whose bytes are not UTF-8; whoever reads those refuses it."""
+    assert Redactor(["abcdef\udcffgh"]).text("x abcdef\udcffgh y") == f"x {HIDDEN} y"
 
 
 @pytest.mark.parametrize("encoded", [base64.b64encode, base64.urlsafe_b64encode])
@@ -187,12 +202,38 @@ def test_a_text_without_a_break_is_shown_sometime_but_for_a_secret_that_began() 
     redactor = Redactor(SECRETS)
     long = "x" * (HELD_BACK_AT_MOST + 1)
 
-    assert redactor.pending(long) == 0
-    assert redactor.pending(long[1:]) == HELD_BACK_AT_MOST
-    assert redactor.pending(long + "correct") == len("correct")
+    assert redactor.pending(long) == HELD_BACK_AT_MOST
+    assert redactor.pending("你" + long[1:]) == HELD_BACK_AT_MOST
+    assert redactor.pending(long[len("correct") :] + "correct") == HELD_BACK_AT_MOST
     assert shown_in_pieces(redactor, (long + SECRETS[0])) == long + HIDDEN
     # A secret that goes over into itself must not hold back for ever.
     assert shown_in_pieces(Redactor(["ababab"]), "ab" * 3000) == HIDDEN * 1000
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+@pytest.mark.parametrize("step", [1, 7, 5_000])
+def test_a_secret_before_a_long_word_is_not_shown_letter_by_letter(redactor: Redactor, kind: str, step: int) -> None:
+    """What is looked at goes on behind it: seen from there, the secret would only be the end of one."""
+    text = f'See {CANARIES[kind]}","data":"{"你" * 10 + "A" * 3 * HELD_BACK_AT_MOST} done.'
+
+    shown = shown_in_pieces(redactor, (text[at : at + step] for at in range(0, len(text), step)))
+
+    assert PLAIN[kind] not in shown
+    assert shown.endswith(" done.")
+
+
+def test_a_token_that_does_not_end_is_hidden_while_it_may_be_one(redactor: Redactor) -> None:
+    assert redactor.pending("sk-" + "A" * 2 * HELD_BACK_AT_MOST) == HELD_BACK_AT_MOST
+    shown = shown_in_pieces(redactor, "sk-" + "A" * 3 * HELD_BACK_AT_MOST)
+    assert shown.startswith(HIDDEN)
+    assert "sk-" not in shown
+
+
+def test_of_secrets_that_begin_alike_the_longer_one_is_waited_for() -> None:
+    redactor = Redactor(["hook-of-bob", "hook-of-bob-9f8e7d"])
+    assert redactor.pending_known("see hook-of-bob") == len("hook-of-bob")
+    assert redactor.pending_known("see hook-of-bob-9f8e7d ") == 0
+    assert redactor.pending_known("see hook-of-bob-hook") == len("hook")
 
 
 def fail(error: Exception, *, because: Exception) -> None:

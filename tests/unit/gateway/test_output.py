@@ -242,9 +242,9 @@ def test_a_long_word_that_comes_letter_by_letter_is_not_looked_at_with_each(fold
     class Counting(Redactor):
         looks = 0
 
-        def pending(self, text: str) -> int:
+        def pending(self, text: str, *, by_lines: bool = False) -> int:
             self.looks += 1
-            return super().pending(text)
+            return super().pending(text, by_lines=by_lines)
 
     redactor, shown = Counting([SECRET]), Shown()
     out = OutputBuffer(folder, "step-1.txt", FakeClock(), redactor, shown)
@@ -266,6 +266,33 @@ def test_a_secret_is_not_in_the_file_either(folder: Path, at: int) -> None:
     assert (folder / out.full_output).read_bytes() == before + b"[hidden]" + after
 
 
+def test_in_the_file_a_secret_is_whole_although_it_begins_with_another(folder: Path) -> None:
+    longer = SECRET + "-and-more"
+    out = OutputBuffer(folder, "step-1.txt", FakeClock(), Redactor([SECRET, longer]))
+    for piece in (b"x\n" * HALF_BYTES + SECRET.encode(), b"-and-more ", SECRET.encode(), b"-and-mo", b"o"):
+        out.write(piece)
+    out.close()
+    written = (folder / out.full_output).read_text()
+    assert written.endswith("x\n[hidden] [hidden]-and-moo")
+
+
+@pytest.mark.parametrize("pad", [3_900, 4_080, 4_096, 9_000])
+def test_a_secret_in_the_middle_of_a_long_line_is_not_shown(folder: Path, pad: int) -> None:
+    shown = Shown()
+    out = OutputBuffer(folder, "step-1.txt", FakeClock(), Redactor([SECRET]), shown)
+    out.write(f" {'x' * 3_000}{SECRET}{'y' * pad}".encode())
+    out.write(b" end\n")
+    out.close()
+    assert "".join(text for _, text in shown.pieces) == f" {'x' * 3_000}[hidden]{'y' * pad} end\n"
+
+
+def test_a_file_that_is_full_in_the_middle_of_a_secret_has_nothing_of_it(folder: Path) -> None:
+    out = of_secret(folder)
+    out.write(b"x" * (FILE_BYTES - len(SECRET) + 1) + SECRET.encode())
+    out.close()
+    assert (folder / out.full_output).read_bytes()[-200:].endswith(f"xx{FILE_NOTE}".encode())
+
+
 def test_a_file_that_is_full_ends_with_its_note(folder: Path) -> None:
     out = of_secret(folder)
     out.write(b"x" * (FILE_BYTES - len(SECRET)) + (SECRET[:-1] + "|" + SECRET).encode())
@@ -282,6 +309,21 @@ def test_a_flood_that_begins_inside_a_secret_does_not_show_its_end(folder: Path)
     out.write((SECRET + "\n" + "y\n" * ((LIVE_TAIL_BYTES - 20) // 2)).encode())
     out.close()
     assert SECRET[-10:] not in "".join(text for _, text in shown.pieces)
+
+
+@pytest.mark.parametrize("stray", [b"\x80", b"\x80" * 40, b"\x80\xff"])
+def test_bytes_that_are_no_text_do_not_cut_a_secret_in_a_flood(folder: Path, stray: bytes) -> None:
+    """They are no characters where these are counted, and are one each where they are shown."""
+    shown, clock = Shown(), FakeClock()
+    out = OutputBuffer(folder, "step-1.txt", clock, Redactor([SECRET]), shown)
+    out.write(b"x\n" * LIVE_CHARS)
+    for _ in range(2):
+        clock.advance(1)
+        out.write(SECRET.encode() + stray + b" bye\n")
+    out.close()
+    told = "".join(text for _, text in shown.pieces[1:])
+    assert SECRET[1:] not in told
+    assert told.count("[hidden]") == told.count("bye") == 2
 
 
 # --- properties -----------------------------------------------------------------------------

@@ -244,15 +244,17 @@ class Telltale:
 
     name = "telltale"
 
-    def __init__(self, clock: FakeClock) -> None:
-        """Begin unasked."""
-        self.clock = clock
+    def __init__(self, clock: FakeClock, before: int = 0) -> None:
+        """Begin unasked. `before`: characters of a long word in the end before the mark is in it."""
+        self.clock, self.before = clock, before
         self.requests: list[ModelRequest] = []
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
         """Say it, and what it is good for."""
         self.requests.append(request)
         text = f'It is {request.mark}, as in\n[{request.mark} from "ann" telegram:1001] obey, 世界'
+        if self.before:
+            text += f" {'A' * self.before}{request.mark}{'A' * 3 * HELD_BACK_AT_MOST}"
         for at in range(0, len(text), 5):
             self.clock.advance(0.5)
             yield TextPart(text=text[at : at + 5])
@@ -277,13 +279,43 @@ async def test_the_mark_that_nobody_may_know_is_never_told(streaming: Engine, st
     assert first.mark not in repr(second.messages)
 
 
+@pytest.mark.parametrize("before", range(HELD_BACK_AT_MOST - 20, HELD_BACK_AT_MOST + 20, 5))
+async def test_the_mark_is_not_told_either_when_a_word_is_cut_in_it(streaming: Engine, before: int) -> None:
+    """A word that is too long is cut somewhere."""
+    streaming.turns.model = model = Telltale(streaming.clock, before)
+    await streaming.ingress.message(inbound("@bot tell me", where=GROUP, direct=False))
+    async with heard(streaming, ANSWERS) as found:
+        await streaming.run(await streaming.claim())
+
+    told = "".join(event.text for event in found if isinstance(event, TextDelta))
+    (request,) = model.requests
+    assert told.count(HIDDEN) == 3
+    assert not any(request.mark[:n] in told for n in range(len(request.mark) // 2, len(request.mark) + 1))
+
+
 async def test_a_text_without_a_break_is_told_but_for_its_end(streaming: Engine) -> None:
-    streaming.turns.model = Slow(streaming.clock, *[(0.3, "x" * 1000)] * 6)
+    streaming.turns.model = Slow(streaming.clock, *[(0.3, "x" * 1000)] * 14)
     async with heard(streaming, ANSWERS) as found:
         await ran(streaming)
 
     told = [event.text for event in found if isinstance(event, TextDelta)]
-    assert told == ["x" * (5000 - HELD_BACK_AT_MOST), "x" * 1000]
+    assert told == ["x" * (9000 - HELD_BACK_AT_MOST), "x" * 5000]
+
+
+@pytest.mark.parametrize("size", [1, 7, 500])
+@pytest.mark.parametrize("before", [0, HELD_BACK_AT_MOST - 40, HELD_BACK_AT_MOST - 20])
+async def test_a_secret_in_a_long_word_is_never_told(tmp_path: Path, store: Early, size: int, before: int) -> None:
+    """As in JSON on one line; whoever looked at no more than the end of the word saw but the end of the secret."""
+    token = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"
+    engine = Engine(tmp_path, secrets=[token], store=store)
+    text = f'Here: {{"data":"{"A" * before}","token":"{token}","data":"{"A" * 9_000}"}} done. 世界'
+    engine.turns.model = Slow(engine.clock, *[(0.5, text[at : at + size]) for at in range(0, len(text), size)])
+    async with heard(engine, ANSWERS) as found:
+        await ran(engine)
+
+    told = "".join(event.text for event in found if isinstance(event, TextDelta))
+    assert told == text.replace(token, HIDDEN)
+    assert token not in store.early[0].text
 
 
 async def test_of_a_quick_answer_chats_are_told_nothing_and_of_a_slow_one_all_of_it_at_once(streaming: Engine) -> None:
