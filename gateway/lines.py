@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from gateway.model.text import cut, plain
-from gateway.observe import Redactor
+from gateway.observe import HIDDEN, Redactor
 
 LINE_CHARS = 300
 TEXT_CHARS = 200
@@ -23,7 +23,7 @@ def redacted_line(text: str, limit: int, redactor: Redactor) -> str:
     """Make any text one plain line without secrets, of at most `limit` characters."""
     if len(text) > READ_CHARS:
         text = text[:READ_CHARS]
-        text = text[: len(text) - redactor.pending(text)]  # no half of a secret that was cut in two
+        text = text[: len(text) - redactor.pending(text)] or HIDDEN  # no half of a secret that was cut in two
     hidden = redactor.text(text)
     # By spaces, and looked at once more: what is taken out must not join what stood around it to something secret.
     return cut(redactor.text(plain(hidden)), limit)

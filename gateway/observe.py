@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 HIDDEN = "[hidden]"
 _FORMS = (
-    r"\bsk-[A-Za-z0-9_-]{16,}",  # keys of model providers
+    r"(?a:\bsk-[A-Za-z0-9_-]{16,})",  # keys of model providers
     r"(?i:bearer\s+)[A-Za-z0-9._~+/-]{16,}=*",
     r"#code=[A-Za-z0-9_-]+",  # of our own sign-in links
 )
@@ -82,12 +82,12 @@ class Redactor:
         """
         return len(held) < HIDDEN_AS_ONE and _IN_WORD.fullmatch(more) is not None
 
-    def begins_inside(self, text: str) -> int:
+    def begins_inside(self, text: str, *, in_line: bool = True) -> int:
         """Return how many characters at the beginning of a text may be the end of a secret, as it was cut there.
 
         That is its first word, of which only the form would be known, and the end of any configured one.
         """
-        word = _FIRST_WORD.match(text)
+        word = _FIRST_WORD.match(text) if in_line else None
         ends = [_ended(text, secret) for secret in self._secrets]
         return max([word.end() if word else 0, *ends])
 

@@ -84,8 +84,7 @@ class OutputBuffer:
         head = head[: len(head) - self._redactor.pending(head, by_lines=True)]
         kept = self._kept_tail()
         tail = kept.decode(errors="replace")
-        if not self._tail.endswith(b"\n" + kept):
-            tail = tail[self._redactor.begins_inside(tail) :]
+        tail = tail[self._redactor.begins_inside(tail, in_line=not self._tail.endswith(b"\n" + kept)) :]
         tail = self._redactor.text(tail)
         return f"{head}{'' if head.endswith(chr(10)) else chr(10)}… {dropped:,} bytes left out …\n{tail}"
 
@@ -308,8 +307,9 @@ class _LiveText:
         if not self._unseen_bytes:
             return
         gap = self._unseen_bytes > len(self._last)
-        text = self._last[-self._unseen_bytes :].lstrip(CONTINUATION).decode(errors="replace")
-        self._unseen_bytes = 0
+        held = 0 if self._closed else min(_unfinished(self._last), self._unseen_bytes)
+        text = self._last[-self._unseen_bytes : len(self._last) - held].lstrip(CONTINUATION).decode(errors="replace")
+        self._unseen_bytes = held
         if text:
             self._tell(max(self._shown, self._chars - len(text)) if gap else self._shown, text, gap=gap)
 
@@ -327,7 +327,7 @@ def _after_line(data: bytes | bytearray, lines: int) -> int:
     return at
 
 
-def _unfinished(data: bytearray) -> int:
+def _unfinished(data: bytes | bytearray) -> int:
     """Return how many bytes at the end begin a UTF-8 character that goes on after it."""
     for back in range(1, min(3, len(data)) + 1):
         byte = data[-back]

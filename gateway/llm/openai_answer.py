@@ -24,9 +24,9 @@ _BROKEN = frozenset({"error", "abort", "network_error", "insufficient_system_res
 _ID_CHARS = 128
 _LOOKED_AT_MOST = 4 * 1024 * 1024
 """Characters of one answer that are read to see where calls without ids end: few servers send such, and short ones."""
-_PARTS_AT_MOST = 30_000
-"""Commas and opening brackets of one chunk, but for those in texts. Chunks have a few; so many take 50 ms to read."""
-_TEXTS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_PARTS_AT_MOST = 50_000
+"""Commas and opening brackets of one chunk, but for those in texts. Chunks have a few; so many take 0.1 s to read."""
+_TEXTS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _A_FRAGMENT = 16
 """What each fragment of a call or of reasoning counts besides its characters: there may be many that say nothing."""
 _A_BLOCK = 64
@@ -246,16 +246,17 @@ class Assembly:
 
     def _add_detail(self, detail: dict[str, Any]) -> None:
         """Fragments of one block (same type and index) become one; blocks keep their order."""
-        self._count_reasoning(_A_FRAGMENT + sum(len(value) for value in detail.values() if isinstance(value, str)))
         last = self._details[-1] if self._details else None
         if last is None or "index" not in detail or any(last.get(key) != detail.get(key) for key in ("type", "index")):
             self._end_block()
             self._details.append(dict(detail))
-            self._count_reasoning(_A_BLOCK)
+            self._count_reasoning(_A_BLOCK + sum(len(value) for value in detail.values() if isinstance(value, str)))
             return
+        self._count_reasoning(_A_FRAGMENT)
         for key, value in detail.items():
             if key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str):
                 self._block.setdefault(key, [last[key]]).append(value)
+                self._count_reasoning(len(value))
             elif value is not None:
                 last[key] = value
 
@@ -369,7 +370,7 @@ def _parts(data: bytes) -> int:
 
 def _parsed(data: bytes) -> dict[str, Any]:
     if _has_too_many_parts(data):
-        raise ModelError(f"The model's server sent a chunk of more than {_PARTS_AT_MOST:,} parts.", retryable=True)
+        raise ModelError(f"The model's server sent a chunk of more than {_PARTS_AT_MOST:,} parts.")
     try:
         value: object = json.loads(data)
     except (ValueError, RecursionError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import struct
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ CHECK_AT_MOST = 32 << 20
 HEADER = b"SQLite format 3\0"
 _HEADER_BYTES, _VERSION_AT, _APPLICATION_AT = 100, 60, 68
 """Of the header; both numbers have four bytes."""
+_READERS_AT, _READERS = 0x40000002, 510
+"""The bytes of the file on which SQLite's readers have their locks, as its file format says."""
 _OWN_FILE = "Let store.url name a file of its own."
 STATEMENTS_KEPT = 256
 
@@ -65,6 +68,17 @@ def _open_lock(path: str, flags: int = 0) -> int:
             f"The lock file {path} cannot be opened: {error.strerror}.",
             cure="Give it and the folder to the daemon's user.",
         ) from error
+
+
+def keep_from_moving(path: str) -> None:
+    """Have SQLite leave the log as it is when its last connection closes: it finds that another program reads the file.
+
+    That holds until this process ends, since closing the descriptor would let go of SQLite's own locks. Raises
+    `OSError`.
+    """
+    held = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    lock = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, _READERS_AT, _READERS, 0)
+    fcntl.fcntl(held, fcntl.F_OFD_SETLK, lock)
 
 
 def check_library() -> None:

@@ -20,6 +20,7 @@ from gateway.store.codec import to_us
 from gateway.store.live import LocalLive
 from gateway.store.sqlite.failures import FAILURES, concerns_the_file, gone, store_error
 from gateway.store.sqlite.jobs import Claims, Job, deliver
+from gateway.store.sqlite.opening import keep_from_moving
 from gateway.store.sqlite.tx import Reader, Tx
 
 T = TypeVar("T")
@@ -34,8 +35,8 @@ LONG_WAL = 40
 """Commits, about 1 MB."""
 Files: TypeAlias = tuple[tuple[int, int] | None, ...]
 """Which files stand under the names of the store, its log and the log's index: each one's device and number."""
-Written: TypeAlias = tuple[tuple[int, int], ...]
-"""How long the store and its log are, and when they were written last."""
+Written: TypeAlias = tuple[int, int] | None
+"""How long the log is, and when it was written last."""
 
 
 class Worker(ABC):
@@ -129,7 +130,7 @@ class Writer(Worker):
         self._rev = 0
         self._reserved = 0
         self._files: Files = ()
-        self._left: Written = ()
+        self._left: Written = None
         self._away = False
         self._moved = 0
         self.commits = 0
@@ -196,8 +197,9 @@ class Writer(Worker):
                 db.execute(self._sql["mark_clean"], (self._rev,))
                 db.execute(self._sql["checkpoint"]).fetchall()
         elif (file, log, index) == self._files:
-            # Others wrote into the files meanwhile, and this tells of what was in the log before.
+            # Others wrote into the log meanwhile, and this tells of what was in it before.
             with suppress(OSError):
+                keep_from_moving(self.path)
                 os.unlink(self._names[2])
 
     def _with_the_rest(self, first: Job) -> tuple[list[Job], bool]:
@@ -218,15 +220,15 @@ class Writer(Worker):
 
     def _written(self) -> Written:
         try:
-            found = [os.stat(name) for name in self._names[:2]]
+            found = os.stat(self._names[1])
         except OSError:
-            return ()
-        return tuple([(one.st_size, one.st_mtime_ns) for one in found])
+            return None
+        return found.st_size, found.st_mtime_ns
 
     def _are_ours(self) -> bool:
-        """Whether the files are still those that were opened, and nobody wrote into them while they were away.
+        """Whether the files are still those that were opened, and nobody wrote into the log while they were away.
 
-        SQLite would write on into files that have no name, or are not those that its index of the log is of.
+        SQLite would write on into files that have no name, or into a log that its index is not of.
         """
         if self._found() != self._files:
             self._away = True
@@ -256,6 +258,7 @@ class Writer(Worker):
                     db.execute(self._sql["rollback"])
             for job in batch:
                 job.error, job.touched = self._failed(error), None
+            self._left = self._written()
             return
         self._rev, self._reserved, self._left = rev, reserved, self._written()
         self.commits += 1
@@ -316,7 +319,7 @@ class Writer(Worker):
         job.settle()
 
     def _checkpoint(self, db: sqlite3.Connection) -> None:
-        if self.commits - self._moved >= LONG_WAL:
+        if self.commits - self._moved >= LONG_WAL and self._are_ours():
             # A checkpoint that fails is tried again: until then all is in the WAL.
             with suppress(*FAILURES):
                 db.execute(self._sql["checkpoint_and_keep"]).fetchall()

@@ -64,3 +64,11 @@ def test_one_line_is_settled(text: str, limit: int) -> None:
 
     assert len(once) <= limit
     assert redacted_line(once, limit, Redactor()) == once
+
+
+@pytest.mark.parametrize("long", ["sk-" + "b" * 6_000, "ValueError: bearer " + "a" * 6_000])
+def test_what_is_one_long_secret_leaves_a_line_all_the_same(long: str) -> None:
+    line = redacted_line(long, 500, Redactor())
+    assert line
+    assert "b" * 16 not in line
+    assert "a" * 16 not in line

@@ -68,6 +68,11 @@ def test_a_token_is_hidden_inside_of_a_word_too(redactor: Redactor, kind: str) -
     assert PLAIN[kind] not in redactor.text(f"https://api.example.org/bot{CANARIES[kind]}/getMe")
 
 
+@pytest.mark.parametrize("before", ["密钥是", "é", "ключ", "api_key=", "/"])
+def test_a_key_is_hidden_right_behind_a_letter_that_no_key_has(redactor: Redactor, before: str) -> None:
+    assert redactor.text(f"{before}{CANARIES['model']}") == f"{before}{HIDDEN}"
+
+
 @pytest.mark.parametrize("kind", CANARIES)
 def test_a_secret_is_hidden_however_deep(redactor: Redactor, kind: str) -> None:
     class Odd:

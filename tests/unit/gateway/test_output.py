@@ -326,6 +326,33 @@ def test_bytes_that_are_no_text_do_not_cut_a_secret_in_a_flood(folder: Path, str
     assert told.count("[hidden]") == told.count("bye") == 2
 
 
+def test_a_character_that_comes_in_two_pieces_of_a_flood_is_one(folder: Path) -> None:
+    """A secret with one in it was shown but for that one."""
+    secret = "Pässwort-der-Datenbank"
+    shown, clock = Shown(), FakeClock()
+    out = OutputBuffer(folder, "step-1.txt", clock, Redactor([secret]), shown)
+    out.write(b"x\n" * LIVE_CHARS)
+    for text in (f"password: {secret}\n", "日本 ok\n"):
+        data = text.encode()
+        cut = next(n for n, byte in enumerate(data) if byte >= 0x80) + 1
+        for piece in (data[:cut], data[cut:]):
+            clock.advance(1)
+            out.write(piece)
+    out.write(b"end \xe6")
+    out.close()
+    assert "".join(text for _, text in shown.pieces[1:]) == "password: [hidden]\n日本 ok\nend \ufffd"
+
+
+def test_the_end_of_a_secret_of_many_lines_is_not_there(folder: Path) -> None:
+    """What is kept of the end begins with a line, and that may be one of a key."""
+    lines = [f"{n:02d}MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" for n in range(20)]
+    out = OutputBuffer(folder, "step-1.txt", FakeClock(), Redactor(["\n".join(lines)]))
+    out.write(("head\n" * 1_500 + "\n".join(lines) + "\n" + "tail\n" * (HALF_LINES - 10)).encode())
+    out.close()
+    assert not [line for line in lines if line in out.text()]
+    assert out.text().endswith("\ntail\n")
+
+
 # --- properties -----------------------------------------------------------------------------
 
 

@@ -128,9 +128,9 @@ def test_a_text_cut_at_the_output_limit_is_kept_and_says_so(reason: str) -> None
         ([delta(content="x"), b"data: {oops\n\n"], "not a chunk", True),
         ([b"data: [1]\n\n"], "not a chunk", True),
         ([b"data: " + b"[" * 10_000 + b"\n\n"], "not a chunk", True),
-        ([b"data: " + b"[" * 100_000 + b"\n\n"], "a chunk of more than 30,000 parts", True),
-        ([b'data: {"choices":[' + b"{}," * 20_000 + b"{}]}\n\n"], "a chunk of more than 30,000 parts", True),
-        ([b'data: {"x":"\\"","y":[' + b"1," * 30_000 + b"1]}\n\n"], "a chunk of more than 30,000 parts", True),
+        ([b"data: " + b"[" * 100_000 + b"\n\n"], "a chunk of more than 50,000 parts", False),
+        ([b'data: {"choices":[' + b"{}," * 30_000 + b"{}]}\n\n"], "a chunk of more than 50,000 parts", False),
+        ([b'data: {"x":"\\"","y":[' + b"1," * 50_000 + b"1]}\n\n"], "a chunk of more than 50,000 parts", False),
         ([delta(content="x"), event({"error": {"message": "boom"}})], "refused .*boom", False),
     ],
 )
@@ -342,6 +342,17 @@ def test_a_text_is_no_part_of_its_chunk_whatever_stands_in_it() -> None:
     assert json.loads(answer.calls[0].arguments) == {"text": text}
 
 
+@pytest.mark.parametrize(
+    "text", [b'{"x":"' + b',\\"' * 400_000, b'{"x":"' + b",\\" * 500_001, b'{"x":' + b'",' * 500_001]
+)
+def test_a_chunk_that_is_cut_in_a_text_is_refused_as_fast_as_another(text: bytes) -> None:
+    """93 kB of escaped quotes without an end took 8 s, and four times as many sixteen times as long."""
+    began = time.thread_time()
+    with pytest.raises(ModelError):
+        assembled(b"data: " + text + b"\n\n")
+    assert time.thread_time() - began < 2
+
+
 def test_fragments_that_say_nothing_are_not_kept_and_not_taken_for_ever() -> None:
     assembly = Assembly(refused, AnswerLimits(argument_chars=1_000))
     nothing = call(0, "", "", "")
@@ -362,10 +373,11 @@ def test_what_a_server_attached_and_is_not_json_does_not_come_back_to_it() -> No
 
 
 def test_reasoning_that_comes_word_by_word_may_be_as_long_as_models_think() -> None:
-    part = delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": "word "}])
-    answer, _ = assembled(part * 100_000, STOP)
+    fields = {"type": "reasoning.text", "id": "rs_0123456789", "format": "openai-responses-v1", "index": 0}
+    part = delta(reasoning_details=[{**fields, "text": "word "}])
+    answer, _ = assembled(part * 150_000, STOP)
     ((block,),) = (answer.opaque["openai"]["reasoning_details"],)
-    assert len(block["text"]) == 500_000
+    assert len(block["text"]) == 750_000
 
 
 def test_what_a_server_attached_to_a_call_is_kept_under_its_final_id() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -74,10 +75,14 @@ async def test_what_would_be_lost_is_refused_until_all_is_back(path: Path, take:
             assert (await store.turn(one.turn)).turn.id == one.turn
 
 
-WRITING = ["PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA wal_checkpoint(PASSIVE)", "VACUUM", "CREATE TABLE t (a)"]
+WRITING = ["PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "CREATE TABLE t (a)"]
+A_LONGER_LOG = "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA wal_autocheckpoint(0); CREATE TABLE t (a); " + "; ".join(
+    ["INSERT INTO t SELECT randomblob(3000) FROM (VALUES (1),(2),(3),(4),(5),(6),(7),(8),(9),(10))"] * 60
+)
+"""Than the one that the daemon knows."""
 
 
-@pytest.mark.parametrize("statement", WRITING)
+@pytest.mark.parametrize("statement", [*WRITING, A_LONGER_LOG])
 @pytest.mark.parametrize("before", [5, 300])
 async def test_what_others_wrote_into_elsewhere_is_not_written_on(path: Path, before: int, statement: str) -> None:
     """The daemon's index of the log tells of pages that are not there any more: what it wrote was lost, and damage."""
@@ -100,6 +105,44 @@ async def test_what_others_wrote_into_elsewhere_is_not_written_on(path: Path, be
         for one in kept:
             assert (await store.turn(one.turn)).turn.id == one.turn
         await say(store, text="afterwards")
+    assert elsewhere(path, "PRAGMA integrity_check") == "[('ok',)]"
+
+
+async def test_what_is_away_is_not_touched_when_nothing_else_is_to_be_done(path: Path) -> None:
+    """A long log is moved into the file then, by an index that may not be of it any more."""
+    async with opened(str(path)) as store:
+        for n in range(LONG_WAL + 20):
+            await say(store, text=f"before {n}")
+        away = path.parent.with_name("elsewhere") / path.name
+        away.parent.mkdir()
+        for name in (path, log_of(path)):
+            name.rename(away.with_name(name.name))
+        with pytest.raises(StoreError):
+            await store.probe()
+        elsewhere(away, A_LONGER_LOG)
+        await asyncio.sleep(IDLE_S + 0.5)
+        assert elsewhere(away, "PRAGMA integrity_check") == "[('ok',)]"
+        assert elsewhere(away, "SELECT count(*) FROM t") == "[(600,)]"
+    assert elsewhere(away, "PRAGMA integrity_check") == "[('ok',)]"
+
+
+async def test_what_was_away_untouched_is_written_on(path: Path) -> None:
+    """Also after a moment with nothing else to do, and after a commit that failed half way."""
+    async with opened(str(path)) as store:
+        for n in range(LONG_WAL + 20):
+            await say(store, text=f"before {n}")
+        for _ in range(2):
+            without_its_folder(path)
+            with pytest.raises(StoreError):
+                await store.probe()
+            await asyncio.sleep(IDLE_S + 0.5)
+            put_back(path)
+            await say(store, text="after")
+            soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (log_of(path).stat().st_size + 5_000, hard))
+            with pytest.raises(StoreError):
+                await say(store, text="x" * 60_000)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert elsewhere(path, "PRAGMA integrity_check") == "[('ok',)]"
 
 
@@ -160,7 +203,8 @@ def restored(path: Path) -> None:
 def elsewhere(path: Path, statement: str) -> str:
     """What another process gets that opens the store, and closes it again."""
     code = (
-        "import sqlite3, sys; print(sqlite3.connect(sys.argv[1], isolation_level=None).execute(sys.argv[2]).fetchall())"
+        "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None); "
+        "print([db.execute(one).fetchall() for one in sys.argv[2].split(';')][-1])"
     )
     return subprocess.run(
         [sys.executable, "-c", code, path, statement], check=True, capture_output=True, text=True
