@@ -241,7 +241,8 @@ def _basic(place: Place, limits: Limits, containment: Containment, copies: Copie
         if containment.hardened:
             yield "--disable-userns"
     yield from _system(copies, containment)
-    yield from ("--proc", "/proc", "--dev", "/dev")
+    # The kernel's settings are the machine's, and root writes them by its user id alone, without any capability.
+    yield from ("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev")
     for folder in ("/dev/shm", TMP, str(place.home)):  # noqa: S108 - as TMP
         if containment.hardened:
             yield from ("--size", str(limits.tmp_bytes))

@@ -302,6 +302,14 @@ async def test_basic_leaves_no_power(basic: Bench) -> None:
     assert "root:" not in basic.printed.text
 
 
+async def test_basic_cannot_change_the_machines_settings(basic: Bench) -> None:
+    """Root writes them by its user id, without any capability: what a crash runs as root on the host, for one."""
+    await basic.run("find /proc -path '/proc/[0-9]*' -prune -o -type f -writable -print 2>/dev/null; echo end")
+    *found, end = basic.printed.text.split()
+    assert end == "end"
+    assert not [name for name in found if name != "/proc/mtrr" and not name.startswith("/proc/pressure/")]
+
+
 async def test_basic_refuses_a_folder_or_a_workspace_that_is_no_boundary(basic: Bench) -> None:
     with pytest.raises(BadRequest, match="outside the workspace"):
         await basic.run("true", cwd=basic.state)
