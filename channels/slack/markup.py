@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from channels._shared.markdown import parser
 from channels._shared.text import visible
 from channels.slack.plain import Walk, clean
 
@@ -43,8 +43,6 @@ _SCHEME = re.compile(
 _SCHEMES = frozenset({"http", "https", "mailto"})
 _FENCE = re.compile(r"(?P<fence>`{3,}(?=[^`]*\Z)|~{3,})")  # not indented: in a list it would end where that ends
 _INLINE = re.compile(r"[\\`*_~\[\]<&]|  \n")
-_BLOCK_RULES = ("table", "code", "fence", "blockquote", "hr", "list", "reference", "heading", "paragraph")
-_TEXT_RULES = ("newline", "escape", "backticks", "strikethrough", "emphasis", "link", "image", "autolink", "entity")
 _CODE = re.compile(r"(?P<ticks>`+)(?P<code>[^`]+)(?P=ticks)(?!`)")
 _HALF_LINK = re.compile(r"!?\[([^\[\]\n]*)(?:\](?:\([^()\s]*)?)?\Z")
 _HALF_MARK = re.compile(r"(?:(?<!\S)(?:[*_~]{1,3}|`{1,2})|^[ \t]*#{1,6})\Z", re.MULTILINE)
@@ -105,8 +103,8 @@ class Markup:
     """Reads Markdown. Make one and keep it: making the parser costs more than using it."""
 
     def __init__(self) -> None:
-        """Make the parser: CommonMark without HTML, with tables and strikethrough."""
-        self._parser = MarkdownIt("zero").enable([*_BLOCK_RULES, *_TEXT_RULES]).disable(["inline", "text_join"])
+        """Make the parser."""
+        self._parser = parser()
 
     def split(self, markdown: str, room: int) -> Iterator[str]:
         """Yield pieces of at most `room` characters, at least 200: cut between blocks, else lines, else words.

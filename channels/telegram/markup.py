@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from channels._shared.markdown import parser
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
 from channels.telegram.rich import Draft, Rich, clean
 
@@ -34,14 +34,14 @@ ALIGNED: MappingProxyType[str, Callable[[str, int], str]] = MappingProxyType(
     }
 )
 
-# HTML is not among them, nor headings by underlining: `text` over `---` is meant as a rule. Raw HTML stays text.
-_BLOCK_RULES = ("table", "code", "fence", "blockquote", "hr", "list", "reference", "heading", "paragraph")
-_TEXT_RULES = ("newline", "escape", "backticks", "strikethrough", "emphasis", "link", "image", "autolink", "entity")
 _LEAVES = frozenset({"inline", "fence", "code_block", "hr"})
 _INLINE = re.compile(r"[\\`*_~\[\]<&]|  \n")
 _TASK = re.compile(r"\[([ xX])\]\s+")
 _LINK = re.compile(r"https?://(?P<host>[\w-]+(?:\.[\w-]+)+)(?::(?P<port>\d{1,5}))?(?:[/?#][!-~]*)?", re.ASCII | re.I)
 
+
+_LANGUAGE = re.compile(r"(?P<language>[\w+#.-]{1,32})(?:[ ]+(?:[\w-]{1,32}=[^ ]*|\{[^}]*\}))*", re.ASCII)
+"""What opens a block of code, when it is the name of a language and perhaps settings."""
 
 _Read: TypeAlias = Callable[[Token], Iterator[list[Token]]]
 """Reads what stands in a block, piece by piece; each stands on lines of its own."""
@@ -51,8 +51,8 @@ class Markup:
     """Reads Markdown. Make one and keep it: making the parser costs more than using it."""
 
     def __init__(self) -> None:
-        """Make the parser: CommonMark without HTML, with tables and strikethrough."""
-        self._parser = MarkdownIt("zero").enable([*_BLOCK_RULES, *_TEXT_RULES]).disable(["inline", "text_join"])
+        """Make the parser."""
+        self._parser = parser()
 
     def rich(self, markdown: str, *, quiet: bool = False) -> Rich:
         """Return what it says as text and formatting. With `quiet`, names in it ring nobody (for groups)."""
@@ -118,7 +118,7 @@ class _Walk:
             "heading_open": self._heading_open,
             "heading_close": self._heading_close,
             "hr": self._rule,
-            "fence": lambda token: self.draft.block(token.content.rstrip(), _language(token)),
+            "fence": self._fence,
             "code_block": lambda token: self.draft.block(token.content.rstrip()),
             "blockquote_open": self._quote_open,
             "blockquote_close": self._quote_close,
@@ -174,6 +174,15 @@ class _Walk:
     def _rule(self, token: Token) -> None:
         self._below(token)
         self.draft.add(RULE)
+
+    def _fence(self, token: Token) -> None:
+        """Code; what opens it and is no language is its first line, so that nothing is left out."""
+        code, info = token.content.rstrip(), token.info.strip()
+        found = _LANGUAGE.fullmatch(info) if code else None
+        if found is not None:
+            self.draft.block(code, found["language"])
+        else:
+            self.draft.block("\n".join(filter(None, (info, code))))
 
     def _quote_open(self, token: Token) -> None:
         self._below(token)
@@ -339,12 +348,6 @@ def plain(tokens: Sequence[Token]) -> str:
     """What some inline tokens say, without formatting, on one line."""
     said = (plain(token.children) if token.children else token.content or " " * (token.tag == "br") for token in tokens)
     return clean("".join(said)).replace("\n", " ")
-
-
-def _language(token: Token) -> str:
-    """The language after a fence, when it looks like the name of one."""
-    words = token.info.split()
-    return words[0] if words and re.fullmatch(r"[\w+#.-]{1,32}", words[0], re.ASCII) else ""
 
 
 def _misleads(label: str, url: str) -> bool:

@@ -15,7 +15,7 @@ from channels.telegram.limits import NAME_CHARS, TEXT_PARTS, TEXT_UNITS, UPLOAD_
 from channels.telegram.markup import Markup
 from channels.telegram.parts import CAPTION_ROOM, ROOM, Part, StoredPart, TextPart
 from channels.telegram.pictures import is_photo
-from channels.telegram.rich import Rich, finish, joined, split, units
+from channels.telegram.rich import Rich, clean, finish, joined, split, units
 from channels.telegram.source import closed, output
 from gateway.model.slots import Showing, SlotKind
 from gateway.model.text import plain
@@ -26,6 +26,8 @@ SOURCE_LINES = 800
 HEAD_CHARS = 8_192
 HEAD_LINES = 400
 """Markdown that is read to show the beginning of a text: one message and what its formatting takes."""
+END_UNITS = 1_000
+"""Of what stands below the beginning of a text that goes as a file."""
 GOES_ON = "…"
 
 
@@ -85,6 +87,8 @@ class Renderer:
         found = output(showing.text)
         name, whole, below = ("output.txt", *found) if found else ("answer.md", showing.text, "")
         end = self._markup.rich(f"{IN_FILE}\n{below}", quiet=_in_group(showing))
+        if units(end.text) > END_UNITS:  # a table grows when it is set out in columns
+            end = finish(clean(f"{IN_FILE}\n{below}"), (), quiet=_in_group(showing))
         head = next(split(rich, ROOM - units(f"\n\n{end.text}")), Rich(text=""))
         caption = f"The whole text: {len(whole):,} characters"
         return [

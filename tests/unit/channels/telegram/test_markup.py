@@ -185,6 +185,24 @@ def test_code_keeps_its_language_when_it_is_one() -> None:
     assert "language" not in entities(MARKUP.rich("```<script>\n1\n```"))[0]
 
 
+@pytest.mark.parametrize(
+    ("markdown", "text"),
+    [
+        ("[ERROR]: timeout", "[ERROR]: timeout"),
+        ("Log:\n\n[ERROR]: timeout\n[WARN]: slow\n\nDone.", "Log:\n\n[ERROR]: timeout\n[WARN]: slow\n\nDone."),
+        ("- [^1]: a note", "• [^1]: a note"),
+        ("```rm -rf / --no-preserve-root\nls\n```", "rm -rf / --no-preserve-root\nls"),
+        ("```{.py}\n1\n```", "{.py}\n1"),
+        ("```text", "text"),
+        ("~~~ a b c ~~~", "a b c ~~~"),
+        ("a | b\n--|--\n1 | 2 | 3 | 4", "a | b\n--+----------\n1 | 2 | 3 | 4"),
+        ("| a | b |\n|---|---|\n| `ls | wc -l` | counts |", "a   | b\n----+----------------\n`ls | wc -l` | counts"),
+    ],
+)
+def test_what_markdown_would_leave_out_is_shown(markdown: str, text: str) -> None:
+    assert MARKUP.rich(markdown).text == text
+
+
 def test_offsets_count_utf16_units() -> None:
     assert units(EMOJI) == 4
     assert entities(MARKUP.rich(f"{EMOJI} **{EMOJI}** `x`")) == [
@@ -202,7 +220,7 @@ def test_offsets_count_utf16_units() -> None:
         ("![](https://a.example/p.png)", "image", "https://a.example/p.png"),
         ("[![alt](http://i.example/i.png)](http://a.example)", "alt", "http://a.example"),
         ("[https://a.example/page](https://a.example/other)", "https://a.example/page", "https://a.example/other"),
-        ("[a][r]\n\n[r]: https://a.example", "a", "https://a.example"),
+        ("[a][r]\n\n[r]: https://a.example", "[a][r]\n\n[r]: https://a.example", None),
         ("[bank.example](https://user@evil.example)", "bank.example (https://user@evil.example)", None),
         ("[https://bank.example](https://evil.example)", "https://bank.example (https://evil.example)", None),
         ("[www.bank.example](https://evil.example)", "www.bank.example (https://evil.example)", None),

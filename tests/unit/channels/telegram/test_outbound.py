@@ -216,6 +216,9 @@ WORST = {
     "one paragraph": "**b** `c` ",
     "table": "| a | b |\n|---|---|\n" + "| **x** | `y` |\n" * 500,
     "links": "[a](b) " * 80 + "\n\n",
+    "empty cells": "|".join("a" * 80) + "\n" + "|".join("-" * 80) + "\n" + "a\n" * 200 + "\n",
+    "small tables": "a|b\n-|-\na\na\n\n",
+    "lazy quotes": "a\n>-\n",
 }
 
 
@@ -238,6 +241,14 @@ def test_no_text_holds_the_loop_up(name: str, length: int) -> None:
     text = (WORST[name] * length)[:length]
     took = [(cpu_s(text), cpu_s(ORDINARY)) for _ in range(5)]
     assert min(one for one, _ in took) < 50 * min(ordinary for _, ordinary in took)
+
+
+def test_a_table_below_a_text_that_goes_as_a_file_fits_all_the_same() -> None:
+    """It grows when it is set out in columns, and Telegram refused the message for good."""
+    below = "w" * 100 + "|b\n-|-\n" + "|b\n" * 60
+    first, *_ = texts(shown(f"```\n{'x' * 17_000}\n```\n{below}"))
+    assert units(first.text) <= TEXT_UNITS
+    assert "w" * 100 in first.text
 
 
 @pytest.mark.parametrize("text", ["Looking at **the fi", "```py\nx = [", "a [link](https://exa", "| a | b |\n|---|"])
