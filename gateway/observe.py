@@ -103,6 +103,18 @@ class Redactor:
         decides by this text must see all that others chose."""
         return self._known.subn(HIDDEN, value) if self._known is not None else (value, 0)
 
+    def known_in(self, value: Any) -> tuple[Any, int]:
+        """The same of what came of JSON, however deep. Keys stay: two must not become one."""
+        if isinstance(value, str):
+            return self.known(value)
+        if isinstance(value, dict):
+            of = {key: self.known_in(v) for key, v in cast("dict[str, Any]", value).items()}
+            return {key: one for key, (one, _) in of.items()}, sum(count for _, count in of.values())
+        if isinstance(value, list):
+            found = [self.known_in(v) for v in cast("list[Any]", value)]
+            return [one for one, _ in found], sum(count for _, count in found)
+        return value, 0
+
     def value(self, value: Any) -> Any:
         """Return the value with secrets hidden, however deep they stand."""
         if isinstance(value, str):

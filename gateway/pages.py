@@ -6,6 +6,7 @@ import hashlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from gateway.model.live import LiveEvent
 from gateway.model.routes import empty_session, main_route
 from gateway.model.sessions import Session
 from gateway.model.slots import CardRow
+from gateway.model.steps import Step
 from gateway.model.tools import ToolResult
-from gateway.model.views import Rows, SessionLine
+from gateway.model.views import Row, Rows, SessionLine
 from gateway.model.waits import Wait
+from gateway.observe import Redactor
 from gateway.ports import Accounts, Clock, Credential, Kept, Live, Views, Welcome
 from gateway.registry import Registry
 from gateway.routing import may_see
@@ -50,9 +53,11 @@ class Pages:
         model_name: str,
         version: str,
         signed_in_for: timedelta,
+        redactor: Redactor,
         currency: str = "USD",
     ) -> None:
         """Take what is read; `kept` says where a file of a session's call is, `currency` what prices are in."""
+        self._redactor = redactor
         self._accounts = accounts
         self._views = views
         self._live = live
@@ -118,12 +123,23 @@ class Pages:
     async def changes(self, owner: OwnerName, session: SessionId, after: int) -> Rows:
         """Rows changed since a revision."""
         await self._check(owner, session)
-        return await self._views.changes(session, after, CHANGES_AT_ONCE)
+        return self._shown(await self._views.changes(session, after, CHANGES_AT_ONCE))
 
     async def older(self, owner: OwnerName, session: SessionId, before: int | None) -> Rows:
         """The last rows before a place."""
         await self._check(owner, session)
-        return await self._views.older(session, before, ROWS_AT_ONCE)
+        return self._shown(await self._views.older(session, before, ROWS_AT_ONCE))
+
+    def _shown(self, rows: Rows) -> Rows:
+        """The rows without secrets in what a model wants to call: it is stored as it runs."""
+        return replace(rows, rows=tuple([self._row(one) for one in rows.rows]))
+
+    def _row(self, row: Row) -> Row:
+        step = row.item
+        if not isinstance(step, Step) or step.call is None:
+            return row
+        arguments, hidden = self._redactor.known(step.call.arguments)
+        return replace(row, item=replace(step, call=replace(step.call, arguments=arguments))) if hidden else row
 
     async def _check(self, owner: OwnerName, session: SessionId) -> None:
         if session == main_session(owner):

@@ -7,8 +7,8 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.rules_block.blockquote import blockquote
 from markdown_it.rules_block.table import escapedSplit, table
 
-# HTML is not among them, nor headings by underlining: `text` over `---` is meant as a rule. Raw HTML stays text. Nor are
-# definitions of links, which show nothing: `[ERROR]: timeout` is one.
+# HTML is not among them, nor headings by underlining: `text` over `---` is meant as a rule. Raw HTML stays text. Nor
+# are definitions of links, which show nothing: `[ERROR]: timeout` is one.
 _BLOCK_RULES = ("table", "code", "fence", "blockquote", "hr", "list", "heading", "paragraph")
 _TEXT_RULES = ("newline", "escape", "backticks", "strikethrough", "emphasis", "link", "image", "autolink", "entity")
 CELLS = 8_000

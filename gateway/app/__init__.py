@@ -140,6 +140,7 @@ def _pages(core: Core) -> Pages:
         version=own_version(),
         signed_in_for=core.loaded.settings.channels.web.cookie_lifetime,
         currency=core.loaded.settings.model.currency,
+        redactor=core.redactor,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -297,7 +297,11 @@ class Deciding:
 
     def _request(self, view: TurnView, call: Prepared, repeated: int) -> Asked | ToolResult:
         # Only what is configured: what merely looks like a secret is a part of what will run.
-        shown, hidden = self.redactor.known(asking.render_action(call.action, call.tool.spec.shows))
+        # Before it is written down, which may change how one is written, and behind it, where keys are texts, too.
+        arguments, within = self.redactor.known_in(dict(call.action.arguments))
+        action = replace(call.action, arguments=arguments)
+        shown, hidden = self.redactor.known(asking.render_action(action, call.tool.spec.shows))
+        hidden += within
         if len(shown.encode()) > ACTION_BYTES:
             return self.refuse(
                 Deny(

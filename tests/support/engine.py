@@ -306,6 +306,7 @@ class Engine:
             model_name="scripted",
             version="0",
             signed_in_for=timedelta(days=30),
+            redactor=self.redactor,
         )
 
     # --- doing --------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from gateway.errors import Forbidden
 from gateway.model.ids import SessionId, TurnId, child_session, main_session
 from gateway.model.messages import Received
+from gateway.model.steps import Step
 from gateway.model.tools import KeptFile, ResultStatus, Risk, ToolResult
 from gateway.model.waits import Verb
 from gateway.pages import Pages
@@ -266,3 +268,17 @@ def test_the_page_is_welcomed_with_the_commands_of_its_main_session(pages: Pages
     names = [command.name for command in found.commands]
     assert {"stop", "new", "read", "shell"} <= set(names)
     assert len(names) == len(set(names))
+
+
+async def test_a_secret_in_what_a_model_wants_to_call_is_not_shown_and_is_used(tmp_path: Path) -> None:
+    secret = "correct horse battery"
+    engine = Engine(tmp_path, [read := FakeTool(name="read", risk=Risk.READ)], secrets=[secret])
+    engine.model.script = [calls(f"read:x {secret} y")]
+    await engine.say("hello")
+    await engine.run(await engine.claim())
+
+    for rows in (await engine.pages().older(ANN, ANNS, None), await engine.pages().changes(ANN, ANNS, 0)):
+        (step,) = [row.item for row in rows.rows if isinstance(row.item, Step) and row.item.call is not None]
+        assert step.call is not None
+        assert json.loads(step.call.arguments) == {"text": "x [hidden] y"}
+    assert read.calls == [f"x {secret} y"]

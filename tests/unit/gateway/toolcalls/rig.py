@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -49,14 +49,16 @@ def reaching(what: Reach) -> Tool:
     return replace(tool(), reach=reach)
 
 
-def deciding(folder: Path, *tools: Tool, limits: TurnLimits | None = None) -> Deciding:
+def deciding(
+    folder: Path, *tools: Tool, limits: TurnLimits | None = None, secrets: Sequence[str] = (SECRET,)
+) -> Deciding:
     return Deciding(
         registry=Registry(tools or [tool()], sandboxed=False),
         workspaces=Workspaces(folder),
         containment=NO_SANDBOX,
         limits=limits or TurnLimits(),
         meters=Meters(),
-        redactor=Redactor([SECRET]),
+        redactor=Redactor(secrets),
     )
 
 

@@ -77,6 +77,23 @@ def test_a_configured_secret_is_hidden_from_who_is_asked_and_what_only_looks_lik
     assert SECRET in found.request.action.arguments["text"]
 
 
+@pytest.mark.parametrize(
+    "secret",
+    ["pässwort-geheim", 'ab"cd"ef-secret', "back\\slash-secret", "two         words", "line1\nline2secret"],
+)
+@pytest.mark.parametrize("shows", ["text", None])
+def test_a_secret_is_hidden_although_a_card_writes_it_otherwise(tmp_path: Path, secret: str, shows: str | None) -> None:
+    made = tool()
+    made = replace(made, spec=replace(made.spec, shows=shows))
+    by = deciding(tmp_path, made, secrets=[secret])
+    found = first(by, step(arguments=json.dumps({"text": f"use {secret} here"})))
+
+    assert isinstance(found, Asked)
+    assert found.request.rendered == ("use [hidden] here" if shows else 'text = "use [hidden] here"')
+    assert found.request.note == "A secret is hidden here, and used as written."
+    assert found.request.action.arguments["text"] == f"use {secret} here"
+
+
 def test_how_often_a_secret_is_hidden_is_told(tmp_path: Path) -> None:
     found = first(deciding(tmp_path), step(arguments=json.dumps({"text": f"echo {SECRET} {SECRET}"})))
 
