@@ -67,8 +67,9 @@ class Redactor:
         end = text[-HELD_BACK_AT_MOST:]
         words = _LAST_WORDS_BACKWARDS.match(end[end.rfind("\n") + 1 :][::-1] if by_lines else end[::-1])
         cut = len(text) - max(words.end() if words else 0, self._begun(text))
-        looks = [one for one in self._forms.finditer(text) if one.end() - one.start() <= HIDDEN_AS_ONE]
-        return len(text) - _in_front([*self._known_in(text), *looks], cut)
+        looks = self._forms.finditer(text, max(0, cut - HIDDEN_AS_ONE))
+        short = [one for one in looks if one.end() - one.start() <= HIDDEN_AS_ONE]
+        return len(text) - _in_front([*self._known_in(text), *short], cut)
 
     def pending_known(self, text: str) -> int:
         """As `pending`, of configured secrets alone."""
