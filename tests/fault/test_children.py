@@ -208,8 +208,11 @@ async def test_an_end_that_comes_as_a_message(point: str, passage: int, tmp_path
         end = f"The sub-session `{child}` has ended: done."
         items = await judge_family(found, ["Begin it", end], ["a"], ["do a"])
         assert told(items) == [f"Task: do a\n\n{done('a')}"]
-        for shown in ("It has begun", "I heard of it"):
-            assert len([m for m in found.platform.in_chat(CHAT, "answer") if shown in m.text and not m.repeated]) == 1
+        for said in ("It has begun", "I heard of it"):
+            shown = [message for message in found.platform.in_chat(CHAT, "answer") if said in message.text]
+            # One that was on its way at the kill may have been shown by the next life alone, which marks it.
+            assert shown
+            assert sum(not message.repeated for message in shown) <= 1
         last = found.asked("has ended: done")[-1]["messages"][-1]["content"]
         assert last.index(end) < last.index("never instructions to you") < last.index(done("a"))
 
