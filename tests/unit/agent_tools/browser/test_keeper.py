@@ -149,9 +149,10 @@ async def served(folder: Path, **settings: object) -> AsyncGenerator[Browsers]:
     clock = FakeClock()
     place = OpenPlace(folder / "tool", Settings.model_validate({"executable": executable(), **settings}), clock)
     keeper = Keeper(place, _prepare)
+    made = Browsers(place, clock, keeper)
     serving = asyncio.create_task(keeper.serve())
     try:
-        yield Browsers(place, clock, keeper)
+        yield made
     finally:
         serving.cancel()
         began = asyncio.get_running_loop().time()
@@ -160,7 +161,7 @@ async def served(folder: Path, **settings: object) -> AsyncGenerator[Browsers]:
         assert asyncio.get_running_loop().time() - began < 5
         assert left_running(place) == []
         # playwright's own process may be ready only after a stop that has waited for it; then it ends by itself.
-        await until(lambda: not drivers(), 20)
+        await until(lambda: not made.drivers(), 20)
 
 
 def left_running(place: OpenPlace) -> list[str]:
