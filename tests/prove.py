@@ -115,7 +115,7 @@ def prove(chosen: Sequence[Fault], seed: int, options: argparse.Namespace) -> Pr
         passed=passed,
         failed=failed,
         twins=tried(every),
-        budgets=read(options.bench) or [],
+        bench=read(options.bench),
         soak=read(options.soak),
         fuzz=read(options.fuzz),
         mutants=read(options.mutants),

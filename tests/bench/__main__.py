@@ -15,10 +15,13 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+from typing import Any
 
+from gateway.clock import SystemClock
 from tests.bench.figures import HEAD, Figure, table
 from tests.bench.rows import ROWS
 from tests.bench.world import TINY, Counts, open_bench
+from tests.prove import commit, machine
 from tests.support.bytecode import have_bytecode
 
 
@@ -75,6 +78,16 @@ def _checkout(text: str) -> Path:
     return path
 
 
+def as_json(figures: Sequence[Figure]) -> dict[str, Any]:
+    """What was measured, where and of what, for `--json`."""
+    return {
+        "date": SystemClock().now().date().isoformat(),
+        "commit": commit(),
+        "machine": machine(),
+        "figures": [figure.as_json() for figure in figures],
+    }
+
+
 def main() -> int:
     """Measure and print; return the exit code."""
     options = parsed()
@@ -87,7 +100,7 @@ def main() -> int:
     if decided := [f"{figure.what} {figure.holds}" for figure in figures if figure.holds.startswith("decided")]:
         print(f"Missed as far as a decision allows: {'; '.join(decided)}.")
     if options.json:
-        options.json.write_text(json.dumps([figure.as_json() for figure in figures], indent=1) + "\n")
+        options.json.write_text(json.dumps(as_json(figures), indent=1) + "\n")
     return 1 if missed and options.strict else 0
 
 

@@ -76,7 +76,7 @@ class Proof:
     """Tests that failed."""
     twins: Sequence[tuple[str, str, bool]] = ()
     """Invariant, what a twin breaks, and whether a test noticed."""
-    budgets: Sequence[Json] = ()
+    bench: Json | None = None
     """What `./run bench --json` wrote."""
     soak: Json | None = None
     """What `./run soak --json` wrote."""
@@ -90,6 +90,11 @@ class Proof:
     """Only some faults were wanted."""
     trouble: list[str] = field(default_factory=list[str])
     """Anything else that went wrong."""
+
+    @property
+    def budgets(self) -> Sequence[Json]:
+        """The figures of the bench."""
+        return self.bench["figures"] if self.bench else ()
 
     def rows(self) -> list[Row]:
         """The figures, merged, in the order of the faults and by name."""
@@ -169,7 +174,7 @@ def read_lines(text: str) -> list[Json]:
 
 def page(proof: Proof) -> str:
     """The whole page, as Markdown."""
-    found = [of_soak(proof.soak), of_fuzz(proof.fuzz), of_mutants(proof.mutants), of_bench(proof.budgets)]
+    found = [of_soak(proof.soak), of_fuzz(proof.fuzz), of_mutants(proof.mutants), of_bench(proof.bench)]
     return "\n".join([*_head(proof), *_faults(proof), *_twins(proof), *(line for part in found for line in part), ""])
 
 

@@ -148,9 +148,9 @@ def mutants_misses(mutants: Json | None) -> list[str]:
 # --- budgets --------------------------------------------------------------------------------------
 
 
-def of_bench(budgets: Sequence[Json]) -> list[str]:
+def of_bench(bench: Json | None) -> list[str]:
     """The budgets of `./run bench`."""
-    if not budgets:
+    if bench is None:
         return []
     lines = [
         (
@@ -160,9 +160,10 @@ def of_bench(budgets: Sequence[Json]) -> list[str]:
             _budget(line),
             NO if line["holds"] == "NO" else str(line["holds"]),
         )
-        for line in budgets
+        for line in bench["figures"]
     ]
-    return ["", "## Budgets", "", *table(("what", "figure", "floor", "budget", "holds"), lines)]
+    made = f"Made on {bench['date']}, commit {bench['commit']}, {bench['machine']}."
+    return ["", "## Budgets", "", made, "", *table(("what", "figure", "floor", "budget", "holds"), lines)]
 
 
 def _budget(line: Json) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,11 @@ def test_the_page_adds_up_counts_and_shows_the_worst_of_times(stated: Path) -> N
     assert "`./run proof --seed 7` on 2026-01-02, commit abc, seed 7, 2 cores; 3 tests passed, 0 failed." in text
 
 
+def measured(*figures: Mapping[str, Any]) -> dict[str, Any]:
+    """What the bench wrote."""
+    return {"date": "2026-11-23", "commit": "0123456789ab", "machine": "2 cores", "figures": figures}
+
+
 def test_the_page_begins_with_what_does_not_hold(stated: Path) -> None:
     with pytest.raises(AssertionError):
         figure("F14", "sent into a ban", 2, 0, of=3)
@@ -100,7 +106,7 @@ def test_the_page_begins_with_what_does_not_hold(stated: Path) -> None:
             read_lines(stated.read_text()),
             failed=["test_x test_y"],
             twins=[("I24", "a call runs again", True), ("I06", "an approval counts twice", False)],
-            budgets=[{**budget, "holds": "NO"}],
+            bench=measured({**budget, "holds": "NO"}),
             partial=True,
         )
     )
@@ -125,14 +131,15 @@ def test_a_budget_that_a_decision_allows_to_miss_is_said_and_is_no_miss() -> Non
         "decided": cpu,
     }
     within, over = Figure(value=9.0, **known), Figure(value=9.5, **known)
-    found = proof([], faults=(), budgets=[within.as_json()])
+    found = proof([], faults=(), bench=measured(within.as_json()))
     assert found.misses() == []
     text = page(found)
     assert "Every bar held, or is missed no further than a decision allows." in text
     assert "Missed no further than a decision in `gateway/decisions` allows:\n- warm turn, CPU: decided (0026)" in text
     row = "| warm turn, CPU | 9 ms | 2 | ≤ 4.5 (3.75 × the floor; decision 0026: 4.65 × the floor) |"
     assert f"{row} decided (0026) |" in text
-    text = page(proof([], faults=(), budgets=[over.as_json()]))
+    assert "Made on 2026-11-23, commit 0123456789ab, 2 cores." in text
+    text = page(proof([], faults=(), bench=measured(over.as_json())))
     assert "- over its budget: warm turn, CPU" in text
     assert "decision in `gateway/decisions` allows" not in text
     assert f"{row.replace('9 ms', '9.5 ms')} {NO} |" in text
