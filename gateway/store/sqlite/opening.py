@@ -6,6 +6,7 @@ import fcntl
 import os
 import sqlite3
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -73,9 +74,11 @@ def _open_lock(path: str, flags: int = 0) -> int:
 def keep_from_moving(path: str) -> None:
     """Have SQLite leave the log as it is when its last connection closes: it finds that another program reads the file.
 
-    That holds until this process ends, since closing the descriptor would let go of SQLite's own locks. Raises
-    `OSError`.
+    That holds until this process ends, since closing the descriptor would let go of SQLite's own locks. Only Linux has
+    such locks; elsewhere this does nothing. Raises `OSError`.
     """
+    if sys.platform != "linux":
+        return
     held = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     lock = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, _READERS_AT, _READERS, 0)
     fcntl.fcntl(held, fcntl.F_OFD_SETLK, lock)
