@@ -216,15 +216,15 @@ def test_a_text_without_a_break_is_shown_sometime_but_for_a_secret_that_began() 
 
 
 @pytest.mark.parametrize("kind", CANARIES)
-@pytest.mark.parametrize("step", [41, 5_000])
+@pytest.mark.parametrize("step", [7, 5_000])
 def test_a_secret_before_a_long_word_is_not_shown_letter_by_letter(redactor: Redactor, kind: str, step: int) -> None:
     """What is looked at goes on behind it: seen from there, the secret would only be the end of one."""
-    text = f'See {CANARIES[kind]}","data":"{"你" * 10 + "A" * 3 * HELD_BACK_AT_MOST} done.'
+    text = f'See {CANARIES[kind]}","data":"{"A" * 3 * HELD_BACK_AT_MOST} done.'
 
     shown = shown_in_pieces(redactor, (text[at : at + step] for at in range(0, len(text), step)))
 
-    assert PLAIN[kind] not in shown
-    assert shown.endswith(" done.")
+    assert shown == redactor.text(text)
+    assert HIDDEN in shown
 
 
 def test_a_token_that_does_not_end_is_hidden_while_it_may_be_one(redactor: Redactor) -> None:
