@@ -75,6 +75,15 @@ async def test_what_would_be_lost_is_refused_until_all_is_back(path: Path, take:
             assert (await store.turn(one.turn)).turn.id == one.turn
 
 
+def taken_away(path: Path) -> Path:
+    """Move the file and its log, not the log's index, into another folder; return where the file is."""
+    away = path.parent.with_name("elsewhere") / path.name
+    away.parent.mkdir()
+    for file in (path, log_of(path)):
+        file.rename(away.with_name(file.name))
+    return away
+
+
 WRITING = ["PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "CREATE TABLE t (a)"]
 A_LONGER_LOG = "PRAGMA wal_checkpoint(TRUNCATE); PRAGMA wal_autocheckpoint(0); CREATE TABLE t (a); " + "; ".join(
     ["INSERT INTO t SELECT randomblob(3000) FROM (VALUES (1),(2),(3),(4),(5),(6),(7),(8),(9),(10))"] * 60
@@ -88,10 +97,7 @@ async def test_what_others_wrote_into_elsewhere_is_not_written_on(path: Path, be
     """The daemon's index of the log tells of pages that are not there any more: what it wrote was lost, and damage."""
     async with opened(str(path)) as store:
         kept = [await say(store, text=f"before {n}") for n in range(before)]
-        away = path.parent.with_name("elsewhere") / path.name
-        away.parent.mkdir()
-        for name in (path, log_of(path)):
-            name.rename(away.with_name(name.name))
+        away = taken_away(path)
         with pytest.raises(StoreError):
             await store.probe()
         elsewhere(away, statement)
@@ -113,10 +119,7 @@ async def test_what_is_away_is_not_touched_when_nothing_else_is_to_be_done(path:
     async with opened(str(path)) as store:
         for n in range(LONG_WAL + 20):
             await say(store, text=f"before {n}")
-        away = path.parent.with_name("elsewhere") / path.name
-        away.parent.mkdir()
-        for name in (path, log_of(path)):
-            name.rename(away.with_name(name.name))
+        away = taken_away(path)
         with pytest.raises(StoreError):
             await store.probe()
         elsewhere(away, A_LONGER_LOG)
