@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
+from channels._shared.settings import is_name
 from config.values import Flaw
 
 
@@ -32,15 +33,6 @@ def is_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        return False
-    return True
-
-
-def is_name(host: str) -> bool:
-    """Whether a resolver can be asked for it. A name with an empty part or a long one is none, and no `OSError`."""
-    try:
-        host.encode("idna")
-    except UnicodeError:
         return False
     return True
 

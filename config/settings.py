@@ -26,10 +26,11 @@ from pydantic import (
     model_validator,
 )
 
+from channels._shared.settings import is_name
 from channels.slack.settings import SlackSettings
 from channels.telegram.settings import TelegramSettings
 from channels.web.settings import WebSettings
-from config.basics import Table, address, is_address, is_loopback, is_name
+from config.basics import Table, address, is_address, is_loopback
 from config.model import ModelSettings
 from config.values import Flaw
 from gateway.model.ids import OwnerName, Principal

@@ -36,15 +36,15 @@ def server(text: str, official: str) -> SplitResult:
         raise flaw("it is not an address", cure) from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
         raise flaw("it is not an http:// or https:// address", cure)
-    if port == 0 or not _is_name(parts.hostname):
+    if port == 0 or not is_name(parts.hostname):
         raise flaw("there is no such host or port", cure)
     if parts.username is not None or parts.query or parts.fragment:
         raise flaw("there is more in it than a server and a path", cure)
     return parts
 
 
-def _is_name(host: str) -> bool:
-    """Whether a resolver can be asked for it: one with an empty part, as in `https://...`, is no name."""
+def is_name(host: str) -> bool:
+    """Whether a resolver can be asked for it. A name with an empty part or a long one is none, and no `OSError`."""
     try:
         host.encode("idna")
     except UnicodeError:

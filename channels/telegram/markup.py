@@ -38,8 +38,6 @@ _LEAVES = frozenset({"inline", "fence", "code_block", "hr"})
 _INLINE = re.compile(r"[\\`*_~\[\]<&]|  \n")
 _TASK = re.compile(r"\[([ xX])\]\s+")
 _LINK = re.compile(r"https?://(?P<host>[\w-]+(?:\.[\w-]+)+)(?::(?P<port>\d{1,5}))?(?:[/?#][!-~]*)?", re.ASCII | re.I)
-
-
 _LANGUAGE = re.compile(r"(?P<language>[\w+#.-]{1,32})(?:[ ]+(?:[\w-]{1,32}=[^ ]*|\{[^}]*\}))*", re.ASCII)
 """What opens a block of code, when it is the name of a language and perhaps settings."""
 
