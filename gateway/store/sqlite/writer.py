@@ -191,16 +191,14 @@ class Writer(Worker):
 
     def _leave(self, db: sqlite3.Connection) -> None:
         """Move all into the file. Beside another one the log must not stay as it is either: it would get into that."""
-        file, log, index = self._found()
+        file, log, _ = self._found()
         if self._are_ours() or (file != self._files[0] and log == self._files[1]):
             with suppress(sqlite3.Error):
                 db.execute(self._sql["mark_clean"], (self._rev,))
                 db.execute(self._sql["checkpoint"]).fetchall()
-        elif (file, log, index) == self._files:
-            # Others wrote into the log meanwhile, and this tells of what was in it before.
+        elif (file, log) == self._files[:2] and self._written() != self._left:
             with suppress(OSError):
                 keep_from_moving(self.path)
-                os.unlink(self._names[2])
 
     def _with_the_rest(self, first: Job) -> tuple[list[Job], bool]:
         batch, ended = [first], False
@@ -233,8 +231,13 @@ class Writer(Worker):
         if self._found() != self._files:
             self._away = True
             return False
-        self._away = self._away and self._written() != self._left
-        return not self._away
+        if self._away and self._written() != self._left:
+            # The index tells of what was in the log before: a start that found it would take the log for damaged.
+            with suppress(OSError):
+                os.unlink(self._names[2])
+            return False
+        self._away = False
+        return True
 
     def _commit(self, db: sqlite3.Connection, batch: list[Job]) -> None:
         if not self._are_ours():

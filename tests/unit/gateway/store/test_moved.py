@@ -107,10 +107,12 @@ async def test_what_others_wrote_into_elsewhere_is_not_written_on(path: Path, be
         for _ in range(2):
             with pytest.raises(StoreError, match="was moved, removed or replaced"):
                 await say(store, text="meanwhile")
-    async with opened(str(path)) as store:
-        for one in kept:
-            assert (await store.turn(one.turn)).turn.id == one.turn
-        await say(store, text="afterwards")
+        killed = Path(shutil.copytree(path.parent, path.parent.with_name("killed"))) / path.name
+    for place in (path, killed):
+        async with opened(str(place)) as store:
+            for one in kept:
+                assert (await store.turn(one.turn)).turn.id == one.turn
+            await say(store, text="afterwards")
     assert elsewhere(path, "PRAGMA integrity_check") == "[('ok',)]"
 
 
