@@ -21,7 +21,7 @@ from gateway.model.prompts import CallResult, Message, ModelRequest, ToolOffer, 
 from gateway.model.sessions import SessionKind
 from gateway.model.steps import Step, StepKind
 from gateway.model.text import plain
-from gateway.model.tools import PICTURES, Picture, ResultStatus, ToolResult
+from gateway.model.tools import PICTURES, Picture, outcome_unknown
 from gateway.model.turns import TurnKind
 from gateway.model.views import TurnView
 
@@ -37,8 +37,6 @@ QUOTED = "The message that the message below answers"
 ANSWERED = "What the sub-session answered"
 SUMMARY = "What was said before the messages below, in short"
 FILES = "Files that came with the message below, as paths in the workspace; their senders chose what they are called"
-
-_NO_RESULT = ToolResult(status=ResultStatus.UNKNOWN, text="", code="unknown", hint="Outcome unknown.")
 
 
 class Marks:
@@ -168,7 +166,9 @@ def _of_turn(view: TurnView, heard: Collection[InboundId], mark: str) -> Iterabl
 def _results(steps: Sequence[Step], answer_n: int) -> Iterable[CallResult]:
     for step in steps:
         if step.call is not None and step.answer_n == answer_n:
-            yield CallResult(call=step.call.id, tool=step.call.tool, result=step.result or _NO_RESULT)
+            yield CallResult(
+                call=step.call.id, tool=step.call.tool, result=step.result or outcome_unknown(step.started_at)
+            )
 
 
 # --- what people said ---------------------------------------------------------------------------

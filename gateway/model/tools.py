@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -268,6 +269,18 @@ class ToolResult:
     """Other files for people, in the order they were made. A model is told of them by `text` alone."""
     untrusted: bool = False
     """True when `text` holds words of strangers, such as a page's: a model is given them as data."""
+
+
+def outcome_unknown(started_at: datetime | None) -> ToolResult:
+    """Make the result of a call that was started and whose end nobody saw: it may have been done, or in part."""
+    began = f" at {started_at:%H:%M:%S} UTC" if started_at else ""
+    return ToolResult(
+        status=ResultStatus.UNKNOWN,
+        text="",
+        code="unknown",
+        hint=f"Outcome unknown: the process ended after the start{began}. Do not assume success or failure; "
+        "it is not run again unless it is asked for and allowed anew.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,12 +30,6 @@ INTERRUPTED_TEXT = "Interrupted."
 CANCELLED = ToolResult(
     status=ResultStatus.CANCELLED, text="", code="cancelled", hint="The turn ended before this call ran."
 )
-UNKNOWN = ToolResult(
-    status=ResultStatus.UNKNOWN,
-    text="Outcome unknown: the process ended after the call was started. Do not assume success or failure.",
-    code="unknown",
-    hint="Check what happened before asking for it again.",
-)
 
 
 def too_many_failures() -> Forbidden:

@@ -32,6 +32,7 @@ from gateway.model.tools import (
     ResultStatus,
     Sandbox,
     ToolResult,
+    outcome_unknown,
 )
 from gateway.model.turns import TurnLimits, TurnState
 from gateway.model.views import TurnView
@@ -220,14 +221,7 @@ class Deciding:
         call = self._as_allowed(view, step, wait, allowed)
         if call is not None and call.tool.spec.effect in (Effect.PURE, Effect.IDEMPOTENT):
             return Runnable(call=call, wait=None)
-        began = f"{step.started_at:%H:%M:%S} UTC" if step.started_at else "an unknown time"
-        return ToolResult(
-            status=ResultStatus.UNKNOWN,
-            text="",
-            code="unknown",
-            hint=f"Outcome unknown: the process ended after the start at {began}. Do not assume success or failure; "
-            "it is not run again unless it is asked for and allowed anew.",
-        )
+        return outcome_unknown(step.started_at)
 
     def _as_allowed(self, view: TurnView, step: Step, wait: Wait | None, allowed: Scopes) -> Prepared | None:
         """The action that was allowed before; None when it would not be allowed now: settings change over a restart."""

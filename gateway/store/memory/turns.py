@@ -13,7 +13,7 @@ from gateway.model.messages import Conversation, Inbound, Received
 from gateway.model.sessions import Session
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.steps import Step, StepState, Usage
-from gateway.model.tools import ToolResult
+from gateway.model.tools import ToolResult, outcome_unknown
 from gateway.model.turns import ENDED, Lease, Turn, TurnKind, TurnState
 from gateway.model.views import TurnView
 from gateway.model.waits import NewWait, Wait, WaitKind, WaitState
@@ -21,7 +21,7 @@ from gateway.store.early import last_status, last_word
 from gateway.store.kin import CHILDREN, NOBODY_WAITS, End, answer_of, end_message
 from gateway.store.memory.rows import SessionRow, SlotRow, TurnRow
 from gateway.store.memory.tables import Tables
-from gateway.store.terms import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED, UNKNOWN
+from gateway.store.terms import CANCELLED, COMMANDS_AT_ONCE, HELD, UNDECIDED
 
 
 class Turns(Tables):
@@ -203,7 +203,7 @@ class Turns(Tables):
                 self.finish(row, step, CANCELLED)
             elif step.state is StepState.STARTED and started_too:
                 # Nobody knows how far it came: CANCELLED would claim that it never ran.
-                self.finish(row, step, UNKNOWN)
+                self.finish(row, step, outcome_unknown(step.started_at))
 
     def finish(self, row: TurnRow, step: Step, result: ToolResult) -> None:
         """Give a step its result."""

@@ -15,7 +15,7 @@ VALUES (?1, ?1, ?2, ?3, ?4, 'tool', 'planned', ?5, ?6);
 SELECT n, state, answer_n, fence, asked_anew FROM steps WHERE turn = ? AND n = ?;
 
 -- name: unfinished_steps
-SELECT n, state FROM steps WHERE turn = ? AND state <> 'finished' ORDER BY n;
+SELECT n, state, started_at FROM steps WHERE turn = ? AND state <> 'finished' ORDER BY n;
 
 -- name: ask_step
 UPDATE steps SET state = 'asked', rev = ? WHERE turn = ? AND n = ?;

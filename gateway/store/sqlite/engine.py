@@ -156,7 +156,7 @@ def _park(tx: Tx, lease: Lease) -> bool:
 def _only_waits(tx: Tx, row: TurnRow) -> bool:
     """Whether something is open, and every call without a result waits for it: nothing runs or could be run."""
     open_steps = {n for _, n, _, state in tx.run("undecided_of_turn", row.id) if state == WaitState.OPEN}
-    return bool(open_steps) and {n for n, _ in tx.run("unfinished_steps", row.id)} <= open_steps
+    return bool(open_steps) and {n for n, *_ in tx.run("unfinished_steps", row.id)} <= open_steps
 
 
 def _finish_turn(

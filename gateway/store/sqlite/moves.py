@@ -9,16 +9,16 @@ from gateway.model.ids import SYSTEM_CHILD, InboundId, Principal, SessionId, Tur
 from gateway.model.messages import Inbound
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.steps import StepState, Usage
-from gateway.model.tools import ToolResult
+from gateway.model.tools import ToolResult, outcome_unknown
 from gateway.model.turns import ENDED, STOPPED_TEXT, Lease, TurnKind, TurnState
 from gateway.model.waits import NewWait, WaitKind, WaitState
 from gateway.store import kin
 from gateway.store.codec import APPROVAL, LINEAGE, RESULT, dump_conversation, dump_json, load_conversation, to_us
 from gateway.store.sqlite import arrivals, outgoing
 from gateway.store.sqlite.outgoing import show_anew
-from gateway.store.sqlite.rows import TurnRow
+from gateway.store.sqlite.rows import TurnRow, moment
 from gateway.store.sqlite.tx import Tx
-from gateway.store.terms import CANCELLED, COMMANDS_AT_ONCE, HELD, UNKNOWN
+from gateway.store.terms import CANCELLED, COMMANDS_AT_ONCE, HELD
 
 # --- turns ----------------------------------------------------------------------------------
 
@@ -137,12 +137,12 @@ def finish_step(tx: Tx, row: TurnRow, n: int, result: ToolResult) -> None:
 def _cancel_calls(tx: Tx, row: TurnRow, *, started_too: bool) -> None:
     undecided = tx.run("undecided_of_turn", row.id)
     cancel_waits(tx, row, ((wait, n, kind) for wait, n, kind, _ in undecided))
-    for n, state in tx.run("unfinished_steps", row.id):
+    for n, state, started_at in tx.run("unfinished_steps", row.id):
         if state != StepState.STARTED:
             finish_step(tx, row, n, CANCELLED)
         elif started_too:
             # Nobody knows how far it came: CANCELLED would claim that it never ran.
-            finish_step(tx, row, n, UNKNOWN)
+            finish_step(tx, row, n, outcome_unknown(moment(started_at)))
 
 
 def _active_ms(tx: Tx, row: TurnRow) -> int:
