@@ -58,7 +58,7 @@ class Turn:
     """When it was first claimed."""
     ended_at: datetime | None
     active_ms: int
-    """Milliseconds it was held so far; parked time does not count."""
+    """Milliseconds it was held so far; parked time does not count, and none after the end of a lease."""
     stopped_text: str = ""
     """What whoever stopped it while it was held has it say at its end; empty where nobody did, or gave no words."""
 

@@ -42,7 +42,10 @@ class Lanes(Protocol):
         ...
 
     async def renew(self, lease: Lease) -> TurnState:
-        """Extend the lease by 15 s from now. Return RUNNING, or STOPPING when the turn was stopped."""
+        """Extend the lease by 15 s from now. Return RUNNING, or STOPPING when the turn was stopped.
+
+        The time between the end of a lease that ran out and its renewal is not counted as work: whoever held it slept.
+        """
         ...
 
     async def park(self, lease: Lease) -> bool:

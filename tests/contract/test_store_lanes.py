@@ -155,6 +155,25 @@ async def test_the_start_of_a_turn_is_its_first_claim(scene: Scene, clock: FakeC
     assert (turn.started_at, turn.ended_at, turn.active_ms) == (begun, clock.now(), 3500)
 
 
+async def test_nobody_works_when_the_lease_has_run_out(scene: Scene, clock: FakeClock) -> None:
+    """A night without power, or a machine that slept, is not counted as work."""
+    lease = await scene.running()
+    clock.advance(3)
+    await scene.store.renew(lease)
+    clock.advance(8 * 3600)
+    assert await scene.store.void_leases("here") == 1
+    assert (await scene.view(lease.turn)).turn.active_ms == 18_000
+
+    again = await scene.claim()
+    clock.advance(10)
+    await scene.store.renew(again)
+    clock.advance(3600)
+    await scene.store.renew(again)
+    clock.advance(2)
+    await scene.finish(again)
+    assert (await scene.view(lease.turn)).turn.active_ms == 18_000 + 10_000 + 15_000 + 2_000
+
+
 # --- renew ----------------------------------------------------------------------------------
 
 

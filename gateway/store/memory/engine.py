@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gateway.errors import LeaseLost, NotFound
 from gateway.model.audit import Beginning
@@ -58,6 +58,8 @@ class MemoryEngine(MemoryAudit, Turns):
         """Extend the lease."""
         with self.transition() as now:
             row = self.held(lease)
+            if row.held_since is not None and row.lease_until is not None:  # from then to now nobody worked
+                row.held_since += max(timedelta(), now - row.lease_until)
             row.lease_until = now + LEASE_LASTS
             return row.turn.state
 

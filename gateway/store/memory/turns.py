@@ -129,8 +129,8 @@ class Turns(Tables):
     def let_go(self, row: TurnRow, state: TurnState) -> None:
         """Move a turn out of its holder's hands; whoever may run now because of it is offered."""
         now, active = self.clock.now(), row.turn.active_ms
-        if row.held_since is not None:
-            active += max(0, round((now - row.held_since).total_seconds() * 1000))
+        if row.held_since is not None and row.lease_until is not None:  # when it has run out, nobody works
+            active += max(0, round((min(now, row.lease_until) - row.held_since).total_seconds() * 1000))
         row.node, row.lease_until, row.held_since = None, None, None
         ended = now if state in ENDED else None
         self.put_turn(row, replace(row.turn, state=state, active_ms=active, ended_at=ended))

@@ -6,21 +6,21 @@ INSERT INTO turns (
 ) VALUES (?1, ?1, ?2, ?3, ?4, ?5, 'queued', ?6, ?7, ?8, ?9, ?8, ?10, ?11);
 
 -- name: turn_row
-SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, fence, head,
-       stopped_text
+SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, lease_until, fence,
+       head, stopped_text
 FROM turns WHERE id = ?;
 
 -- name: lane_head
 -- The oldest turn of a lane that has not ended: of a model lane, the only one that may be started.
-SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, fence, head,
-       stopped_text
+SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, lease_until, fence,
+       head, stopped_text
 FROM turns INDEXED BY turns_lane
 WHERE session = ? AND kind = ? AND ended_rev IS NULL ORDER BY ord LIMIT 1;
 
 -- name: lane
 -- All turns of a lane that have not ended, oldest first.
-SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, fence, head,
-       stopped_text
+SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, lease_until, fence,
+       head, stopped_text
 FROM turns INDEXED BY turns_lane
 WHERE session = ? AND kind = ? AND ended_rev IS NULL ORDER BY ord;
 
@@ -54,8 +54,8 @@ RETURNING fence, id, session, epoch, kind, state, conversation, principal, creat
 
 -- name: held_turn
 -- The new turn that waits for the rest of what somebody said somewhere. In order: session, now, who, where.
-SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, fence, head,
-       stopped_text
+SELECT ord, id, session, kind, state, conversation, principal, started_at, active_ms, held_since, lease_until, fence,
+       head, stopped_text
 FROM turns INDEXED BY turns_held
 WHERE session = ? AND held_until > ? AND principal = ? AND conversation = ? ORDER BY ord DESC LIMIT 1;
 
@@ -63,7 +63,10 @@ WHERE session = ? AND held_until > ? AND principal = ? AND conversation = ? ORDE
 UPDATE turns SET held_until = ? WHERE ord = ?;
 
 -- name: renew
-UPDATE turns SET lease_until = ? WHERE id = ? AND fence = ? AND state IN ('running', 'stopping') RETURNING state;
+-- What lies between the end of a lease and its renewal was no work: the machine slept, or the process stood still.
+-- ?1 now, ?2 end of the lease, ?3 turn, ?4 fence.
+UPDATE turns SET held_since = held_since + max(0, ?1 - lease_until), lease_until = ?2
+WHERE id = ?3 AND fence = ?4 AND state IN ('running', 'stopping') RETURNING state;
 
 -- name: set_turn_epoch
 UPDATE turns SET epoch = ?, rev = ? WHERE ord = ?;

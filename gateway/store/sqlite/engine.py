@@ -139,7 +139,7 @@ def _claimed(tx: Tx, lease: Lease, columns: Columns, history: History) -> Claime
 
 
 def _renew(tx: Tx, lease: Lease) -> TurnState:
-    found = tx.one("renew", tx.now + LEASE_US, lease.turn, lease.fence)
+    found = tx.one("renew", tx.now, tx.now + LEASE_US, lease.turn, lease.fence)
     if found is None:
         raise LeaseLost
     return TurnState(found[0])

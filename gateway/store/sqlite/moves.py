@@ -146,10 +146,10 @@ def _cancel_calls(tx: Tx, row: TurnRow, *, started_too: bool) -> None:
 
 
 def _active_ms(tx: Tx, row: TurnRow) -> int:
-    """Milliseconds the turn was held, with those since it was claimed."""
-    if row.held_since is None:
+    """Milliseconds the turn was held, with those since it was claimed; nobody works when the lease has run out."""
+    if row.held_since is None or row.lease_until is None:
         return row.active_ms
-    return row.active_ms + max(0, round((tx.now - row.held_since) / 1_000_000 * 1000))
+    return row.active_ms + max(0, round((min(tx.now, row.lease_until) - row.held_since) / 1000))
 
 
 def _has_room(tx: Tx, row: TurnRow) -> bool:

@@ -44,6 +44,7 @@ class TurnRow:
     started_at: int | None
     active_ms: int
     held_since: int | None
+    lease_until: int | None
     fence: int
     head: int
     stopped_text: str | None
