@@ -9,6 +9,9 @@ from gateway.model.ids import Principal, TurnId
 from gateway.model.turns import TurnState
 from gateway.model.waits import PressResult, Verdict, Wait, WaitKind, WaitState
 
+OVER = frozenset({PressResult.ALREADY, PressResult.EXPIRED})
+"""What a press on a card comes to that should have changed before."""
+
 
 def result_of_press(wait: Wait | None, verdict: Verdict, now: datetime) -> PressResult:
     """What comes of a press that was not handled before. Only APPROVED and DENIED decide the wait."""

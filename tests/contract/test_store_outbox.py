@@ -8,6 +8,7 @@ from gateway.errors import NotFound
 from gateway.model.ids import Principal, SlotId
 from gateway.model.messages import Conversation
 from gateway.model.slots import REFUSALS_AT_ONCE, Slot, SlotKind, SlotState
+from gateway.model.waits import PressResult
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Asked, Scene
 from tests.support.clock import FakeClock
@@ -259,6 +260,41 @@ async def test_a_new_version_of_a_sent_slot_is_due_at_once(scene: Scene) -> None
     await scene.store.slot_sent(edit.id, 2, edit.platform_id)
     done = await scene.slot(shown.id)
     assert (done.state, done.sent_version) == (SlotState.SENT, 2)
+
+
+async def test_a_change_of_a_card_is_tried_anew_after_one_that_was_given_up(scene: Scene) -> None:
+    """An outage must not leave its rows to be pressed for good."""
+    asked, shown = await _sent_card(scene)
+    await scene.press(asked.wait)
+    edit = await _one(scene)
+    await scene.store.slot_dead(edit.id, edit.version, "an outage")
+    await scene.press(asked.waits[1], deny())
+    again = await _one(scene)
+    assert (again.id, again.platform_id, again.version, again.attempts) == (shown.id, shown.platform_id, 3, 1)
+
+
+async def test_a_press_on_a_card_that_should_have_changed_tries_the_change_anew(scene: Scene) -> None:
+    asked, shown = await _sent_card(scene)
+    await scene.press(asked.wait)
+    edit = await _one(scene)
+    await scene.store.slot_dead(edit.id, edit.version, "an outage")
+    assert await _claim(scene) == []
+    assert (await scene.press(asked.wait)).result is PressResult.ALREADY
+    again = await _one(scene)
+    assert (again.id, again.platform_id, again.attempts) == (shown.id, shown.platform_id, 1)
+    await scene.store.slot_sent(again.id, again.version, again.platform_id)
+    await scene.press(asked.wait)
+    assert await _claim(scene) == []
+
+
+async def test_a_card_that_was_never_shown_and_given_up_stays_so(scene: Scene) -> None:
+    asked = await scene.parked(2)
+    slot = await _one(scene)
+    await scene.store.slot_dead(slot.id, slot.version, "chat not found")
+    await scene.press(asked.wait)
+    await scene.press(asked.wait)
+    assert await _claim(scene) == []
+    assert (await scene.slot(slot.id)).state is SlotState.DEAD
 
 
 @pytest.mark.parametrize("how", ["sent", "retry", "dead"])

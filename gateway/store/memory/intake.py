@@ -17,7 +17,7 @@ from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import cut
 from gateway.store.memory.arrivals import Arrivals, event_of
 from gateway.store.memory.rows import TurnRow
-from gateway.store.pressing import is_stopped_by, result_of_press
+from gateway.store.pressing import OVER, is_stopped_by, result_of_press
 from gateway.store.terms import HELD, INTERRUPTED_TEXT
 
 
@@ -118,6 +118,8 @@ class MemoryIntake(Arrivals):
                 return Pressed(result=PressResult.DUPLICATE, wait=found)
             result = result_of_press(found, verdict, now)
             self.events[event_of(press)] = f"press:{result}"
+            if found is not None and result in OVER:
+                self.show_given_up(found.id)
             if found is None or result not in (PressResult.APPROVED, PressResult.DENIED):
                 return Pressed(result=result, wait=found)
             self._decide(press, found, verdict, now)

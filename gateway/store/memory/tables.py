@@ -223,10 +223,20 @@ class Tables:
         row.again_at = self.clock.now() + EDIT_IN_DOUBT
 
     def show_anew(self, row: SlotRow, *, once_more: bool = False) -> None:
-        """Give a slot one more version, due if the last one was sent. `once_more`: it says the same."""
+        """Give a slot one more version, due if the last one was sent or, of what is shown, given up.
+
+        `once_more`: it says the same, so that what was given up stays as it is.
+        """
+        again = row.slot.state is SlotState.DEAD and bool(row.slot.platform_id) and not once_more
         slot = replace(row.slot, version=row.slot.version + 1, attempts=0, once_more=once_more)
         if shown_when_stored(slot.conversation):
             slot = replace(slot, sent_version=slot.version)
-        elif slot.state is SlotState.SENT:
+        elif slot.state is SlotState.SENT or again:
             slot = replace(slot, state=SlotState.DUE, due_at=self.clock.now())
         self.put_slot(row, slot)
+
+    def show_given_up(self, wait: WaitId) -> None:
+        """Try those cards of this wait once more whose change was given up."""
+        for card in self.cards.get(wait, ()):
+            if self.slots[card].slot.state is SlotState.DEAD:
+                self.show_anew(self.slots[card])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from heapq import heappop, heappush
 
 from gateway.errors import LeaseLost, NotFound
@@ -130,7 +130,8 @@ class Turns(Tables):
         """Move a turn out of its holder's hands; whoever may run now because of it is offered."""
         now, active = self.clock.now(), row.turn.active_ms
         if row.held_since is not None and row.lease_until is not None:  # when it has run out, nobody works
-            active += max(0, round((min(now, row.lease_until) - row.held_since).total_seconds() * 1000))
+            held = min(now, row.lease_until) - row.held_since
+            active += max(0, round(held / timedelta(milliseconds=1)))
         row.node, row.lease_until, row.held_since = None, None, None
         ended = now if state in ENDED else None
         self.put_turn(row, replace(row.turn, state=state, active_ms=active, ended_at=ended))

@@ -31,13 +31,18 @@ SELECT s.seq, s.session, s.state, s.kept FROM cards AS c JOIN slots AS s ON s.se
 WHERE c.wait = ? ORDER BY c.slot;
 
 -- name: show_anew
--- A card changed, or a slot is to be shown once more: one more version, to be sent if the last one was. ?1 slot,
--- ?2 revision or NULL, ?3 now, ?4 whether it says the same.
+-- A card changed, or a slot is to be shown once more: one more version, to be sent if the last one was, or was given up
+-- where an older one stands and this one says something else. ?1 slot, ?2 revision or NULL, ?3 now, ?4 whether it says
+-- the same.
 UPDATE slots
 SET version = version + 1, attempts = 0, rev = ?2, once_more = ?4,
     sent_version = CASE WHEN kept THEN version + 1 ELSE sent_version END,
-    due_at = CASE WHEN state = 'sent' AND NOT kept THEN ?3 ELSE due_at END,
-    state = CASE WHEN state = 'sent' AND NOT kept THEN 'due' ELSE state END
+    due_at = CASE
+        WHEN (state = 'sent' OR (state = 'dead' AND platform_id <> '' AND NOT ?4)) AND NOT kept THEN ?3 ELSE due_at
+    END,
+    state = CASE
+        WHEN (state = 'sent' OR (state = 'dead' AND platform_id <> '' AND NOT ?4)) AND NOT kept THEN 'due' ELSE state
+    END
 WHERE seq = ?1;
 
 -- name: claimable_slots

@@ -13,7 +13,7 @@ from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, W
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import cut
 from gateway.store.codec import dump_conversation, from_us, to_us
-from gateway.store.pressing import is_stopped_by, result_of_press
+from gateway.store.pressing import OVER, is_stopped_by, result_of_press
 from gateway.store.sqlite import arrivals, moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import TurnRow, wait_of
@@ -130,6 +130,8 @@ def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: Verdict) -> Press
     result = result_of_press(found, verdict, tx.moment)  # the writer runs alone: nothing can change meanwhile
     if not arrivals.is_new(tx, press, f"press:{result}"):
         return Pressed(result=PressResult.DUPLICATE, wait=found)
+    if found is not None and result in OVER:
+        outgoing.show_given_up(tx, found.id)
     if found is None or result not in (PressResult.APPROVED, PressResult.DENIED):
         return Pressed(result=result, wait=found)
     rev = tx.next_rev(found.session)

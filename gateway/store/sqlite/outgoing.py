@@ -38,10 +38,20 @@ def show_anew(tx: Tx, wait: WaitId) -> None:
         show_slot_anew(tx, seq, session, state, kept)
 
 
+def show_given_up(tx: Tx, wait: WaitId) -> None:
+    """Try those cards of this wait once more whose change was given up: somebody pressed what still stands there."""
+    for seq, session, state, kept in tx.run("cards_of_wait", wait):
+        if state == SlotState.DEAD:
+            show_slot_anew(tx, seq, session, state, kept)
+
+
 def show_slot_anew(
     tx: Tx, seq: int, session: SessionId | None, state: str, kept: bool, *, once_more: bool = False
 ) -> None:
-    """Give a slot a new version, due if the last one was sent. `once_more`: it says the same."""
+    """Give a slot a new version, due if the last one was sent or, of what is shown, given up.
+
+    `once_more`: it says the same, so that what was given up stays as it is.
+    """
     tx.run("show_anew", seq, rev_of_slot(tx, session), tx.now, once_more)
     tx.touched.slots_due |= not kept and state != SlotState.SENDING
 
