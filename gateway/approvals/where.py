@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gateway.model.ids import WaitId
-from gateway.model.messages import Conversation
+from gateway.model.messages import Conversation, latest_chat
 from gateway.model.sessions import Session, SessionKind
 from gateway.model.slots import NewSlot, Slot, SlotKind
 from gateway.model.turns import Turn
@@ -34,12 +34,15 @@ class Audience:
 
 
 def audience(session: Session, turn: Turn, places: Sequence[Whereabouts], now: datetime) -> Audience:
-    """Say where to ask: a main session and its children in its chat, others in each approver's last direct one."""
+    """Say where to ask: a main session and its children in its chat, others in each approver's last direct one.
+
+    The page shows what waits by itself, and reaches nobody by having been used once.
+    """
     page = any(r.page_seen_at is not None and now - r.page_seen_at <= PAGE_REACHES_FOR for r in places)
     if session.root_kind is SessionKind.MAIN:
         return Audience(conversations=(_place(session, turn),), page=page)
-    latest = [max(r.direct.values(), key=lambda one: one[1])[0] for r in places if r.direct]
-    return Audience(conversations=tuple(dict.fromkeys(latest)), page=page)
+    latest = [latest_chat(r.direct.values()) for r in places]
+    return Audience(conversations=tuple(dict.fromkeys(one for one in latest if one)), page=page)
 
 
 def _place(session: Session, turn: Turn) -> Conversation:

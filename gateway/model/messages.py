@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -46,6 +47,12 @@ class Conversation:
 def owner_page(owner: OwnerName) -> Conversation:
     """The owner's own conversation on the web page."""
     return Conversation(channel=PAGE, account="page", chat=owner)
+
+
+def latest_chat(used: Iterable[tuple[Conversation, datetime]]) -> Conversation | None:
+    """The one of these direct conversations that was used last, not counting pages: those nobody may have open."""
+    chats = [(place, at) for place, at in used if not place.on_page]
+    return max(chats, key=lambda one: one[1])[0] if chats else None
 
 
 class RefusedReason(StrEnum):

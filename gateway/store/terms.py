@@ -19,6 +19,8 @@ FILE_SENDING_AT_MOST = timedelta(minutes=15)
 """The same for one with a file, which may be under way for as long as `file_may_take_s` says."""
 REFUSAL_EVERY = timedelta(hours=24)
 """A stranger is refused in words no more often."""
+TOLD_EVERY = timedelta(hours=1)
+"""How often the same thing is said to the owners."""
 FAILURES_KEPT = timedelta(minutes=15)
 FAILURES_ALLOWED = 10
 """Failed sign-ins of one source within that time; a further one is not looked at."""

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from gateway.errors import NotFound
 from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
 from gateway.model.live import SLOTS
-from gateway.model.messages import owner_page
+from gateway.model.messages import latest_chat, owner_page
 from gateway.model.routes import main_route
 from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.store.memory.rows import SlotRow
 from gateway.store.memory.turns import Turns
-from gateway.store.owners import TOLD_EVERY, latest_chat
+from gateway.store.terms import TOLD_EVERY
 
 EDITED = frozenset({SlotKind.ANSWER, SlotKind.STATUS})
 """What is edited beside the outbox while a turn is at work."""

@@ -42,6 +42,14 @@ def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | No
             [OTHER_CHAT, CLEO_CHAT],
             False,
         ),
+        # A page that somebody used is no place where a card would be seen; whether it is open counts.
+        (
+            SessionKind.DM,
+            BOB_CHAT,
+            [reach((ANN_TELEGRAM, CHAT, EPOCH), (ANN_WEB, ANN_PAGE, EPOCH + DAY)), reach((CLEO_WEB, ANN_PAGE, EPOCH))],
+            [CHAT],
+            False,
+        ),
         (SessionKind.NON_MAIN, GROUP, [reach(), reach()], [], False),
         (SessionKind.NON_MAIN, GROUP, [reach(page=EPOCH - 7 * DAY)], [], True),
         (SessionKind.NON_MAIN, GROUP, [reach(page=EPOCH - 7 * DAY - timedelta(seconds=1))], [], False),

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from gateway.model.children import child_place
 from gateway.model.ids import OwnerName, SessionId
-from gateway.model.messages import Conversation, owner_page
+from gateway.model.messages import Conversation, latest_chat, owner_page
+from tests.support.makers import EPOCH, seconds
 
 CHAT = Conversation(channel="telegram", account="main", chat="1001", thread="7")
 
@@ -25,3 +26,13 @@ def test_the_page_shows_its_own_conversations_and_those_of_children() -> None:
     assert owner_page(OwnerName("ann")).on_page
     assert child_place(SessionId("child:t1.2")).on_page
     assert not CHAT.on_page
+
+
+def test_the_latest_chat_is_no_page() -> None:
+    page, other = owner_page(OwnerName("ann")), replace(CHAT, chat="2002")
+    early, late, latest = EPOCH, EPOCH + seconds(1), EPOCH + seconds(2)
+
+    assert latest_chat([]) is None
+    assert latest_chat([(page, latest)]) is None
+    assert latest_chat([(CHAT, early), (other, late), (page, latest)]) == other
+    assert latest_chat([(CHAT, late), (other, early)]) == CHAT

@@ -16,11 +16,10 @@ from gateway.model.views import Spent
 from gateway.store import open_store
 from gateway.store.cut import goes_on, held_until
 from gateway.store.memory import MemoryStore
-from gateway.store.owners import latest_chat
 from gateway.store.spending import cost_of, together
 from gateway.store.sqlite.store import SqliteStore
 from tests.support.clock import FakeClock
-from tests.support.makers import ANN, BOB, CHAT, EPOCH, OTHER_CHAT, PAGE, attachment, inbound, seconds
+from tests.support.makers import ANN, BOB, EPOCH, attachment, inbound, seconds
 
 USED = Usage(input_tokens=1, output_tokens=2, cached_tokens=3, cost_micros=4)
 
@@ -81,18 +80,6 @@ def test_how_long_the_next_part_is_waited_for(cut: bool, part: int, after_s: flo
     found = held_until(replace(inbound(), cut=cut), part=part, first_at=EPOCH, now=EPOCH + seconds(after_s))
 
     assert found == (None if until_s is None else EPOCH + seconds(until_s))
-
-
-# --- owners ---------------------------------------------------------------------------------------
-
-
-def test_the_latest_chat_is_no_page() -> None:
-    early, late, latest = EPOCH, EPOCH + seconds(1), EPOCH + seconds(2)
-
-    assert latest_chat([]) is None
-    assert latest_chat([(PAGE, latest)]) is None
-    assert latest_chat([(CHAT, early), (OTHER_CHAT, late), (PAGE, latest)]) == OTHER_CHAT
-    assert latest_chat([(CHAT, late), (OTHER_CHAT, early)]) == CHAT
 
 
 # --- which store ----------------------------------------------------------------------------------
