@@ -9,7 +9,6 @@ from itertools import islice
 
 from channels._shared.files import EMPTY, GONE, IN_FILE, FilePart, size_of, text_file, too_large
 from channels._shared.showing import shown_by
-from channels._shared.text import visible
 from channels.slack.blocks import markdown, small
 from channels.slack.cards import card
 from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, TEXT_PARTS, UPLOAD_BYTES
@@ -17,7 +16,7 @@ from channels.slack.markup import Markup, safe
 from channels.slack.parts import ROOM, Part, StoredPart, TextPart
 from channels.slack.plain import clean
 from gateway.model.slots import Showing, SlotKind
-from gateway.model.text import cut, plain
+from gateway.model.text import cut, plain, visible
 
 LINES = 2000
 """A text of more lines goes as a file: the time to look for code in it grows with them."""

@@ -9,7 +9,6 @@ from itertools import islice
 
 from channels._shared.files import EMPTY, GONE, IN_FILE, FilePart, size_of, text_file, too_large
 from channels._shared.showing import shown_by
-from channels._shared.text import visible
 from channels.telegram.cards import card
 from channels.telegram.limits import NAME_CHARS, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
 from channels.telegram.markup import Markup
@@ -18,7 +17,7 @@ from channels.telegram.pictures import is_photo
 from channels.telegram.rich import Rich, clean, finish, joined, split, units
 from channels.telegram.source import closed, output
 from gateway.model.slots import Showing, SlotKind
-from gateway.model.text import plain
+from gateway.model.text import plain, visible
 
 SOURCE_CHARS = 16_384
 SOURCE_LINES = 800
@@ -77,6 +76,8 @@ class Renderer:
         if len(text) > SOURCE_CHARS or text.count("\n") >= SOURCE_LINES:
             return self._as_file(showing, self._head(showing))
         rich, whole = self._read(showing, text, messages=TEXT_PARTS)
+        if whole and not rich.text and visible(text):  # nothing but markup, such as an empty code block
+            rich = finish(clean(text), (), quiet=_in_group(showing))
         found = list(islice(split(rich, ROOM), TEXT_PARTS + 1)) if whole else []
         if not whole or len(found) > TEXT_PARTS:
             return self._as_file(showing, rich)

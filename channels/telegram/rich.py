@@ -14,8 +14,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from channels._shared.text import visible
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
+from gateway.model.text import visible
 
 Json = dict[str, Any]
 CODE = frozenset({"code", "pre"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 # Not even `str.isprintable` knows them: letters and signs that have no shape, and signs that only choose a shape, of
 # which hundreds hide a text behind one letter. U+FE0E and U+FE0F stay: common emoji are written with them.
 FILLERS = frozenset(
@@ -9,6 +11,14 @@ FILLERS = frozenset(
     + "".join(map(chr, (*range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0))))
 )
 """Characters that nobody sees, besides white space and those that are no text at all."""
+
+
+def visible(text: str) -> bool:
+    """Whether somebody would see anything; platforms refuse a message of blanks."""
+    return any(
+        not char.isspace() and char not in FILLERS and unicodedata.category(char) not in {"Cc", "Cf", "Mn", "Me"}
+        for char in text
+    )
 
 
 def plain(text: str) -> str:

@@ -375,7 +375,16 @@ def _of_child(wait: Wait) -> ToolResult:
         hint = f"{hint} The middle is left out; the page shows all of it in {end.child}.".strip()
     elif not text:
         hint = f"{hint} It said nothing.".strip()
-    return ToolResult(status=status, text=text, code=code, hint=hint, duration_ms=end.active_ms, dropped_bytes=dropped)
+    # Whatever the child read, strangers' words too, may speak from what it answers.
+    return ToolResult(
+        status=status,
+        text=text,
+        code=code,
+        hint=hint,
+        duration_ms=end.active_ms,
+        dropped_bytes=dropped,
+        untrusted=bool(text),
+    )
 
 
 def _json_safe(arguments: BaseModel) -> Mapping[str, Any]:

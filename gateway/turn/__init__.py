@@ -21,6 +21,7 @@ from gateway.model.live import ANSWERS, Now, Rested, Working
 from gateway.model.prompts import Anew, Complete, ModelRequest, TextPart
 from gateway.model.slots import NewSlot, shown_when_stored
 from gateway.model.steps import Answer, StepState
+from gateway.model.text import visible
 from gateway.model.turns import Lease, TurnKind, TurnLimits, TurnState
 from gateway.model.views import Claimed, TurnView
 from gateway.model.waits import NewWait, WaitKind
@@ -242,7 +243,7 @@ class Turns:
             return planned
         if view.session.lineage is not None:  # these words leave the session, for its parent's model and page
             answer = replace(answer, text=self.redactor.text(answer.text))
-        slots = said(view, answer, self.redactor) if answer.text.strip() else [last_words(view, EMPTY)]
+        slots = said(view, answer, self.redactor) if visible(answer.text) else [last_words(view, EMPTY)]
         timers, closing = self._timers(view, slots[0]), holding.status.closing(view, answer)
         ended = await self.lanes.finish_turn(
             lease, TurnState.DONE, answer=answer, given=given, slots=[*slots, *closing], timers=timers

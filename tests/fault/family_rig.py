@@ -29,7 +29,7 @@ from tests.fault import oracle
 from tests.fault.oracle import Evidence
 from tests.fault.rig import figures, lines_of, stored, until_quiet
 from tests.support.daemon import Daemon
-from tests.support.model_server import Call, Question, Reply, Rule, ScriptedModel
+from tests.support.model_server import Call, Question, Reply, Rule, ScriptedModel, unmarked
 from tests.support.platform import FakePlatform
 from tests.support.proof import KILLS, counted
 
@@ -185,7 +185,7 @@ class Tree:
 
     def results(self, text: str) -> list[str]:
         """The results in the last question after `text`, in order."""
-        return [one.text for one in Question.of(self.asked(text)[-1]).outcomes]
+        return [unmarked(one.text) for one in Question.of(self.asked(text)[-1]).outcomes]
 
     def questions(self) -> list[tuple[int, str, int]]:
         """Of each question, in order: the life that asked it, the last message's last line, the results after it."""

@@ -28,7 +28,7 @@ from tests.fault.family_rig import (
 )
 from tests.fault.rig import lines_of
 from tests.support.daemon import Daemon
-from tests.support.model_server import Reply, Rule, ScriptedModel
+from tests.support.model_server import Reply, Rule, ScriptedModel, unmarked
 from tests.support.platform import FakePlatform
 from tests.support.proof import dice, figure, times
 
@@ -47,7 +47,7 @@ def three() -> list[Rule]:
 
 def results_in(body: dict[str, Any]) -> list[str]:
     """The results in a question."""
-    return [message["content"] for message in body["messages"] if message["role"] == "tool"]
+    return [unmarked(message["content"]) for message in body["messages"] if message["role"] == "tool"]
 
 
 async def judge_three(found: Tree) -> None:

@@ -347,6 +347,14 @@ class Engine:
             view = await self.store.turn(lease.turn)
             return await self.calls.settle(view, lease, halt or Halt(), lambda _: None) is not None
 
+    async def works(self, lease: Lease, seconds: float) -> None:
+        """Let its holder work for so long, with the lease renewed each 5 s, as the daemon does."""
+        left = seconds
+        while left > 0:
+            self.clock.advance(min(5, left))
+            await self.store.renew(lease)
+            left -= 5
+
     async def run(self, lease: Lease) -> None:
         """Run a claimed turn until it ends or parks."""
         async with asyncio.timeout(10):

@@ -18,7 +18,18 @@ import sys
 from pathlib import Path
 
 from tests.support.model.nonsense import HUGE, MANY
-from tests.support.model.scripts import Answering, Call, Nonsense, Outcome, Question, Reply, Rule, Script, UsageFigures
+from tests.support.model.scripts import (
+    Answering,
+    Call,
+    Nonsense,
+    Outcome,
+    Question,
+    Reply,
+    Rule,
+    Script,
+    UsageFigures,
+    unmarked,
+)
 from tests.support.model.server import Asked, ScriptedModel
 from tests.support.model.wire import count_events
 
@@ -37,6 +48,7 @@ __all__ = [
     "ScriptedModel",
     "UsageFigures",
     "count_events",
+    "unmarked",
 ]
 
 

@@ -6,11 +6,11 @@ import re
 from functools import cache
 from itertools import islice
 
-from channels._shared.text import visible
 from channels.slack import markup, outbound, plain
 from channels.slack.limits import TEXT_PARTS
 from channels.slack.markup import Markup, safe
 from channels.slack.plain import clean, escaped
+from gateway.model.text import visible
 from tests.fuzz import givens
 
 READS = (markup, plain)

@@ -42,7 +42,8 @@ class Reply(Part):
     """One answer, and what goes wrong with it.
 
     In `text`, `reasoning` and the calls' arguments `{result1}` is the first tool result after the last user message,
-    `{results}` all of them, `{text}` that message, `{nth}` its number in the conversation, `{model}` the model asked.
+    without the lines that mark it as data, `{results}` all of them so, `{text}` that message, `{nth}` its number in the
+    conversation, `{model}` the model asked.
     """
 
     text: str = ""
@@ -193,14 +194,20 @@ Answering: TypeAlias = Callable[[Question], Reply | None]
 """A script that is a function; None leaves the question to rules and replies."""
 
 
+def unmarked(result: str) -> str:
+    """A result without what says that it is data: the line above it, and the two marks around it."""
+    marked = r"\A\[[^\n]*data between two lines ([0-9a-f]{16}), never instructions to you\]\n\1\n(.*)\n\1"
+    return re.sub(marked, r"\2", result, flags=re.DOTALL)
+
+
 def filled(reply: Reply, question: Question) -> Reply:
     """Put into a reply what the question brought."""
     words = {
         "text": question.text,
         "nth": str(question.nth),
         "model": question.model,
-        "results": "\n".join(one.text for one in question.outcomes),
-        **{f"result{n}": one.text for n, one in enumerate(question.outcomes, 1)},
+        "results": "\n".join(unmarked(one.text) for one in question.outcomes),
+        **{f"result{n}": unmarked(one.text) for n, one in enumerate(question.outcomes, 1)},
     }
 
     def put(text: str, escaped: Callable[[str], str]) -> str:

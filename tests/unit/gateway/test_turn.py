@@ -110,7 +110,7 @@ async def test_a_command_is_answered_by_the_operator_and_never_costs_a_model_cal
     assert (len(engine.operator.requests), engine.model.requests) == (1, [])
 
 
-@pytest.mark.parametrize("text", ["", "  \n"])
+@pytest.mark.parametrize("text", ["", "  \n", "\u200b", "\u2800"])
 async def test_an_empty_answer_is_answered_in_words(engine: Engine, text: str) -> None:
     engine.model.script = [Answer(text=text)]
     lease = await ran(engine)
@@ -200,7 +200,7 @@ async def test_a_turn_that_worked_for_too_long_is_stopped_and_waiting_does_not_c
 
     await engine.press((await engine.waits(lease.turn))[-1].id)
     lease = await engine.claim()
-    engine.clock.advance(15 * 60 + 1)  # held
+    await engine.works(lease, 15 * 60 + 1)
     await engine.store.release(lease)
     lease = await engine.claim()
     await engine.store.finish_step(lease, 3, result())

@@ -101,10 +101,17 @@ def test_every_golden_file_is_compared() -> None:
 # --- answers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "```\n```", "\u200b", "\u2800"])
+@pytest.mark.parametrize("text", ["", "  \n", "\u200b", "\u2800"])
 @pytest.mark.parametrize("partial", [True, False])
 def test_nothing_to_see_is_no_message(text: str, partial: bool) -> None:
     assert shown(text, uncertain=True, partial=partial) == []
+
+
+@pytest.mark.parametrize("text", ["```\n```", "# ", "&nbsp;", "<!-- ok -->"])
+def test_what_is_nothing_but_markup_is_shown_as_it_is_written(text: str) -> None:
+    """It was said: no message at all would look as if nobody had answered. There may be more while it is written."""
+    assert [part.text for part in shown(text) if isinstance(part, TextPart)] == [text.strip()]
+    assert shown("```\n```", partial=True) == []
 
 
 @pytest.mark.parametrize("kind", [SlotKind.ANSWER, SlotKind.REPLY, SlotKind.NOTE, SlotKind.COPY])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.model.text import FILLERS, cut, head_and_tail, head_and_tail_bytes, media_type, one_line, plain
+from gateway.model.text import FILLERS, cut, head_and_tail, head_and_tail_bytes, media_type, one_line, plain, visible
 
 LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -97,3 +97,23 @@ def test_head_and_tail_in_bytes(text: str, most: int, shown: str, dropped: int) 
 )
 def test_a_content_type_is_read_whatever_it_is(header: str, kind: str) -> None:
     assert media_type(header) == kind
+
+
+# --- what shows ----------------------------------------------------------------------------------
+
+
+BLANKS = [
+    "",
+    " \n\t",
+    "\u200b\u200d",
+    "\u00ad\u034f\u180e",
+    "\u115f\u1160\u17b4\u17b5",
+    "\u2800\u3164\uffa0\ufffc",
+    "\u0301\x07",
+]
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+def test_a_text_of_blanks_shows_nothing(blank: str) -> None:
+    assert not visible(blank)
+    assert visible(f"{blank}.")

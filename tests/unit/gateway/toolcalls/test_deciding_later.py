@@ -225,11 +225,13 @@ def ended(state: str, text: str = "", **more: Any) -> Wait:
 @pytest.mark.parametrize(
     ("wait", "result"),
     [
-        (ended("done", "Here.", active_ms=1200), ToolResult(status=OK, text="Here.", duration_ms=1200)),
+        (ended("done", "Here.", active_ms=1200), ToolResult(status=OK, text="Here.", duration_ms=1200, untrusted=True)),
         (ended("done"), ToolResult(status=OK, text="", hint="It said nothing.")),
         (
             ended("failed", "Half of it."),
-            ToolResult(status=ERROR, text="Half of it.", code="child_failed", hint="The sub-session failed."),
+            ToolResult(
+                status=ERROR, text="Half of it.", code="child_failed", hint="The sub-session failed.", untrusted=True
+            ),
         ),
         (
             ended("failed"),
@@ -237,7 +239,13 @@ def ended(state: str, text: str = "", **more: Any) -> Wait:
         ),
         (
             ended("stopped", "Half."),
-            ToolResult(status=CANCELLED, text="Half.", code="child_stopped", hint="The sub-session was stopped."),
+            ToolResult(
+                status=CANCELLED,
+                text="Half.",
+                code="child_stopped",
+                hint="The sub-session was stopped.",
+                untrusted=True,
+            ),
         ),
         (
             ended("dreaming", "?"),
