@@ -7,6 +7,7 @@ import re
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict
+from yarl import URL
 
 from channels._shared.settings import is_name
 from config.values import Flaw
@@ -48,6 +49,7 @@ def address(text: str, example: str) -> SplitResult:
     try:
         parts = urlsplit(text)
         port = parts.port
+        URL(text)  # as what sends the requests reads it
     except ValueError:
         raise Flaw("it is not an address", f'Write, for instance, "{example}"') from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):

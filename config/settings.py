@@ -63,10 +63,11 @@ def _as_browsers_say(parts: SplitResult) -> str:
 
 
 def _host(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9:._-]{1,253}", text) or not is_name(text):
-        raise Flaw(f"{text!r} is not a host", 'Write an address of this machine, for instance "127.0.0.1"')
-    if ":" in text and not is_address(text):
+    written = re.fullmatch(r"[A-Za-z0-9:._-]{1,253}", text)
+    if written and ":" in text and not is_address(text):
         raise Flaw(f"{text!r} is not a host", "Leave out the port: it stands in http.port")
+    if not written or not is_name(text):
+        raise Flaw(f"{text!r} is not a host", 'Write an address of this machine, for instance "127.0.0.1"')
     return text
 
 

@@ -90,9 +90,11 @@ def _from_environment(name: str, environ: Mapping[str, str]) -> SecretStr:
 
 
 def _from_file(name: str) -> SecretStr:
-    path = Path(name)
+    path, cure = Path(name), 'Write, for instance, "file:/run/secrets/api-key"'
+    if not name.isprintable():  # with a zero byte in it, it cannot even be looked for
+        raise Flaw("the path of the secret's file has characters that cannot be seen", cure)
     if not path.is_absolute():
-        raise Flaw(f"{_shown(name)} is not an absolute path", 'Write, for instance, "file:/run/secrets/api-key"')
+        raise Flaw(f"{_shown(name)} is not an absolute path", cure)
     try:
         # Looked at first: opening a pipe would wait for whoever writes into it.
         if path.exists() and not path.is_file():

@@ -9,6 +9,7 @@ import re
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic_core import PydanticCustomError
+from yarl import URL
 
 ONE_ACCOUNT = "main"
 """What the account of a plain `[channels.NAME]` is called."""
@@ -32,6 +33,7 @@ def server(text: str, official: str) -> SplitResult:
     try:
         parts = urlsplit(text)
         port = parts.port
+        URL(text)  # as what sends the requests reads it
     except ValueError:
         raise flaw("it is not an address", cure) from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
@@ -44,9 +46,12 @@ def server(text: str, official: str) -> SplitResult:
 
 
 def is_name(host: str) -> bool:
-    """Whether a resolver can be asked for it. A name with an empty part or a long one is none, and no `OSError`."""
+    """Whether a resolver can be asked for it. A name with an empty part or a long one is none, and no `OSError`; nor
+    can a request be made to one that stands for no letters (`xn--a`), or has what no name has.
+    """
     try:
         host.encode("idna")
-    except UnicodeError:
+        _ = URL.build(scheme="http", host=host).host
+    except ValueError:
         return False
     return True

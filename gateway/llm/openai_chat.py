@@ -269,9 +269,10 @@ def _endpoint(base_url: str) -> tuple[URL, str]:
     cure = 'Set [model] base_url, for instance to "https://api.openai.com/v1".'
     try:
         url = URL(base_url.strip())
+        host = url.host  # decoding it may fail as well
     except ValueError:
-        url = URL()
-    if url.scheme not in ("http", "https") or not url.host:
+        url, host = URL(), None
+    if url.scheme not in ("http", "https") or not host:
         raise ConfigError("The model's base_url is not a web address.", cure=cure)
     if url.user or url.password or url.query_string or url.fragment:
         raise ConfigError("The model's base_url carries more than an address.", cure="Put the key in [model] api_key.")

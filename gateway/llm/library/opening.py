@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from httpx2 import AsyncClient
+from httpx2 import URL, AsyncClient, InvalidURL
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
@@ -21,12 +21,18 @@ def their_model(name: str, *, base_url: str | None, api_key: str | None, client:
     if not name.partition(":")[2].strip():
         raise ConfigError(f"{name} names no model.", cure='Correct [model] name, as in "anthropic:claude-sonnet-5".')
     try:
+        URL(base_url or "")
         return infer_model(name, lambda provider: _provider(provider, base_url, api_key, client))
     except ImportError as error:
         raise ConfigError(
             f"The model {name} needs a package that is not installed: {error}.",
             cure="The extra `providers` brings Anthropic's and Google's; install others' into the same environment. "
             'A server that speaks OpenAI\'s protocol needs none: write "openai:<model>" and its base_url.',
+        ) from error
+    except InvalidURL as error:  # it is stricter about names than what asks other servers
+        raise ConfigError(
+            f"The model {name} cannot be asked at its base_url: {error}.",
+            cure='Correct [model] base_url, as in "https://example.org/v1".',
         ) from error
     except (UserError, ValueError) as error:
         raise ConfigError(

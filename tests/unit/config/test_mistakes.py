@@ -39,6 +39,8 @@ def refusal(folder: Path, toml: str, environ: Mapping[str, str] | None = None) -
         ("[owners]\nann = ['telegram:@ann']\n", ["@ann"]),
         ("[model]\nname = 'openai:x'\napi_key = 'env:NO_SUCH_VARIABLE'\n", ["NO_SUCH_VARIABLE", "api_key"]),
         ("[model]\nname = 'openai:x'\napi_key = 'file:/no/such/file'\n", ["/no/such/file", "api_key"]),
+        ('[model]\nname = "openai:x"\napi_key = "file:/a\\u0000b"\n', ["model.api_key", "cannot be seen"]),
+        ("[model]\nname = 'openai:x'\nbase_url = 'https://xn--a/v1'\n", ["model.base_url", "no such host"]),
         ("[model]\nname = 'openai:x'\napi_key = 'sk-verysecretverysecret'\n", ["api_key", "env:"]),
         ("[store]\nurl = 'sqlite:dragoman.db'\n", ["url", "absolute"]),
         ("[store]\nurl = 'postgres://x'\n", ["url", "sqlite"]),

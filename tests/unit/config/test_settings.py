@@ -83,6 +83,8 @@ def test_a_secret_that_is_missing_is_named(tmp_path: Path) -> None:
         (f"file:{tmp_path}/large", "is larger than 64 KiB"),
         (f"file:{tmp_path}/empty/key", "cannot be read (Not a directory)"),
         ("file:relative", "not an absolute path"),
+        ("file:/a\0b", "cannot be seen"),
+        ("file:/a\ud800b", "cannot be seen"),
     ]:
         with pytest.raises(Flaw) as caught:
             secret(written, {"MY_KEY": "", "BINARY": "\udcff\udcfe"})
@@ -282,6 +284,9 @@ def test_models_that_can_be_asked(table: dict[str, object]) -> None:
         ({"base_url": "example.org/v1"}, "not an http"),
         ({"base_url": "https://..../v1"}, "no such host"),
         ({"base_url": "https://x.org:0/v1"}, "no such host or port"),
+        ({"base_url": "https://xn--a/v1"}, "no such host or port"),
+        ({"base_url": r"https://a\b/v1"}, "not an address"),
+        ({"base_url": "https://[::1]x/v1"}, "not an address"),
     ],
 )
 def test_models_that_cannot(table: dict[str, object], word: str) -> None:

@@ -88,6 +88,7 @@ def test_variables_set_it_and_lay_over_it(tmp_path: Path) -> None:
         (ONE + 'mode = "webhook"\n', "channels.slack.mode", 'Write one of "socket" or "http".'),
         (ONE + 'mode = "http"\n', "channels.slack.signing_secret", 'or mode = "socket"'),
         (ONE + 'api_root = "slack.com"\n', "channels.slack.api_root", '"https://slack.com/api/"'),
+        (ONE + "api_root = 'https://a\\b/api/'\n", "channels.slack.api_root", "it is not an address"),
         (ONE + "limits = { per_channel_per_s = -1 }\n", "channels.slack.limits.per_channel_per_s", "Write 0 or more"),
         (ONE + TWO, "channels.slack.accounts", "Move these keys into [channels.slack.accounts.main]."),
         ("[channels.slack.accounts]\n", "channels.slack.accounts", "Write [channels.slack.accounts.NAME]"),

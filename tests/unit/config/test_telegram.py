@@ -87,6 +87,7 @@ def test_variables_set_it_and_lay_over_it(tmp_path: Path) -> None:
         (ONE + 'tokn = "x"\n', "channels.telegram.tokn", 'Did you mean "token"?'),
         (ONE + 'mode = "push"\n', "channels.telegram.mode", 'Write one of "polling" or "webhook".'),
         (ONE + 'api_root = "example.org"\n', "channels.telegram.api_root", '"https://api.telegram.org"'),
+        (ONE + "api_root = 'https://a\\b/api/'\n", "channels.telegram.api_root", "it is not an address"),
         (ONE + "limits = 5\n", "channels.telegram.limits", "it is not a table"),
         (ONE + "limits = { overall_per_s = true }\n", "channels.telegram.limits.overall_per_s", "without quotes"),
         (ONE + "limits = { overall = 3 }\n", "channels.telegram.limits.overall", 'Did you mean "overall_per_s"?'),

@@ -24,6 +24,9 @@ def refusal(text: str) -> str:
         ("https://a.example/api/", "a.example", None),
         ("http://[::1]:8081", "::1", 8081),
         ("HTTPS://A.example", "a.example", None),
+        ("http://my_api:8081", "my_api", 8081),
+        ("https://bücher.example", "bücher.example", None),
+        ("https://xn--zca.example", "xn--zca.example", None),
     ],
 )
 def test_a_server_is_an_address_with_a_path(text: str, host: str, port: int | None) -> None:
@@ -43,6 +46,11 @@ def test_a_server_is_an_address_with_a_path(text: str, host: str, port: int | No
         ("https://a b", "it is not an http:// or https:// address"),
         ("https://...", "there is no such host or port"),
         ("https://a..example", "there is no such host or port"),
+        (r"https://a\b/api/", "it is not an address"),
+        ("https://xn--a/api/", "there is no such host or port"),
+        ("https://a\u00adb/api/", "it is not an address"),
+        ("https://a|b/api/", "there is no such host or port"),
+        ("https://[::1]x/api/", "it is not an address"),
         ("https://a.example:0", "there is no such host or port"),
         ("https://ann:secret@a.example", "there is more in it than a server and a path"),
         ("https://a.example?x", "there is more in it than a server and a path"),

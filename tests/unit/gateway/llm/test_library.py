@@ -344,6 +344,14 @@ def test_what_is_no_model_is_refused_with_a_cure(name: str) -> None:
         open_library(name, base_url=None, api_key=KEY)
 
 
+@pytest.mark.parametrize("name", [CLAUDE, GEMINI])
+@pytest.mark.parametrize("base_url", ["https://ｅxample.org/", "https://256.1.1.1/"])
+def test_an_address_that_nobody_can_ask_is_refused_with_a_cure(name: str, base_url: str) -> None:
+    with pytest.raises(ConfigError, match=f"The model {name} cannot be asked at its base_url") as refused:
+        open_library(name, base_url=base_url, api_key=KEY)
+    assert "[model] base_url" in refused.value.cure
+
+
 @pytest.mark.parametrize("name", ["groq:llama", "mistral:large", "bedrock:eu.some-model", "deepseek:chat"])
 def test_a_provider_whose_package_is_missing_is_said_with_a_cure(name: str) -> None:
     with pytest.raises(ConfigError, match=f"The model {name} needs a package that is not installed") as refused:

@@ -353,6 +353,7 @@ async def test_the_key_is_in_no_error_and_no_traceback(reply: Reply) -> None:
         ("ftp://example.org", None, "not a web address"),
         ("", None, "not a web address"),
         ("http://[bad", None, "not a web address"),
+        ("https://xn--a/v1", None, "not a web address"),
         ("https://user:pass@example.org/v1", None, "more than an address"),
         ("https://example.org/v1?key=1", None, "more than an address"),
         ("https://example.org/v1", "two words", "not a key"),
