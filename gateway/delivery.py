@@ -35,6 +35,8 @@ SEND_WITHIN_S = 45.0
 which a sweep takes a slot back: it must not be sent twice because a send hangs. A file has more of both."""
 PARTS_WITHIN_S = 25.0
 """How long the parts of one slot wait for their turns; what is left then goes on with the next try."""
+LOOKED_AT_AGAIN_S = 86_400.0
+"""What would have to wait longer is tried once a day: times have an end, and limits and bans may have been lifted."""
 STORE_AGAIN_S = 1.0
 STORE_AGAIN_TIMES = 30
 LIMITS = RetryLimits(attempts=6)
@@ -234,7 +236,7 @@ class Delivery:
     async def _again(
         self, slot: Slot, delay_s: float, *, uncertain: bool = False, unsettled: bool = False, counted: bool = True
     ) -> None:
-        retry, delay = self.outbox.slot_retry, timedelta(seconds=delay_s)
+        retry, delay = self.outbox.slot_retry, timedelta(seconds=min(delay_s, LOOKED_AT_AGAIN_S))
         await self.record(
             slot, lambda: retry(slot.id, delay, uncertain=uncertain, unsettled=unsettled, counted=counted)
         )

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic_core import PydanticCustomError
@@ -13,6 +14,8 @@ from yarl import URL
 
 ONE_ACCOUNT = "main"
 """What the account of a plain `[channels.NAME]` is called."""
+SLOWEST_S = 1_000
+"""A limit lets a message out at least every so many seconds, or it is 0: of a mistake the account would be mute."""
 _ACCOUNT = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
@@ -25,6 +28,20 @@ def check_account_name(name: str) -> None:
     """Raise a `flaw` for what cannot be an account's name: it stands in paths and keys."""
     if not _ACCOUNT.fullmatch(name):
         raise flaw(f"{name!r} cannot be an account's name", "Use 1 to 32 letters, digits, - and _", "accounts")
+
+
+def limit(per_s: float) -> Callable[[float], float]:
+    """Make the check of a limit of so many messages in `per_s` seconds. It raises a `flaw` for one that is no limit, 0,
+    and yet hardly lets anything out.
+    """
+    least = per_s / SLOWEST_S
+
+    def check(value: float) -> float:
+        if 0 < value < least:
+            raise flaw("it lets hardly anything out", f"Write {least:g} or more, or 0 for no limit")
+        return value
+
+    return check
 
 
 def server(text: str, official: str) -> SplitResult:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from channels._shared.settings import check_account_name, flaw, server
+from channels._shared.settings import check_account_name, flaw, limit, server
 
 Mode: TypeAlias = Literal["socket", "http"]
 OFFICIAL_API = "https://slack.com/api/"
@@ -68,10 +68,10 @@ class SlackLimits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    per_channel_per_s: Annotated[float, Field(strict=True, ge=0, le=1000)] = Field(
+    per_channel_per_s: Annotated[float, Field(strict=True, ge=0, le=1000), AfterValidator(limit(1))] = Field(
         default=1, description="Messages a second to one channel; 0 is no limit. Short bursts of 3 pass."
     )
-    overall_per_min: Annotated[float, Field(strict=True, ge=0, le=60_000)] = Field(
+    overall_per_min: Annotated[float, Field(strict=True, ge=0, le=60_000), AfterValidator(limit(60))] = Field(
         default=300, description="Messages a minute of the whole workspace; 0 is no limit."
     )
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from channels._shared.settings import check_account_name, flaw, server
+from channels._shared.settings import check_account_name, flaw, limit, server
 
 OFFICIAL_API = "https://api.telegram.org"
 SECRETS = (r"(?<!\d)\d{6,12}:[A-Za-z0-9_-]{30,}",)
@@ -49,13 +49,13 @@ class TelegramLimits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    per_chat_per_s: Annotated[float, Field(strict=True, ge=0, le=1000)] = Field(
+    per_chat_per_s: Annotated[float, Field(strict=True, ge=0, le=1000), AfterValidator(limit(1))] = Field(
         default=1, description="Messages a second to one chat; 0 is no limit. Short bursts of 3 pass."
     )
-    per_group_per_min: Annotated[float, Field(strict=True, ge=0, le=60_000)] = Field(
+    per_group_per_min: Annotated[float, Field(strict=True, ge=0, le=60_000), AfterValidator(limit(60))] = Field(
         default=20, description="Messages a minute to one group; 0 is no limit."
     )
-    overall_per_s: Annotated[float, Field(strict=True, ge=0, le=1000)] = Field(
+    overall_per_s: Annotated[float, Field(strict=True, ge=0, le=1000), AfterValidator(limit(1))] = Field(
         default=30, description="Messages a second of the whole account; 0 is no limit."
     )
 

@@ -90,6 +90,8 @@ def test_variables_set_it_and_lay_over_it(tmp_path: Path) -> None:
         (ONE + 'api_root = "slack.com"\n', "channels.slack.api_root", '"https://slack.com/api/"'),
         (ONE + "api_root = 'https://a\\b/api/'\n", "channels.slack.api_root", "it is not an address"),
         (ONE + "limits = { per_channel_per_s = -1 }\n", "channels.slack.limits.per_channel_per_s", "Write 0 or more"),
+        (ONE + "limits = { per_channel_per_s = 1e-12 }\n", "channels.slack.limits.per_channel_per_s", "0.001 or more"),
+        (ONE + "limits = { overall_per_min = 0.05 }\n", "channels.slack.limits.overall_per_min", "0.06 or more"),
         (ONE + TWO, "channels.slack.accounts", "Move these keys into [channels.slack.accounts.main]."),
         ("[channels.slack.accounts]\n", "channels.slack.accounts", "Write [channels.slack.accounts.NAME]"),
         (TWO.replace("BOT2", "BOT"), "channels.slack.accounts", "home and work have the same bot_token"),

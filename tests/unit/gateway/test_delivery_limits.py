@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.delivery import AT_ONCE, GIVEN_FROM
+from gateway.delivery import AT_ONCE, GIVEN_FROM, LOOKED_AT_AGAIN_S
 from gateway.model.messages import Conversation
 from gateway.model.slots import Pace, SlotKind, SlotState
 from gateway.model.tools import Effect, Risk
@@ -71,6 +71,16 @@ async def test_waiting_for_a_limit_is_no_try(engine: Engine) -> None:
             engine.clock.advance(2)
 
     assert [one.text for one in channel.sent] == ["first"]
+
+
+async def test_what_would_wait_for_ever_is_looked_at_once_a_day(engine: Engine) -> None:
+    """A channel of an owner's own may say anything; there is no such time as in 1e300 s."""
+    await slot(engine, "first")
+    second, began = await slot(engine, "second"), engine.clock.now()
+    async with in_background(engine.delivery(PacedChannel(every_s=1e300)).run()):
+        await until(lambda: holds(now(engine, second).due_at == began + timedelta(seconds=LOOKED_AT_AGAIN_S)))
+
+    assert (now(engine, second).state, now(engine, second).attempts) == (SlotState.DUE, 0)
 
 
 async def test_under_an_overall_limit_texts_go_before_cards(engine: Engine) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic_core import PydanticCustomError
 
-from channels._shared.settings import check_account_name, server
+from channels._shared.settings import check_account_name, limit, server
 
 OFFICIAL = "https://api.example.org"
 
@@ -67,3 +67,17 @@ def test_a_name_can_stand_in_a_path() -> None:
     for name in ("", "a b", "a/b", "ä", "x" * 33, "main\n"):
         with pytest.raises(PydanticCustomError, match="cannot be an account's name"):
             check_account_name(name)
+
+
+@pytest.mark.parametrize("value", [0, 0.06, 0.5, 60_000])
+def test_a_limit_is_none_or_lets_something_out(value: float) -> None:
+    assert limit(60)(value) == value
+
+
+@pytest.mark.parametrize("value", [1e-300, 1e-12, 0.0599])
+def test_a_limit_that_hardly_lets_anything_out_is_refused(value: float) -> None:
+    """Of 1e-12 a message waits for 30,000 years, and of 1e-300 its time cannot be said."""
+    with pytest.raises(PydanticCustomError) as caught:
+        limit(60)(value)
+    assert caught.value.context is not None
+    assert caught.value.context["cure"] == "Write 0.06 or more, or 0 for no limit"
