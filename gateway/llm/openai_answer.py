@@ -10,10 +10,12 @@ from typing import Any, cast
 
 from gateway.errors import ModelError
 from gateway.llm.openai_payload import CALL_EXTRAS, OPAQUE
+from gateway.llm.pieces import Pieces
 from gateway.llm.reading import as_object, as_objects, as_text
-from gateway.llm.sse import EventSplitter, EventTooLong
+from gateway.llm.sse import EVENT_BYTES, EventSplitter, EventTooLong
 from gateway.model.nesting import is_too_deep
 from gateway.model.steps import Answer, Usage
+from gateway.model.text import mended
 from gateway.model.tools import NAMED_AT_MOST, call_of
 
 CUT_NOTE = "\n\n[cut here: the model reached its output limit]"
@@ -44,6 +46,8 @@ class AnswerLimits:
     argument_chars: int = 10 * 1024 * 1024
     """Of all calls' names and arguments together."""
     calls: int = 512
+    chunk_bytes: int = EVENT_BYTES
+    """Of one event of a stream, and of a whole answer from a server that does not stream."""
 
 
 DEFAULT_LIMITS = AnswerLimits()
@@ -54,7 +58,7 @@ class _Call:
     index: int
     id: str = ""
     name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
+    arguments: Pieces = field(default_factory=Pieces)
     chars: int = 0
     """Of its arguments."""
     end: str = ""
@@ -72,15 +76,14 @@ class Assembly:
         """`refused` turns the error object that a server sent instead of a chunk into ours."""
         self._refused = refused
         self._limits = limits
-        self._events = EventSplitter()
-        self._text: list[str] = []
+        self._events = EventSplitter(limits.chunk_bytes)
+        self._text = Pieces()
         self._text_chars = 0
-        self._half = ""  # the first half of a surrogate pair that a server split between two chunks
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._argument_chars = 0
         self._looked_chars = 0
-        self._reasoning: dict[str, list[str]] = {}
+        self._reasoning: dict[str, Pieces] = {}
         self._details: list[dict[str, Any]] = []
         self._block: dict[str, list[str]] = {}  # what was added to the last of them, by key
         self._reasoning_chars = 0
@@ -111,7 +114,8 @@ class Assembly:
         try:
             events = self._events.feed(data)
         except EventTooLong:
-            raise ModelError("The model's server sent an event of more than 16 MiB.") from None
+            most = self._limits.chunk_bytes
+            raise ModelError(f"The model's server sent an event of more than {most:,} bytes.") from None
         return self._take(events)
 
     def end(self) -> str:
@@ -125,7 +129,7 @@ class Assembly:
         self._chunk(completion)
         if not self._finish_reason and completion.get("choices"):
             self._finish_reason = "stop"  # the JSON is whole, so the answer is
-        return "".join(self._text[before:])
+        return self._text.since(before)
 
     def _take(self, events: list[bytes]) -> str:
         before = len(self._text)
@@ -137,7 +141,7 @@ class Assembly:
                 self._done = True
             elif event:
                 self._chunk(_parsed(event))
-        return "".join(self._text[before:])
+        return self._text.since(before)
 
     def _chunk(self, chunk: dict[str, Any]) -> None:
         if chunk.get("error"):
@@ -162,28 +166,18 @@ class Assembly:
             self._add_call(call)
         for name in ("reasoning_content", "reasoning"):
             if isinstance(part := delta.get(name), str) and part:
-                self._reasoning.setdefault(name, []).append(part)
                 self._count_reasoning(len(part))
+                self._reasoning.setdefault(name, Pieces()).add(part)
         for detail in as_objects(delta.get("reasoning_details")):
             self._add_detail(detail)
         if isinstance(reason := choice.get("finish_reason"), str) and reason != "null":
             self._finish_reason = reason or self._finish_reason
 
     def _add_text(self, text: str) -> None:
-        text = self._half + text
-        self._half = ""
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            if "\ud800" <= text[-1] <= "\udbff":
-                text, self._half = text[:-1], text[-1]
-            text = _mended(text)
-        if not text:
-            return
-        self._text.append(text)
         self._text_chars += len(text)
         if self._text_chars > self._limits.text_chars:
             raise _beyond(f"The model's answer is longer than {self._limits.text_chars} characters.")
+        self._text.add(text)
 
     # --- calls --------------------------------------------------------------------------------
 
@@ -195,14 +189,13 @@ class Assembly:
         call.id = call.id or call_id
         if name and name != call.name:  # most send it once, some in every fragment, a few piece by piece
             call.name = (call.name + name)[: 2 * NAMED_AT_MOST]  # in halves of surrogates, each may be two
-        if arguments:
-            call.arguments.append(arguments)
         call.chars += len(arguments)
         call.end = arguments.rstrip()[-1:] or call.end
         call.extra = delta.get("extra_content") or call.extra
         self._argument_chars += _A_FRAGMENT + len(name) + len(arguments)
         if self._argument_chars > self._limits.argument_chars:
             raise _beyond(f"The arguments of the model's calls exceed {self._limits.argument_chars} characters.")
+        call.arguments.add(arguments)
 
     def _call_for(self, index: object, name: str, call_id: str, arguments: str) -> _Call:
         """Find the call that a fragment belongs to, or begin one.
@@ -238,7 +231,7 @@ class Assembly:
         if self._looked_chars > _LOOKED_AT_MOST:
             return False
         try:
-            return isinstance(json.loads("".join(call.arguments)), dict)
+            return isinstance(json.loads(str(call.arguments)), dict)
         except (ValueError, RecursionError):
             return False
 
@@ -283,27 +276,28 @@ class Assembly:
             raise ModelError("The model's server announced a call and sent none.", cure="Ask again.", retryable=True)
         if reason == "content_filter":
             raise filtered()
-        tail = "\ufffd" if self._half else ""
+        before = len(self._text)
         if reason in _CUT:
-            refuse_useless_cut(calls=bool(self._calls), text=bool(self._text))
-            tail += CUT_NOTE
-        self._text.append(tail)
-        return tail
+            refuse_useless_cut(calls=bool(self._calls), text=before > 0)
+        for text in (self._text, *(call.arguments for call in self._calls), *self._reasoning.values()):
+            text.end()
+        if reason in _CUT:
+            self._text.add(CUT_NOTE)
+        return self._text.since(before)
 
     def answer(self, model: str, taken: Collection[str]) -> Answer:
         """Return the finished answer of `model`; its call ids are unique, also among `taken`."""
         ordered = sorted(self._calls, key=lambda call: call.index)  # stable: calls of one index stay as they came
         ids = unique_ids([call.id for call in ordered], taken)
         calls = tuple(
-            call_of(call_id, _mended(call.name), _mended("".join(call.arguments)))
-            for call_id, call in zip(ids, ordered, strict=True)
+            call_of(call_id, mended(call.name), str(call.arguments)) for call_id, call in zip(ids, ordered, strict=True)
         )
         pairs = zip(ids, ordered, strict=True)
         opaque = self._opaque({call_id: {"extra_content": call.extra} for call_id, call in pairs if call.extra})
-        return Answer(text="".join(self._text), calls=calls, model=model, usage=self._usage, opaque=opaque)
+        return Answer(text=str(self._text), calls=calls, model=model, usage=self._usage, opaque=opaque)
 
     def _opaque(self, extras: dict[str, Any]) -> dict[str, Any]:
-        own: dict[str, Any] = {name: _mended("".join(parts)) for name, parts in self._reasoning.items()}
+        own: dict[str, Any] = {name: str(text) for name, text in self._reasoning.items()}
         self._end_block()
         if self._details and _is_json(self._details):
             own["reasoning_details"] = self._details
@@ -408,10 +402,3 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 def _count(value: object) -> int:
     return min(max(0, value), _TOKENS_AT_MOST) if isinstance(value, int) else 0
-
-
-def _mended(text: str) -> str:
-    """Join surrogate pairs and replace lone surrogates, which no store and no channel can encode."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -206,15 +206,14 @@ class OpenAIChat(Trying):
         raise failure
 
     async def _whole(self, response: aiohttp.ClientResponse) -> bytes:
-        limits = self._limits
-        most = 4 * (limits.text_chars + limits.reasoning_chars + limits.argument_chars)
+        most = self._limits.chunk_bytes
         body = bytearray()
         try:
             async with asyncio.timeout(self._patience.stall_s):
                 while data := await response.content.readany():
                     body += data
                     if len(body) > most:
-                        words = f"The model's server answered with more than {most} bytes."
+                        words = f"The model's server answered with more than {most:,} bytes."
                         raise ModelError(words, cure="Ask for less at once.", about_request=True)
         except TimeoutError:
             raise self._silent(self._patience.stall_s) from None

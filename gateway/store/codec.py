@@ -16,6 +16,7 @@ from pydantic_core import CoreConfig, PydanticSerializationError, SchemaValidato
 from gateway.model.children import Lineage
 from gateway.model.messages import Attachment, Brought, Conversation
 from gateway.model.steps import Answer
+from gateway.model.text import mended
 from gateway.model.tools import KeptFile, ToolCall, ToolResult
 from gateway.model.waits import ApprovalRequest
 
@@ -113,11 +114,7 @@ def load_conversation(text: str) -> Conversation:
 
 def storable(text: str) -> str:
     """Return `text` with half surrogate pairs made U+FFFD: platforms send them, and UTF-8 cannot hold them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return mended(text)
 
 
 def _all_storable(value: Any) -> Any:

@@ -14,7 +14,7 @@ from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits, Assembly
 from gateway.model.steps import Answer, Usage
 from gateway.model.tools import ARGUMENTS_AT_MOST, NAMED_AT_MOST
 
-SMALL = AnswerLimits(text_chars=20, reasoning_chars=20, argument_chars=40, calls=2)
+SMALL = AnswerLimits(text_chars=20, reasoning_chars=20, argument_chars=40, calls=2, chunk_bytes=2_000)
 
 
 def refused(error: object) -> ModelError:
@@ -148,11 +148,36 @@ def test_what_is_no_answer_is_an_error(stream: list[bytes], words: str, retryabl
         ([delta(reasoning_details=[{"type": "t", "text": "x" * 21}])], "reasoning is longer"),
         ([call(0, "a", "shell", "x" * 20)] * 2, "exceed 40"),
         ([call(n, f"i{n}", "t") for n in range(3)], "more than 2 calls"),
+        ([delta(role="x" * 2_000)], "an event of more than 2,000 bytes"),
     ],
 )
 def test_an_answer_is_bounded(stream: list[bytes], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         assembled(*stream, STOP, limits=SMALL)
+
+
+def test_a_text_that_is_too_long_is_refused_before_anything_is_done_with_it() -> None:
+    """Joining and replacing six million halves of characters took two seconds; reading them takes a fifth of one."""
+    stream = b'data: {"choices":[{"delta":{"content":"' + b"\\ud800" * 6_000_000 + b'"}}]}\n\n'
+    began = time.thread_time()
+    with pytest.raises(ModelError, match="longer than 20"):
+        assembled(stream, limits=AnswerLimits(text_chars=20, chunk_bytes=2 * len(stream)))
+    assert time.thread_time() - began < 1
+
+
+def test_an_event_is_bounded_before_it_is_read() -> None:
+    """A number of 4,300 digits takes 0.1 ms to read, and 16 MiB have room for very many."""
+    with pytest.raises(ModelError, match="more than 4,194,304 bytes"):
+        assembled(b'data: {"x":[' + b"9" * 4_299 + (b"," + b"9" * 4_299) * 1_000 + b"]}\n\n")
+
+
+def test_halves_of_characters_in_arguments_and_reasoning_are_joined_or_replaced() -> None:
+    pieces = ["a\ud83d", "\ude00", "\ud83d"]
+    answer, _ = assembled(
+        *(delta(reasoning_content=piece) for piece in pieces), *(call(0, "i", "t", piece) for piece in pieces), CALLS
+    )
+    assert answer.calls[0].arguments == "a😀\ufffd"
+    assert answer.opaque == {"openai": {"reasoning_content": "a😀\ufffd"}}
 
 
 # --- odd servers --------------------------------------------------------------------------------

@@ -86,6 +86,15 @@ async def test_a_server_that_does_not_stream_is_understood() -> None:
     assert [call.tool for call in answer.calls] == ["shell"]
 
 
+async def test_a_whole_answer_is_bounded_before_it_is_read() -> None:
+    reply = Reply(text="Hi", reasoning="x" * 5_000_000, stream=False)
+    async with attached(ScriptedModel([reply])) as model:
+        error, _ = await failure(model)
+
+    assert "answered with more than 4,194,304 bytes" in error.message
+    assert not error.retryable
+
+
 async def test_an_event_stream_under_another_content_type_is_understood() -> None:
     async with attached(ScriptedModel([Reply(text="Hi", content_type="text/plain")])) as model:
         answer, _ = await ask(model)

@@ -59,3 +59,9 @@ def test_an_event_without_end_is_refused(stream: list[bytes]) -> None:
 
     with pytest.raises(EventTooLong):
         splitter.feed(last)
+
+
+def test_lines_that_say_nothing_are_not_gathered_for_ever() -> None:
+    splitter = EventSplitter(max_event_bytes=1_000)
+    with pytest.raises(EventTooLong):
+        splitter.feed(b"data:\n" * 100)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import sys
+import time
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.model.text import FILLERS, cut, head_and_tail, head_and_tail_bytes, media_type, one_line, plain, visible
+from gateway.model.text import (
+    FILLERS,
+    cut,
+    head_and_tail,
+    head_and_tail_bytes,
+    media_type,
+    mended,
+    one_line,
+    plain,
+    visible,
+)
 
 LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -117,3 +128,30 @@ BLANKS = [
 def test_a_text_of_blanks_shows_nothing(blank: str) -> None:
     assert not visible(blank)
     assert visible(f"{blank}.")
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("", ""),
+        ("plain ü 😀 \ufffd", "plain ü 😀 \ufffd"),
+        ("\ud83d\ude00", "😀"),
+        ('a\ud83d"\ude00\n', 'a\ufffd"\ufffd\n'),
+        ("\ude00\ud83d\ud83d\ude00", "\ufffd\ufffd😀"),
+        ("\ufffd\ufffd\ufffd\ud800", "\ufffd" * 4),
+    ],
+)
+def test_halves_of_characters_are_joined_or_replaced(text: str, whole: str) -> None:
+    assert mended(text) == whole
+
+
+@given(st.text(st.characters(codec=None) | st.sampled_from("\ud83d\ude00")))
+def test_what_is_mended_says_what_a_decoder_would(text: str) -> None:
+    assert mended(text) == text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def test_mending_costs_little() -> None:
+    text = "\ud83d\ude00" * 5_000_000
+    began = time.thread_time()
+    assert len(mended(text)) == 5_000_000
+    assert time.thread_time() - began < 1  # two seconds with a decoder; a tenth of a second now
