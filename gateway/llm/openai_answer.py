@@ -49,6 +49,28 @@ class AnswerLimits:
     chunk_bytes: int = EVENT_BYTES
     """Of one event of a stream, and of a whole answer from a server that does not stream."""
 
+    # Each raises `ModelError` for more than there may be. What came is counted, before halves of characters are joined.
+
+    def check_text(self, chars: int) -> None:
+        """Of the answer so far."""
+        if chars > self.text_chars:
+            raise beyond(f"The model's answer is longer than {self.text_chars} characters.")
+
+    def check_reasoning(self, chars: int) -> None:
+        """Of all its blocks so far."""
+        if chars > self.reasoning_chars:
+            raise beyond(f"The model's reasoning is longer than {self.reasoning_chars} characters.")
+
+    def check_arguments(self, chars: int) -> None:
+        """Of all calls so far."""
+        if chars > self.argument_chars:
+            raise beyond(f"The arguments of the model's calls exceed {self.argument_chars} characters.")
+
+    def check_calls(self, count: int) -> None:
+        """So far."""
+        if count > self.calls:
+            raise beyond(f"The model asked for more than {self.calls} calls at once.")
+
 
 DEFAULT_LIMITS = AnswerLimits()
 
@@ -175,8 +197,7 @@ class Assembly:
 
     def _add_text(self, text: str) -> None:
         self._text_chars += len(text)
-        if self._text_chars > self._limits.text_chars:
-            raise _beyond(f"The model's answer is longer than {self._limits.text_chars} characters.")
+        self._limits.check_text(self._text_chars)
         self._text.add(text)
 
     # --- calls --------------------------------------------------------------------------------
@@ -193,8 +214,7 @@ class Assembly:
         call.end = arguments.rstrip()[-1:] or call.end
         call.extra = delta.get("extra_content") or call.extra
         self._argument_chars += _A_FRAGMENT + len(name) + len(arguments)
-        if self._argument_chars > self._limits.argument_chars:
-            raise _beyond(f"The arguments of the model's calls exceed {self._limits.argument_chars} characters.")
+        self._limits.check_arguments(self._argument_chars)
         call.arguments.add(arguments)
 
     def _call_for(self, index: object, name: str, call_id: str, arguments: str) -> _Call:
@@ -213,8 +233,7 @@ class Assembly:
             begins = known is None or bool(name and (not call_id or call_id != known.id))
         if known is not None and not begins:
             return known
-        if len(self._calls) >= self._limits.calls:
-            raise _beyond(f"The model asked for more than {self._limits.calls} calls at once.")
+        self._limits.check_calls(len(self._calls) + 1)
         call = _Call(index=index if isinstance(index, int) else len(self._calls))
         self._calls.append(call)
         self._by_index[call.index] = call
@@ -260,8 +279,7 @@ class Assembly:
 
     def _count_reasoning(self, chars: int) -> None:
         self._reasoning_chars += chars
-        if self._reasoning_chars > self._limits.reasoning_chars:
-            raise _beyond(f"The model's reasoning is longer than {self._limits.reasoning_chars} characters.")
+        self._limits.check_reasoning(self._reasoning_chars)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -324,7 +342,8 @@ def refuse_useless_cut(*, calls: bool, text: bool) -> None:
         raise ModelError(words, cure=cure, about_request=True)
 
 
-def _beyond(words: str) -> ModelError:
+def beyond(words: str) -> ModelError:
+    """The error of an answer that goes beyond its limits."""
     return ModelError(words, cure="Ask for less at once.", about_request=True)
 
 
@@ -391,14 +410,15 @@ def _arguments(value: object) -> str:
 def _usage(usage: dict[str, Any]) -> Usage:
     details = as_object(usage.get("prompt_tokens_details"))
     return Usage(
-        input_tokens=_count(usage.get("prompt_tokens")),
-        output_tokens=_count(usage.get("completion_tokens")),
+        input_tokens=tokens(usage.get("prompt_tokens")),
+        output_tokens=tokens(usage.get("completion_tokens")),
         # OpenAI's place for it and most others', DeepSeek's, Moonshot's.
-        cached_tokens=_count(details.get("cached_tokens"))
-        or _count(usage.get("prompt_cache_hit_tokens"))
-        or _count(usage.get("cached_tokens")),
+        cached_tokens=tokens(details.get("cached_tokens"))
+        or tokens(usage.get("prompt_cache_hit_tokens"))
+        or tokens(usage.get("cached_tokens")),
     )
 
 
-def _count(value: object) -> int:
+def tokens(value: object) -> int:
+    """Return what a provider says it counted, as far as it can be; 0 for what is no number."""
     return min(max(0, value), _TOKENS_AT_MOST) if isinstance(value, int) else 0

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.library.errors import NotWhole, from_library
-from gateway.llm.openai_answer import CUT_NOTE, filtered, refuse_useless_cut
+from gateway.llm.openai_answer import CUT_NOTE, DEFAULT_LIMITS, filtered, refuse_useless_cut
+from gateway.llm.pieces import Pieces
 from gateway.llm.tries import DEFAULT_PATIENCE, Patience, Trying
 from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.model.steps import Answer
-from gateway.retry import DEFAULT_LIMITS, RetryLimits
+from gateway.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
+from gateway.retry import RetryLimits
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -51,7 +53,7 @@ class LibraryModel(Trying):
         *,
         close: Callable[[], Awaitable[None]],
         api_key: str | None = None,
-        retry: RetryLimits = DEFAULT_LIMITS,
+        retry: RetryLimits = DEFAULT_RETRY_LIMITS,
         patience: Patience = DEFAULT_PATIENCE,
         random: Callable[[], float] = _random.random,
     ) -> None:
@@ -80,16 +82,20 @@ class LibraryModel(Trying):
         from gateway.llm.library.payload import answer_of, messages_of, parameters_of
 
         messages, parameters = messages_of(request, answered_by=self._name), parameters_of(request)
+        said, chars = Pieces(), 0
         try:
             async with asyncio.timeout(self._patience.whole_s), AsyncExitStack() as held:
                 streamed = await self._entered(held, self._opened(messages, parameters))
                 async with aclosing(self._texts(streamed)) as texts:
                     async for text in texts:
-                        yield text
+                        chars += len(text)
+                        DEFAULT_LIMITS.check_text(chars)
+                        if text := said.add(text):
+                            yield text
                 response = streamed.get()
             tail = self._checked(response)
-            if tail:
-                yield tail
+            if end := said.end() + tail:
+                yield end
             whole.append(answer_of(response, self._name, request, tail))
         except (ModelError, GeneratorExit, asyncio.CancelledError):
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ from pydantic_ai.messages import TextPart as TheirText
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
-from gateway.llm.openai_answer import unique_ids
+from gateway.llm.openai_answer import DEFAULT_LIMITS, tokens, unique_ids
 from gateway.llm.openai_payload import (
     MARKED,
     given_back,
@@ -43,7 +44,8 @@ from gateway.llm.reading import as_object
 from gateway.model.ids import CallId
 from gateway.model.prompts import CallResult, Image, ModelRequest, UserText
 from gateway.model.steps import Answer, Usage
-from gateway.model.tools import ToolCall, call_of
+from gateway.model.text import mended
+from gateway.model.tools import NAMED_AT_MOST, ToolCall, call_of
 
 OPAQUE = "library"
 """The key of `Answer.opaque` that is ours: `thinking`, whole parts in order, and `calls`, by call id."""
@@ -153,14 +155,18 @@ def text_of(event: object) -> str:
 
 
 def answer_of(response: ModelResponse, name: str, request: ModelRequest, tail: str) -> Answer:
-    """Return the answer of the model called `name`; its call ids are unique, also among those of the request."""
+    """Return the answer of the model called `name`; its call ids are unique, also among those of the request.
+
+    Raises `ModelError` for one beyond the limits of an answer; halves of characters are joined or replaced.
+    """
     taken = {call.id for message in request.messages if isinstance(message, Answer) for call in message.calls}
     theirs = response.tool_calls
+    DEFAULT_LIMITS.check_calls(len(theirs))
     ids = unique_ids([part.tool_call_id for part in theirs], taken)
-    calls = tuple(call_of(id_, part.tool_name, _arguments(part)) for id_, part in zip(ids, theirs, strict=True))
     text = "".join(part.content for part in response.parts if isinstance(part, TheirText))
+    DEFAULT_LIMITS.check_text(len(text))
     extras = {id_: found for id_, part in zip(ids, theirs, strict=True) if (found := _extras(part))}
-    thinking = [part for part in response.parts if isinstance(part, ThinkingPart)]
+    thinking = _thought(response)
     own: dict[str, Any] = {}
     if thinking:
         own["thinking"] = _THINKING.dump_python(thinking, mode="json")
@@ -170,13 +176,34 @@ def answer_of(response: ModelResponse, name: str, request: ModelRequest, tail: s
         own["provider"] = response.provider_name
     used = response.usage
     usage = Usage(
-        input_tokens=used.input_tokens, output_tokens=used.output_tokens, cached_tokens=used.cache_read_tokens
+        input_tokens=tokens(used.input_tokens),
+        output_tokens=tokens(used.output_tokens),
+        cached_tokens=tokens(used.cache_read_tokens),
     )
-    return Answer(text=text + tail, calls=calls, model=name, usage=usage, opaque={OPAQUE: own} if own else {})
+    opaque = {OPAQUE: own} if own else {}
+    return Answer(text=mended(text) + tail, calls=_calls(theirs, ids), model=name, usage=usage, opaque=opaque)
+
+
+def _calls(theirs: Sequence[ToolCallPart], ids: Sequence[str]) -> tuple[ToolCall, ...]:
+    written = [_arguments(part) for part in theirs]
+    DEFAULT_LIMITS.check_arguments(sum(map(len, written)))
+    return tuple(
+        call_of(id_, mended(part.tool_name[: 2 * NAMED_AT_MOST]), mended(arguments))
+        for id_, part, arguments in zip(ids, theirs, written, strict=True)
+    )
+
+
+def _thought(response: ModelResponse) -> list[ThinkingPart]:
+    thinking = [part for part in response.parts if isinstance(part, ThinkingPart)]
+    DEFAULT_LIMITS.check_reasoning(sum(len(part.content) + len(part.signature or "") for part in thinking))
+    return [replace(part, content=mended(part.content)) for part in thinking]
 
 
 def _arguments(part: ToolCallPart) -> str:
-    return part.args if isinstance(part.args, str) and part.args else part.args_as_json_str()
+    if isinstance(part.args, str) and part.args:
+        return part.args
+    # Not as the library writes it down, which fails for half a character.
+    return json.dumps(part.args or {}, ensure_ascii=False, separators=(",", ":"))
 
 
 def _extras(part: ToolCallPart) -> dict[str, Any]:

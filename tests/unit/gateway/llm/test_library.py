@@ -335,6 +335,65 @@ async def test_a_stream_of_google_that_is_cut_is_never_an_answer() -> None:
             await ask(model)
 
 
+# --- what no model says -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("\ud83d\ude00", "😀"), ("ab\ud83dcd", "ab\ufffdcd"), ("abc\ud83d", "abc\ufffd")]
+)
+async def test_halves_of_characters_are_joined_or_replaced(text: str, shown: str) -> None:
+    """The stand-in splits a text in its middle. Nothing can store or show halves."""
+    async with attached(Said(events=anthropic_text(text))) as (_, model):
+        texts, answer = await ask(model)
+    assert "".join(texts) == answer.text == shown
+
+
+async def test_halves_of_characters_in_calls_and_thinking_are_replaced() -> None:
+    events = anthropic_calls(("toolu_1", "sh\ud83dell", '{"command": "\ud83d\ude00\ud83d"}'), thinking="hm\ud83d")
+    async with attached(Said(events=events)) as (_, model):
+        _, answer = await ask(model)
+    assert [(call.tool, call.arguments) for call in answer.calls] == [("sh\ufffdell", '{"command": "😀\ufffd"}')]
+    assert answer.opaque["library"]["thinking"][0]["content"] == "hm\ufffd"
+
+
+async def test_half_a_character_in_a_call_of_googles_is_replaced() -> None:
+    said = Said(events=google({"functionCall": {"name": "shell", "args": {"command": "é\ud83d"}}}))
+    async with attached(said, name=GEMINI) as (_, model):
+        _, answer = await ask(model)
+    assert [call.arguments for call in answer.calls] == ['{"command":"é\ufffd"}']
+
+
+async def test_tokens_that_nobody_can_count_do_not_cost_the_answer() -> None:
+    events = anthropic_text("Hello")
+    events[0][1]["message"]["usage"] = {"input_tokens": 10**30, "output_tokens": 10**30}
+    async with attached(Said(events=events)) as (_, model):
+        _, answer = await ask(model)
+    assert answer.text == "Hello"
+    assert answer.usage.input_tokens == 10**9
+
+
+async def test_a_text_without_end_is_an_error() -> None:
+    async with attached(Said(events=anthropic_text("x" * 3_000_000))) as (_, model):
+        with pytest.raises(ModelError, match="longer than 1048576 characters") as caught:
+            await ask(model)
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        (anthropic_calls(("a", "shell", '{"command": "' + "x" * 11_000_000 + '"}')), "calls exceed 10485760"),
+        (anthropic_calls(*[(f"a{n}", "shell", UNAME) for n in range(513)]), "more than 512 calls"),
+        (anthropic_calls(("a", "shell", UNAME), thinking="x" * 5_000_000), "reasoning is longer than 4194304"),
+    ],
+    ids=["arguments", "calls", "reasoning"],
+)
+async def test_an_answer_is_bounded(events: list[Any], words: str) -> None:
+    async with attached(Said(events=events)) as (_, model):
+        with pytest.raises(ModelError, match=words):
+            await ask(model)
+
+
 # --- opening ------------------------------------------------------------------------------------
 
 
