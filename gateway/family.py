@@ -26,7 +26,7 @@ from gateway.model.ids import SYSTEM_CHILD, SessionId, child_session
 from gateway.model.sessions import LEASE_LASTS, Session, SessionKind
 from gateway.model.text import one_line
 from gateway.model.tools import Park, ResultStatus, ToolResult
-from gateway.model.turns import ENDED, Lease, TurnLimits
+from gateway.model.turns import ENDED, Lease, TurnLimits, TurnState
 from gateway.model.views import ChildLine, TurnView
 from gateway.model.waits import WaitKind, WaitState, used_by_children
 from gateway.observe import Redactor
@@ -41,6 +41,8 @@ TITLE_CHARS = 60
 NAME_CHARS = 64
 NAMES_IN_A_HINT = 20
 STOPPED = "Stopped by the session that spawned it."
+_USE_NO_MORE = ENDED | {TurnState.STOPPING}
+"""Of a turn that stops, only results are written: no model is asked any more."""
 
 _REFUSED: Mapping[SpawnRefusal, str] = MappingProxyType(
     {
@@ -102,23 +104,6 @@ def told_of(view: TurnView) -> frozenset[int]:
     """Return the steps whose children answered: what those used is in their waits, with all below them."""
     answered = (WaitKind.CHILD, WaitState.ANSWERED)
     return frozenset(wait.n for wait in view.waits if (wait.kind, wait.state) == answered)
-
-
-def tokens_given(children: Sequence[ChildLine], told: Collection[int]) -> tuple[int, list[ChildLine]]:
-    """Return the tokens that live children of a turn may use, and the ended ones whose tokens no answer tells.
-
-    `told`: the steps whose children answered.
-    """
-    given, untold = 0, list[ChildLine]()
-    for line in children:
-        lineage = line.session.lineage
-        if lineage is None:
-            continue
-        if line.turn.state not in ENDED:
-            given += lineage.tokens
-        elif lineage.n not in told:
-            untold.append(line)
-    return given, untold
 
 
 def rights_of_child(
@@ -185,18 +170,33 @@ class Families:
         return CallFamily(families=self, view=view, n=n, lease=lease)
 
     async def tokens_untold(self, view: TurnView) -> int:
-        """Return the tokens used so far by children that nobody waits for, or waits for no longer, with all below them.
+        """Return the tokens of children that nobody waits for, or waits for no longer: see `tokens_of`.
 
-        Of a turn whose children have all answered none is read: their tokens are in `tokens_used`.
+        What such a child was given is held back until its task ends: it works beside the turn and may use all of it. Of
+        a turn whose children have all answered none is read: their tokens are in `tokens_used`.
         """
         told = told_of(view)
         if not any(
             step.call is not None and step.n not in told and self._spawns(step.call.tool) for step in view.steps
         ):
             return 0
-        children = await self.children.children_of(view.turn.id)
-        untold = [one for one in children if one.session.lineage is not None and one.session.lineage.n not in told]
-        return sum([await self.used_by(one) for one in untold])
+        return await self.tokens_of(await self.children.children_of(view.turn.id), told)
+
+    async def tokens_of(self, children: Sequence[ChildLine], told: Collection[int]) -> int:
+        """Return the tokens that are these children's: used, with all below them; or given, while that is more.
+
+        `told`: the steps whose children answered; what those used is in their waits.
+        """
+        tokens = 0
+        for line in children:
+            lineage = line.session.lineage
+            if lineage is None:
+                continue
+            if line.turn.state not in _USE_NO_MORE:
+                tokens += max(await self.used_by(line), lineage.tokens)
+            elif lineage.n not in told:
+                tokens += await self.used_by(line)
+        return tokens
 
     async def used_by(self, line: ChildLine) -> int:
         """Return the tokens that a child has used so far, with its own children, which have none."""
@@ -255,8 +255,7 @@ class CallFamily:
         own = child_session(turn.id, self.n)
         begun = [line for line in await families.children.children_of(turn.id) if line.session.id != own]
         now = await families.views.turn(turn.id)  # read last: what ends in between counts twice, not in neither
-        given, untold = tokens_given(begun, told_of(now))
-        given += sum([await families.used_by(line) for line in untold])
+        given = await families.tokens_of(begun, told_of(now))
         held = families.clock.now() - (self.lease.expires_at - LEASE_LASTS)
         most = rights_of(self.view.session, (), families.limits)
         return Left(

@@ -34,16 +34,18 @@ def tokens_limit(view: TurnView, limits: TurnLimits) -> int:
 def beyond(view: TurnView, worked: timedelta, limits: TurnLimits, untold: int = 0) -> str:
     """Say which limit the turn has passed, and what to do about it; empty when it may ask its model again.
 
-    `untold`: tokens of children that are not in the view, because the turn does not wait for them.
+    `untold`: tokens, used or held back, of children that are not in the view, because the turn does not wait for them.
     """
     most = answers_limit(limits)
     if sum(1 for step in view.steps if step.kind is StepKind.MODEL) >= most:
         return _stopped(view, lambda what: f"the model was asked {most} times in {what}", "a smaller task")
     if worked > active_limit(view, limits):
         return out_of_time(view, limits)
-    allowed, used = tokens_limit(view, limits), tokens_used(view) + untold
-    if allowed and used >= allowed:
-        return _stopped(view, lambda what: f"{what} used {used:,} tokens; its limit is {allowed:,}", "a smaller task")
+    allowed, used = tokens_limit(view, limits), tokens_used(view)
+    if allowed and used + untold >= allowed:
+        theirs = f", and {untold:,} are its sub-sessions'" if untold else ""
+        why = f"used {used:,} tokens{theirs}; its limit is {allowed:,}"
+        return _stopped(view, lambda what: f"{what} {why}", "a smaller task")
     return ""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.family import ENDS_WITHIN
+from gateway.family import ENDS_WITHIN, tokens_used
 from gateway.model.children import Lineage
 from gateway.model.ids import TurnId, child_session
 from gateway.model.steps import Answer, Usage
@@ -111,17 +111,48 @@ async def test_a_family_uses_no_more_than_its_root_may_whoever_waits_for_whom(tm
 
 
 async def test_what_children_used_that_nobody_waits_for_ends_the_turn_too(tmp_path: Path) -> None:
+    """And what those may use that are at work: they use it beside the turn."""
     engine = spawning(tmp_path, limits=LIMITS)
     parent = await asks(engine, 1, *spawns(5, "session"))
     assert await engine.settle(parent)
-    for used in (100, 200, 300, 400):
-        await finishes(engine, await engine.claim(), 100)
-        assert await engine.families.tokens_untold(await engine.store.turn(parent.turn)) == used
-    await says(engine, parent, 199)
+    for used, held in ((10, 500), (20, 410), (100, 330), (120, 330)):  # the last one beyond its limit, by one answer
+        assert await engine.families.tokens_untold(await engine.store.turn(parent.turn)) == held
+        await finishes(engine, await engine.claim(), used)
+    await says(engine, parent, 249)
     engine.model.script = [Answer(text="never given")]
     await engine.run(parent)
 
-    assert "Stopped: this turn used 600 tokens; its limit is 600. Write again to go on." in (await engine.texts())[-1]
+    said = "Stopped: this turn used 250 tokens, and 350 are its sub-sessions'; its limit is 600. Write again to go on."
+    assert said in (await engine.texts())[-1]
+
+
+async def test_a_turn_and_what_works_beside_it_use_no_more_than_it_may(tmp_path: Path) -> None:
+    """It goes on for as long as it may, and each of its children uses all that it was given."""
+    engine = spawning(tmp_path, limits=LIMITS)
+    engine.model.script = [
+        Answer(text="", calls=(one,), model="scripted", usage=Usage(input_tokens=20))
+        for one in [*spawns(5, "session"), *[call("sessions_list", n) for n in range(9)]]
+    ]
+    turn = await engine.say()
+    await engine.run(await engine.claim())
+    root = await engine.store.turn(turn)
+    given = [line.session.lineage.tokens for line in await engine.store.children_of(turn) if line.session.lineage]
+
+    assert (root.turn.state, len(given)) == (TurnState.FAILED, 5)
+    assert tokens_used(root) + sum(given) <= 1.1 * LIMITS.tokens
+
+
+async def test_a_child_that_is_stopping_holds_nothing_back(tmp_path: Path) -> None:
+    """It asks its model no more, however long what it runs takes to end."""
+    engine = spawning(tmp_path, limits=LIMITS)
+    parent = await asks(engine, 1, *spawns(1, "session"))
+    assert await engine.settle(parent)
+    child = await engine.claim()
+    await says(engine, child, 30, *spawns(1))
+    await engine.store.stop_child(parent.session, child.session, "Enough.", None)
+
+    assert (await engine.store.turn(child.turn)).turn.state is TurnState.STOPPING
+    assert await engine.families.tokens_untold(await engine.store.turn(parent.turn)) == 30
 
 
 async def test_a_grandchild_is_cut_from_what_its_parent_has_left(tmp_path: Path) -> None:

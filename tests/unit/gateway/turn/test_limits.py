@@ -71,7 +71,15 @@ def test_a_turn_beyond_a_limit_says_which_and_how_to_go_on(
 def test_no_limit_of_tokens_is_none() -> None:
     view = turn_view(steps=[answered(0, tokens=10**9)])
 
-    assert beyond(view, timedelta(), TurnLimits(tokens=0)) == ""
+    assert beyond(view, timedelta(), TurnLimits(tokens=0), untold=10**9) == ""
+
+
+def test_what_its_sub_sessions_have_is_not_said_to_be_used() -> None:
+    view = turn_view(steps=[answered(0, tokens=400)])
+
+    assert beyond(view, timedelta(), LIMITS, untold=599) == ""
+    said = "this turn used 400 tokens, and 600 are its sub-sessions'; its limit is 1,000"
+    assert beyond(view, timedelta(), LIMITS, untold=600) == f"Stopped: {said}. Write again to go on."
 
 
 def test_a_child_has_its_own_limits() -> None:
