@@ -177,7 +177,7 @@ class Ingress:
     async def _deny(self, message: Inbound, wait: Wait) -> None:
         """Deny with this text as the reason. It can do nothing else, whatever it says."""
         press, verdict = await self._reasons.denial(message, wait)
-        await self._reasons.took(message, await self._decide(press, wait, verdict))
+        await self._reasons.took(message, wait.id, await self._decide(press, wait, verdict))
 
     def _count(self, outcome: str, message: Inbound) -> None:
         self._meters.messages.labels(outcome).inc()

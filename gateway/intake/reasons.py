@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from gateway.approvals import Approvals, is_shown_by
-from gateway.model.ids import Handle, Principal, WaitId
+from gateway.model.ids import Handle, Principal, SlotId, WaitId
 from gateway.model.messages import NEXT_PART_WITHIN, Conversation, Inbound, Press
 from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitState
 from gateway.ports import Clock, Notes, Views
@@ -26,21 +26,25 @@ class Reasons:
         self._cut_reasons: dict[tuple[Conversation, Principal], tuple[str, datetime]] = {}
 
     async def expect(self, press: Press, wait: WaitId) -> None:
-        """Note that this person is asked why, here, about this wait; for an hour."""
-        await self._notes.note(_reasons(press.conversation), press.principal, wait, REASON_WITHIN)
+        """Note that this person is asked why, here, about this wait; for an hour. Of one card, the last wait counts."""
+        for card in await self._views.card_slots(wait):
+            if card.conversation == press.conversation:
+                await self._note(press.conversation, card.id, press.principal, wait)
 
     async def asked_why(self, message: Inbound) -> Wait | None:
         """The open wait that this reply denies, if any: who wrote it pressed "Deny with reason" on the very card."""
-        asked = await self._notes.notes(_reasons(message.conversation))
-        wait = WaitId(asked.get(message.principal, ""))
-        if not wait:
-            return None
-        cards = await self._views.card_slots(wait)
-        here = any(is_shown_by(card, message.conversation, message.reply_to) for card in cards)
-        found = await self._views.wait(wait) if here else None
+        asked = await self._asked(message)
+        for wait in asked.values():
+            for card in await self._views.card_slots(wait):
+                if is_shown_by(card, message.conversation, message.reply_to):
+                    return await self._undecided(message, asked.get(card.id, wait))
+        return None
+
+    async def _undecided(self, message: Inbound, wait: WaitId) -> Wait | None:
+        found = await self._views.wait(wait)
         if found is None or (found.state is WaitState.OPEN and found.expires_at > self._clock.now()):
             return found
-        await self._ask_no_more(message)  # decided meanwhile, on the page for instance
+        await self._ask_no_more(message, wait)  # decided meanwhile, on the page for instance
         return None
 
     async def denial(self, message: Inbound, wait: Wait) -> tuple[Press, Verdict]:
@@ -57,16 +61,27 @@ class Reasons:
         )
         return press, verdict
 
-    async def took(self, message: Inbound, pressed: Pressed) -> None:
+    async def took(self, message: Inbound, wait: WaitId, pressed: Pressed) -> None:
         """Ask no more once the wait is decided; of a reason that the platform cut off, expect the rest."""
         if pressed.wait is None or pressed.wait.state is not WaitState.OPEN:
-            await self._ask_no_more(message)
+            await self._ask_no_more(message, wait)
         if message.cut:
             self._expect_rest(message)
 
-    async def _ask_no_more(self, message: Inbound) -> None:
-        """What the person replies from now on is a message again."""
-        await self._notes.note(_reasons(message.conversation), message.principal, "", REASON_WITHIN)
+    async def _ask_no_more(self, message: Inbound, wait: WaitId) -> None:
+        """What the person replies to its cards from now on is a message again."""
+        for card, about in (await self._asked(message)).items():
+            if about == wait:
+                await self._note(message.conversation, card, message.principal, "")
+
+    async def _asked(self, message: Inbound) -> dict[SlotId, WaitId]:
+        """What whoever wrote this is asked about here, by card."""
+        notes = await self._notes.notes(_reasons(message.conversation))
+        found = [(*key.partition(" "), wait) for key, wait in notes.items()]
+        return {SlotId(card): WaitId(wait) for card, _, who, wait in found if wait and who == message.principal}
+
+    async def _note(self, conversation: Conversation, card: SlotId, who: Principal, wait: str) -> None:
+        await self._notes.note(_reasons(conversation), f"{card} {who}", wait, REASON_WITHIN)
 
     def _expect_rest(self, message: Inbound) -> None:
         """More of a reason will come. Nothing of it is kept; a restart in between may make it a message."""

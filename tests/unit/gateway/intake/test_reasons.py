@@ -207,7 +207,7 @@ async def test_a_reply_after_the_decision_is_a_message(engine: Engine) -> None:
     assert accepted is not None
     assert not accepted.duplicate
     assert (await state(engine, first.id), await state(engine, second.id)) == (WaitState.APPROVED, WaitState.OPEN)
-    assert await engine.store.notes(f"reasons/{CHAT.key}") == {ANN_TELEGRAM: ""}
+    assert set((await engine.store.notes(f"reasons/{CHAT.key}")).values()) == {""}
 
 
 async def test_a_press_after_the_decision_asks_for_no_reason(engine: Engine) -> None:
@@ -300,6 +300,34 @@ async def test_the_reason_is_for_the_button_that_was_pressed_last(engine: Engine
         WaitState.CANCELLED,
         WaitState.DENIED,
     )
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_of_two_cards_each_has_its_reason(tmp_path: Path, first: int) -> None:
+    """Whichever is answered first: what is written about one card is no request, and nothing of the other's."""
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
+    engine = Engine(tmp_path, [shell], script=[Answer(text="hello"), calls("shell:a"), calls("shell:b")])
+    await engine.say("hello")  # so that Ann can be reached
+    await engine.run(await engine.claim())
+    waits = list[Wait]()
+    for where in (BOB_CHAT, GROUP):
+        turn = await engine.say("do it", who=BOB, where=where)
+        await engine.run(await engine.claim())
+        waits += await engine.waits(turn)
+    while due := await engine.store.claim_slots(NODE, ["telegram"], 50):
+        for slot in due:
+            await engine.store.slot_sent(slot.id, slot.version, f"m-{slot.id}")
+    for wait in waits:
+        assert (await press(engine, wait)).result is PressResult.ASK_REASON
+
+    for n in (first, 1 - first):
+        (card,) = [slot for slot in await engine.store.card_slots(waits[n].id) if slot.conversation == CHAT]
+        assert await reply(engine, f"reason {n}", to=card.platform_id) is None
+    found = [await engine.store.wait(wait.id) for wait in waits]
+    assert [(one.state, one.reason) for one in found if one is not None] == [
+        (WaitState.DENIED, "reason 0"),
+        (WaitState.DENIED, "reason 1"),
+    ]
 
 
 async def test_the_question_outlives_a_restart(engine: Engine, tmp_path: Path) -> None:
