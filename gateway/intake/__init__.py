@@ -13,7 +13,7 @@ from gateway.intake.replies import Replies
 from gateway.model.messages import Inbound, Press, Refused
 from gateway.model.routes import Accepted, Drop, DropReason, Route, WhileRunning
 from gateway.model.turns import TurnKind
-from gateway.model.waits import Pressed, PressResult, Verdict, Wait
+from gateway.model.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait
 from gateway.observe import Meters, log
 from gateway.ports import Books, Children, Clock, Intake, Notes, Views, Waiting
 from gateway.registry import Registry
@@ -130,8 +130,7 @@ class Ingress:
                 if self._reasons.is_rest(message):
                     await self._drop(message, Drop(reason=DropReason.EMPTY, told=False))
                     return None
-                if message.reply_to and (wait := await self._reasons.asked_why(message)):
-                    await self._deny(message, wait)
+                if message.reply_to and await self._denied_by(message):
                     return None
                 kind = TurnKind.MODEL
         accepted = await self._intake.accept(found, message, kind, running=self._running, say_if_waiting=WAITING)
@@ -174,10 +173,18 @@ class Ingress:
             return Verdict(refusal=PressResult.ASK_REASON)
         return verdict
 
-    async def _deny(self, message: Inbound, wait: Wait) -> None:
-        """Deny with this text as the reason. It can do nothing else, whatever it says."""
+    async def _denied_by(self, message: Inbound) -> bool:
+        """Deny with this text as the reason, if one was asked for. It can do nothing else, whatever it says.
+
+        False: it is a message like any other, also when somebody decides in this very moment.
+        """
+        wait = await self._reasons.asked_why(message)
+        if wait is None:
+            return False
         press, verdict = await self._reasons.denial(message, wait)
-        await self._reasons.took(message, wait.id, await self._decide(press, wait, verdict))
+        pressed = await self._decide(press, wait, verdict)
+        await self._reasons.took(message, wait.id, pressed)
+        return pressed.result not in TOO_LATE
 
     def _count(self, outcome: str, message: Inbound) -> None:
         self._meters.messages.labels(outcome).inc()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gateway.approvals import Approvals, is_shown_by
 from gateway.model.ids import Handle, Principal, SlotId, WaitId
 from gateway.model.messages import NEXT_PART_WITHIN, Conversation, Inbound, Press
-from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitState
+from gateway.model.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait, WaitState
 from gateway.ports import Clock, Notes, Views
 
 REASON_WITHIN = timedelta(hours=1)
@@ -59,13 +60,16 @@ class Reasons:
             handle=Handle(""),
             reason=message.text.strip(),
         )
-        return press, verdict
+        return press, replace(verdict, written=True)
 
     async def took(self, message: Inbound, wait: WaitId, pressed: Pressed) -> None:
-        """Ask no more once the wait is decided; of a reason that the platform cut off, expect the rest."""
+        """Ask no more once the wait is decided; of a reason that the platform cut off, expect the rest.
+
+        What came too late is no reason, nor is its rest.
+        """
         if pressed.wait is None or pressed.wait.state is not WaitState.OPEN:
             await self._ask_no_more(message, wait)
-        if message.cut:
+        if message.cut and pressed.result not in TOO_LATE:
             self._expect_rest(message)
 
     async def _ask_no_more(self, message: Inbound, wait: WaitId) -> None:

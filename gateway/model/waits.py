@@ -165,6 +165,9 @@ class PressResult(StrEnum):
     """Unknown, forged or from another place."""
 
 
+TOO_LATE = frozenset({PressResult.ALREADY, PressResult.EXPIRED})
+"""Results of who might have decided, but for the time: the card should have changed before."""
+
 PRESSED_TEXT: Mapping[PressResult, str] = MappingProxyType(
     {
         PressResult.APPROVED: "Allowed.",
@@ -210,6 +213,8 @@ class Verdict:
     state: WaitState = WaitState.DENIED
     """`APPROVED` or `DENIED`, when it may."""
     withdraw_siblings: bool = False
+    written: bool = False
+    """The press is a message that gives a reason: one that comes `TOO_LATE` is not recorded, and stays a message."""
 
 
 class Start(StrEnum):

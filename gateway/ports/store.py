@@ -90,7 +90,8 @@ class Intake(Protocol):
         Only an OPEN wait with `expires_at` in the future is decided; a lost race is `ALREADY` or `EXPIRED`. A decided
         wait queues its turn when that is PARKED, wakes it otherwise, and raises the version of the card slots that
         show it. `withdraw_siblings` cancels the other open waits of the same model answer.
-        After `ALREADY` and `EXPIRED` those cards are tried once more whose change was given up.
+        After `ALREADY` and `EXPIRED` those cards are tried once more whose change was given up; but of a press that was
+        `written` nothing is stored then: its event is still to be accepted, as a message.
         """
         ...
 

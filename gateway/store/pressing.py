@@ -7,10 +7,7 @@ from datetime import datetime
 
 from gateway.model.ids import Principal, TurnId
 from gateway.model.turns import TurnState
-from gateway.model.waits import PressResult, Verdict, Wait, WaitKind, WaitState
-
-OVER = frozenset({PressResult.ALREADY, PressResult.EXPIRED})
-"""What a press on a card comes to that should have changed before."""
+from gateway.model.waits import TOO_LATE, PressResult, Verdict, Wait, WaitKind, WaitState
 
 
 def result_of_press(wait: Wait | None, verdict: Verdict, now: datetime) -> PressResult:
@@ -24,6 +21,11 @@ def result_of_press(wait: Wait | None, verdict: Verdict, now: datetime) -> Press
     if wait.expires_at <= now:
         return PressResult.EXPIRED
     return PressResult.APPROVED if verdict.state is WaitState.APPROVED else PressResult.DENIED
+
+
+def stays_a_message(result: PressResult, verdict: Verdict) -> bool:
+    """Whether nothing is recorded of a press: its event is that of a message, which is accepted next."""
+    return verdict.written and result in TOO_LATE
 
 
 def is_stopped_by(

@@ -58,7 +58,7 @@ RULES_A_RUN = 8
 STEPS_A_RUN = 38
 """At least, on average: a rule is one move, or ten."""
 RUNS = STEPS // STEPS_A_RUN + 1
-VERDICTS = (approve(), approve(), deny(), deny(withdraw_siblings=True), refuse())
+VERDICTS = (approve(), approve(), deny(), deny(withdraw_siblings=True), deny(written=True), refuse())
 USED = Usage(input_tokens=3, output_tokens=1, cost_micros=2)
 EFFECTS = (ControlEffect.STOP, ControlEffect.STOP, ControlEffect.RESET, ControlEffect.NONE)
 ENDS = (TurnState.DONE, TurnState.DONE, TurnState.STOPPED, TurnState.FAILED)

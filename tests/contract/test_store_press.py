@@ -107,6 +107,29 @@ async def test_the_second_press_loses(scene: Scene) -> None:
     assert await scene.rows() == before
 
 
+@pytest.mark.parametrize(("after_s", "result"), [(0, PressResult.ALREADY), (61, PressResult.EXPIRED)])
+async def test_a_written_reason_that_comes_too_late_is_still_to_be_accepted(
+    scene: Scene, clock: FakeClock, after_s: float, result: PressResult
+) -> None:
+    """Nothing is known of its event: the text is a message, and none that was delivered before."""
+    asked = await scene.parked(ttl_s=60)
+    if result is PressResult.ALREADY:
+        await scene.press(asked.wait)
+    clock.advance(after_s)
+    before = await scene.rows()
+    late = await scene.store.press(press(key="m9", reason="list them"), asked.wait, deny(written=True))
+    assert (late.result, late.wait) == (result, await scene.wait(asked.wait))
+    assert await scene.rows() == before
+    assert not (await scene.say("list them", event_key="m9")).duplicate
+
+
+async def test_a_written_reason_in_time_is_no_message(scene: Scene) -> None:
+    """Its event is known then, like any press."""
+    asked = await scene.parked()
+    assert (await scene.store.press(press(key="m9"), asked.wait, deny(written=True))).result is PressResult.DENIED
+    assert (await scene.say("list them", event_key="m9")).duplicate
+
+
 @pytest.mark.parametrize(
     ("after_s", "result"),
     [(59.999, PressResult.APPROVED), (60, PressResult.EXPIRED), (60.001, PressResult.EXPIRED)],

@@ -162,9 +162,9 @@ def approve() -> Verdict:
     return Verdict(refusal=None, state=WaitState.APPROVED)
 
 
-def deny(*, withdraw_siblings: bool = False) -> Verdict:
+def deny(*, withdraw_siblings: bool = False, written: bool = False) -> Verdict:
     """The press may deny."""
-    return Verdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=withdraw_siblings)
+    return Verdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=withdraw_siblings, written=written)
 
 
 def refuse(why: PressResult = PressResult.NOT_ALLOWED) -> Verdict:

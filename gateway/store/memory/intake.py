@@ -12,12 +12,12 @@ from gateway.model.routes import Accepted, Route, WhileRunning
 from gateway.model.sessions import Session
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.turns import Turn, TurnKind, TurnState
-from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitState
+from gateway.model.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import cut
 from gateway.store.memory.arrivals import Arrivals, event_of
 from gateway.store.memory.rows import TurnRow
-from gateway.store.pressing import OVER, is_stopped_by, result_of_press
+from gateway.store.pressing import is_stopped_by, result_of_press, stays_a_message
 from gateway.store.terms import HELD, INTERRUPTED_TEXT
 
 
@@ -114,11 +114,13 @@ class MemoryIntake(Arrivals):
         """Store a press and decide its wait, once."""
         with self.transition() as now:
             found = self.waits.get(wait) if wait is not None else None
+            result = result_of_press(found, verdict, now)
+            if stays_a_message(result, verdict):
+                return Pressed(result=result, wait=found)
             if event_of(press) in self.events:
                 return Pressed(result=PressResult.DUPLICATE, wait=found)
-            result = result_of_press(found, verdict, now)
             self.events[event_of(press)] = f"press:{result}"
-            if found is not None and result in OVER:
+            if found is not None and result in TOO_LATE:
                 self.show_given_up(found.id)
             if found is None or result not in (PressResult.APPROVED, PressResult.DENIED):
                 return Pressed(result=result, wait=found)

@@ -9,11 +9,11 @@ from gateway.model.messages import CONTEXT_KEPT, REASON_AT_MOST, Inbound, Press
 from gateway.model.routes import Accepted, Route, WhileRunning
 from gateway.model.slots import NewSlot, SlotKind
 from gateway.model.turns import TurnKind, TurnState
-from gateway.model.waits import Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
+from gateway.model.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import cut
 from gateway.store.codec import dump_conversation, from_us, to_us
-from gateway.store.pressing import OVER, is_stopped_by, result_of_press
+from gateway.store.pressing import is_stopped_by, result_of_press, stays_a_message
 from gateway.store.sqlite import arrivals, moves, outgoing
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import TurnRow, wait_of
@@ -128,9 +128,11 @@ def _control(tx: Tx, route: Route, message: Inbound, control: Control) -> int | 
 def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: Verdict) -> Pressed:
     found = _find_wait(tx, wait)
     result = result_of_press(found, verdict, tx.moment)  # the writer runs alone: nothing can change meanwhile
+    if stays_a_message(result, verdict):
+        return Pressed(result=result, wait=found)
     if not arrivals.is_new(tx, press, f"press:{result}"):
         return Pressed(result=PressResult.DUPLICATE, wait=found)
-    if found is not None and result in OVER:
+    if found is not None and result in TOO_LATE:
         outgoing.show_given_up(tx, found.id)
     if found is None or result not in (PressResult.APPROVED, PressResult.DENIED):
         return Pressed(result=result, wait=found)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.model.ids import Principal, SlotId, WaitId
+from gateway.model.ids import Principal, SessionId, SlotId, WaitId
 from gateway.model.messages import Conversation, Press
 from gateway.model.routes import Accepted
+from gateway.model.sessions import Session
 from gateway.model.steps import Answer
 from gateway.model.tools import Effect, ResultStatus, Risk
 from gateway.model.turns import TurnState
@@ -208,6 +209,31 @@ async def test_a_reply_after_the_decision_is_a_message(engine: Engine) -> None:
     assert not accepted.duplicate
     assert (await state(engine, first.id), await state(engine, second.id)) == (WaitState.APPROVED, WaitState.OPEN)
     assert set((await engine.store.notes(f"reasons/{CHAT.key}")).values()) == {""}
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_reply_in_the_moment_of_the_decision_is_a_message(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, *, cut: bool
+) -> None:
+    """And so is its rest, where the platform cut it in two."""
+    first, _ = await asked(engine)
+    await press(engine, first)
+    read = engine.store.session
+
+    async def and_it_is_decided(session: SessionId) -> Session | None:
+        monkeypatch.undo()
+        assert (await press(engine, first, Verb.ONCE)).result is PressResult.APPROVED
+        return await read(session)
+
+    monkeypatch.setattr(engine.store, "session", and_it_is_decided)
+    accepted = await reply(engine, "list the files instead", key="m7", cut=cut)
+    assert accepted is not None
+    assert not accepted.duplicate
+    assert await state(engine, first.id) is WaitState.APPROVED
+    assert await reply(engine, "all of them", to="", key="m8") is not None
+    again = await reply(engine, "list the files instead", key="m7", cut=cut)  # told again by the platform
+    assert again is not None
+    assert (again.duplicate, again.turn) == (True, accepted.turn)
 
 
 async def test_a_press_after_the_decision_asks_for_no_reason(engine: Engine) -> None:
