@@ -268,13 +268,14 @@ async def _download(call: _Call) -> _Done:
 
 async def _upload(call: _Call) -> _Done:
     page = await navigating.here(call.seat)
+    navigating.is_of(page, call.args.host or "")
     said = await files.upload(call.seat, call.ctx, page, call.args.ref or "", call.args.path or "")
     return await _after(call, said)
 
 
 async def _evaluate(call: _Call) -> _Done:
-    script, limit_s = call.args.script or "", min(call.limit_s, 20.0)
-    seen = await _seen(call, lambda page: reading.evaluated(page, script, limit_s))
+    script, host, limit_s = call.args.script or "", call.args.host or "", min(call.limit_s, 20.0)
+    seen = await _seen(call, lambda page: reading.evaluated(page, script, host, limit_s))
     return _Done(page=seen)
 
 

@@ -65,6 +65,9 @@ ActionName = Literal[
 TEXT_CHARS = 16_384
 """What a card can still show whole, however it is escaped."""
 
+HOST_CHARS = 300
+"""Of a name that has 253 at most, with a scheme and a port."""
+
 _REF = r"(f\d{1,6})?e\d{1,9}"
 """As snapshots write it; `f` numbers the frame."""
 TAKES: Mapping[str, str] = MappingProxyType(
@@ -83,8 +86,8 @@ TAKES: Mapping[str, str] = MappingProxyType(
         "pdf": "path",
         "text": "ref",
         "download": "url ref path",
-        "upload": "ref! path!",
-        "evaluate": "script!",
+        "upload": "host! ref! path!",
+        "evaluate": "host! script!",
         "close": "tab",
     }
 )
@@ -104,8 +107,8 @@ BY_HAND: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "pdf": ("path",),
         "text": ("ref",),
         "download": ("url", "path"),
-        "upload": ("ref", "path"),
-        "evaluate": ("script",),
+        "upload": ("host", "ref", "path"),
+        "evaluate": ("host", "script"),
         "close": ("tab",),
     }
 )
@@ -120,6 +123,7 @@ _CURES: Mapping[str, str] = MappingProxyType(
         "key": "the key, as in Enter or Control+a",
         "path": "the file, relative to the workspace",
         "script": "the JavaScript to run in the page",
+        "host": "the host of the page that is open, as in example.org",
     }
 )
 
@@ -175,6 +179,10 @@ class Args(BaseModel):
     ] = None
     full_page: Annotated[bool | None, Field(description="screenshot: all of the page, not only what shows.")] = None
     script: Annotated[str | None, Field(max_length=TEXT_CHARS, description="evaluate: an expression.")] = None
+    host: Annotated[
+        str | None,
+        Field(max_length=HOST_CHARS, description="upload, evaluate: the host of the open page, as its address has it."),
+    ] = None
     timeout: Annotated[
         float | None,
         Field(
@@ -200,6 +208,11 @@ class Args(BaseModel):
     @classmethod
     def _one_form(cls, url: str | None) -> str | None:
         return url and checked_url(url)
+
+    @field_validator("host")
+    @classmethod
+    def _as_a_card_names_it(cls, host: str | None) -> str | None:
+        return host and scope_of(checked_url(host))
 
     @field_validator("path")
     @classmethod

@@ -63,7 +63,7 @@ async def upload(seat: Seat, ctx: ToolContext, page: Page, ref: str, path: str) 
 
 
 async def _is_of_an_allowed_host(seat: Seat, field: ElementHandle) -> None:
-    """Raise `Trouble` for a field in a frame of another host: who allowed the upload saw only the page's own."""
+    """Raise `Trouble` for a field in a frame of a host that nobody allowed: the card names only the page's own."""
     assert seat.guard is not None, "`tabs.prepare` comes first"
     frame = await field.owner_frame()
     while frame is not None and frame.parent_frame is not None and frame.url in _WITHOUT_A_HOST:

@@ -10,6 +10,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agent_tools.browser import tabs
 from agent_tools.browser.guard import CURE, ask
+from agent_tools.browser.hosts import scope_of
 from agent_tools.browser.seats import Seat
 from agent_tools.browser.trouble import SNAPSHOT, Trouble
 from gateway.model.text import one_line
@@ -112,6 +113,15 @@ async def here(seat: Seat) -> Page:
     if url.startswith("chrome-error:"):
         raise Trouble("load", "The page could not be loaded.", "Check the address, or try later.")
     raise outside(url)
+
+
+def is_of(page: Page, host: str) -> None:
+    """Raise `Trouble` for a page of another host than the one that was shown to whoever allowed what is done there."""
+    now = scope_of(page.url)
+    if now != host:
+        where = f"of {one_line(now, 300)}" if now else "of no host"
+        text = f"The page that is open is {where}, and this was to be done on {host}: nothing was done."
+        raise Trouble("host", text, f"Open a page of {host} first, or name the host of the page that is open.")
 
 
 async def shown(seat: Seat) -> Page:

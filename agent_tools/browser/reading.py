@@ -15,7 +15,7 @@ from playwright.async_api import Error, FloatRect, Page
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agent_tools.browser.asking import asked
-from agent_tools.browser.navigating import stop
+from agent_tools.browser.navigating import is_of, stop
 from agent_tools.browser.pointing import locate
 from agent_tools.browser.trouble import Trouble, meaning
 from gateway.model.text import one_line
@@ -103,11 +103,16 @@ async def picture(page: Page, ref: str | None, full_page: bool) -> bytes:
     return data
 
 
-async def evaluated(page: Page, script: str, limit_s: float) -> str:
-    """Run a script in the page and return what it gives, as JSON. Raises `Trouble` with the script's own error."""
+async def evaluated(page: Page, script: str, host: str, limit_s: float) -> str:
+    """Run a script in the page and return what it gives, as JSON. Raises `Trouble` with the script's own error.
+
+    It runs nowhere but in a document of this host: a page that goes on to another one takes the window with it.
+    """
     try:
         async with asyncio.timeout(limit_s):
-            value = await page.evaluate(script)
+            window = await page.evaluate_handle("window")
+            is_of(page, host)
+            value = await window.evaluate(script)
     except Error as error:
         if found := re.search(r"evaluate: ((?:\w*Error|Uncaught)\b.*)", error.message):
             raise Trouble("script", f"The script failed: {one_line(found[1], 500)}", "Correct the script.") from None

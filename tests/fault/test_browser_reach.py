@@ -116,13 +116,13 @@ async def test_one_session_has_nothing_of_another(siege: Siege) -> None:
     script = "document.cookie = localStorage.x = 'x=' + 'of' + 'ann'; document.cookie"
     for one in (ann, bob):
         await one.done("open", url=url)
-    assert "x=ofann" in (await ann.done("evaluate", script=script)).text
+    assert "x=ofann" in (await ann.done("evaluate", host=siege.page, script=script)).text
     await ann.done("close")
     await ann.done("open", url=url)
     seen = "document.cookie + localStorage.x + (await caches.keys()) + (await navigator.locks.query()).held.length"
     script = f"(async () => {seen})()"
-    assert "x=ofann" in (await ann.done("evaluate", script=script)).text
-    assert "ofann" not in (await bob.done("evaluate", script=script)).text
+    assert "x=ofann" in (await ann.done("evaluate", host=siege.page, script=script)).text
+    assert "ofann" not in (await bob.done("evaluate", host=siege.page, script=script)).text
     assert (await bob.done("tabs")).text.count("\n") == 0
     tool = siege.state / "tools" / "browser"
     assert [path for path in (tool, *(tool / "states").iterdir()) if path.stat().st_mode & 0o077] == []
@@ -135,7 +135,7 @@ async def test_cookies_are_kept_however_much_pages_stored(siege: Siege) -> None:
     await eve.done("open", url=f"http://{siege.page}/store")
     await eve.done("close")
     assert (await eve.done("open", url=f"http://{siege.page}/?way=none")).status is ResultStatus.OK
-    assert "x=kept" in (await eve.done("evaluate", script="document.cookie")).text
+    assert "x=kept" in (await eve.done("evaluate", host=siege.page, script="document.cookie")).text
 
 
 @contained
@@ -169,11 +169,11 @@ async def test_a_file_is_not_given_to_a_frame_of_another_host(siege: Siege) -> N
     (ann.workspace / "secret.txt").write_text("secret")
     seen = (await ann.done("open", url=f"http://{siege.page}/upload")).text
     own, framed = re.findall(r'"File" (?:\[\w+\] )?\[ref=(\w+)\]', seen)
-    refused = await ann.done("upload", ref=framed, path="secret.txt")
+    refused = await ann.done("upload", host=siege.page, ref=framed, path="secret.txt")
     assert (refused.status, refused.code) == (ResultStatus.ERROR, "outside"), refused
-    assert (await ann.done("upload", ref=own, path="secret.txt")).status is ResultStatus.OK
+    assert (await ann.done("upload", host=siege.page, ref=own, path="secret.txt")).status is ResultStatus.OK
     ann.scopes |= {"public.test"}
-    assert (await ann.done("upload", ref=framed, path="secret.txt")).status is ResultStatus.OK
+    assert (await ann.done("upload", host=siege.page, ref=framed, path="secret.txt")).status is ResultStatus.OK
 
 
 async def test_a_link_in_place_of_the_browsers_folder_is_not_followed(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ async def test_elements_that_cannot_be_used_say_why(desk: Desk) -> None:
     await desk.open("/form")
     assert (await desk("type", ref=await desk.ref("Send"), text="x")).code == "kind"
     assert (await desk("select", ref=await desk.ref("Name"), values=["x"])).code == "kind"
-    result = await desk("upload", ref=await desk.ref("Name"), path="gone.txt")
+    result = await desk("upload", host=desk.pages.scope, ref=await desk.ref("Name"), path="gone.txt")
     assert (result.code, result.text) == ("path", "There is no file `gone.txt`.")
     assert "Call log" not in result.text
 
@@ -140,15 +140,28 @@ async def test_scroll_to_an_element(desk: Desk) -> None:
     assert (await desk("scroll", ref=ref)).status is ResultStatus.OK
 
 
+async def test_a_script_runs_on_no_page_of_another_host(desk: Desk) -> None:
+    """The page moved by itself to a host that was allowed before: whoever allowed the script was not shown that one."""
+    other = desk.pages.elsewhere.removeprefix("http://")
+    desk.seat.scopes |= {other}
+    await desk("open", url=f"{desk.pages.elsewhere}/script")
+    result = await desk("evaluate", host=desk.pages.scope, script="document.title = 'ran'")
+    assert (result.status, result.code) == (ResultStatus.ERROR, "host")
+    assert result.text.startswith(f"The page that is open is of {other}, and this was to be done on {desk.pages.scope}")
+    assert result.hint.startswith(f"Open a page of {desk.pages.scope} first")
+    assert "ran" not in (await desk("snapshot")).text
+    assert (await desk("evaluate", host=other, script="answer")).text.endswith("42")
+
+
 async def test_a_script_where_the_owner_allows_it(desk: Desk) -> None:
     await desk.open("/script")
-    assert (await desk("evaluate", script="({answer, list: [1, 'é']})")).text.endswith(
+    assert (await desk("evaluate", host=desk.pages.scope, script="({answer, list: [1, 'é']})")).text.endswith(
         '\n\n{"answer": 42, "list": [1, "é"]}'
     )
-    result = await desk("evaluate", script="gone()")
+    result = await desk("evaluate", host=desk.pages.scope, script="gone()")
     assert (result.code, result.text) == ("script", "The script failed: ReferenceError: gone is not defined")
-    assert (await desk("evaluate", script="'x'.repeat(20000)")).code == "size"
-    assert (await desk("evaluate", script="while (true) nap();", timeout=2)).code == "hangs"
+    assert (await desk("evaluate", host=desk.pages.scope, script="'x'.repeat(20000)")).code == "size"
+    assert (await desk("evaluate", host=desk.pages.scope, script="while (true) nap();", timeout=2)).code == "hangs"
 
 
 async def test_a_host_that_never_answers(desk: Desk) -> None:

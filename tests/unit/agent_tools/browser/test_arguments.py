@@ -74,14 +74,18 @@ def test_the_schema_is_short_and_says_what_may_be_left_out() -> None:
         ({"action": "wait", "text": "x", "amount": 1}, "wait needs either"),
         ({"action": "download"}, "download needs either url.*or ref"),
         ({"action": "download", "url": "https://a.example/", "ref": "e1"}, "download needs either"),
-        ({"action": "upload", "ref": "e1"}, "upload needs path"),
-        ({"action": "evaluate"}, "evaluate needs script"),
+        ({"action": "upload", "host": "a.example", "ref": "e1"}, "upload needs path"),
+        ({"action": "upload", "ref": "e1", "path": "a"}, "upload needs host: the host of the page"),
+        ({"action": "evaluate", "host": "a.example"}, "evaluate needs script"),
+        ({"action": "evaluate", "host": "", "script": "1"}, "evaluate needs host"),
+        ({"action": "evaluate", "host": "a.example b.example", "script": "1"}, "a space or a control character"),
+        ({"action": "evaluate", "host": "a" * 301, "script": "1"}, "at most 300 characters"),
         ({"action": "fly"}, "'open', 'snapshot'"),
         ({}, "Field required"),
         ({"action": "open", "url": "https://a.example/", "selector": "#a"}, "Extra inputs"),
         ({"action": "click", "ref": "#buy"}, "match pattern"),
         ({"action": "snapshot", "timeout": 60_000}, "less than or equal to 300"),
-        ({"action": "upload", "ref": "e1", "path": "a\0b"}, "NUL"),
+        ({"action": "upload", "host": "a.example", "ref": "e1", "path": "a\0b"}, "NUL"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(given: dict[str, Any], words: str) -> None:
@@ -100,11 +104,30 @@ def test_what_is_missing_or_wrong_is_named(given: dict[str, Any], words: str) ->
         ({"action": "select", "ref": "e1", "value": "Blue"}, {"ref": "e1", "values": ["Blue"]}),
         ({"action": "select", "ref": "e1", "values": ["a", "b"]}, {"ref": "e1", "values": ["a", "b"]}),
         ({"action": "snapshot", "timeout_s": 5}, {"timeout": 5.0}),
+        ({"action": "snapshot", "host": "a.example"}, {}),
         ({"action": "close", "tab": 2}, {"tab": 2}),
     ],
 )
 def test_only_what_the_action_takes_is_left(given: dict[str, Any], read: dict[str, Any]) -> None:
     assert args(**given) == {"action": given["action"], **read}
+
+
+@pytest.mark.parametrize(
+    ("written", "host"),
+    [
+        ("example.org", "example.org"),
+        ("WWW.Example.org", "example.org"),
+        ("https://example.org/a?b", "example.org"),
+        ("http://example.org:80", "example.org"),
+        ("127.0.0.1:8080", "127.0.0.1:8080"),
+        ("[2001:db8::1]:8080", "[2001:db8::1]:8080"),
+    ],
+)
+def test_a_host_has_one_form(written: str, host: str) -> None:
+    """That of the page's own, so that a card shows what is compared."""
+    read = args(action="evaluate", host=written, script="1")
+    assert read["host"] == host
+    assert args(**read) == read
 
 
 # --- by hand ----------------------------------------------------------------------------------------
@@ -129,7 +152,8 @@ def test_only_what_the_action_takes_is_left(given: dict[str, Any], read: dict[st
         ("screenshot full_page=true", {"full_page": True}),
         ("download e4", {"ref": "e4"}),
         ("download example.org/a.pdf papers/a b.pdf", {"url": "https://example.org/a.pdf", "path": "papers/a b.pdf"}),
-        ("upload e4 my notes.txt", {"ref": "e4", "path": "my notes.txt"}),
+        ("upload example.org e4 my notes.txt", {"host": "example.org", "ref": "e4", "path": "my notes.txt"}),
+        ("evaluate example.org a == b", {"host": "example.org", "script": "a == b"}),
         ("open timeout=20 example.org", {"url": "https://example.org/", "timeout": 20.0}),
         ('action=type ref=e3 text="two words" submit=true', {"ref": "e3", "text": "two words", "submit": True}),
     ],

@@ -90,9 +90,14 @@ async def test_upload_gives_the_file_to_the_page(desk: Desk) -> None:
     (desk.work.cwd / "sub").mkdir()
     (desk.work.cwd / "sub" / "a.txt").write_text("hello")
     await desk.open("/upload")
-    assert "a.txt: hello" in (await desk("upload", ref=await desk.ref("File"), path="sub/a.txt")).text
+    assert (
+        "a.txt: hello"
+        in (await desk("upload", host=desk.pages.scope, ref=await desk.ref("File"), path="sub/a.txt")).text
+    )
     (desk.work.cwd / "b.txt").write_text("again")
-    assert "b.txt: again" in (await desk("upload", ref=await desk.ref("Choose"), path="b.txt")).text
+    assert (
+        "b.txt: again" in (await desk("upload", host=desk.pages.scope, ref=await desk.ref("Choose"), path="b.txt")).text
+    )
 
 
 async def test_upload_takes_nothing_from_elsewhere(desk: Desk) -> None:
@@ -105,9 +110,19 @@ async def test_upload_takes_nothing_from_elsewhere(desk: Desk) -> None:
     await desk.open("/upload")
     ref = await desk.ref("File")
     for path in ("../secret", "link", "folder/../../secret", "linked/secret", "folder", "fifo", "/etc/hosts"):
-        result = await desk("upload", ref=ref, path=path)
+        result = await desk("upload", host=desk.pages.scope, ref=ref, path=path)
         assert (result.status, result.code) == (ResultStatus.ERROR, "path"), path
         assert "none" in (await desk("snapshot")).text, path
+
+
+async def test_upload_gives_nothing_to_a_page_of_another_host(desk: Desk) -> None:
+    """The tab went on to it after somebody had allowed the upload; it may be there, and lists the same fields."""
+    (desk.work.cwd / "a.txt").write_text("hello")
+    desk.seat.scopes |= {desk.pages.elsewhere.removeprefix("http://")}
+    await desk("open", url=f"{desk.pages.elsewhere}/upload")
+    result = await desk("upload", host=desk.pages.scope, ref=await desk.ref("File"), path="a.txt")
+    assert (result.status, result.code) == (ResultStatus.ERROR, "host")
+    assert "none" in (await desk("snapshot")).text
 
 
 async def test_a_page_as_pdf(desk: Desk) -> None:

@@ -27,8 +27,8 @@ REACHES: dict[str, tuple[dict[str, Any], Reach]] = {
     "pdf": ({"path": "a.pdf"}, READ),
     "text": ({}, READ),
     "download": ({"url": "http://example.org/a.zip"}, Reach(risk=Risk.NETWORK, scope="example.org")),
-    "upload": ({"ref": "e1", "path": "a"}, Reach(risk=Risk.NETWORK)),
-    "evaluate": ({"script": "1"}, Reach(risk=Risk.EXECUTE)),
+    "upload": ({"host": "a.example", "ref": "e1", "path": "a"}, Reach(risk=Risk.NETWORK)),
+    "evaluate": ({"host": "a.example", "script": "1"}, Reach(risk=Risk.EXECUTE)),
     "close": ({}, READ),
 }
 
@@ -51,6 +51,6 @@ def test_an_address_that_the_action_does_not_take_covers_nothing() -> None:
 def test_scripts_run_only_where_the_owner_lets_them_be_asked_for(
     setting: Literal["blocked", "ask"], refused: bool
 ) -> None:
-    said = reach(Args(action="evaluate", script="1"), Settings(evaluate=setting))
+    said = reach(Args(action="evaluate", host="a.example", script="1"), Settings(evaluate=setting))
     assert (said.risk, said.scope, bool(said.refused)) == (Risk.EXECUTE, "", refused)
     assert not refused or 'evaluate = "ask" in [tools.browser]' in said.refused
