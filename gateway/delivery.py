@@ -231,7 +231,8 @@ class Delivery:
         slot, now = sending.slot, self.clock.now()
         bans = self.pacer.obey(sending.way, refused)
         await self.record(slot, lambda: write_bans(self.notes, bans, now))
-        await self._again(slot, (max(bans.values()) - now).total_seconds(), counted=False)
+        delay_s = (max(bans.values()) - now).total_seconds()
+        await self._again(slot, delay_s, unsettled=refused.unsettled, counted=False)
 
     async def _again(
         self, slot: Slot, delay_s: float, *, uncertain: bool = False, unsettled: bool = False, counted: bool = True

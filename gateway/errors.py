@@ -158,8 +158,10 @@ class SendFailed(DragomanError):
         scope: str = "",
         creating: bool = True,
         answered: bool = False,
+        unsettled: bool = False,
     ) -> None:
-        """Carry the outcome class; for `WAIT`, when which scope (`Pace.scope`) opens again.
+        """Carry the outcome class; for `WAIT`, when which scope (`Pace.scope`) opens again, and `unsettled`: whether
+        this was an edit that may still be made.
 
         `creating`: whether a new message was about to appear, so that an `UNCERTAIN` one may stand there twice;
         `answered`: of such a one the platform said that it failed, so that it hardly does.
@@ -170,6 +172,7 @@ class SendFailed(DragomanError):
         self.scope = scope
         self.creating = creating
         self.answered = answered
+        self.unsettled = unsettled
 
 
 def first_of(group: BaseExceptionGroup[Any]) -> BaseException:

@@ -21,6 +21,7 @@ from channels.slack.request import Declined
 from channels.slack.settings import SlackSettings
 from channels.slack.showing import Screen
 from channels.slack.socket import Timing
+from channels.slack.tries import Unfinished
 from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
 from gateway.model.messages import Attachment, Conversation
 from gateway.model.slots import Pace, Showing, SlotKind
@@ -49,6 +50,7 @@ class SlackChannel:
         self._clock = context.clock
         self._pauses = pauses
         self._digests = Digests()
+        self._unfinished = Unfinished()
         self._renderer = Renderer()
         self._accounts = {
             name: Account(name, account, context, pauses, timing) for name, account in settings.accounts.items()
@@ -91,11 +93,13 @@ class SlackChannel:
             once_more=slot.stands and not showing.partial,
             clock=self._clock,
             refused=account.refused,
+            tries=self._unfinished.of(slot.id),
         )
         # The mark of a repetition is the screen's: it finds out first whether there is one.
         parts = self._renderer.parts(replace(showing, slot=replace(slot, uncertain=False)))
         before = slot.platform_id
         shown = await (screen.grow(parts, before) if showing.partial else screen.show(parts, before, progress))
+        self._unfinished.shown(slot.id)
         account.sent(slot.conversation)
         return shown
 

@@ -26,6 +26,11 @@ class Act(StrEnum):
     """What was tried."""
 
     CREATE = "create"
+    RECREATE = "recreate"
+    """The same, after Slack said that the message does not stand there. It is asked again before each further try, so
+    that this may be repeated."""
+    LOOK = "look"
+    """Whether a message stands there."""
     EDIT = "edit"
     DELETE = "delete"
     UPLOAD = "upload"
@@ -110,19 +115,20 @@ _DEAD: Mapping[str, str] = MappingProxyType(
 )
 
 
-def judge(error: SlackFailure, act: Act, *, chat_scope: str, account_scope: str, now: datetime) -> Judgement:
-    """Say what a failed request means. The scopes are those of the channel's and of the account's `Pace`."""
+def judge(
+    error: SlackFailure, act: Act, *, chat_scope: str, account_scope: str, now: datetime, silent_s: float
+) -> Judgement:
+    """Say what a failed request means. The scopes are those of the channel's and of the account's `Pace`.
+
+    `silent_s`: how long to wait where Slack says nothing; 0 when that counts as a try.
+    """
     if isinstance(error, Unreached):
         # Not a fault of this message, which waits for as long as it takes, and with it all others.
         return _wait(str(error), UNREACHED_AGAIN_S, account_scope, now)
     if isinstance(error, NotSent):
         return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
     if not isinstance(error, Declined):
-        if act is Act.CREATE:
-            return SendFailed(str(error), outcome=SendOutcome.UNCERTAIN, creating=True)
-        # An edit may still be made; to take something away again does no harm.
-        outcome = SendOutcome.UNCERTAIN if act is Act.EDIT else SendOutcome.RETRY
-        return SendFailed(str(error), outcome=outcome, creating=False)
+        return _silent(error, act, silent_s, chat_scope, now)
     if error.error in _LATER or error.status == 429:
         # Messages are counted by channel. Everything else is counted by method, which the client sees to itself: other
         # channels, whose messages need no lookup and no file, do not wait for that.
@@ -148,13 +154,26 @@ def scope_trouble(error: Declined) -> str:
     return f"The app lacks the scope {error.needed or '(not named)'} for {error.method}. {REINSTALL}"
 
 
-def _wait(why: str, seconds: float, scope: str, now: datetime) -> SendFailed:
+def _silent(error: SlackFailure, act: Act, silent_s: float, scope: str, now: datetime) -> SendFailed:
+    """Nobody knows what became of it: a new message is in doubt, everything else is repeated for as long as it takes.
+
+    An edit may still be made, over something newer.
+    """
+    if act is Act.CREATE:
+        return SendFailed(str(error), outcome=SendOutcome.UNCERTAIN, creating=True)
+    if silent_s > 0:
+        return _wait(str(error), silent_s, scope, now, unsettled=act is Act.EDIT)
+    outcome = SendOutcome.UNCERTAIN if act is Act.EDIT else SendOutcome.RETRY
+    return SendFailed(str(error), outcome=outcome, creating=False)
+
+
+def _wait(why: str, seconds: float, scope: str, now: datetime, *, unsettled: bool = False) -> SendFailed:
     until = now + timedelta(seconds=max(seconds, WAIT_AT_LEAST_S))
-    return SendFailed(why, outcome=SendOutcome.WAIT, until=until, scope=scope, creating=False)
+    return SendFailed(why, outcome=SendOutcome.WAIT, until=until, scope=scope, creating=False, unsettled=unsettled)
 
 
 def _refused(error: Declined, act: Act) -> Judgement:
-    if error.error in _BLOCKS and act in (Act.CREATE, Act.EDIT):
+    if error.error in _BLOCKS and act in (Act.CREATE, Act.RECREATE, Act.EDIT):
         return Remedy.PLAIN
     remedy = _REMEDIES.get((act, error.error))
     if remedy is not None:

@@ -19,17 +19,22 @@ FILE = "F"
 async def upload(client: SlackClient, part: FilePart | StoredPart) -> str:
     """Bring a file's bytes to Slack and return its id. Nobody sees it yet, so it may be repeated.
 
-    Raises `SlackFailure`.
+    Raises `SlackFailure`; `NotSent` for bytes that are not taken: it may be this file that Slack cannot be brought.
     """
     place = await client.call("files.getUploadURLExternal", {"filename": part.name, "length": part.size})
     url, file = place.get("upload_url"), place.get("file_id")
     if not isinstance(url, str) or not isinstance(file, str) or not file.startswith(FILE):
         raise Unanswered("Slack named no place for a file.")
-    if isinstance(part, FilePart):
-        await client.upload(url, part.data)
+    try:
+        if isinstance(part, FilePart):
+            await client.upload(url, part.data)
+        else:
+            await _stream(client, url, part.path)
+    except Unanswered as unanswered:
+        why = str(unanswered)
     else:
-        await _stream(client, url, part.path)
-    return file
+        return file
+    raise NotSent(why)
 
 
 async def _stream(client: SlackClient, url: str, path: Path) -> None:

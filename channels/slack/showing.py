@@ -13,8 +13,9 @@ from channels._shared import showing
 from channels.slack import files, sending
 from channels.slack.failures import Act, Remedy, judge
 from channels.slack.parts import NO_PREVIEWS, FilePart, Part, StoredPart, TextPart
-from channels.slack.request import Declined, Json, SlackClient, SlackFailure, Unanswered
+from channels.slack.request import Declined, Json, NotSent, SlackClient, SlackFailure, Unanswered
 from channels.slack.sending import Doubt
+from channels.slack.tries import Tries
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.messages import Conversation
 from gateway.model.slots import Slot
@@ -35,6 +36,7 @@ class Screen(showing.Screen[Part]):
     clock: Clock
     refused: Callable[[Declined], Awaitable[None]]
     """Told what Slack refused, for some of it concerns the whole account."""
+    tries: Tries
     _doubt: bool = field(init=False)
     """The next message that is made may stand there already."""
 
@@ -55,24 +57,19 @@ class Screen(showing.Screen[Part]):
 
     async def _create(self, at: int, part: Part) -> str:
         """Show a part in a new message; in the one that is found there, if it may stand there already."""
-        looked = False
+        act = Act.CREATE
         if self._doubt:
             there, looked = await self._look(at, part)
             self._doubt = False
             if there:
                 return await self._refresh(there, at, part)
-            part = part if looked else part.sent_again()
-        try:
-            made = await (self._send_text(at, part) if isinstance(part, TextPart) else self._send_file(part))
-        except SendFailed as failed:
-            failure = failed
-        else:
-            self.digests.put(self._key(made), part.digest)
-            return made
-        if looked and failure.outcome is SendOutcome.UNCERTAIN:
-            # The slot stays in doubt, and Slack says what stands there: nothing is lost or doubled by another try.
-            raise SendFailed(failure.message, outcome=SendOutcome.RETRY, creating=True)
-        raise failure
+            if looked:
+                act = Act.RECREATE  # the slot stays in doubt until it is shown
+            else:
+                part = part.sent_again()
+        made = await (self._send_text(at, part, act) if isinstance(part, TextPart) else self._send_file(part, act))
+        self.digests.put(self._key(made), part.digest)
+        return made
 
     async def _look(self, at: int, part: Part) -> tuple[str, bool]:
         """Return the message that may stand there, if it does, and whether Slack could say so."""
@@ -85,13 +82,11 @@ class Screen(showing.Screen[Part]):
             failure: SlackFailure = declined
         except SlackFailure as error:
             failure = error
-        judged = await self._judge(failure, Act.EDIT)  # to look may be repeated, like an edit, and changes nothing
-        if isinstance(judged, SendFailed):
-            in_doubt = judged.outcome is SendOutcome.UNCERTAIN
-            raise SendFailed(judged.message, outcome=SendOutcome.RETRY, creating=False) if in_doubt else judged
-        return "", False
+        judged = await self._judge(failure, Act.LOOK)
+        assert isinstance(judged, SendFailed), "there is no remedy for what cannot be seen"
+        raise judged
 
-    async def _send_text(self, at: int, part: TextPart) -> str:
+    async def _send_text(self, at: int, part: TextPart, act: Act) -> str:
         where = self._in_thread({"channel": self._place.chat})
         fixed = where | NO_PREVIEWS | {"metadata": sending.metadata(self.slot.id, at)}
 
@@ -101,9 +96,9 @@ class Screen(showing.Screen[Part]):
                 raise Unanswered("An answer from Slack to chat.postMessage cannot be read.")
             return ts
 
-        return _certain(await self._call(Act.CREATE, ask, part))
+        return _certain(await self._call(act, ask, part))
 
-    async def _send_file(self, part: FilePart | StoredPart) -> str:
+    async def _send_file(self, part: FilePart | StoredPart, act: Act) -> str:
         async def bring(_: Json) -> str:
             return await files.upload(self.client, part)
 
@@ -114,7 +109,7 @@ class Screen(showing.Screen[Part]):
             await files.show(self.client, file, part, where)
             return file
 
-        return _certain(await self._call(Act.CREATE, show))
+        return _certain(await self._call(act, show))
 
     # --- changing and taking away -------------------------------------------------------------------
 
@@ -166,10 +161,14 @@ class Screen(showing.Screen[Part]):
         raise SendFailed(why, outcome=SendOutcome.DEAD, creating=False)
 
     async def _judge(self, failure: SlackFailure, act: Act) -> Remedy | SendFailed:
+        silent_s = 0.0
         if isinstance(failure, Declined):
             await self.refused(failure)
-        place = self._place
-        return judge(failure, act, chat_scope=place.chat_scope, account_scope=place.account_scope, now=self.clock.now())
+        elif not isinstance(failure, NotSent):
+            silent_s = self.tries.silent(self.clock.monotonic())
+        place, now = self._place, self.clock.now()
+        scopes = {"chat_scope": place.chat_scope, "account_scope": place.account_scope}
+        return judge(failure, act, **scopes, now=now, silent_s=silent_s)
 
     def _in_thread(self, place: Json) -> Json:
         return place | ({"thread_ts": self._place.thread} if self._place.thread else {})

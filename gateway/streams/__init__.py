@@ -333,7 +333,7 @@ class Streams:
         except TimeoutError:
             pass  # the next one shows more
         except SendFailed as failed:
-            answered = failed.outcome in (SendOutcome.DEAD, SendOutcome.WAIT)
+            answered = failed.outcome in (SendOutcome.DEAD, SendOutcome.WAIT) and not failed.unsettled
             if failed.outcome is SendOutcome.DEAD:
                 self._let_stand(slot.id)
             await self._obey(way, failed)

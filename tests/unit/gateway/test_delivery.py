@@ -30,6 +30,7 @@ UNCERTAIN = SendFailed("no", outcome=SendOutcome.UNCERTAIN)
 DEAD = SendFailed("no", outcome=SendOutcome.DEAD)
 WAIT = SendFailed("429", outcome=SendOutcome.WAIT)
 DOUBTFUL_EDIT = SendFailed("no", outcome=SendOutcome.UNCERTAIN, creating=False)
+EDIT_TO_WAIT_FOR = SendFailed("no", outcome=SendOutcome.WAIT, creating=False, unsettled=True)
 OWN_SESSION = main_session(ANN)
 
 
@@ -449,6 +450,26 @@ async def test_after_an_edit_whose_end_is_unknown_the_last_words_wait_until_it_h
         await until(lambda: holds(len(channel.edited) == 2))
 
     assert [(one.text, one.slot.stands) for one in channel.edited] == [("The end.", False), ("The end.", True)]
+
+
+@pytest.mark.parametrize(("failure", "again"), [(DOUBTFUL_EDIT, 1), (EDIT_TO_WAIT_FOR, 1), (WAIT, 0)])
+async def test_over_an_edit_that_was_not_answered_what_is_newer_is_shown_once_more(
+    engine: Engine, failure: SendFailed, again: int
+) -> None:
+    """However long it was waited for, and though that was no try."""
+    card = await asked(engine)
+    channel = FakeChannel()
+    await delivered(engine, channel)
+    (wait,) = await engine.store.open_approvals()
+    await engine.press(wait.id)
+    channel.outcomes = [failure]
+    await delivered(engine, channel)
+    with engine.store.transition():
+        engine.store.rewrite(engine.store.slots[card], "newer", 0)
+    await delivered(engine, channel)
+    assert now(engine, card).state is SlotState.SENT
+    engine.clock.advance(EDIT_IN_DOUBT.total_seconds() + 1)
+    assert await engine.store.fire_timers() == again
 
 
 @pytest.mark.parametrize("outcome", [DEAD, RETRY])

@@ -77,6 +77,7 @@ async def test_finish_does_not_wait_for_ever_and_does_not_cut_an_edit_off() -> N
         (None, 0),
         (SendFailed("gone", outcome=SendOutcome.DEAD), 0),
         (SendFailed("429", outcome=SendOutcome.WAIT), 0),
+        (SendFailed("no", outcome=SendOutcome.WAIT, unsettled=True), SETTLED_AFTER_S),
         (SendFailed("no", outcome=SendOutcome.RETRY), SETTLED_AFTER_S),
         (SendFailed("no", outcome=SendOutcome.UNCERTAIN), SETTLED_AFTER_S),
         (RuntimeError("the channel broke"), SETTLED_AFTER_S),

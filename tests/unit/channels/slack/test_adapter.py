@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from channels.slack.adapter import STREAMED_BURST, SlackChannel, build
+from channels.slack.tries import FIRST_S, LONGEST_S
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.messages import Conversation
 from gateway.model.slots import Pace, Showing, SlotKind
@@ -216,14 +217,68 @@ async def test_what_never_arrived_is_sent_without_a_mark(slack: FakeSlack, chann
     assert [message.text for message in slack.shown(CHAT)] == ["Hello"]
 
 
-async def test_doubt_after_doubt_is_only_another_try_where_it_can_be_looked_up(
+async def test_doubt_after_doubt_is_waited_out_where_it_can_be_looked_up(
     slack: FakeSlack, channel: SlackChannel
 ) -> None:
     slack.script(unanswered("chat.postMessage", 2))
     first = showing("Hello", CHAT, uncertain=True)
-    assert (await failed(channel, first)).outcome is SendOutcome.RETRY
+    assert (await failed(channel, first)).outcome is SendOutcome.WAIT
     await channel.send(first, Kept())
     assert [message.text for message in slack.shown(CHAT)] == ["Hello"]
+
+
+OUTAGE = 10
+"""More tries than any slot has."""
+DOWN = [faults.broken(503), faults.page(), faults.drop()]
+
+
+def waits_s(scene: Scene, outage: list[SendFailed]) -> list[float]:
+    """How long each failure is waited out. All of them are waits of the channel, and none is a create in doubt."""
+    assert {(error.outcome, error.scope) for error in outage} == {(SendOutcome.WAIT, f"slack/main/{CHAT}")}
+    assert not any(error.creating for error in outage)
+    now = scene.clock.now()
+    return [(error.until - now).total_seconds() for error in outage if error.until is not None]
+
+
+@pytest.mark.parametrize("fault", DOWN)
+@pytest.mark.parametrize("method", ["conversations.history", "chat.postMessage"])
+async def test_what_is_in_doubt_outlives_any_outage(slack: FakeSlack, scene: Scene, fault: Fault, method: str) -> None:
+    scene.clock = FakeClock()
+    channel = build(scene.context())
+    slack.script(refusing(method, fault, OUTAGE))
+    first = showing("Hello", CHAT, uncertain=True)
+    waits = waits_s(scene, [await failed(channel, first) for _ in range(OUTAGE)])
+    assert waits == sorted(waits)
+    assert (waits[0], waits[-1]) == (FIRST_S, LONGEST_S)
+    await channel.send(first, Kept())
+    assert [message.text for message in slack.shown(CHAT)] == ["Hello"]
+
+
+@pytest.mark.parametrize("fault", DOWN)
+async def test_an_edit_outlives_any_outage_and_may_be_made_late(slack: FakeSlack, scene: Scene, fault: Fault) -> None:
+    scene.clock = FakeClock()
+    channel = build(scene.context())
+    first = showing("one", CHAT)
+    later = after(first, await channel.send(first, Kept()), "two")
+    slack.script(refusing("chat.update", fault, OUTAGE))
+    outage = [await failed(channel, later) for _ in range(OUTAGE)]
+    assert waits_s(scene, outage)[0] == FIRST_S
+    assert all(error.unsettled for error in outage)
+    await channel.edit(later, Kept())
+    assert [message.text for message in slack.shown(CHAT)] == ["two"]
+
+
+async def test_the_bytes_of_a_file_outlive_any_outage(slack: FakeSlack, scene: Scene) -> None:
+    scene.clock = FakeClock()
+    channel, kept = build(scene.context()), Kept()
+    first = showing(LONG, CHAT)
+    slack.script(refusing("files.getUploadURLExternal", faults.broken(503), OUTAGE))
+    with pytest.raises(SendFailed) as caught:
+        await channel.send(first, kept)
+    later = after(first, kept.told[-1], LONG)
+    waits_s(scene, [caught.value, *[await failed(channel, later) for _ in range(OUTAGE - 1)]])
+    await channel.edit(later, kept)
+    assert len(slack.uploads(CHAT)) == 1
 
 
 async def test_what_cannot_be_looked_up_is_marked(slack: FakeSlack, channel: SlackChannel) -> None:
@@ -236,7 +291,7 @@ async def test_what_cannot_be_looked_up_is_marked(slack: FakeSlack, channel: Sla
 async def test_nothing_is_sent_while_slack_does_not_say(slack: FakeSlack, channel: SlackChannel, fault: Fault) -> None:
     slack.script(refusing("conversations.history", fault))
     error = await failed(channel, showing("Hello", CHAT, uncertain=True))
-    assert error.outcome in (SendOutcome.RETRY, SendOutcome.WAIT)
+    assert error.outcome is SendOutcome.WAIT
     assert not error.creating
     assert slack.calls("chat.postMessage") == []
 

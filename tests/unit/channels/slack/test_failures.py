@@ -15,14 +15,15 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ACCOUNT = "slack/main"
 CHANNEL = "slack/main/C0KITCHEN"
 POST = "chat.postMessage"
+SILENT_S = 8.0
 
 
-def judged(error: SlackFailure, act: Act = Act.CREATE) -> Judgement:
-    return judge(error, act, chat_scope=CHANNEL, account_scope=ACCOUNT, now=NOW)
+def judged(error: SlackFailure, act: Act = Act.CREATE, silent_s: float = SILENT_S) -> Judgement:
+    return judge(error, act, chat_scope=CHANNEL, account_scope=ACCOUNT, now=NOW, silent_s=silent_s)
 
 
-def failed(error: SlackFailure, act: Act = Act.CREATE) -> SendFailed:
-    found = judged(error, act)
+def failed(error: SlackFailure, act: Act = Act.CREATE, silent_s: float = SILENT_S) -> SendFailed:
+    found = judged(error, act, silent_s)
     assert isinstance(found, SendFailed)
     return found
 
@@ -47,9 +48,17 @@ def test_a_create_without_an_answer_is_in_doubt() -> None:
 
 
 @pytest.mark.parametrize("act", [act for act in Act if act is not Act.CREATE])
-def test_what_can_be_repeated_is_repeated(act: Act) -> None:
+def test_what_can_be_repeated_waits_for_its_channel_and_uses_up_no_try(act: Act) -> None:
     found = failed(Unanswered("no"), act)
-    outcome = SendOutcome.UNCERTAIN if act is Act.EDIT else SendOutcome.RETRY  # it may still be made, over a newer one
+    assert (found.outcome, found.scope, found.creating) == (SendOutcome.WAIT, CHANNEL, False)
+    assert found.until == NOW + timedelta(seconds=SILENT_S)
+    assert found.unsettled is (act is Act.EDIT)  # it may still be made, over a newer one
+
+
+@pytest.mark.parametrize("act", [act for act in Act if act is not Act.CREATE])
+def test_what_waited_for_too_long_is_tried_a_few_times_more(act: Act) -> None:
+    found = failed(Unanswered("no"), act, silent_s=0)
+    outcome = SendOutcome.UNCERTAIN if act is Act.EDIT else SendOutcome.RETRY
     assert (found.outcome, found.creating) == (outcome, False)
 
 
@@ -91,6 +100,7 @@ def test_a_missing_scope_is_named_with_its_cure() -> None:
         (Act.DELETE, "message_not_found", Remedy.DONE),
         (Act.DELETE, "cant_delete_message", Remedy.DONE),
         (Act.CREATE, "invalid_blocks", Remedy.PLAIN),
+        (Act.RECREATE, "invalid_blocks", Remedy.PLAIN),
         (Act.EDIT, "msg_blocks_too_long", Remedy.PLAIN),
     ],
 )

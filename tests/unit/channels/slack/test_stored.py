@@ -135,11 +135,11 @@ async def test_a_caption_that_stood_for_a_file_gives_way_to_it(
         (faults.error("missing_scope", needed="files:write"), (SendOutcome.DEAD, SendOutcome.DEAD)),
         (faults.error("storage_limit_reached"), (SendOutcome.DEAD, SendOutcome.DEAD)),
         (faults.error("something_new"), (SendOutcome.DEAD, SendOutcome.DEAD)),
-        (faults.broken(), (SendOutcome.RETRY, SendOutcome.UNCERTAIN)),
-        (faults.page(), (SendOutcome.RETRY, SendOutcome.UNCERTAIN)),
-        (faults.drop(), (SendOutcome.RETRY, SendOutcome.UNCERTAIN)),
-        (faults.cut(), (SendOutcome.RETRY, SendOutcome.UNCERTAIN)),
-        (faults.torn(), (SendOutcome.RETRY, SendOutcome.UNCERTAIN)),
+        (faults.broken(), (SendOutcome.WAIT, SendOutcome.UNCERTAIN)),
+        (faults.page(), (SendOutcome.WAIT, SendOutcome.UNCERTAIN)),
+        (faults.drop(), (SendOutcome.WAIT, SendOutcome.UNCERTAIN)),
+        (faults.cut(), (SendOutcome.WAIT, SendOutcome.UNCERTAIN)),
+        (faults.torn(), (SendOutcome.WAIT, SendOutcome.UNCERTAIN)),
     ],
 )
 async def test_before_it_is_shown_all_may_be_repeated_and_then_it_is_in_doubt(

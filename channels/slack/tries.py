@@ -1,0 +1,53 @@
+"""The way out, between two tries: what the earlier ones of a slot have left to know. It is lost with the process."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from gateway.model.ids import SlotId
+
+FIRST_S = 2.0
+"""So long what may be repeated waits after a silence; after each further one twice as long, up to `LONGEST_S`."""
+LONGEST_S = 60.0
+PATIENT_FOR_S = 6 * 3600.0
+"""Of one slot. An outage is over by then; what breaks Slack each time must not hold up its channel for ever."""
+KEPT = 1_000
+
+
+@dataclass(slots=True)
+class Tries:
+    """What is known of one slot from its earlier tries."""
+
+    _silences: int = 0
+    _since_s: float = 0.0
+
+    def silent(self, now_s: float) -> float:
+        """Slack said nothing, or failed. Return after how many seconds to try again without counting this as a try;
+        0: it was silent for so long that it counts. `now_s`: by a clock that never goes back.
+        """
+        self._since_s = self._since_s if self._silences else now_s
+        self._silences += 1
+        if now_s - self._since_s > PATIENT_FOR_S:
+            return 0.0
+        return min(FIRST_S * 2.0 ** min(self._silences - 1, 10), LONGEST_S)
+
+
+class Unfinished:
+    """The tries of the slots that are not shown yet; those not asked for the longest are forgotten first."""
+
+    def __init__(self) -> None:
+        """Know of none."""
+        self._kept: OrderedDict[SlotId, Tries] = OrderedDict()
+
+    def of(self, slot: SlotId) -> Tries:
+        """Return what is known of a slot."""
+        tries = self._kept.setdefault(slot, Tries())
+        self._kept.move_to_end(slot)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+        return tries
+
+    def shown(self, slot: SlotId) -> None:
+        """Forget a slot: it is shown."""
+        self._kept.pop(slot, None)
