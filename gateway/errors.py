@@ -45,6 +45,10 @@ class StoreError(DragomanError):
     """The store refused or failed; nothing of this transition was written."""
 
 
+class NotKnownYet(StoreError):
+    """Whether this person may speak here cannot be said yet; nothing was written."""
+
+
 class StoreInUse(StoreError):
     """Another daemon holds this store."""
 

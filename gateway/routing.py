@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gateway.model.ids import OwnerName, Principal, SessionId, channel_of
 from gateway.model.messages import Conversation, Inbound
@@ -60,6 +60,16 @@ def route(message: Inbound, people: People) -> Route | Drop:
     return _if_readable(
         message, Route(session=session, kind=SessionKind.DM, origin=Origin.DIRECT, owner=None, title=message.name)
     )
+
+
+def may_be_let_in_later(message: Inbound, people: People) -> bool:
+    """Whether it depends on what the platform does not say now that a message starts something.
+
+    What was said beside the bot is not worth being told again: unknown is a stranger there.
+    """
+    if not message.unsure or isinstance(route(message, people), Route):
+        return False
+    return isinstance(route(replace(message, outsider=False), people), Route)
 
 
 def _route_in_chat(message: Inbound, people: People) -> Route | Drop:

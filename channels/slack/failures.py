@@ -129,7 +129,7 @@ def judge(
         return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
     if not isinstance(error, Declined):
         return _silent(error, act, silent_s, chat_scope, now)
-    if error.error in _LATER or error.status == 429:
+    if passes(error):
         # Messages are counted by channel. Everything else is counted by method, which the client sees to itself: other
         # channels, whose messages need no lookup and no file, do not wait for that.
         return _wait(f"Slack wants us to wait with {error.method}.", error.retry_after_s, chat_scope, now)
@@ -138,6 +138,11 @@ def judge(
     if error.error == "missing_scope" and error.method.startswith("chat."):  # without files, words still arrive
         return _wait(scope_trouble(error), SCOPE_AGAIN_S, account_scope, now)
     return _refused(error, act)
+
+
+def passes(error: SlackFailure) -> bool:
+    """Whether the same request may be answered well a little later, without anybody doing something about it."""
+    return not isinstance(error, Declined) or error.error in _LATER or error.status == 429
 
 
 def token_trouble(error: Declined) -> str:

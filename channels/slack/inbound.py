@@ -56,6 +56,8 @@ class Known:
 
     member: bool = False
     """Whoever speaks is a full member of this workspace: no guest, nobody of another organisation."""
+    certain: bool = True
+    """False: Slack does not say now whether they are one."""
     name: str = ""
     """How the person is called in the workspace."""
     takes_part: bool = False
@@ -250,6 +252,7 @@ class _Reading:
             attachments=files,
             also_called=() if direct else ids.also_called(self.me.team, channel),
             outsider=not self.known.member or team != self.me.team,
+            unsure=not self.known.certain and team == self.me.team,
         )
 
     def _edit(self, payload: Fields, event: Fields) -> Inbound:
@@ -324,6 +327,7 @@ class _Reading:
             sent_at=self.now,
             also_called=() if direct else ids.also_called(self.me.team, channel),
             outsider=not self.known.member,
+            unsure=not self.known.certain,
         )
 
     def _press(self, payload: Fields) -> Pressing | Asking:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, cast
 
+from channels.slack.failures import passes
 from channels.slack.fields import Fields, Malformed
 from channels.slack.request import Declined, SlackClient, SlackFailure
 from gateway.ports import Clock
@@ -32,9 +33,12 @@ class Standing:
     """False for guests, people of other organisations, and whoever nothing is known of."""
     name: str = ""
     """How the person is called there; empty when that is not known."""
+    certain: bool = True
+    """False: Slack does not say now."""
 
 
 NOBODY = Standing(member=False)
+UNKNOWN = Standing(member=False, certain=False)
 
 
 class People:
@@ -50,19 +54,27 @@ class People:
         self._direct: OrderedDict[str, str] = OrderedDict()
 
     async def standing(self, team: str, user: str) -> Standing:
-        """Say what a user is in the workspace `team`. Never fails: who cannot be asked about is no member."""
-        found, until = self._known.get(user, (NOBODY, 0.0))
+        """Say what a user is in the workspace `team`: what was known last while Slack does not say. Never fails."""
+        found, until = self._known.get(user, (UNKNOWN, 0.0))
         if self._clock.monotonic() < until:
             return found
+        again_s = ASK_AGAIN_S
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 answer = await self._client.call("users.info", {"user": user})
         except Declined as declined:
-            again_s = max(ASK_AGAIN_S, declined.retry_after_s)
-            return self._keep(user, NOBODY, again_s)
+            again_s = max(again_s, declined.retry_after_s)
+            found = found if passes(declined) else NOBODY
         except (SlackFailure, TimeoutError):
-            return self._keep(user, NOBODY, ASK_AGAIN_S)
-        return self._keep(user, _standing(answer.get("user"), team), GOOD_FOR_S)
+            pass
+        else:
+            found, again_s = _standing(answer.get("user"), team), GOOD_FOR_S
+        return self._keep(user, found, again_s)
+
+    def ask_anew(self, user: str) -> None:
+        """Ask at the next `standing`, although Slack did not say a moment ago: something waits for that."""
+        if self._known.get(user, (UNKNOWN, 0.0))[0] == UNKNOWN:
+            self._known.pop(user, None)
 
     async def direct(self, user: str) -> str:
         """Return the bot's own conversation with somebody; empty when it cannot be had now. Never fails."""

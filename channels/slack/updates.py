@@ -25,7 +25,7 @@ from channels.slack.manifest import PROMPTS
 from channels.slack.people import People
 from channels.slack.threads import Threads
 from channels.slack.web import Answer
-from gateway.errors import StoreError
+from gateway.errors import NotKnownYet, StoreError
 from gateway.model.messages import Inbound, Refused
 from gateway.model.routes import Accepted
 from gateway.model.waits import PRESSED_TEXT, PressResult
@@ -93,6 +93,8 @@ class Updates:
             await self._hand_over(inbound.read(payload, self.me, self.clock.now(), known))
         except StoreError as error:
             log.warning("a payload for %s is not stored yet: %s", self.me.account, error)
+            if who is not None and isinstance(error, NotKnownYet):
+                self.people.ask_anew(who.user)
             return False
         except Exception as error:  # the failure becomes a row, so that it is not lost (house rule 9)
             log.exception("a payload for %s could not be taken", self.me.account)
@@ -104,6 +106,7 @@ class Updates:
         takes_part = bool(who.thread) and await self.threads.takes_part(who.channel, who.thread)
         return Known(
             member=standing.member,
+            certain=standing.certain,
             name=standing.name,
             takes_part=takes_part,
             direct=await self.people.direct(who.user) if _is_elsewhere(who) else "",

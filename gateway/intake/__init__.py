@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gateway import commands
 from gateway.approvals import Approvals, asks_reason, cards_at, wait_of
+from gateway.errors import NotKnownYet
 from gateway.failpoints import FailPoints
 from gateway.intake.reasons import Reasons
 from gateway.intake.replies import Replies
@@ -17,7 +18,7 @@ from gateway.model.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait
 from gateway.observe import Meters, log
 from gateway.ports import Books, Children, Clock, Intake, Notes, Views, Waiting
 from gateway.registry import Registry
-from gateway.routing import People, route
+from gateway.routing import People, may_be_let_in_later, route
 
 REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
 WAITING = Waiting(
@@ -77,6 +78,8 @@ class Ingress:
     async def message(self, message: Inbound) -> Accepted | None:
         """Route and store a message; return after the commit."""
         await self._points.hit("J1")
+        if may_be_let_in_later(message, self._people):
+            raise NotKnownYet
         found = route(message, self._people)
         accepted: Accepted | None = None
         match found:

@@ -118,6 +118,9 @@ class Inbound:
     outsider: bool = False
     """True for somebody who is no full member of the place's own organisation, such as a guest: only an entry of that
     very person lets them in, not one of the chat or of everybody. Not stored."""
+    unsure: bool = False
+    """True when the platform does not say now whether they are an outsider: what it may tell once more is not dropped
+    for that alone. Not stored."""
     follows: str = ""
     """The event key of the message right before it in the chat; empty where the chat's messages have no numbers."""
 

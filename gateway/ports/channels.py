@@ -28,7 +28,10 @@ class Sink(Protocol):
     """Where a channel pushes what it normalised. Returns after the commit: acknowledge then, not before."""
 
     async def message(self, message: Inbound) -> Accepted | None:
-        """Take a message. None: it was dropped or answered at ingress. Raises `StoreError`: do not acknowledge."""
+        """Take a message. None: it was dropped or answered at ingress. Raises `StoreError`: do not acknowledge.
+
+        That is `NotKnownYet` for one that only an outsider is refused, while it is `unsure` whether they are one.
+        """
         ...
 
     async def press(self, press: Press) -> Pressed:

@@ -15,6 +15,7 @@ from tests.fault.rig import everything
 from tests.fault.slack_rig import (
     ANN,
     BOB,
+    EVE,
     JOE,
     KITCHEN,
     TO_ANN,
@@ -30,6 +31,7 @@ from tests.fault.telegram_rig import slots_of
 from tests.support.model_server import Reply, Rule
 from tests.support.proof import KILLS, LOST, TWICE, counted, dice, figure
 from tests.support.slack import Call, FakeSlack, Fault, Shown, faults
+from tests.support.surroundings import refusing
 
 OTHERS_WITHIN_S = 2.0
 BAN_S = 6
@@ -149,6 +151,20 @@ async def test_banned_methods_are_not_forgotten(tmp_path: Path) -> None:
         await judged(one)
         assert {file.name for file in slack.world.files.values()} == {"answer.md"}
         assert len(slack.world.files) == 2
+
+
+@pytest.mark.parametrize("fault", [faults.broken(), faults.too_many(1), faults.drop()], ids=["500", "429", "cut"])
+async def test_a_colleagues_question_survives_that_slack_does_not_say_who_asks(tmp_path: Path, fault: Fault) -> None:
+    """In a channel that was allowed: nobody names the colleague, so that they are a stranger unless Slack says more."""
+    async with wire(tmp_path) as one:
+        slack = one.slack
+        slack.person(EVE, "eve")
+        slack.channel(KITCHEN, "kitchen", members=[ANN, EVE])
+        await one.start()
+        slack.script(refusing(LOOKUP, fault, 1))
+        slack.mention(EVE, "what is for lunch?", channel=KITCHEN)
+        await slack.see(KITCHEN, "You said: ")
+        await judged(one)
 
 
 def banning(slack: FakeSlack, seconds: int, *methods: str) -> Callable[[Call], Fault | None]:

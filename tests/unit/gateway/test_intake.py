@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.errors import NotKnownYet
 from gateway.intake import REFUSAL, WAITING
 from gateway.model.ids import Handle, Principal, WaitId
 from gateway.model.messages import Conversation, Press
@@ -67,6 +68,14 @@ async def test_the_same_event_twice_is_one_message(engine: Engine) -> None:
     assert (first.duplicate, again.duplicate, again.turn) == (False, True, first.turn)
     assert (await engine.store.counts()).queued_turns == 1
     assert counted(engine, "duplicate") == 1
+
+
+async def test_of_whom_the_platform_does_not_say_who_they_are_nothing_is_stored_until_it_does(engine: Engine) -> None:
+    message = replace(inbound("hi", who=STRANGER, where=GROUP, direct=False), outsider=True, unsure=True)
+    with pytest.raises(NotKnownYet):
+        await engine.ingress.message(message)
+    assert counted(engine, "stranger") == 0
+    assert await engine.ingress.message(replace(message, outsider=False, unsure=False)) is not None
 
 
 async def test_a_stranger_is_refused_once_a_day_and_never_makes_a_session(engine: Engine) -> None:

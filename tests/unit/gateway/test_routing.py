@@ -8,7 +8,7 @@ from gateway.model.ids import OwnerName, Principal, main_session
 from gateway.model.messages import Conversation, Inbound
 from gateway.model.routes import Drop, DropReason, Route
 from gateway.model.sessions import Origin, SessionKind
-from gateway.routing import People, may_begin_anew, may_see, may_stop_all, route
+from gateway.routing import People, may_be_let_in_later, may_begin_anew, may_see, may_stop_all, route
 from tests.support.fakes import BOB_CHAT, CLEO, CLEO_TELEGRAM, GROUP, PEOPLE
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, attachment, inbound
 
@@ -96,6 +96,29 @@ def test_a_thread_has_a_session_of_its_own_and_its_chat_is_what_was_allowed() ->
 )
 def test_what_starts_nothing_says_why(message: Inbound, reason: DropReason, told: bool) -> None:
     assert route(message, PEOPLE) == Drop(reason=reason, told=told)
+
+
+@pytest.mark.parametrize(
+    ("message", "later"),
+    [
+        (in_group(STRANGER), True),
+        (in_group(BOB), False),  # let in whatever they are
+        (inbound(who=ANN_SLACK, where=OTHER_CHAT), False),
+        (inbound(who=STRANGER), False),  # let in by nobody
+        (inbound(where=replace(GROUP, chat="-666"), who=STRANGER, direct=False), False),
+        (replace(in_group(STRANGER), addressed=False), False),
+        (in_group(STRANGER, " "), False),
+    ],
+)
+def test_only_what_hangs_on_who_somebody_is_waits_until_that_is_known(message: Inbound, later: bool) -> None:
+    unsure = replace(message, outsider=True, unsure=True)
+    assert may_be_let_in_later(unsure, PEOPLE) is later
+    assert not may_be_let_in_later(replace(unsure, unsure=False), PEOPLE)
+
+
+def test_who_is_let_in_with_everybody_waits_until_it_is_known_who_they_are() -> None:
+    everybody = People(owners={}, allowed=frozenset([Principal("telegram:*")]))
+    assert may_be_let_in_later(replace(inbound(who=STRANGER), outsider=True, unsure=True), everybody)
 
 
 @pytest.mark.parametrize(

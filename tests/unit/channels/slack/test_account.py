@@ -8,7 +8,7 @@ import pytest
 
 from channels.slack.account import Account
 from channels.slack.courtesies import SEEN
-from gateway.errors import StoreError
+from gateway.errors import NotKnownYet, StoreError
 from gateway.model.messages import RefusedReason
 from gateway.model.waits import PRESSED_TEXT, PressResult
 from tests.support.slack import FakeSlack, Fault, Shown, faults
@@ -107,8 +107,21 @@ async def test_whoever_cannot_be_asked_about_is_an_outsider(slack: FakeSlack, sc
         slack.say(ANN, "hello")
         slack.say(ANN, "again")
         await until(lambda: len(scene.sink.messages) == 2)
-    assert [message.outsider for message in scene.sink.messages] == [True, True]
+    assert [(message.outsider, message.unsure) for message in scene.sink.messages] == [(True, True)] * 2
     assert len(slack.calls("users.info")) == 1
+
+
+async def test_what_hangs_on_who_speaks_is_told_again_and_asked_about_anew(slack: FakeSlack, scene: Scene) -> None:
+    slack.channel("C0CC", members=[ANN])
+    slack.script(refusing("users.info", faults.broken(), 1))
+    unsure = [NotKnownYet()]
+    scene.sink.fail = lambda _key: unsure.pop() if unsure else None
+    async with running(scene):
+        slack.mention(ANN, "hello", channel="C0CC")
+        await until(lambda: scene.sink.messages)
+        await until(lambda: not slack.app.pending)
+    assert [(message.outsider, message.unsure) for message in scene.sink.messages] == [(False, False)]
+    assert len(slack.calls("users.info")) == 2
 
 
 async def test_people_are_asked_about_once(slack: FakeSlack, scene: Scene) -> None:

@@ -16,7 +16,7 @@ from channels.slack.request import SlackClient
 from channels.slack.threads import Threads
 from gateway.errors import StoreError
 from tests.support.clock import FakeClock
-from tests.support.slack import FakeSlack, faults
+from tests.support.slack import FakeSlack, Fault, faults
 from tests.support.surroundings import FakeNotes, refusing
 from tests.unit.channels.slack.scene import no_bans
 
@@ -124,6 +124,52 @@ async def test_a_failure_is_remembered_for_a_short_while(slack: FakeSlack, known
     assert not (await known.standing(slack.team, ANN)).member  # Slack said a minute
     clock.advance(30)
     assert (await known.standing(slack.team, ANN)).member
+    assert len(slack.calls("users.info")) == 2
+
+
+TROUBLE = [faults.broken(), faults.page(), faults.drop(), faults.too_many(7), faults.error("service_unavailable")]
+
+
+@pytest.mark.parametrize("fault", TROUBLE)
+async def test_while_slack_does_not_say_what_was_known_last_holds(
+    slack: FakeSlack, known: People, clock: FakeClock, fault: Fault
+) -> None:
+    slack.person(ANN, "ann")
+    before = await known.standing(slack.team, ANN)
+    clock.advance(GOOD_FOR_S + 1)
+    slack.script(refusing("users.info", fault, 1))
+    assert await known.standing(slack.team, ANN) == before
+    assert before.certain
+    clock.advance(ASK_AGAIN_S + 1)
+    await known.standing(slack.team, ANN)
+    assert len(slack.calls("users.info")) == 3
+
+
+@pytest.mark.parametrize("fault", TROUBLE)
+async def test_of_whom_nothing_is_known_that_is_not_certain(slack: FakeSlack, known: People, fault: Fault) -> None:
+    slack.person(ANN)
+    slack.script(refusing("users.info", fault, 1))
+    assert not (await known.standing(slack.team, ANN)).certain
+
+
+@pytest.mark.parametrize("error", ["user_not_found", "missing_scope", "user_not_visible"])
+async def test_a_refusal_for_good_is_certain(slack: FakeSlack, known: People, clock: FakeClock, error: str) -> None:
+    slack.person(ANN)
+    await known.standing(slack.team, ANN)
+    clock.advance(GOOD_FOR_S + 1)
+    slack.script(refusing("users.info", faults.error(error)))
+    found = await known.standing(slack.team, ANN)
+    assert (found.member, found.certain) == (False, True)
+
+
+async def test_where_something_waits_for_it_a_failure_is_not_remembered(slack: FakeSlack, known: People) -> None:
+    slack.person(ANN)
+    slack.script(refusing("users.info", faults.broken(), 1))
+    await known.standing(slack.team, ANN)
+    known.ask_anew(ANN)
+    assert (await known.standing(slack.team, ANN)).member
+    known.ask_anew(ANN)
+    await known.standing(slack.team, ANN)
     assert len(slack.calls("users.info")) == 2
 
 
