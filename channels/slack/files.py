@@ -1,27 +1,48 @@
 """The way out of a file: announced, uploaded, then shown; only the last step is seen by anybody.
 
-A message that shows a file has no metadata and its timestamp is not told, so the file's id (`F…`) stands for it.
+A message that shows a file has no metadata and its timestamp is not told, so the file's id (`F…`) stands for it. Which
+slot's it is says a mark in its name, since two answers may have files of one name and length; people see its title.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any, cast
 
+from channels.slack.limits import NAME_CHARS
 from channels.slack.parts import FilePart, StoredPart
 from channels.slack.plain import escaped
 from channels.slack.request import Json, NotSent, SlackClient, Unanswered
+from gateway.model.ids import SlotId
 
 FILE = "F"
 """What the id of a file begins with; a message's is a number."""
+MARK_CHARS = 12
+ENDING_CHARS = 16
 
 
-async def upload(client: SlackClient, part: FilePart | StoredPart) -> str:
-    """Bring a file's bytes to Slack and return its id. Nobody sees it yet, so it may be repeated.
+def mark_of(slot: SlotId, number: int, part: FilePart | StoredPart) -> str:
+    """Return what only the file of part `number` (from 0) of a slot has in its name; the same in every process."""
+    return hashlib.sha256(json.dumps([slot, number, part.digest]).encode()).hexdigest()[:MARK_CHARS]
+
+
+def marked(name: str, mark: str) -> str:
+    """Return a file's name with a mark before its ending."""
+    stem, dot, ending = name.rpartition(".")
+    if not stem or len(ending) > ENDING_CHARS:
+        stem, dot, ending = name, "", ""
+    last = f"-{mark}{dot}{ending}"
+    return stem[: NAME_CHARS - len(last)] + last
+
+
+async def upload(client: SlackClient, part: FilePart | StoredPart, mark: str) -> str:
+    """Bring a file's bytes to Slack, marked, and return its id. Nobody sees it yet, so it may be repeated.
 
     Raises `SlackFailure`; `NotSent` for bytes that are not taken: it may be this file that Slack cannot be brought.
     """
-    place = await client.call("files.getUploadURLExternal", {"filename": part.name, "length": part.size})
+    place = await client.call("files.getUploadURLExternal", {"filename": marked(part.name, mark), "length": part.size})
     url, file = place.get("upload_url"), place.get("file_id")
     if not isinstance(url, str) or not isinstance(file, str) or not file.startswith(FILE):
         raise Unanswered("Slack named no place for a file.")
@@ -68,13 +89,13 @@ async def messages(client: SlackClient, file: str, channel: str) -> list[str]:
     return found
 
 
-def shows(message: Json, part: FilePart | StoredPart) -> str:
-    """Return the id of the file in a message if it is this one, by name and length; else empty."""
+def shows(message: Json, mark: str) -> str:
+    """Return the id of the file in a message that has this mark; else empty."""
     listed = message.get("files")
     for one in cast("list[object]", listed) if isinstance(listed, list) else []:
-        told = _object(one)
-        if told.get("name") == part.name and told.get("size") == part.size and isinstance(told.get("id"), str):
-            return str(told["id"])
+        name, file = _object(one).get("name"), _object(one).get("id")
+        if isinstance(name, str) and isinstance(file, str) and f"-{mark}" in name:
+            return file
     return ""
 
 

@@ -1,7 +1,7 @@
 """On the way out, after a doubt: whether a message that may have been sent stands there. Nothing is sent before that.
 
-Each message of ours carries its slot and its place in it as metadata, which people do not see. Slack has no key against
-a repetition; it can be asked what stands in a channel.
+Each message of ours carries its slot and its place in it as metadata, which people do not see, and a file has a mark of
+them in its name. Slack has no key against a repetition; it can be asked what stands in a channel.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import cast
 
-from channels.slack.files import shows
+from channels.slack.files import mark_of, shows
 from channels.slack.parts import FilePart, Part, StoredPart
 from channels.slack.request import Json, SlackClient
 from gateway.model.ids import SlotId
@@ -71,7 +71,7 @@ async def found(client: SlackClient, doubt: Doubt) -> str:
 
 def _is(message: Json, doubt: Doubt) -> str:
     if isinstance(doubt.part, FilePart | StoredPart):
-        return shows(message, doubt.part)
+        return shows(message, mark_of(doubt.slot, doubt.number, doubt.part))
     told, ts = message.get("metadata"), message.get("ts")
     return ts if told == metadata(doubt.slot, doubt.number) and isinstance(ts, str) else ""
 

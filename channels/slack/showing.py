@@ -61,13 +61,16 @@ class Screen(showing.Screen[Part]):
         if self._doubt:
             there, looked = await self._look(at, part)
             self._doubt = False
+            if there and not isinstance(part, TextPart):
+                self.digests.put(self._key(there), part.digest)
+                return there  # with this very content
             if there:
                 return await self._refresh(there, at, part)
             if looked:
                 act = Act.RECREATE  # the slot stays in doubt until it is shown
             else:
                 part = part.sent_again()
-        made = await (self._send_text(at, part, act) if isinstance(part, TextPart) else self._send_file(part, act))
+        made = await (self._send_text(at, part, act) if isinstance(part, TextPart) else self._send_file(at, part, act))
         self.digests.put(self._key(made), part.digest)
         return made
 
@@ -98,9 +101,11 @@ class Screen(showing.Screen[Part]):
 
         return _certain(await self._call(act, ask, part))
 
-    async def _send_file(self, part: FilePart | StoredPart, act: Act) -> str:
+    async def _send_file(self, at: int, part: FilePart | StoredPart, act: Act) -> str:
+        mark = files.mark_of(self.slot.id, at, part)
+
         async def bring(_: Json) -> str:
-            return await files.upload(self.client, part)
+            return await files.upload(self.client, part, mark)
 
         file = _certain(await self._call(Act.UPLOAD, bring))
         where = self._in_thread({"channel_id": self._place.chat})

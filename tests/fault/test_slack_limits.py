@@ -149,7 +149,7 @@ async def test_banned_methods_are_not_forgotten(tmp_path: Path) -> None:
         what = f"first calls of methods after their bans of {METHODS_BAN_S} s and a restart in them"
         figure("F14", what, min(again_s), METHODS_BAN_S - 0.3, "s", least=True)
         await judged(one)
-        assert {file.name for file in slack.world.files.values()} == {"answer.md"}
+        assert {file.title for file in slack.world.files.values()} == {"answer.md"}
         assert len(slack.world.files) == 2
 
 

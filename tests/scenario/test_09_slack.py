@@ -319,7 +319,7 @@ async def test_files(world: World) -> None:
     await world.press(card, "Once")
     await slack.until(lambda: slack.uploads(TO_ANN) != [])
     (file,) = slack.uploads(TO_ANN)
-    assert (file.name, (file.content or b"")[:4]) == ("output.txt", b"1\n2\n")
+    assert (file.title, (file.content or b"")[:4]) == ("output.txt", b"1\n2\n")
 
 
 # --- what goes wrong ----------------------------------------------------------------------------

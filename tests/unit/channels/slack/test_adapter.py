@@ -11,6 +11,7 @@ import pytest
 from channels.slack.adapter import STREAMED_BURST, SlackChannel, build
 from channels.slack.tries import FIRST_S, LONGEST_S
 from gateway.errors import SendFailed, SendOutcome
+from gateway.model.ids import SlotId
 from gateway.model.messages import Conversation
 from gateway.model.slots import Pace, Showing, SlotKind
 from gateway.ports import Auth
@@ -306,6 +307,27 @@ async def test_a_file_in_doubt_is_looked_up_too(slack: FakeSlack, channel: Slack
     shown = await channel.edit(again, kept)
     assert shown == f"{kept.told[-1]},{slack.uploads(CHAT)[0].id}"
     assert len(slack.uploads(CHAT)) == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("other", ["B", "A"])
+async def test_a_file_in_doubt_is_not_taken_for_another_of_its_name_and_length(
+    slack: FakeSlack, scene: Scene, restarted: bool, other: str
+) -> None:
+    """Not even for one that says the same: each answer has its own."""
+    channel, kept = build(scene.context()), Kept()
+    before = await channel.send(showing("A" * 60_000, CHAT), Kept())
+    slack.script(refusing("files.completeUploadExternal", faults.drop(), 1))
+    second = showing(other * 60_000, CHAT, id=SlotId("o1.2"))
+    with pytest.raises(SendFailed):
+        await channel.send(second, kept)
+    again = replace(second, slot=replace(second.slot, uncertain=True, platform_id=kept.told[-1]))
+    channel = build(scene.context()) if restarted else channel
+    shown = await channel.edit(again, kept)
+    stand = [file for message in slack.shown(CHAT) for file in message.files]
+    assert [file.id for file in stand] == [before.split(",")[1], shown.split(",")[1]]
+    assert [(file.content or b"")[:1].decode() for file in stand] == ["A", other]
+    assert slack.calls("chat.delete") == []
 
 
 async def test_many_messages_are_looked_through(slack: FakeSlack, channel: SlackChannel) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from channels.slack.adapter import SlackChannel, build
-from channels.slack.limits import CAPTION_CHARS, UPLOAD_BYTES
+from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, UPLOAD_BYTES
 from gateway.errors import SendFailed, SendOutcome
 from gateway.model.slots import Showing, SlotKind
 from gateway.model.tools import KeptFile
@@ -55,7 +56,8 @@ async def test_a_file_is_one_message_with_its_caption_in_the_thread(
     root, kept = slack.say(ANN, "look at that page", channel=CHAT), Kept()
     shown = await channel.send(stored(picture, "The **page** & <@U0ANN>", thread=root.ts), kept)
     (file,) = slack.uploads(CHAT)
-    assert (shown, file.name, file.title, file.content) == (file.id, "page.png", "page.png", PICTURE)
+    assert (shown, file.title, file.content) == (file.id, "page.png", PICTURE)
+    assert re.fullmatch(r"page-[0-9a-f]{12}\.png", file.name)
     (message,) = slack.shown(CHAT)
     assert (message.thread, message.wire) == (root.ts, "The page &amp; &lt;@U0ANN&gt;")
     assert kept.told == []
@@ -81,7 +83,8 @@ async def test_a_name_is_one_line(
     slack: FakeSlack, channel: SlackChannel, picture: Path, name: str, shown: str
 ) -> None:
     await channel.send(stored(picture, kept=replace(KEPT, name=name)), Kept())
-    assert slack.uploads(CHAT)[0].name == shown
+    assert slack.uploads(CHAT)[0].title == shown
+    assert len(slack.uploads(CHAT)[0].name) <= NAME_CHARS
 
 
 async def test_what_is_shown_stays_whatever_becomes_of_the_file(
