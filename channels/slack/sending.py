@@ -13,6 +13,7 @@ from typing import cast
 from channels.slack.files import mark_of, shows
 from channels.slack.parts import FilePart, Part, StoredPart
 from channels.slack.request import Json, SlackClient
+from channels.slack.tries import Look
 from gateway.model.ids import SlotId
 from gateway.model.messages import Conversation
 
@@ -22,6 +23,7 @@ BEFORE = timedelta(seconds=5)
 PAGE = 200
 """Messages asked for at once; to some apps Slack gives 15."""
 PAGES = 5
+"""Read at most, over all tries: what is not found by then is sent with the mark."""
 
 
 def metadata(slot: SlotId, part: int) -> Json:
@@ -42,10 +44,11 @@ class Doubt:
     """When the slot was made."""
 
 
-async def found(client: SlackClient, doubt: Doubt) -> str:
-    """Return the id of the message that may have been sent, or empty when it does not stand there.
+async def found(client: SlackClient, doubt: Doubt, look: Look) -> tuple[str, bool]:
+    """Return the id of the message that may have been sent, or empty when it does not stand there; and whether that is
+    certain, for not all is read where much was said since.
 
-    Raises `SlackFailure` when Slack does not say.
+    Raises `SlackFailure` when Slack does not say; `look` knows then where to go on.
     """
     where = doubt.conversation
     asked: Json = {
@@ -56,17 +59,18 @@ async def found(client: SlackClient, doubt: Doubt) -> str:
     }
     method = "conversations.replies" if where.thread else "conversations.history"
     asked |= {"ts": where.thread} if where.thread else {}
-    for _ in range(PAGES):
+    while look.pages < PAGES:
+        asked |= {"cursor": look.cursor} if look.cursor else {}
         answer = await client.call(method, asked)
+        look.pages += 1
         listed = answer.get("messages")
         for message in cast("list[object]", listed) if isinstance(listed, list) else []:
             if isinstance(message, dict) and (there := _is(cast("Json", message), doubt)):
-                return there
-        cursor = _cursor(answer)
-        if not cursor:
-            break
-        asked["cursor"] = cursor
-    return ""
+                return there, True
+        look.cursor = _cursor(answer)
+        if not look.cursor:
+            return "", True
+    return "", False
 
 
 def _is(message: Json, doubt: Doubt) -> str:

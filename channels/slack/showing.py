@@ -23,7 +23,16 @@ from gateway.ports import Clock
 
 PLAIN_TRIES = 2
 """As it is, and once without blocks."""
-CANNOT_LOOK = frozenset({"missing_scope", "channel_not_found", "not_in_channel", "thread_not_found", "no_permission"})
+CANNOT_LOOK = frozenset(
+    {
+        "channel_not_found",
+        "invalid_cursor",
+        "missing_scope",
+        "no_permission",
+        "not_in_channel",
+        "thread_not_found",
+    }
+)
 """Refusals after which it will never be known what stands there: what may stand there already is marked then."""
 
 
@@ -78,13 +87,17 @@ class Screen(showing.Screen[Part]):
         """Return the message that may stand there, if it does, and whether Slack could say so."""
         doubt = Doubt(conversation=self._place, slot=self.slot.id, number=at, part=part, since=self.slot.created_at)
         try:
-            return await sending.found(self.client, doubt), True
+            answer = await sending.found(self.client, doubt, self.tries.look_for(at))
         except Declined as declined:
             if declined.error in CANNOT_LOOK:
+                self.tries.look = None
                 return "", False
             failure: SlackFailure = declined
         except SlackFailure as error:
             failure = error
+        else:
+            self.tries.look = None
+            return answer
         judged = await self._judge(failure, Act.LOOK)
         assert isinstance(judged, SendFailed), "there is no remedy for what cannot be seen"
         raise judged

@@ -16,9 +16,23 @@ KEPT = 1_000
 
 
 @dataclass(slots=True)
+class Look:
+    """How far one part was looked for. Some apps are given few messages at once, and one answer a minute."""
+
+    number: int
+    """The part's place in its slot, from 0."""
+    cursor: str = ""
+    """Where to go on; empty at the beginning."""
+    pages: int = 0
+    """Pages that were read."""
+
+
+@dataclass(slots=True)
 class Tries:
     """What is known of one slot from its earlier tries."""
 
+    look: Look | None = None
+    """A look for what is in doubt that has not come to its end."""
     _silences: int = 0
     _since_s: float = 0.0
 
@@ -31,6 +45,12 @@ class Tries:
         if now_s - self._since_s > PATIENT_FOR_S:
             return 0.0
         return min(FIRST_S * 2.0 ** min(self._silences - 1, 10), LONGEST_S)
+
+    def look_for(self, number: int) -> Look:
+        """Return the look for a part, to go on with; another part's is forgotten."""
+        if self.look is None or self.look.number != number:
+            self.look = Look(number)
+        return self.look
 
 
 class Unfinished:
