@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from channels._shared.http import UNREACHED_AGAIN_S
-from channels.slack.request import Declined, NotSent, SlackFailure, Unreached
+from channels.slack.request import WAIT_UNTOLD_S, Declined, NotSent, SlackFailure, Unreached
 from gateway.errors import SendFailed, SendOutcome
 
 TOKEN_AGAIN_S = 60.0
@@ -132,7 +132,8 @@ def judge(
     if passes(error):
         # Messages are counted by channel. Everything else is counted by method, which the client sees to itself: other
         # channels, whose messages need no lookup and no file, do not wait for that.
-        return _wait(f"Slack wants us to wait with {error.method}.", error.retry_after_s, chat_scope, now)
+        again_s = error.retry_after_s or WAIT_UNTOLD_S
+        return _wait(f"Slack wants us to wait with {error.method}.", again_s, chat_scope, now)
     if error.error in BAD_TOKEN:
         return _wait(token_trouble(error), TOKEN_AGAIN_S, account_scope, now)
     if error.error == "missing_scope" and error.method.startswith("chat."):  # without files, words still arrive

@@ -33,6 +33,8 @@ FORMS = READS | {"files.getUploadURLExternal", "auth.test", "apps.connections.op
 BY_CHANNEL = frozenset({"chat.postMessage", "chat.update", "chat.delete"})
 """Methods whose limits hold for a channel, and are delivery's to keep; the others are counted for the workspace."""
 LIMITED = "ratelimited"
+LIMITS = frozenset({LIMITED, "rate_limited", "message_limit_exceeded"})
+"""Refusals that may say for how long."""
 UNCLEAR = frozenset({"fatal_error", "internal_error"})
 """Refusals after which, as Slack's documentation says, some of it may have been done."""
 
@@ -207,7 +209,7 @@ def _good(called: str, came: Answer) -> Json:
         told,
         method=called,
         status=status,
-        retry_after_s=_retry_after(came.headers) if told == LIMITED else 0,
+        retry_after_s=_retry_after(came.headers) if told in LIMITS else 0,
         needed=_words(answer.get("needed"), 200),
         details=_details(answer),
     )

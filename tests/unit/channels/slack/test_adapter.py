@@ -383,6 +383,15 @@ async def test_a_wait_says_where_and_until_when(slack: FakeSlack, scene: Scene, 
     assert 5 < (error.until - scene.clock.now()).total_seconds() <= 7
 
 
+@pytest.mark.parametrize("error", ["rate_limited", "message_limit_exceeded", "team_added_to_org"])
+async def test_a_wait_of_which_nothing_is_told_is_no_short_one(slack: FakeSlack, scene: Scene, error: str) -> None:
+    scene.clock = FakeClock()
+    slack.script(refusing("chat.postMessage", faults.error(error)))
+    found = await failed(build(scene.context()), showing("Hello", CHAT))
+    assert found.until is not None
+    assert (found.outcome, (found.until - scene.clock.now()).total_seconds()) == (SendOutcome.WAIT, 30)
+
+
 async def test_a_token_that_is_refused_is_trouble_until_something_is_sent(
     slack: FakeSlack, scene: Scene, channel: SlackChannel
 ) -> None:

@@ -69,8 +69,11 @@ def test_a_limit_holds_up_its_channel_and_no_other(error: str, method: str) -> N
     assert (found.outcome, found.until, found.scope) == (SendOutcome.WAIT, NOW + timedelta(seconds=7), CHANNEL)
 
 
-def test_a_limit_that_does_not_say_for_how_long_waits_a_second() -> None:
-    assert failed(Declined("ratelimited", method=POST)).until == NOW + timedelta(seconds=1)
+@pytest.mark.parametrize(
+    "error", ["ratelimited", "rate_limited", "message_limit_exceeded", "service_unavailable", "team_added_to_org"]
+)
+def test_what_does_not_say_for_how_long_is_not_asked_for_half_a_minute(error: str) -> None:
+    assert failed(Declined(error, method=POST)).until == NOW + timedelta(seconds=30)
 
 
 @pytest.mark.parametrize("error", ["invalid_auth", "token_revoked", "account_inactive", "token_expired"])
