@@ -143,8 +143,7 @@ function codeBlock(parent) {
 function place(parent, token) {
   if (token === smd.CODE_BLOCK || token === smd.CODE_FENCE) return codeBlock(parent);
   if (token === smd.TABLE_ROW) {
-    const part = parent.children.length === 0 ? make("thead") : (parent.children[1] ?? make("tbody"));
-    parent.append(part);
+    const part = parent.children[1] ?? parent.appendChild(make(parent.children.length === 0 ? "thead" : "tbody"));
     return part.appendChild(make("tr"));
   }
   if (token === smd.TABLE_CELL)
@@ -161,7 +160,11 @@ function place(parent, token) {
 }
 
 /** What a link names, without its title and the brackets around an address. @param {string} text */
-const target = (text) => text.replace(/\s+(?:"[^"]*"|'[^']*')$/, "").replace(/^<(.*)>$/, "$1");
+const target = (text) =>
+  text
+    .replace(/\s(?:"[^"]*"|'[^']*')$/, "")
+    .trimEnd()
+    .replace(/^<(.*)>$/, "$1");
 
 /** @param {HTMLElement} element @param {number} attr @param {string} value */
 function setAttr(element, attr, value) {
@@ -185,11 +188,18 @@ const MARKS = {
 };
 /** Where neither a backslash nor an address is anything but text. @type {Set<number>} */
 const VERBATIM = new Set([smd.CODE_BLOCK, smd.CODE_FENCE, smd.CODE_INLINE, smd.RAW_URL, smd.EQUATION_BLOCK, smd.EQUATION_INLINE]);
-/** Before an underscore within a word. */
-const IN_A_WORD = /(?<=[\p{L}\p{N}]_*)(?=_+[\p{L}\p{N}])/u;
+/** Before an underscore within a word, of which no word has more at once than are looked at. */
+const IN_A_WORD = /(?<=[\p{L}\p{N}]_{0,20})(?=_{1,20}[\p{L}\p{N}])/u;
 const BEFORE_AN_ADDRESS = /(?=https?:\/\/)/;
 /** The last word or address, until what follows says whether it has ended; of one without end a part is enough. */
 const UNDECIDED = /(?:https?:(?:\/|\/\/\S{0,1999})?|[\p{L}\p{N}][\p{L}\p{N}_]{0,99})$/u;
+
+/** Of the text's end as much as `UNDECIDED` can match: 2,007 characters, each of up to two units. */
+const HELD_AT_MOST = 4100;
+/** Elements within each other, at most: those of a few thousand quotations take the browser's tab with them. */
+const DEEPEST = 100;
+/** Characters that stay undecided, at most: for each that comes the parser goes through all of them again. */
+const PENDING_AT_MOST = 500;
 
 /** By how much more than the text of its list a block of code is indented. @param {any} parser  at the block's beginning */
 function indentation(parser) {
@@ -205,8 +215,38 @@ function write(parser, text) {
   for (const line of text.split(/(?<=\n)/)) {
     const beginsInCode = parser.tokens[parser.len] === smd.CODE_FENCE && parser.token !== smd.CODE_FENCE;
     if (beginsInCode && /^[ \t]*\n$/.test(line)) smd.parser_write(parser, " ".repeat(missing(parser)));
-    smd.parser_write(parser, line);
+    writeLine(parser, line);
   }
+}
+
+/** Piece by piece, so that what stays undecided ends at the same place however the text comes. @param {any} parser @param {string} text */
+function writeLine(parser, text) {
+  for (let from = 0, to = 0; from < text.length; from = to) {
+    if (inTarget(parser)) {
+      // The parser would only add it, up to the bracket that closes.
+      to = text.indexOf(")", from) + 1 || text.length + 1;
+      parser.pending += text.slice(from, to - 1);
+      smd.parser_write(parser, text.slice(to - 1, to));
+    } else {
+      // The line below a table's head is kept as a whole, at no cost.
+      const room = parser.token === smd.TABLE ? text.length : PENDING_AT_MOST - parser.pending.length;
+      to = from + Math.max(1, room);
+      if (/[\ud800-\udbff]/.test(text[to - 1] ?? "")) to += 1;
+      smd.parser_write(parser, text.slice(from, to));
+      const whole = inTarget(parser) || parser.token === smd.TABLE;
+      if (!whole && parser.pending.length >= PENDING_AT_MOST) decide(parser);
+    }
+  }
+}
+
+/** Has the parser take what it keeps for what it is if no more comes, and go on from there. @param {any} parser */
+function decide(parser) {
+  const { token, pending } = parser;
+  let end = "\\";
+  if (token === smd.CODE_INLINE) end = " ";
+  else if (token !== smd.CODE_FENCE && pending.startsWith("`")) end = "\n";
+  smd.parser_write(parser, end);
+  parser.pending = "";
 }
 
 /** Spaces until the text of the innermost list, as the parser counts: those of each list are added. @param {any} parser */
@@ -237,7 +277,7 @@ function feed(parser, text) {
     const verbatim = VERBATIM.has(parser.token) || /^[`$]/.test(parser.pending);
     if (address && inTarget(parser)) {
       // The parser ends a target with the first bracket that closes, though an address may hold pairs of them.
-      smd.parser_write(parser, address.replaceAll("(", "%28").replaceAll(")", "%29"));
+      parser.pending += address.replaceAll("(", "%28").replaceAll(")", "%29");
       feedWords(parser, piece.slice(address.length));
     } else if (address && !verbatim) {
       settle(parser);
@@ -251,6 +291,14 @@ function feed(parser, text) {
 }
 
 /**
+ * @typedef {object} Opened
+ * @property {number} token
+ * @property {boolean} meant  it is known to be what it was taken for
+ * @property {number} indent  how far it is indented, in spaces
+ * @property {boolean} flat  it is too deep for an element of its own: its marks are text, and its words stand in what is above it
+ */
+
+/**
  * Writes Markdown into an element piece by piece; what is written stays, but for a mark that turns out to be text, so it can
  * be selected while it grows.
  *
@@ -260,22 +308,35 @@ function feed(parser, text) {
  */
 export function writer(root) {
   const nodes = [root];
-  /** What was opened, whether it is known to be what it was taken for, and how far it is indented. @type {{token: number, meant: boolean, indent: number}[]} */
+  /** What was opened. @type {Opened[]} */
   const open = [];
+  /** What turned out to be text, the innermost first. @type {{element: HTMLElement, mark: string, end: string}[]} */
+  const texts = [];
   const close = () => {
     const element = /** @type {HTMLElement} */ (nodes.pop());
-    const { token, meant, indent } = /** @type {{token: number, meant: boolean, indent: number}} */ (open.pop());
+    const { token, meant, indent, flat } = /** @type {Opened} */ (open.pop());
+    const ended = !meant && token === smd.LINK && parser.pending.startsWith("]");
+    if (flat) return void element.append(ended ? "]" : meant && token !== smd.LINK ? (MARKS[token] ?? "") : "");
     if (token === smd.CODE_FENCE && indent > 0)
       element.textContent = (element.textContent ?? "").replace(new RegExp(`^ {1,${indent}}`, "gm"), "");
-    if (meant || !MARKS[token]) return;
-    const ended = token === smd.LINK && parser.pending.startsWith("]");
-    element.replaceWith(MARKS[token], ...element.childNodes, ended ? "]" : "");
+    if (!meant && MARKS[token]) texts.push({ element, mark: MARKS[token], end: ended ? "]" : "" });
+  };
+  /** The outermost first: what is in one moves once, however many are around it. */
+  const unwrap = () => {
+    for (const { element, mark, end } of texts.splice(0).reverse()) {
+      element.before(mark);
+      while (element.firstChild) element.before(element.firstChild);
+      element.replaceWith(end);
+    }
   };
   const parser = smd.parser({
     data: nodes,
     add_token: (data, token) => {
-      open.push({ token, meant: false, indent: indentation(parser) });
-      data.push(place(data[data.length - 1], token));
+      const above = data[data.length - 1];
+      const flat = data.length > DEEPEST;
+      open.push({ token, meant: false, indent: indentation(parser), flat });
+      if (flat) above.append(token === smd.IMAGE ? "![" : (MARKS[token] ?? " "));
+      data.push(flat ? above : place(above, token));
     },
     end_token: (data) => {
       const last = open[open.length - 1];
@@ -285,8 +346,11 @@ export function writer(root) {
     },
     add_text: (data, text) => data[data.length - 1].append(text),
     set_attr: (data, attr, value) => {
-      if (attr === smd.HREF) open[open.length - 1].meant = true;
-      setAttr(data[data.length - 1], attr, value);
+      const last = open[open.length - 1];
+      const element = data[data.length - 1];
+      if (attr === smd.HREF) last.meant = true;
+      if (!last?.flat) setAttr(element, attr, value);
+      else if (last.token === smd.LINK || last.token === smd.IMAGE) element.append(`](${value})`);
     },
   });
   let held = "";
@@ -294,13 +358,15 @@ export function writer(root) {
     /** @param {string} text */
     write: (text) => {
       const whole = held + text;
-      held = UNDECIDED.exec(whole)?.[0] ?? "";
+      held = UNDECIDED.exec(whole.slice(-HELD_AT_MOST))?.[0] ?? "";
       feed(parser, whole.slice(0, whole.length - held.length));
+      unwrap();
     },
     end: () => {
       feed(parser, held);
       smd.parser_end(parser);
       while (open.length) close();
+      unwrap();
     },
   };
 }

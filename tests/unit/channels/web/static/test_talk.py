@@ -45,6 +45,22 @@ RENDER = """async text => {
     return [told(whole), told(live)]; }"""
 """An answer's text, links, blocks of code and points, when it is whole and as it streams."""
 
+DEPTH = """async text => {
+    const {renderMarkdown} = await import("/static/markdown.js");
+    const root = document.createElement("div");
+    renderMarkdown(root, text);
+    const depth = node => 1 + Math.max(0, ...[...node.children].map(depth));
+    return depth(root); }"""
+"""How many elements of an answer stand within each other."""
+SLOW = """async ([texts, most]) => {
+    const {renderMarkdown} = await import("/static/markdown.js");
+    return Object.entries(texts).filter(([, text]) => {
+        const began = performance.now();
+        renderMarkdown(document.createElement("div"), text);
+        return performance.now() - began > most;
+    }).map(([name]) => name); }"""
+"""The names of those that take longer than so many ms."""
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(browser: Browser) -> AsyncIterator[Page]:
@@ -201,6 +217,50 @@ async def test_code_in_a_list_is_indented_with_the_list_and_may_have_blank_lines
     loose = "1. Install\n\n   ```sh\n   pip install\n   ```\n\n2. Run"
     assert (await rendered(desk, loose))["code"] == ["pip install"]
     assert (await rendered(desk, "```\n  as it is\n```"))["code"] == ["  as it is"]
+
+
+async def test_what_is_nested_without_end_is_shown_and_the_tab_lives(desk: Page) -> None:
+    for text in ("> " * 3_000 + "x", "~~a *b " * 1_500, "*a __b " * 1_500):
+        assert await desk.evaluate(DEPTH, text) < 120
+    unclosed = "*a __b " * 200 + "end"
+    assert (await rendered(desk, unclosed))["text"] == unclosed
+    marked = "a *b* __c__ [d](https://a.org/e) ![f](/g) [h] https://a.org/i j"
+    assert (await rendered(desk, "> " * 120 + marked))["text"].split() == marked.split()
+
+
+async def test_what_stays_undecided_is_decided_in_the_end(desk: Page) -> None:
+    """The same in both ways, and nothing is lost."""
+    many = 1_700
+    for text in ("1" * many, "-" * many + "x", "\N{GRINNING FACE}" * many, f"{'1' * 499}\N{GRINNING FACE} x"):
+        assert (await rendered(desk, text))["text"] == text
+    for text in ("- " * many + "x", "x" + "`" * many, "<br" + " " * many + ">", "`x" + "`" * many, "`" * many):
+        await rendered(desk, text)
+    opened = await rendered(desk, "```" + "a " * many + "\ncode\n```\nafter")
+    assert opened["text"].replace("Copy", "").replace("after", "") == "a " * many + "\ncode"
+    wide = await rendered(desk, f"|a|\n|{'-' * many}|\n|b|\n\nafter")
+    assert wide["text"] == "abafter"
+    far = "https://a.org/" + "b" * 3_000
+    named = f'[c]({far}{" " * many}"title") [d](/{"e" * many}) f'
+    assert (await rendered(desk, named))["links"] == [["c", far], ["d", None]]
+
+
+async def test_an_answer_takes_no_longer_than_it_is_long(desk: Page) -> None:
+    """Each of these took ten seconds and more."""
+    many = 200_000
+    texts = {
+        "digits": "1" * many,
+        "a rule": "-" * many,
+        "points": "- " * 100_000,
+        "ticks": "`" * many,
+        "ticks in a line": "x" + "`" * many,
+        "a language": "```" + "a" * many,
+        "a break": "<br" + " " * many,
+        "an address": f"[a](https://a.org/{'b' * many})",
+        "no title": f"[a](b{' ' * many})",
+        "underscores": "a" + "_" * 60_000,
+        "a table": "|a|b|\n|-|-|\n" + "|c|d|\n" * 15_000,
+    }
+    assert await desk.evaluate(SLOW, [texts, 4_000]) == []
 
 
 async def test_a_table_on_a_phone_breaks_no_word_and_each_text_runs_its_own_way(page: Served, ann: Person) -> None:
