@@ -287,12 +287,11 @@ export function step(by) {
   if (next) show(next);
 }
 
-/** Asks for the rows before the oldest one held. @param {string} id @returns {boolean} whether it was asked */
+/** Asks for the rows before those that are here without a gap. @param {string} id @returns {boolean} whether it was asked */
 export function loadOlder(id) {
   const state = sessionState(id);
-  const first = state.store.list[0];
-  if (!first || !state.store.more || state.loadingOlder.value) return false;
-  state.loadingOlder.value = wire.send({ op: "older", session: id, before: first.ord });
+  if (!state.store.list.length || !state.store.more || state.loadingOlder.value) return false;
+  state.loadingOlder.value = wire.send({ op: "older", session: id, before: state.store.from });
   return state.loadingOlder.value;
 }
 

@@ -6,13 +6,14 @@
  * @property {Map<string, Row>} byKey  by `type:id`
  * @property {Row[]} list  by `ord`, ascending
  * @property {number} rev  what `open` gives as `after`: every change up to it is here
+ * @property {number} from  the lowest `ord` from which on every row is here; a change may bring one from before it
  * @property {boolean} more  the server has older rows
  * @property {boolean} loaded  at least one answer to `open` came
  */
 
 /** @returns {Store} */
 export function emptyStore() {
-  return { byKey: new Map(), list: [], rev: 0, more: false, loaded: false };
+  return { byKey: new Map(), list: [], rev: 0, from: Infinity, more: false, loaded: false };
 }
 
 /** @param {{type: string, id: string}} row */
@@ -50,6 +51,8 @@ export function upsert(store, rows) {
  */
 export function applyFrame(store, frame, fresh) {
   upsert(store, frame.rows);
+  if (fresh || frame.older || store.from === Infinity)
+    for (const row of frame.rows) store.from = Math.min(store.from, row.ord);
   if (frame.older) {
     store.more = frame.more;
     return;
@@ -67,6 +70,8 @@ export function applyFrame(store, frame, fresh) {
 export function trim(store, keep) {
   if (store.list.length <= keep) return;
   for (const row of store.list.splice(0, store.list.length - keep)) store.byKey.delete(keyOf(row));
+  const first = store.list[0].ord;
+  store.from = store.more ? Math.max(store.from, first) : first;
   store.more = true;
 }
 
@@ -129,6 +134,7 @@ const worthShowing = (step, spawned = false) => {
 /**
  * The conversation as it is shown. A step that was asked about stands under its card; the answer of a command turn is
  * left out when its step has a result; the last entry of a turn carries the turn when there is something to say about it.
+ * A row from before those that are loaded waits until what is between is here too: it would stand where others are missing.
  * @param {Store} store @param {string[]} live  keys `turn/n` of answers that are being written
  * @returns {Entry[]}
  */
@@ -137,7 +143,7 @@ export function entriesOf(store, live = []) {
   /** @type {Entry[]} */
   const out = [];
   const writing = new Set(live);
-  for (const row of store.list) {
+  for (const row of store.more ? store.list.slice(lowerBound(store.list, store.from)) : store.list) {
     // A chat shows an answer's beginning as a slot of its own; here what streams is more.
     if (row.type === "slot" && row.n !== null && writing.has(stepKey(row.turn, row.n))) continue;
     const entry = entryOf(row, known);

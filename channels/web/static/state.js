@@ -89,7 +89,8 @@ export class SessionState {
       applyFrame(this.store, frame, !this.resuming && !this.store.loaded);
       if (frame.older) this.loadingOlder.value = false;
       // Older rows were asked for: a card is looked for among them, or somebody is on the way up.
-      if (atEnd && !frame.older && this.store.list.length > KEEP * 1.3) trim(this.store, KEEP);
+      const asked = frame.older || this.loadingOlder.value;
+      if (atEnd && !asked && this.store.list.length > KEEP * 1.3) trim(this.store, KEEP);
       for (const row of frame.rows) this.settle(row);
       this.version.value += 1;
     });

@@ -13,7 +13,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, Request, Route, expect
 
 from channels import web
+from gateway.model.ids import Principal
 from gateway.model.steps import Answer
+from gateway.model.waits import PressResult, Verb
 from tests.support.browser import Person
 from tests.support.engine import Served
 from tests.support.fakes import ANN_PAGE, calls
@@ -60,6 +62,42 @@ SLOW = """async ([texts, most]) => {
         return performance.now() - began > most;
     }).map(([name]) => name); }"""
 """The names of those that take longer than so many ms."""
+CHATTED = """async () => {
+    const {sessionState} = await import("/static/state.js");
+    const {store, entries} = sessionState("main:ann");
+    const at = store.list.findIndex(row => row.type === "approval" && row.state !== "open");
+    return [at, store.more, entries.value.map(entry => entry.kind === "card" ? "card" : entry.row.text)]; }"""
+"""Where in main's rows a decided approval is, whether there are more, and what is drawn of them."""
+OLDER = """async () => {
+    const {sessionState} = await import("/static/state.js");
+    const {loadOlder} = await import("/static/actions.js");
+    const state = sessionState("main:ann");
+    for (let waited = 0; state.store.more && waited < 500; waited += 1) {
+        loadOlder("main:ann");
+        await new Promise(done => setTimeout(done, 10)); } }"""
+"""All that is older is loaded."""
+TRIM = """async () => {
+    const {applyFrame, emptyStore, entriesOf, trim} = await import("/static/rows.js");
+    const rows = (...ords) => ords.map(ord => ({type: "message", id: `m${ord}`, ord, rev: ord, text: `${ord}`}));
+    const drawn = store => [store.from, store.more, entriesOf(store).map(entry => entry.ord)];
+    const [begun, short] = [emptyStore(), emptyStore()];
+    applyFrame(begun, {rows: rows(7, 8, 9), rev: 9, more: true}, true);
+    applyFrame(begun, {rows: rows(2), rev: 10, more: false}, false);
+    const found = [drawn(begun)];
+    trim(begun, 2);
+    found.push(drawn(begun));
+    applyFrame(begun, {rows: rows(1), rev: 11, more: false}, false);
+    trim(begun, 2);
+    applyFrame(begun, {rows: rows(3), rev: 12, more: false}, false);
+    trim(begun, 3);
+    found.push(drawn(begun));
+    applyFrame(short, {rows: [], rev: 0, more: false}, true);
+    applyFrame(short, {rows: rows(1, 2, 3), rev: 3, more: false}, false);
+    found.push(drawn(short));
+    trim(short, 2);
+    found.push(drawn(short));
+    return found; }"""
+"""What is drawn, and from where on, when rows far up change and old ones are let go of; whether there are more."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -156,6 +194,39 @@ async def test_the_key_to_a_card_finds_it_however_far_up_it_is(page: Served, ann
     await place.keyboard.press("a")
     await expect(place.get_by_test_id("card")).to_be_focused()
     await expect(place.get_by_test_id("card")).to_be_in_viewport()
+
+
+async def test_a_change_far_up_hides_nothing_of_what_is_between(page: Served, ann: Person) -> None:
+    engine, place = page.engine, ann.page
+    engine.model.script = [calls("shell:rm -r old")]
+    turn = await engine.say("Tidy up", where=ANN_PAGE)
+    await engine.run(await engine.claim())
+    for count in range(310):
+        await engine.say(f"Are you there? {count}", where=ANN_PAGE)
+    await place.reload()
+    await ann.sees("Are you there? 309")
+    (wait,) = await engine.waits(turn)
+    pressed = await engine.press(wait.id, Verb.DENY, where=ANN_PAGE, who=Principal("web:ann"))
+    assert pressed.result is PressResult.DENIED
+    await place.wait_for_function(f"async () => (await ({CHATTED})())[0] >= 0")
+    _, more, drawn = cast("tuple[int, bool, list[str]]", await place.evaluate(CHATTED))
+    assert (more, "card" in drawn) == (True, False)
+
+    await place.evaluate(OLDER)
+    _, more, drawn = cast("tuple[int, bool, list[str]]", await place.evaluate(CHATTED))
+    told = [text for text in drawn if text and not text.startswith("Noted.")]
+    assert told == ["Tidy up", "card", *(f"Are you there? {n}" for n in range(310))]
+    assert not more
+
+
+async def test_what_is_let_go_of_leaves_no_gap(desk: Page) -> None:
+    assert await desk.evaluate(TRIM) == [
+        [7, True, [7, 8, 9]],
+        [8, True, [8, 9]],
+        [8, True, [8, 9]],
+        [1, False, [1, 2, 3]],
+        [2, True, [2, 3]],
+    ]
 
 
 async def test_a_decision_is_told_by_the_readers_clock_and_output_without_colours(
