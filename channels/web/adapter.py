@@ -192,6 +192,8 @@ class WebChannel:
     # --- the socket ---------------------------------------------------------------------------
 
     async def _socket(self, request: web.Request) -> web.StreamResponse:
+        if self._sink is None:
+            raise web.HTTPServiceUnavailable(reason="Dragoman is starting or stopping.")
         if "Origin" not in request.headers:
             raise web.HTTPForbidden(reason="Only Dragoman's own page opens this socket.")
         socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=FRAME_AT_MOST, protocols=[COOKIE])
@@ -238,7 +240,8 @@ class WebChannel:
 
     def _open_sink(self) -> Sink:
         if self._sink is None:
-            raise BadRequest("Dragoman is stopping.", cure="Your message is kept here and sent when it is back.")
+            # No refusal, which would be for good: the page keeps what has no answer, and sends it again.
+            raise ConnectionError("Dragoman is stopping.")
         return self._sink
 
     @property

@@ -12,7 +12,7 @@ from gateway.model.ids import OwnerName, main_session
 from gateway.model.messages import Received
 from tests.support.browser import Person
 from tests.support.engine import Engine, Served
-from tests.support.fakes import CLEO
+from tests.support.fakes import CLEO, in_background
 from tests.support.makers import ANN
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -180,6 +180,20 @@ async def test_a_dead_line_is_noticed_by_who_reads_and_by_who_writes(page: Serve
     await place.evaluate(CARRY)
     await place.get_by_role("button", name="Try now").click()
     await expect(place.locator("[data-pending]")).to_have_count(0)
+    assert await said(page.engine) == ["hello"]
+
+
+async def test_what_is_written_while_the_daemon_stops_is_sent_when_it_is_back(page: Served, ann: Person) -> None:
+    async with in_background(page.web.run(page.engine.ingress)):
+        pass
+    await ann.sees("Not connected")
+    await ann.say("hello")
+    await ann.page.get_by_role("button", name="Try now").click()
+    await expect(ann.page.locator("[data-pending=sending]")).to_have_count(1)
+    async with in_background(page.web.run(page.engine.ingress)):
+        await expect(ann.page.locator("[data-pending]")).to_have_count(0)
+        await expect(ann.page.get_by_test_id("connection")).to_have_attribute("data-state", "open")
+        ann.complaints.clear()
     assert await said(page.engine) == ["hello"]
 
 
