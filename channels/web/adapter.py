@@ -362,7 +362,7 @@ class _Page:
         desk = self.channel.desk
         try:
             async with desk.watch(session_topic(session)) as events:
-                rev = await self._catch_up(session, after)
+                rev = await self._catch_up(session, after, answer=True)
                 async for event in events:
                     if isinstance(event, Changed):
                         rev = await self._catch_up(session, rev)
@@ -374,8 +374,11 @@ class _Page:
             self._followed.pop(session, None)  # what was refused is not open
             await self.send({"op": "error", "text": str(error)})
 
-    async def _catch_up(self, session: SessionId, after: int | None) -> int:
-        """Send the newest rows, or everything after a revision; return the revision reached."""
+    async def _catch_up(self, session: SessionId, after: int | None, *, answer: bool = False) -> int:
+        """Send the newest rows, or everything after a revision; return the revision reached.
+
+        An answer is sent also when there is nothing new: a page that gets none takes its connection for dead.
+        """
         desk = self.channel.desk
         if after is None:
             found = await desk.older(self.owner, session, None)
@@ -384,8 +387,9 @@ class _Page:
         rev = after
         while True:
             found = await desk.changes(self.owner, session, rev)
-            if found.rows:
+            if found.rows or answer:
                 await self.send_all(outbound.changed(found, self.card))
+                answer = False
             rev = found.rev
             if not found.more:
                 return rev

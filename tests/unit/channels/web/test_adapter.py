@@ -400,6 +400,10 @@ async def test_a_page_goes_on_from_what_it_has(page: Served) -> None:
         await socket.send({"op": "open", "session": "main:ann", "after": first["rev"]})
         second = await socket.op("rows")
 
+        await socket.send({"op": "open", "session": "main:ann", "after": second["rev"]})
+        third = await socket.op("rows")
+
+    assert (third["rows"], third["rev"], third["more"]) == ([], second["rev"], False)
     assert all(row["rev"] > first["rev"] for row in second["rows"])
     assert {row["type"] for row in second["rows"]} == {"message", "slot"}
 
