@@ -32,6 +32,7 @@ PING_S = 15.0
 ASK_AGAIN_S = 2.0
 LIST_EVERY_S = 0.3
 SEND_WITHIN_S = 20.0
+CLOSE_WITHIN_S = 0.5
 OPEN_AT_MOST = 20
 """Sessions that a page follows: main, those at work below it, what is shown with its own, and a few for a moment."""
 PICTURE = r"/api/output/{turn}/{n:\d+}/{picture:\d+}"
@@ -210,6 +211,7 @@ class WebChannel:
             await page.serve()
         finally:
             self._pages.discard(page)
+            await page.close()
             await self.saw(page.owner)
         return socket
 
@@ -285,6 +287,12 @@ class _Page:
         """End this page's tasks; the socket closes behind them."""
         for task in [*self._tasks, *self._followed.values()]:
             task.cancel()
+
+    async def close(self) -> None:
+        """Close the socket. A page that does not answer that, such as one that sleeps, must not hold up a stop."""
+        with suppress(TimeoutError, ConnectionError):
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                await self.socket.close()
 
     async def send(self, frame: outbound.Json) -> None:
         """Send a frame; a page that does not read for 20 s is given up."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from gateway.http.checks import KEY_HEADER
+from gateway.ports import COOKIE
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import in_background
 from tests.unit.channels.web.test_adapter import opened
@@ -35,3 +38,18 @@ async def test_no_page_is_taken_while_the_daemon_stops(page: Served) -> None:
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await client.ws_connect(f"{page.url}/ws")
     assert refused.value.status == 503
+
+
+async def test_a_page_that_does_not_answer_holds_no_stop_up(page: Served) -> None:
+    """It would be waited for ten seconds, and the daemon's stop gave up after two."""
+    cookie, _, key = (await page.cookie()).partition(".")
+    asks = ("GET /ws HTTP/1.1", f"Host: 127.0.0.1:{page.http.port}", f"Origin: {page.url}", f"{KEY_HEADER}: {key}")
+    upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
+    named = (f"Cookie: {COOKIE}={cookie}", f"Sec-WebSocket-Key: {'A' * 22}==")
+    reader, writer = await asyncio.open_connection("127.0.0.1", page.http.port)
+    writer.write("\r\n".join([*asks, *upgrade, *named, "", ""]).encode())
+    async with asyncio.timeout(5):
+        await reader.readuntil(b"welcome")
+        await stop(page)
+        await reader.read()  # to the end of the connection
+    writer.close()
