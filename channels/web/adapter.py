@@ -28,6 +28,8 @@ from gateway.model.waits import PRESSED_TEXT, PressResult, Wait
 from gateway.ports import COOKIE, Auth, ChannelContext, Credential, Desk, Endpoint, Kept, Progress, Sink
 
 FRAME_AT_MOST = 1_048_576
+SIGN_IN_AT_MOST = 4096
+"""Bytes that are looked at of somebody who is not signed in yet: a code has fewer than a hundred."""
 PING_S = 15.0
 ASK_AGAIN_S = 2.0
 LIST_EVERY_S = 0.3
@@ -220,10 +222,9 @@ class WebChannel:
         with suppress(StoreError):
             await self._desk.saw(owner)
 
-    async def take(self, page: _Page, text: str) -> None:
+    async def take(self, page: _Page, frame: dict[str, Any]) -> None:
         """Do what a frame asks for."""
-        frame = inbound.parse(text, page.owner, self._clock.now())
-        match frame:
+        match inbound.parse(frame, page.owner, self._clock.now()):
             case inbound.Open(session, after):
                 page.follow(session, after)
             case inbound.Close(session):
@@ -332,10 +333,12 @@ class _Page:
             self.stop()
 
     async def _take(self, text: str) -> None:
+        frame: dict[str, Any] = {}
         try:
-            await self.channel.take(self, text)
+            frame = inbound.unpack(text)
+            await self.channel.take(self, frame)
         except DragomanError as error:
-            await self.send(_refused(text, str(error)))
+            await self.send(_refused(frame, str(error)))
 
     async def _list(self) -> None:
         """Keep the list of sessions right; a burst of changes is one frame, with the lines that changed."""
@@ -403,13 +406,9 @@ class _Page:
                 return rev
 
 
-def _refused(text: str, error: str) -> outbound.Json:
+def _refused(frame: dict[str, Any], error: str) -> outbound.Json:
     """Answer a frame that was refused, by its id when it has one, so that the page can tell which."""
-    try:
-        frame = json.loads(text)
-        op, id = frame.get("op"), frame.get("id")
-    except (ValueError, AttributeError, RecursionError):
-        op, id = None, None
+    op, id = frame.get("op"), frame.get("id")
     if op == "say" and isinstance(id, str):
         return {"op": "said", "id": id, "ok": False, "error": error}
     if op == "press" and isinstance(id, str):
@@ -418,8 +417,12 @@ def _refused(text: str, error: str) -> outbound.Json:
 
 
 async def _code(request: web.Request) -> str:
+    """What it is asked to be signed in with; empty when there is nothing that could be. Raises 413 for much more."""
+    text = await request.read()
+    if len(text) > SIGN_IN_AT_MOST:
+        raise web.HTTPRequestEntityTooLarge(SIGN_IN_AT_MOST, len(text))
     try:
-        body = json.loads(await request.read())
+        body = json.loads(text)
     except (ValueError, RecursionError):
         return ""
     code = cast(dict[str, Any], body).get("code") if isinstance(body, dict) else None

@@ -60,15 +60,19 @@ class Pressing:
 Frame: TypeAlias = Open | Close | Older | Say | Pressing
 
 
-def parse(text: str, owner: OwnerName, now: datetime) -> Frame:
-    """Read a frame. Raises `BadRequest` that says what is wrong with it."""
+def unpack(text: str) -> dict[str, Any]:
+    """Read a frame's JSON, once: a large one takes its time. Raises `BadRequest` when it is no object."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BadRequest("This frame is not JSON.") from error
     if not isinstance(found, dict):
         raise BadRequest("A frame is a JSON object.")
-    frame = cast(dict[str, Any], found)
+    return cast(dict[str, Any], found)
+
+
+def parse(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Frame:
+    """Say what a frame asks for. Raises `BadRequest` that says what is wrong with it."""
     match frame.get("op"):
         case "open":
             after = frame.get("after")

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from channels.web import ids, inbound
-from channels.web.inbound import TEXT_AT_MOST, Close, Frame, Older, Open, Pressing, Say, parse
+from channels.web.inbound import TEXT_AT_MOST, Close, Frame, Older, Open, Pressing, Say, parse, unpack
 from gateway.errors import BadRequest
 from gateway.model.ids import Handle, OwnerName, SessionId
 from gateway.model.messages import Conversation, Inbound, Press
@@ -19,7 +19,7 @@ PRESS = {"op": "press", "id": "press-01", "handle": "w1.x", "reason": ""}
 
 
 def read(frame: object) -> Frame:
-    return parse(frame if isinstance(frame, str) else json.dumps(frame), ANN, EPOCH)
+    return parse(unpack(frame if isinstance(frame, str) else json.dumps(frame)), ANN, EPOCH)
 
 
 def test_a_message_is_the_owners_whatever_the_frame_claims() -> None:
@@ -132,7 +132,7 @@ def test_a_malformed_frame_is_refused_with_what_is_wrong(frame: object, says: st
 @settings(deadline=None)
 def test_any_text_may_come_as_a_frame(text: str) -> None:
     with pytest.raises(BadRequest):
-        parse(text, ANN, EPOCH)
+        parse(unpack(text), ANN, EPOCH)
 
 
 KEYS = ("session", "after", "before", "id", "text", "handle", "reason")
