@@ -19,7 +19,8 @@ export class Anchor {
     this.content = content;
     this.events = events;
     this.follow = true;
-    this.expected = -1;
+    /** Where it stood last by our own doing, until that scrolling is told. */
+    this.expected = -Infinity;
     /** True from the moment another part is drawn until `show`: what is on the screen meanwhile decides nothing. */
     this.jumping = false;
     /** @type {{el: Element, top: number}[]} */
@@ -50,7 +51,7 @@ export class Anchor {
     if (this.jumping) return;
     const own = Math.abs(this.scroller.scrollTop - this.expected) < 2;
     if (!own) this.follow = this.atEnd;
-    this.expected = -1;
+    this.expected = -Infinity;
     this.remember();
     this.report();
   }

@@ -100,6 +100,29 @@ TRIM = """async () => {
 """What is drawn, and from where on, when rows far up change and old ones are let go of; whether there are more."""
 
 
+HOME = """async () => {
+    const {Anchor} = await import("/static/scroll.js");
+    const [scroller, content] = [document.createElement("div"), document.createElement("div")];
+    scroller.style = "height: 200px; overflow-y: auto";
+    const say = () => content.appendChild(document.createElement("p")).append("Said.");
+    for (let count = 0; count < 50; count += 1) say();
+    scroller.append(content);
+    document.body.append(scroller);
+    const anchor = new Anchor(scroller, content, {top() {}, bottom() {}, end() {}});
+    const frames = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+    const to = async top => { scroller.scrollTop = top; await frames(); return anchor.follow; };
+    await frames();
+    await to(100);
+    const found = [await to(scroller.scrollHeight), await to(0)];
+    say();
+    await frames();
+    found.push(scroller.scrollTop);
+    anchor.end();
+    scroller.remove();
+    return found; }"""
+"""Whether the end is followed by who scrolled there, and then to the beginning; where that one is after a change."""
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(browser: Browser) -> AsyncIterator[Page]:
     """An empty page beside the modules, without a server."""
@@ -217,6 +240,11 @@ async def test_a_change_far_up_hides_nothing_of_what_is_between(page: Served, an
     told = [text for text in drawn if text and not text.startswith("Noted.")]
     assert told == ["Tidy up", "card", *(f"Are you there? {n}" for n in range(310))]
     assert not more
+
+
+async def test_who_went_from_the_end_to_the_very_beginning_stays_there_when_more_is_said(desk: Page) -> None:
+    """In one go, as with the key Home."""
+    assert await desk.evaluate(HOME) == [True, False, 0]
 
 
 async def test_what_is_let_go_of_leaves_no_gap(desk: Page) -> None:
