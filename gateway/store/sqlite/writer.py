@@ -130,6 +130,7 @@ class Writer(Worker):
         self._rev = 0
         self._reserved = 0
         self._files: Files = ()
+        self._log: int | None = None
         self._left: Written = None
         self._away = False
         self._moved = 0
@@ -167,6 +168,7 @@ class Writer(Worker):
     def _serve(self, db: sqlite3.Connection) -> None:
         (self._rev,) = db.execute(self._sql["read_rev"]).fetchone()
         self._reserved = self._rev
+        self._log = _opened(self._names[1])
         self._files, self._left = self._found(), self._written()
         wrote = False
         while True:
@@ -188,6 +190,8 @@ class Writer(Worker):
         self._slots.look_again()
         self._leave(db)
         db.close()
+        if self._log is not None:
+            os.close(self._log)
 
     def _leave(self, db: sqlite3.Connection) -> None:
         """Move all into the file. Beside another one the log must not stay as it is either: it would get into that."""
@@ -217,10 +221,10 @@ class Writer(Worker):
         return tuple([_file_at(name) for name in self._names])
 
     def _written(self) -> Written:
-        try:
-            found = os.stat(self._names[1])
-        except OSError:
+        """How far the log is written, wherever it is: it may be taken away in the middle of a commit."""
+        if self._log is None:
             return None
+        found = os.fstat(self._log)
         return found.st_size, found.st_mtime_ns
 
     def _are_ours(self) -> bool:
@@ -327,6 +331,13 @@ class Writer(Worker):
             with suppress(*FAILURES):
                 db.execute(self._sql["checkpoint_and_keep"]).fetchall()
                 self._moved, self._left = self.commits, self._written()
+
+
+def _opened(name: str) -> int | None:
+    try:
+        return os.open(name, os.O_RDONLY)
+    except OSError:
+        return None
 
 
 def _file_at(name: str) -> tuple[int, int] | None:

@@ -151,6 +151,17 @@ async def test_what_was_away_untouched_is_written_on(path: Path) -> None:
     assert elsewhere(path, "PRAGMA integrity_check") == "[('ok',)]"
 
 
+async def test_what_was_taken_away_in_the_middle_of_a_commit_is_written_on_as_well(path: Path) -> None:
+    """That commit is in the files, wherever they are."""
+    async with opened(str(path)) as store:
+        await say(store, text="before")
+        await store.write(lambda tx: (tx.run("saw_page", "ann", tx.now), without_its_folder(path)))
+        with pytest.raises(StoreError):
+            await store.probe()
+        put_back(path)
+        await say(store, text="after")
+
+
 @pytest.mark.parametrize("statement", [*WRITING, "SELECT count(*) FROM sessions"])
 async def test_without_the_index_of_its_log_nothing_is_written(path: Path, statement: str) -> None:
     """Whoever opens the store then makes another, and neither knows of the other."""
