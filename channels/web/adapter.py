@@ -417,10 +417,10 @@ def _refused(frame: dict[str, Any], error: str) -> outbound.Json:
 
 
 async def _code(request: web.Request) -> str:
-    """What it is asked to be signed in with; empty when there is nothing that could be. Raises 413 for much more."""
+    """What it is asked to be signed in with; empty when there is nothing that could be."""
     text = await request.read()
     if len(text) > SIGN_IN_AT_MOST:
-        raise web.HTTPRequestEntityTooLarge(SIGN_IN_AT_MOST, len(text))
+        return ""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
