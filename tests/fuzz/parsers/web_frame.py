@@ -12,7 +12,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from channels.web import adapter, ids, inbound
-from channels.web.adapter import SIGN_IN_AT_MOST, WebChannel
+from channels.web.adapter import WebChannel
 from channels.web.inbound import Close, Older, Open, Pressing, Say
 from channels.web.settings import WebSettings
 from gateway.errors import BadRequest
@@ -72,11 +72,7 @@ async def _signing_in(data: bytes) -> None:
     with warnings.catch_warnings():  # as gateway.http leaves it
         warnings.simplefilter("ignore", web.NotAppKeyWarning)
         request.update({"source": "127.0.0.1"})
-    try:
-        status = (await _sign_in()(request)).status
-    except web.HTTPRequestEntityTooLarge as error:
-        status = error.status
-    assert status == (413 if len(data) > SIGN_IN_AT_MOST else 401)
+    assert (await _sign_in()(request)).status == 401
 
 
 @cache
