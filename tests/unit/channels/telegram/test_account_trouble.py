@@ -86,3 +86,4 @@ async def test_it_yields_ever_longer_to_one_that_goes_on_polling(
         assert (first.parameters["timeout"], then.parameters["timeout"]) == (0, 50)
         assert len(conflicts()) == told + 1
         assert caplog.messages[-1].endswith("Again in 0.02 s.")  # counted anew
+        assert 0.02 <= first.at_s - conflicts()[-1] < 0.02 * 2**told  # which it would be otherwise
