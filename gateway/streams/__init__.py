@@ -300,6 +300,7 @@ class Streams:
 
     def _begin_edit(self, way: Way, slot: Slot, text: str, group: asyncio.TaskGroup) -> None:
         self._looked_after.add(slot.id)
+        self._changed_at[way.chat] = math.inf  # until it is answered
         edit = self._edit(way, Showing(slot=slot, text=text, partial=True))
         task = self._edits[slot.id] = group.create_task(edit, name=f"streams edit {slot.id}")
         group.create_task(self._give_way(slot, task), name=f"streams after {slot.id}")
@@ -341,6 +342,7 @@ class Streams:
             self._log.exception("a channel broke while streaming", slot=slot.id)
             self._let_stand(slot.id)
         finally:
+            self._changed_at[way.chat] = self.clock.monotonic()  # it may have been slow to leave
             if not answered:
                 self._edits.pop(slot.id, None)
                 self._unanswered[slot.id] = self.clock.monotonic()

@@ -253,6 +253,30 @@ async def test_two_answers_in_one_chat_share_its_second(world: World) -> None:
     assert len(world.edits) == 1
 
 
+async def test_the_second_of_a_chat_begins_when_its_edit_was_answered() -> None:
+    """One that is slow to leave and the next one would come to the platform together."""
+    channel = SlowChannel()
+    async with running(World(channel)) as world:
+        await world.begins()
+        await world.writes("a time there ")
+        await world.passes(1.1)
+        await world.writes("was ")
+        await world.passes(3)
+        other = TurnId("t2")
+        await world.working(turn=other)
+        words = TextDelta(session=SESSION, turn=other, n=0, start=0, text="Twice upon a time ")
+        world.store.live.publish(ANSWERS, words)
+        await asyncio.sleep(0)
+        beginning = replace(shown("Twice"), id=answer_slot(other, 0), turn=other)
+        world.streams.shown(beginning, "m2")
+        await world.passes(0.5)
+        channel.go.set()
+        await world.passes(0.6)
+        assert channel.begun == 1
+        await world.passes(1.1)
+        assert channel.begun == 2
+
+
 # --- the last words win ---------------------------------------------------------------------------
 
 
