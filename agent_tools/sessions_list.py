@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from gateway.model.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
-from gateway.model.views import ChildLine
+from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.domain.views import ChildLine
 from gateway.ports import ToolContext
 
 SPEC = ToolSpec(

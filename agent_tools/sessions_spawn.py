@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
-from gateway.model.children import SpawnMode
-from gateway.model.tools import Availability, Default, Effect, Park, Risk, ToolResult, ToolSpec
+from gateway.domain.children import SpawnMode
+from gateway.domain.tools import Availability, Default, Effect, Park, Risk, ToolResult, ToolSpec
 from gateway.ports import Task, ToolContext
 
 SPEC = ToolSpec(

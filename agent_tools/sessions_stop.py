@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from gateway.domain.ids import SessionId
+from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.errors import Forbidden, NotFound
-from gateway.model.ids import SessionId
-from gateway.model.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
 SPEC = ToolSpec(

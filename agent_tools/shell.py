@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
-from gateway.model.tools import Availability, Effect, ResultStatus, Risk, Sandbox, ToolResult, ToolSpec
+from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, Sandbox, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
 SPEC = ToolSpec(

@@ -13,7 +13,7 @@ from config.model import a_path
 from config.reading import Path, Reader, suggest
 from config.texts import Texts
 from config.values import Flaw
-from gateway.model.children import Agent
+from gateway.domain.children import Agent
 
 NAME = r"[a-z0-9_-]{1,32}"
 _DESCRIPTION_CHARS = 300

@@ -6,8 +6,8 @@ from config.load import Loaded
 from config.model import OPERATOR, ModelSettings
 from config.tools import describe
 from config.values import spoken
-from gateway.model.children import Agent
-from gateway.model.turns import TurnLimits
+from gateway.domain.children import Agent
+from gateway.domain.turns import TurnLimits
 
 
 def lines(loaded: Loaded) -> list[tuple[str, str]]:

@@ -36,12 +36,12 @@ from config.telegram import read_telegram, telegram_warnings
 from config.texts import Texts
 from config.tools import read_own_tools, read_tools
 from config.values import LEVELS_AT_MOST, EnvText, beyond, toml
+from gateway.domain.children import Agent
+from gateway.domain.ids import Principal, channel_of
+from gateway.domain.text import cut
+from gateway.domain.tools import ToolPolicy, ToolSpec
+from gateway.domain.turns import TurnLimits
 from gateway.errors import ConfigError
-from gateway.model.children import Agent
-from gateway.model.ids import Principal, channel_of
-from gateway.model.text import cut
-from gateway.model.tools import ToolPolicy, ToolSpec
-from gateway.model.turns import TurnLimits
 
 PREFIX = "DRAGOMAN_"
 SECTIONS: Final = (

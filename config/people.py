@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from config.reading import Path, Reader
 from config.values import EnvText, Flaw
-from gateway.model.ids import PAGE, OwnerName, Principal
+from gateway.domain.ids import PAGE, OwnerName, Principal
 
 DEFAULT_OWNER = OwnerName("owner")
 _OWNER = re.compile(r"[A-Za-z0-9_-]{1,32}")

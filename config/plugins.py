@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from types import ModuleType
 
 import agent_tools
+from gateway.domain.text import cut
+from gateway.domain.tools import ToolSpec
 from gateway.errors import ConfigError
-from gateway.model.text import cut
-from gateway.model.tools import ToolSpec
 
 SAID_CHARS = 500
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from config.values import EnvText, Flaw, boolean, compound, duration, integer, number, secret
+from gateway.domain.text import cut
 from gateway.errors import ConfigError
-from gateway.model.text import cut
 
 M = TypeVar("M", bound=BaseModel)
 Path = tuple[str | int, ...]

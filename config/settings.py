@@ -33,11 +33,11 @@ from channels.web.settings import WebSettings
 from config.basics import Table, address, is_address, is_loopback
 from config.model import ModelSettings
 from config.values import Flaw
-from gateway.model.ids import OwnerName, Principal
-from gateway.model.routes import WhileRunning
-from gateway.model.sessions import SessionKind
-from gateway.model.tools import Availability, Default, Sandbox
-from gateway.model.turns import TurnLimits
+from gateway.domain.ids import OwnerName, Principal
+from gateway.domain.routes import WhileRunning
+from gateway.domain.sessions import SessionKind
+from gateway.domain.tools import Availability, Default, Sandbox
+from gateway.domain.turns import TurnLimits
 
 COMES_LATER = "comes with a later version"
 

@@ -12,9 +12,9 @@ from config.plugins import own_tool_spec
 from config.reading import Path, Reader, suggest
 from config.settings import ToolSettings
 from config.values import Flaw, spoken
+from gateway.domain.sessions import SessionKind
+from gateway.domain.tools import Availability, Default, Risk, ToolPolicy, ToolSpec
 from gateway.errors import ConfigError
-from gateway.model.sessions import SessionKind
-from gateway.model.tools import Availability, Default, Risk, ToolPolicy, ToolSpec
 
 TIMEOUTS = "timeouts"
 """The one key of `[tools]` that is not a tool."""

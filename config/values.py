@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from gateway.model.nesting import levels
-from gateway.model.text import cut
+from gateway.domain.nesting import levels
+from gateway.domain.text import cut
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")

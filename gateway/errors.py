@@ -1,6 +1,6 @@
 """The one tree of errors. Each class says what happened in its docstring and what to do in `cure`.
 
-A refusal, a timeout or a tool's failure is a `ToolResult`, not an error (see `gateway.model.tools`).
+A refusal, a timeout or a tool's failure is a `ToolResult`, not an error (see `gateway.domain.tools`).
 """
 
 from __future__ import annotations

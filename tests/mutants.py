@@ -24,7 +24,7 @@ from mutmut.mutation.diff_apply import get_diff_for_mutant
 from mutmut.mutation.file_mutation import mutate_file_contents
 from mutmut.utils.format_utils import get_mutant_name, orig_function_and_class_names_from_key
 
-from gateway.clock import SystemClock
+from gateway.system.clock import SystemClock
 from tests.prove import commit, machine
 from tests.twins import copy_of_the_project
 
@@ -66,7 +66,7 @@ class Change:
     """One mutant, as the list names it: mutmut's own numbers move with every line of code."""
 
     function: str
-    """With its module: `gateway.routing.route`, `gateway.approvals.handles.Handles.make`."""
+    """With its module: `gateway.policy.routing.route`, `gateway.approvals.button_token.Handles.make`."""
     old: str
     """The lines that go, without indentation, joined by spaces."""
     new: str

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from gateway.clock import SystemClock
+from gateway.system.clock import SystemClock
 from tests import twins
 from tests.checks import ALL_TIMEOUT_S, FEW_WORKERS, browser_environment, find_chromium
 from tests.support.proof import ALL, PROOF, SEED

@@ -16,11 +16,11 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agent_tools.browser import files, navigating, pointing, reading, tabs
 from agent_tools.browser.arguments import Args
-from agent_tools.browser.seats import Seat
+from agent_tools.browser.page_session import Seat
 from agent_tools.browser.settings import Settings
 from agent_tools.browser.trouble import Trouble, cure_of, meaning
-from gateway.model.text import one_line
-from gateway.model.tools import KeptFile, Picture, ResultStatus, ToolResult
+from gateway.domain.text import one_line
+from gateway.domain.tools import KeptFile, Picture, ResultStatus, ToolResult
 from gateway.ports import ToolContext
 
 LOAD_S = 30.0

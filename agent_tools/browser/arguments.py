@@ -16,7 +16,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from agent_tools.browser.hosts import checked_url, scope_of
 from agent_tools.browser.settings import Settings
-from gateway.model.tools import Availability, Default, Effect, Reach, Risk, Sandbox, ToolSpec
+from gateway.domain.tools import Availability, Default, Effect, Reach, Risk, Sandbox, ToolSpec
 
 SPEC = ToolSpec(
     name="browser",

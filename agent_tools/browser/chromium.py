@@ -29,10 +29,10 @@ from playwright.async_api import (
 from agent_tools.browser.asking import teach
 from agent_tools.browser.finding import find_chromium
 from agent_tools.browser.navigating import answers, stop
-from agent_tools.browser.seats import Seat
+from agent_tools.browser.page_session import Seat
 from agent_tools.browser.settings import Settings
+from gateway.domain.tools import Mode
 from gateway.errors import DragomanError
-from gateway.model.tools import Mode
 from gateway.ports import Enclosure, ToolPlace
 
 if TYPE_CHECKING:

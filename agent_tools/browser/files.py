@@ -12,10 +12,10 @@ from playwright.async_api import ElementHandle, Error, Page
 
 from agent_tools.browser import navigating, pointing, tabs, workspace
 from agent_tools.browser.guard import Arrival
-from agent_tools.browser.seats import Seat
+from agent_tools.browser.page_session import Seat
 from agent_tools.browser.trouble import Trouble, meaning
-from gateway.model.text import one_line
-from gateway.model.tools import KEPT_BYTES, KeptFile
+from gateway.domain.text import one_line
+from gateway.domain.tools import KEPT_BYTES, KeptFile
 from gateway.ports import ToolContext
 
 """What the gateway keeps for people; larger files stay in the workspace only."""

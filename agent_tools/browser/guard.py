@@ -17,8 +17,8 @@ from typing import Any, Protocol, cast
 from playwright.async_api import BrowserContext, CDPSession, Error, Page
 
 from agent_tools.browser.hosts import scope_of
-from gateway.model.text import one_line
-from gateway.model.tools import EVERY_SCOPE
+from gateway.domain.text import one_line
+from gateway.domain.tools import EVERY_SCOPE
 
 MOST_NOTES = 20
 CURE = "Open it: a person is asked first."

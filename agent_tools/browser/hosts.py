@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import idna
 
-from gateway.model.tools import host_scope
+from gateway.domain.tools import host_scope
 
 LONGEST = 4096
 """Characters of an address."""

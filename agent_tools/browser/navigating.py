@@ -11,9 +11,9 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 from agent_tools.browser import tabs
 from agent_tools.browser.guard import CURE, ask
 from agent_tools.browser.hosts import scope_of
-from agent_tools.browser.seats import Seat
+from agent_tools.browser.page_session import Seat
 from agent_tools.browser.trouble import SNAPSHOT, Trouble
-from gateway.model.text import one_line
+from gateway.domain.text import one_line
 
 NOTHING_OPEN = "No page is open."
 _BLANK = frozenset({"", "about:blank"})

@@ -9,7 +9,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agent_tools.browser.asking import asked
 from agent_tools.browser.trouble import SNAPSHOT, Trouble
-from gateway.model.text import one_line
+from gateway.domain.text import one_line
 
 ACT_S = 5.0
 """Seconds for an element to be ready and the act to be done."""

@@ -18,7 +18,7 @@ from agent_tools.browser.asking import asked
 from agent_tools.browser.navigating import is_of, stop
 from agent_tools.browser.pointing import locate
 from agent_tools.browser.trouble import Trouble, meaning
-from gateway.model.text import one_line
+from gateway.domain.text import one_line
 
 LONGEST = 24_000
 """Characters of a page in one result."""

@@ -12,9 +12,9 @@ from contextlib import suppress
 from playwright.async_api import Dialog, Error, Page
 
 from agent_tools.browser.guard import Guard, note
-from agent_tools.browser.seats import Seat
+from agent_tools.browser.page_session import Seat
 from agent_tools.browser.trouble import Trouble
-from gateway.model.text import one_line
+from gateway.domain.text import one_line
 
 MOST_TABS = 10
 MOST_DIALOGS = 50

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from agent_tools.browser.arguments import Args
-from agent_tools.browser.keeper import Keeper
+from agent_tools.browser.pool import Keeper
 from agent_tools.browser.settings import Settings
+from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.errors import DragomanError
-from gateway.model.tools import ResultStatus, ToolResult
 from gateway.ports import ToolContext, ToolPlace
 
 if TYPE_CHECKING:
-    from agent_tools.browser.seats import Seat
+    from agent_tools.browser.page_session import Seat
 
 
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)

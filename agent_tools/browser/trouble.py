@@ -9,8 +9,8 @@ import re
 from contextlib import suppress
 from ipaddress import ip_address
 
-from gateway.model.text import one_line
-from gateway.model.tools import ResultStatus, ToolResult
+from gateway.domain.text import one_line
+from gateway.domain.tools import ResultStatus, ToolResult
 
 SNAPSHOT = "Take a new snapshot: refs are good until the page changes."
 _NET: tuple[tuple[str, str, str], ...] = (

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from channels._shared.files import FilePart
-from gateway.model.slots import Button, CardRow
-from gateway.model.tools import ACTION_BYTES, Risk
-from gateway.model.waits import Verb, WaitState
+from gateway.domain.slots import Button, CardRow
+from gateway.domain.tools import ACTION_BYTES, Risk
+from gateway.domain.waits import Verb, WaitState
 
 RISKS = MappingProxyType(
     {

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar, Self, cast
 
-from gateway.model.text import plain
+from gateway.domain.text import plain
 
 TEXT_AT_MOST = 65_536
 """Characters: more than people may write on any platform."""

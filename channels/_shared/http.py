@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import aiohttp
 from yarl import URL
 
-from gateway.model.slots import file_may_take_s
+from gateway.domain.slots import file_may_take_s
 
 CONNECT_WITHIN_S = 10.0
 """Shorter than any whole request may take: so what takes too long in all was on its way already."""

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from gateway.domain.messages import Refused, RefusedReason
 from gateway.errors import StoreError
-from gateway.model.messages import Refused, RefusedReason
 from gateway.ports import Sink
 
 TRIES = 3

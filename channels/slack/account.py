@@ -15,22 +15,22 @@ from types import MappingProxyType
 from typing import Any
 
 from channels.slack.bans import Bans
-from channels.slack.courtesies import Courtesies
-from channels.slack.door import Door
+from channels.slack.bolt_dispatch import Door
 from channels.slack.download import Download
 from channels.slack.failures import BAD_TOKEN, REINSTALL, scope_trouble, token_trouble
 from channels.slack.inbound import Identity
 from channels.slack.manifest import SCOPES
 from channels.slack.people import People
+from channels.slack.presence import Courtesies
 from channels.slack.request import Declined, SlackClient, SlackFailure, Unanswered
 from channels.slack.settings import SlackAccount, endpoint_path
 from channels.slack.socket import LinkDisabled, Sockets, Timing
 from channels.slack.threads import Threads
 from channels.slack.updates import Errands, Updates
 from channels.slack.web import Answer, Web
+from gateway.domain.messages import Conversation
+from gateway.domain.sessions import SessionKind
 from gateway.errors import StoreError
-from gateway.model.messages import Conversation
-from gateway.model.sessions import SessionKind
 from gateway.ports import ChannelContext, Sink
 
 STARTING = "It is not connected yet."

@@ -18,13 +18,13 @@ from channels.slack.download import refused
 from channels.slack.files import FILE
 from channels.slack.outbound import Renderer
 from channels.slack.request import Declined
+from channels.slack.send_state import Unfinished
 from channels.slack.settings import SlackSettings
 from channels.slack.showing import Screen
 from channels.slack.socket import Timing
-from channels.slack.tries import Unfinished
+from gateway.domain.messages import Attachment, Conversation
+from gateway.domain.slots import Pace, Showing, SlotKind
 from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
-from gateway.model.messages import Attachment, Conversation
-from gateway.model.slots import Pace, Showing, SlotKind
 from gateway.ports import Auth, ChannelContext, Clock, Endpoint, Progress, Sink
 
 BURST = 3

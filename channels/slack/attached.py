@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from channels.slack.fields import Fields, Malformed
-from gateway.model.messages import Attachment
+from gateway.domain.messages import Attachment
 
 FETCHED_AT_MOST = 10
 """Files of one message that are fetched; people may send more."""

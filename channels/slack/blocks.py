@@ -22,11 +22,11 @@ from channels.slack.limits import (
     SECTION_CHARS,
     VALUE_CHARS,
 )
-from gateway.model.ids import Handle
-from gateway.model.messages import REASON_AT_MOST, Press
-from gateway.model.slots import Button
-from gateway.model.text import cut
-from gateway.model.waits import Verb
+from gateway.domain.ids import Handle
+from gateway.domain.messages import REASON_AT_MOST, Press
+from gateway.domain.slots import Button
+from gateway.domain.text import cut
+from gateway.domain.waits import Verb
 
 Json = dict[str, Any]
 DENY_WITH_REASON = "deny_with_reason"

@@ -14,8 +14,8 @@ from channels.slack.blocks import Json, buttons, code, header, line, size, small
 from channels.slack.limits import ACTION_CHARS, BLOCKS
 from channels.slack.parts import ROOM, Part, TextPart
 from channels.slack.plain import clean
-from gateway.model.slots import CardRow
-from gateway.model.text import cut, plain
+from gateway.domain.slots import CardRow
+from gateway.domain.text import cut, plain
 
 OUTCOME_CHARS = 300
 """Room for the outcome of a row, kept free while it is open."""

@@ -15,7 +15,7 @@ from channels.slack.limits import NAME_CHARS
 from channels.slack.parts import FilePart, StoredPart
 from channels.slack.plain import escaped
 from channels.slack.request import Json, NotSent, SlackClient, Unanswered
-from gateway.model.ids import SlotId
+from gateway.domain.ids import SlotId
 
 FILE = "F"
 """What the id of a file begins with; a message's is a number."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from gateway.model.ids import Principal
-from gateway.model.ids import principal as made
-from gateway.model.messages import Conversation
+from gateway.domain.ids import Principal
+from gateway.domain.ids import principal as made
+from gateway.domain.messages import Conversation
 
 CHANNEL = "slack"
 _CHANNEL = re.compile(r"[CDG][A-Z0-9]{1,31}")

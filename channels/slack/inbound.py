@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from typing import TypeAlias, cast
 
 from channels._shared.fields import as_ascii
-from channels.slack import ids, words
+from channels.slack import ids, inbound_text
 from channels.slack.attached import attached
 from channels.slack.blocks import DENY_WITH_REASON, REASON, FormPlace, verb_of
 from channels.slack.fields import Fields, Malformed
-from gateway.model.ids import Handle
-from gateway.model.messages import REASON_AT_MOST, Conversation, Inbound, Press, Refused, RefusedReason
-from gateway.model.text import plain
-from gateway.model.waits import Verb
+from gateway.domain.ids import Handle
+from gateway.domain.messages import REASON_AT_MOST, Conversation, Inbound, Press, Refused, RefusedReason
+from gateway.domain.text import plain
+from gateway.domain.waits import Verb
 
 RAW_AT_MOST = 65_536
 QUOTED_AT_MOST = 1000
@@ -231,7 +231,7 @@ class _Reading:
         user = self._person(said)
         channel, ts = event.id("channel", "CDG"), said.ts("ts")
         direct = channel.startswith("D") and event.text("channel_type", most=20) in ("", "im")
-        named = mentioned or words.names(said.text("text"), self.me.user)
+        named = mentioned or inbound_text.names(said.text("text"), self.me.user)
         thread = said.maybe_ts("thread_ts").removeprefix(ts)  # what began a thread was not said in it
         addressed = direct or named or (bool(thread) and self._takes_part(said))
         if addressed and not direct:
@@ -245,7 +245,7 @@ class _Reading:
             name=self._name(said.maybe("user_profile"), user),
             direct=direct,
             addressed=addressed,
-            text=words.said_to(said.text("text"), self.me.user, self.me.name),
+            text=inbound_text.said_to(said.text("text"), self.me.user, self.me.name),
             sent_at=self._when(ts),
             quoted=_quoted(said),
             unread=unread,
@@ -290,7 +290,7 @@ class _Reading:
         return self.known.takes_part or said.text("parent_user_id", most=64) == self.me.user
 
     def _names_us(self, said: Fields) -> bool:
-        return words.names(said.text("text"), self.me.user)
+        return inbound_text.names(said.text("text"), self.me.user)
 
     def _name(self, profile: Fields | None, user: str) -> str:
         told = "" if profile is None else profile.text("display_name") or profile.text("real_name")
@@ -310,7 +310,7 @@ class _Reading:
         direct = channel.startswith("D")
         # It may be given between two people, where the bot is not: the answer goes to the bot's own conversation.
         place = self.known.direct or channel if direct else channel
-        text = words.unescaped(command.text("text")).strip()
+        text = inbound_text.unescaped(command.text("text")).strip()
         first = text.split(maxsplit=1)[0].lower() if text else ""
         if not text:
             text = "/help"
@@ -410,7 +410,7 @@ def _quoted(said: Fields) -> str:
     """Return what of somebody else's was passed on with a message."""
     for one in said.objects("attachments", most=100):
         if one.flag("is_share") or one.flag("is_msg_unfurl"):
-            return words.plain(one.text("text") or one.text("fallback"))[:QUOTED_AT_MOST]
+            return inbound_text.plain(one.text("text") or one.text("fallback"))[:QUOTED_AT_MOST]
     return ""
 
 

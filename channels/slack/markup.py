@@ -15,7 +15,7 @@ from markdown_it.token import Token
 
 from channels._shared.markdown import parser
 from channels.slack.plain import Walk, clean
-from gateway.model.text import visible
+from gateway.domain.text import visible
 
 WORD_JOINER = "\u2060"
 """Has no width; within a name it leaves text that names somebody without ringing their phone."""

@@ -15,8 +15,8 @@ from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, TEXT_PARTS, UPLOAD_
 from channels.slack.markup import Markup, safe
 from channels.slack.parts import ROOM, Part, StoredPart, TextPart
 from channels.slack.plain import clean
-from gateway.model.slots import Showing, SlotKind
-from gateway.model.text import cut, plain, visible
+from gateway.domain.slots import Showing, SlotKind
+from gateway.domain.text import cut, plain, visible
 
 LINES = 2000
 """A text of more lines goes as a file: the time to look for code in it grows with them."""

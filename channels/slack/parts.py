@@ -12,7 +12,7 @@ from channels._shared.files import RESENT, FilePart
 from channels.slack.blocks import Json, size, small, texts
 from channels.slack.limits import FALLBACK_CHARS, MESSAGE_CHARS, TEXT_CHARS
 from channels.slack.plain import escaped
-from gateway.model.text import cut
+from gateway.domain.text import cut
 
 NO_BUTTONS = "(The buttons cannot be shown here. Decide on the web page.)"
 ROOM = MESSAGE_CHARS - len(RESENT)

@@ -19,7 +19,7 @@ from yarl import URL
 
 from channels._shared.http import Answer, NoAnswer, Wire, length_of, within
 from channels.slack.bans import Bans
-from gateway.model.text import plain
+from gateway.domain.text import plain
 
 ANSWER_WITHIN_S = 20.0
 UPLOADS_TAKE = 1.5

@@ -13,9 +13,9 @@ from typing import cast
 from channels.slack.files import mark_of, shows
 from channels.slack.parts import FilePart, Part, StoredPart
 from channels.slack.request import Json, SlackClient
-from channels.slack.tries import Look
-from gateway.model.ids import SlotId
-from gateway.model.messages import Conversation
+from channels.slack.send_state import Look
+from gateway.domain.ids import SlotId
+from gateway.domain.messages import Conversation
 
 EVENT = "dragoman_slot"
 BEFORE = timedelta(seconds=5)

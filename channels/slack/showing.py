@@ -14,11 +14,11 @@ from channels.slack import files, sending
 from channels.slack.failures import Act, Remedy, judge
 from channels.slack.parts import NO_PREVIEWS, FilePart, Part, StoredPart, TextPart
 from channels.slack.request import Declined, Json, NotSent, SlackClient, SlackFailure, Unanswered
+from channels.slack.send_state import Tries
 from channels.slack.sending import Doubt
-from channels.slack.tries import Tries
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import Slot
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.messages import Conversation
-from gateway.model.slots import Slot
 from gateway.ports import Clock
 
 PLAIN_TRIES = 2

@@ -18,17 +18,17 @@ from typing import Any, Protocol, cast
 from channels._shared.poison import POISON_KEPT, Poison
 from channels.slack import ids, inbound
 from channels.slack.blocks import reason_form
-from channels.slack.courtesies import Courtesies
 from channels.slack.inbound import About, Asking, Ended, Identity, Known, Meaning, Panel, Pressing
-from channels.slack.lanes import Lanes
 from channels.slack.manifest import PROMPTS
+from channels.slack.ordered_queue import Lanes
 from channels.slack.people import People
+from channels.slack.presence import Courtesies
 from channels.slack.threads import Threads
 from channels.slack.web import Answer
+from gateway.domain.messages import Inbound, Refused
+from gateway.domain.routes import Accepted
+from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.errors import NotKnownYet, StoreError
-from gateway.model.messages import Inbound, Refused
-from gateway.model.routes import Accepted
-from gateway.model.waits import PRESSED_TEXT, PressResult
 from gateway.ports import Clock, Sink
 
 UNTITLED_KEPT = 200

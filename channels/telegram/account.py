@@ -18,18 +18,18 @@ from telegram import BotCommandScope, BotCommandScopeAllGroupChats, BotCommandSc
 from telegram.error import TelegramError
 
 from channels.telegram import inbound
+from channels.telegram.chat_migration import Moves
 from channels.telegram.download import Download
 from channels.telegram.failures import bad_token, token_trouble
 from channels.telegram.inbound import BotIdentity
 from channels.telegram.limits import DOWNLOAD_BYTES
-from channels.telegram.moves import Moves
 from channels.telegram.request import LONG_POLL_S, POLL_WITHIN_S, AiohttpRequest, Declined, TelegramBot, Unanswered
 from channels.telegram.settings import OFFICIAL_API, TelegramAccount
 from channels.telegram.updates import Updates, number_of
 from channels.telegram.webhook import Webhook
+from gateway.domain.sessions import SessionKind
+from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.errors import StoreError
-from gateway.model.sessions import SessionKind
-from gateway.model.waits import PRESSED_TEXT, PressResult
 from gateway.ports import ChannelContext, Sink
 
 LEASE = timedelta(seconds=30)

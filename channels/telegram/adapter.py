@@ -14,15 +14,15 @@ from channels._shared.accounts import serve, troubles
 from channels._shared.showing import Digests
 from channels.telegram import ids
 from channels.telegram.account import Account, Pauses
+from channels.telegram.chat_migration import Moves
 from channels.telegram.failures import Act, judge
-from channels.telegram.moves import Moves
 from channels.telegram.outbound import Renderer
 from channels.telegram.request import Declined
 from channels.telegram.settings import TelegramSettings
 from channels.telegram.showing import Screen
+from gateway.domain.messages import Attachment, Conversation
+from gateway.domain.slots import Pace, Showing
 from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
-from gateway.model.messages import Attachment, Conversation
-from gateway.model.slots import Pace, Showing
 from gateway.ports import Auth, ChannelContext, Endpoint, Progress, Sink
 
 BURST = 3

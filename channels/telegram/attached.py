@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from channels.telegram.fields import Fields, Malformed
-from gateway.model.messages import Attachment
+from gateway.domain.messages import Attachment
 
 NAME_AT_MOST = 255
 TYPE_AT_MOST = 255

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, Row, rows_of
+from channels.telegram.formatted_text import Draft, Json, clean, shorten, units
 from channels.telegram.limits import CALLBACK_BYTES, TEXT_PARTS
 from channels.telegram.parts import ROOM, Part, TextPart
-from channels.telegram.rich import Draft, Json, clean, shorten, units
-from gateway.model.slots import CardRow
-from gateway.model.text import plain
+from gateway.domain.slots import CardRow
+from gateway.domain.text import plain
 
 OUTCOME_UNITS = 300
 """Room for the outcome of a row, kept free while it is open."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import hashlib
 
-from gateway.model.ids import Principal
-from gateway.model.ids import principal as made
-from gateway.model.messages import Conversation
+from gateway.domain.ids import Principal
+from gateway.domain.ids import principal as made
+from gateway.domain.messages import Conversation
 
 CHANNEL = "telegram"
 

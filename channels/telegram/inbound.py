@@ -19,10 +19,10 @@ from channels._shared.fields import as_ascii
 from channels.telegram import ids
 from channels.telegram.attached import attached
 from channels.telegram.fields import Fields, Malformed
-from channels.telegram.words import Words
-from gateway.model.ids import Handle
-from gateway.model.messages import Conversation, Inbound, Press, Refused, RefusedReason
-from gateway.model.text import plain
+from channels.telegram.inbound_text import Words
+from gateway.domain.ids import Handle
+from gateway.domain.messages import Conversation, Inbound, Press, Refused, RefusedReason
+from gateway.domain.text import plain
 
 ALLOWED_UPDATES = ("message", "edited_message", "callback_query")
 """What Telegram is asked for. Everything else is refused, should it come all the same."""

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from markdown_it.token import Token
 
 from channels._shared.markdown import parser
+from channels.telegram.formatted_text import Draft, Rich, clean
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
-from channels.telegram.rich import Draft, Rich, clean
 
 INLINE_CHARS = 2048
 BRACKETS = 100

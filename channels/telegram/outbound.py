@@ -10,14 +10,14 @@ from itertools import islice
 from channels._shared.files import EMPTY, GONE, IN_FILE, FilePart, size_of, text_file, too_large
 from channels._shared.showing import shown_by
 from channels.telegram.cards import card
+from channels.telegram.formatted_text import Rich, clean, finish, joined, split, units
 from channels.telegram.limits import NAME_CHARS, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
+from channels.telegram.markdown_scan import closed, output
 from channels.telegram.markup import Markup
 from channels.telegram.parts import CAPTION_ROOM, ROOM, Part, StoredPart, TextPart
 from channels.telegram.pictures import is_photo
-from channels.telegram.rich import Rich, clean, finish, joined, split, units
-from channels.telegram.source import closed, output
-from gateway.model.slots import Showing, SlotKind
-from gateway.model.text import plain, visible
+from gateway.domain.slots import Showing, SlotKind
+from gateway.domain.text import plain, visible
 
 SOURCE_CHARS = 16_384
 SOURCE_LINES = 800

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from channels._shared.files import RESENT, FilePart
+from channels.telegram.formatted_text import Json, Rich, entities, joined, units
 from channels.telegram.limits import CAPTION_UNITS, TEXT_UNITS
-from channels.telegram.rich import Json, Rich, entities, joined, units
 
 ROOM = TEXT_UNITS - units(f"{RESENT}\n")
 """UTF-16 units that content may fill, so that a message is cut where it was when it turns out to need the mark."""

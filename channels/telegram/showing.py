@@ -13,12 +13,12 @@ from telegram import InputFile, MessageEntity
 from telegram.error import TelegramError
 
 from channels._shared import showing
+from channels.telegram.chat_migration import Moves
 from channels.telegram.failures import Act, Moved, Remedy, judge
-from channels.telegram.moves import Moves
 from channels.telegram.parts import FilePart, Part, StoredPart, TextPart
 from channels.telegram.request import NotSent, TelegramBot, Unanswered
+from gateway.domain.messages import Conversation
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.messages import Conversation
 from gateway.ports import Clock
 
 Json = dict[str, Any]

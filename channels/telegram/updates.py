@@ -14,11 +14,11 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from channels._shared.poison import POISON_KEPT, Poison
 from channels.telegram import ids, inbound
+from channels.telegram.chat_migration import Moves
 from channels.telegram.inbound import BotIdentity, Meaning, Migration, Pressing
-from channels.telegram.moves import Moves
+from gateway.domain.messages import Inbound, Refused
+from gateway.domain.waits import PressResult
 from gateway.errors import StoreError
-from gateway.model.messages import Inbound, Refused
-from gateway.model.waits import PressResult
 from gateway.ports import Clock, Sink
 
 SIDE_BY_SIDE = 16

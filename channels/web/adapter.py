@@ -17,14 +17,14 @@ from aiohttp import WSMsgType, web
 from channels.web import ids, inbound, outbound
 from channels.web.assets import Asset, Assets
 from channels.web.settings import WebSettings
+from gateway.domain.ids import OwnerName, SessionId, TurnId
+from gateway.domain.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
+from gateway.domain.messages import Attachment, Conversation
+from gateway.domain.slots import CardRow, Pace, Showing
+from gateway.domain.tools import PICTURES
+from gateway.domain.views import SessionLine
+from gateway.domain.waits import PRESSED_TEXT, PressResult, Wait
 from gateway.errors import BadRequest, DragomanError, FetchFailed, Forbidden, SendFailed, SendOutcome, StoreError
-from gateway.model.ids import OwnerName, SessionId, TurnId
-from gateway.model.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
-from gateway.model.messages import Attachment, Conversation
-from gateway.model.slots import CardRow, Pace, Showing
-from gateway.model.tools import PICTURES
-from gateway.model.views import SessionLine
-from gateway.model.waits import PRESSED_TEXT, PressResult, Wait
 from gateway.ports import COOKIE, Auth, ChannelContext, Credential, Desk, Endpoint, Kept, Progress, Sink
 
 FRAME_AT_MOST = 1_048_576

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gateway.model.ids import PAGE, OwnerName, Principal, web_principal
-from gateway.model.messages import Conversation, owner_page
+from gateway.domain.ids import PAGE, OwnerName, Principal, web_principal
+from gateway.domain.messages import Conversation, owner_page
 
 CHANNEL = PAGE
 _CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway.model.children import Lineage, child_place
-from gateway.model.ids import PAGE, SYSTEM_CHILD, SessionId
-from gateway.model.live import OutputDelta, TextDelta
-from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Received
-from gateway.model.slots import CardRow, Slot, SlotKind
-from gateway.model.steps import Step, StepKind, Usage
-from gateway.model.text import cut, plain
-from gateway.model.tools import ToolResult
-from gateway.model.turns import Turn
-from gateway.model.views import Row, Rows, SessionLine
-from gateway.model.waits import ChildEnd, Wait, WaitKind
+from gateway.domain.children import Lineage, child_place
+from gateway.domain.ids import PAGE, SYSTEM_CHILD, SessionId
+from gateway.domain.live import OutputDelta, TextDelta
+from gateway.domain.messages import Attachment, Brought, Conversation, Inbound, Received
+from gateway.domain.slots import CardRow, Slot, SlotKind
+from gateway.domain.steps import Step, StepKind, Usage
+from gateway.domain.text import cut, plain
+from gateway.domain.tools import ToolResult
+from gateway.domain.turns import Turn
+from gateway.domain.views import Row, Rows, SessionLine
+from gateway.domain.waits import ChildEnd, Wait, WaitKind
 from gateway.ports import Welcome
 
 Json = dict[str, Any]

@@ -12,25 +12,25 @@ import aiohttp
 
 from config.load import Loaded
 from gateway.app.core import Core, make_core
+from gateway.app.daemon import Daemon
 from gateway.app.engine import make_sessions
-from gateway.app.heap import keep_tidy
+from gateway.app.maintenance import Sweeper
+from gateway.app.memory_tuning import keep_tidy
 from gateway.app.plugins import load_channels
-from gateway.clock import SystemClock
-from gateway.control.answers import Answers
-from gateway.control.server import ControlServer
-from gateway.control.wire import AUDIT_TAKES_S, SEND_WAITS_S, socket_path
-from gateway.daemon import Daemon
-from gateway.delivery import Delivery
-from gateway.helm import Helmsman, NotesOf
-from gateway.http import HttpServer
-from gateway.http.checks import Address
-from gateway.intake import Ingress
-from gateway.pace import Pacer
-from gateway.pages import Pages
+from gateway.inbound.ingress import Ingress
+from gateway.outbound.delivery import Delivery
+from gateway.outbound.live_edits import Streams
+from gateway.outbound.rate_limit import Pacer
 from gateway.ports import Channel, ChannelContext, Clock, Endpoint, Store
 from gateway.sandbox import Containment
-from gateway.streams import Streams
-from gateway.sweeps import Sweeper
+from gateway.server.channel_host import Helmsman, NotesOf
+from gateway.server.control_commands import Answers
+from gateway.server.control_server import ControlServer
+from gateway.server.control_wire import AUDIT_TAKES_S, SEND_WAITS_S, socket_path
+from gateway.server.http import HttpServer
+from gateway.server.http_checks import Address
+from gateway.server.web_access import Pages
+from gateway.system.clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,22 +10,23 @@ from dataclasses import dataclass
 import aiohttp
 
 from config.load import Loaded
-from gateway.app.places import Places
 from gateway.app.plugins import load_tools, redactor_of
 from gateway.app.state import open_state, state_key
+from gateway.app.tool_hosts import Places
 from gateway.approvals import Approvals, Handles
+from gateway.domain.ids import NodeId, Principal, web_principal
 from gateway.egress import Egress
-from gateway.failpoints import FailPoints
 from gateway.llm import ChainedModels, Choice, Price, open_models
 from gateway.llm.operator import Operator
-from gateway.model.ids import NodeId, Principal, web_principal
-from gateway.observe import Meters, Redactor
+from gateway.policy.routing import People
 from gateway.ports import Clock, KeptTool, Model, Store
-from gateway.registry import Registry
-from gateway.routing import People
 from gateway.sandbox import Containment
 from gateway.store import is_there, open_store
-from gateway.workspaces import Workspaces
+from gateway.system.failpoints import FailPoints
+from gateway.system.metrics import Meters
+from gateway.system.redaction import Redactor
+from gateway.toolcalls.registry import Registry
+from gateway.toolcalls.workspaces import Workspaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

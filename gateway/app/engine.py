@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from gateway.agent.attachments import Attachments
+from gateway.agent.compaction import Compaction
+from gateway.agent.prompt import Questions
+from gateway.agent.runner import Sessions
+from gateway.agent.turn import Turns
 from gateway.app.core import Core
-from gateway.attachments import Attachments
-from gateway.execution import Execution
-from gateway.family import Families
-from gateway.model.sessions import SessionKind
-from gateway.permits import PermitOffice
+from gateway.domain.sessions import SessionKind
 from gateway.ports import Channel
-from gateway.sessions import Sessions
-from gateway.toolcalls import ToolCalls
-from gateway.turn import Turns
-from gateway.turn.compaction import Compaction
-from gateway.turn.question import Questions
+from gateway.toolcalls.execution import Execution
+from gateway.toolcalls.permits import PermitOffice
+from gateway.toolcalls.scheduler import ToolCalls
+from gateway.toolcalls.subsessions import Families
 
 SYSTEM_PROMPT = Path(__file__).with_name("system_prompt.md")
 CHILD_PROMPT = Path(__file__).with_name("child_prompt.md")

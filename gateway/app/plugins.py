@@ -15,12 +15,12 @@ import channels as own_channels
 from config.load import Loaded
 from config.plugins import SAID_CHARS, own_module, part_of, said
 from config.settings import ChannelsSettings
+from gateway.domain.text import cut
+from gateway.domain.tools import Reach, ToolPolicy, ToolSpec
 from gateway.errors import ConfigError, NotFound
-from gateway.model.text import cut
-from gateway.model.tools import Reach, ToolPolicy, ToolSpec
-from gateway.observe import Redactor
 from gateway.ports import Channel, ChannelContext, Endpoint, KeptTool, ToolPlace
-from gateway.registry import Tool
+from gateway.system.redaction import Redactor
+from gateway.toolcalls.registry import Tool
 
 
 def load_tools(

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from gateway.errors import StartError
-from gateway.observe import log
+from gateway.system.logging_setup import log
 
 KEY = "state.key"
 KEY_BYTES = 32

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
 
-from gateway.approvals.asked import (
+from gateway.approvals.action import (
     action_key,
     action_sha,
     name_of,
@@ -19,17 +19,17 @@ from gateway.approvals.asked import (
     render_action,
     title,
 )
-from gateway.approvals.handles import Handles, cards_at, page_card, wait_of
-from gateway.approvals.where import SUB_SESSION, Audience, audience, card_slots, is_shown_by, payload
-from gateway.approvals.who import approvers, approving_owners, asks_reason, may_resolve
-from gateway.model.ids import Handle, OwnerName, Principal
-from gateway.model.sessions import Session
-from gateway.model.slots import Button, CardRow
-from gateway.model.tools import Mode
-from gateway.model.turns import Turn
-from gateway.model.waits import ApprovalRequest, PressResult, Verb, Verdict, Wait, WaitState
+from gateway.approvals.audience import SUB_SESSION, Audience, audience, card_slots, is_shown_by, payload
+from gateway.approvals.authorization import approvers, approving_owners, asks_reason, may_resolve
+from gateway.approvals.button_token import Handles, cards_at, page_card, wait_of
+from gateway.domain.ids import Handle, OwnerName, Principal
+from gateway.domain.sessions import Session
+from gateway.domain.slots import Button, CardRow
+from gateway.domain.tools import Mode
+from gateway.domain.turns import Turn
+from gateway.domain.waits import ApprovalRequest, PressResult, Verb, Verdict, Wait, WaitState
+from gateway.policy.routing import People
 from gateway.ports import Accounts
-from gateway.routing import People
 
 __all__ = [
     "Approvals",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gateway.cli.import_guard import check_imports
 from gateway.cli.imports import NOT_USED, hidden, importing
 from gateway.cli.streams import is_of_output, leave_output, read_input, use_streams
 from gateway.errors import DragomanError
-from gateway.guard import check_imports
 
 if TYPE_CHECKING:
     from config.load import Loaded
@@ -82,7 +82,7 @@ def demo(options: _Options) -> int:
     if options.config or options.state:
         raise click.UsageError("The demo brings a configuration and a state folder of its own; leave yours out.")
     with importing(), hidden(NOT_USED):
-        from gateway.app.serving import serve
+        from gateway.app.run import serve
         from gateway.cli.demo import demonstrate
     return demonstrate(serve)
 
@@ -122,7 +122,7 @@ def approvals(options: _Options) -> None:
 def audit(options: _Options, last: int) -> None:
     """List the last calls that started, and verify the whole audit. Exit code 1 when it is not whole."""
     from gateway.cli.show import table
-    from gateway.control.wire import AUDIT_TAKES_S
+    from gateway.server.control_wire import AUDIT_TAKES_S
 
     found = _call(options, "audit", {"last": last}, timeout_s=AUDIT_TAKES_S + _LONGER_S)
     columns = ("seq", "at", "call", "session", "by", "tool", "because", "decided_by", "approval", "sandbox", "action")
@@ -144,7 +144,7 @@ def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
     With --wait the exit code is 1 when the turn did not come to its end.
     """
     from gateway.cli.show import block
-    from gateway.control.wire import SEND_WAITS_S
+    from gateway.server.control_wire import SEND_WAITS_S
 
     said = read_input() if text == "-" else text
     if not said.strip():
@@ -178,10 +178,10 @@ def slack_manifest(options: _Options, account: str | None) -> None:
 def check(options: _Options) -> int:
     """Try the configuration and this machine, and say what is set. Exit code 1 when there are problems."""
     from config.describe import lines
-    from gateway.app.looking import refusals
     from gateway.app.plugins import import_channels, look_at_tools
+    from gateway.app.preflight import refusals
     from gateway.cli.check import Finding, Level, look
-    from gateway.model.tools import Sandbox
+    from gateway.domain.tools import Sandbox
 
     loaded = _load(options)
     import_channels(loaded.settings.channels)
@@ -221,7 +221,7 @@ def _serve(options: _Options) -> int:
     with importing():
         with hidden(NOT_USED):
             from gateway.app.plugins import import_channels
-            from gateway.app.serving import serve
+            from gateway.app.run import serve
         loaded = _load(options)  # imports the owner's own tools, which may want anything
         with hidden(NOT_USED):
             import_channels(loaded.settings.channels)
@@ -230,7 +230,7 @@ def _serve(options: _Options) -> int:
 
 def _call(options: _Options, command: str, args: Mapping[str, Any], *, timeout_s: float = _ANSWER_S) -> Any:
     from config.places import find_state
-    from gateway.control.client import call
-    from gateway.control.wire import socket_path
+    from gateway.server.control_client import call
+    from gateway.server.control_wire import socket_path
 
     return call(socket_path(find_state(options.state, os.environ)), command, args, timeout_s)

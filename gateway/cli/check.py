@@ -16,9 +16,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from gateway.app.state import NAME_ANOTHER, cure_of, instead_of_it, is_full, may_be_closed
-from gateway.control.client import call, is_running
-from gateway.control.wire import socket_path
 from gateway.errors import DragomanError
+from gateway.server.control_client import call, is_running
+from gateway.server.control_wire import socket_path
 from gateway.store.sqlite.opening import OLDEST_SQLITE
 
 _OLDEST_PYTHON = (3, 11)

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from gateway.egress.addresses import Address, parse_address, vet_address
 from gateway.egress.hosts import Host, Permitted, shown, vet_host, vet_public
-from gateway.names import Lookups
+from gateway.system.dns import Lookups
 
 BUFFER = 65_536
 """Bytes that are held for a slow reader, about, in each direction; and what a head may measure."""

@@ -11,9 +11,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 
+from gateway.domain.tools import EVERY_SCOPE, USUAL_PORTS, host_scope
 from gateway.egress.addresses import Address, parse_address, vet_address
 from gateway.errors import BadRequest
-from gateway.model.tools import EVERY_SCOPE, USUAL_PORTS, host_scope
 
 SHOWN_AT_MOST = 100
 """Characters of what was asked for that are shown."""

@@ -22,9 +22,9 @@ from gateway.egress.dial import (
 )
 from gateway.egress.exchange import Limits, serve
 from gateway.egress.hosts import Permitted
-from gateway.names import Lookups
-from gateway.observe import Seldom, log
 from gateway.ports import Gate, TurnedAway
+from gateway.system.dns import Lookups
+from gateway.system.logging_setup import Seldom, log
 
 TURNED_AT_MOST = 20
 _LOOK_UPS = 8

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from gateway.errors import ConfigError
 from gateway.llm.chain import ChainedModels
 from gateway.llm.prices import Price
-from gateway.observe import Redactor
 from gateway.ports import Clock, Model
+from gateway.system.redaction import Redactor
 
 if TYPE_CHECKING:
     import aiohttp
@@ -82,6 +82,6 @@ def open_model(
 
 
 def _from_library(name: str, base_url: str | None, api_key: str | None) -> Model:
-    from gateway.llm.library import open_library
+    from gateway.llm.pydantic_ai import open_library
 
     return open_library(name, base_url=base_url, api_key=api_key)

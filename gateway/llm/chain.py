@@ -15,14 +15,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+from gateway.domain.prompts import Anew, Complete, ModelEvent, ModelRequest
+from gateway.domain.sessions import Session
+from gateway.domain.steps import Answer
+from gateway.domain.text import cut, plain
 from gateway.errors import ModelError
 from gateway.llm.prices import Price, cost_micros
-from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest
-from gateway.model.sessions import Session
-from gateway.model.steps import Answer
-from gateway.model.text import cut, plain
-from gateway.observe import Redactor, log
 from gateway.ports import Clock, Model
+from gateway.system.logging_setup import log
+from gateway.system.redaction import Redactor
 
 FIRST_REST_S = 60.0
 LONGEST_REST_S = 600.0

@@ -8,15 +8,15 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from gateway.domain.nesting import is_too_deep
+from gateway.domain.steps import Answer, Usage
+from gateway.domain.text import mended
+from gateway.domain.tools import NAMED_AT_MOST, call_of
 from gateway.errors import ModelError
+from gateway.llm.json_access import as_object, as_objects, as_text
 from gateway.llm.openai_payload import CALL_EXTRAS, OPAQUE
-from gateway.llm.pieces import Pieces
-from gateway.llm.reading import as_object, as_objects, as_text
 from gateway.llm.sse import EVENT_BYTES, EventSplitter, EventTooLong
-from gateway.model.nesting import is_too_deep
-from gateway.model.steps import Answer, Usage
-from gateway.model.text import mended
-from gateway.model.tools import NAMED_AT_MOST, call_of
+from gateway.llm.text_buffer import Pieces
 
 CUT_NOTE = "\n\n[cut here: the model reached its output limit]"
 """Ends an answer whose text the model could not finish."""

@@ -13,20 +13,20 @@ from io import BytesIO
 import aiohttp
 from yarl import URL
 
+from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart
+from gateway.domain.steps import Answer
+from gateway.domain.text import media_type
 from gateway.errors import ConfigError, ModelError
+from gateway.llm.dialects import Dialect, dialect_of, instead
 from gateway.llm.openai_answer import DEFAULT_LIMITS as DEFAULT_ANSWER_LIMITS
 from gateway.llm.openai_answer import AnswerLimits, Assembly
 from gateway.llm.openai_errors import Peer, Refused, from_chunk, from_response, not_an_answer, to_error
 from gateway.llm.openai_payload import Offered, Written, has_images, request_body
-from gateway.llm.quirks import Dialect, dialect_of, instead
-from gateway.llm.tries import DEFAULT_PATIENCE, Patience, Trying
-from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
-from gateway.model.steps import Answer
-from gateway.model.text import media_type
-from gateway.observe import log
+from gateway.llm.retrying import DEFAULT_PATIENCE, Patience, Trying
+from gateway.policy.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
+from gateway.policy.retry import RetryLimits, retry_after_s
 from gateway.ports import Clock
-from gateway.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
-from gateway.retry import RetryLimits, retry_after_s
+from gateway.system.logging_setup import log
 
 _ERROR_BODY_BYTES = 64 * 1024
 _SENT_AT_ONCE = 1_000_000

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
+from gateway.domain.text import one_line
 from gateway.errors import ModelError
-from gateway.llm.reading import as_object
-from gateway.model.text import one_line
+from gateway.llm.json_access import as_object
 
 MESSAGE_CHARS = 500
 

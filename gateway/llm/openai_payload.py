@@ -15,14 +15,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gateway.ended import texts_in
-from gateway.llm.quirks import Dialect
-from gateway.llm.reading import as_object
+from gateway.domain.ids import CallId
+from gateway.domain.prompts import CallResult, Image, Message, ModelRequest, ToolOffer, UserText, block, speaker
+from gateway.domain.sizes import texts_in
+from gateway.domain.steps import Answer
+from gateway.domain.tools import ResultStatus, ToolCall, ToolResult
+from gateway.llm.dialects import Dialect
+from gateway.llm.json_access import as_object
 from gateway.llm.schemas import Flavour, for_provider
-from gateway.model.ids import CallId
-from gateway.model.prompts import CallResult, Image, Message, ModelRequest, ToolOffer, UserText, block, speaker
-from gateway.model.steps import Answer
-from gateway.model.tools import ResultStatus, ToolCall, ToolResult
 
 OPAQUE = "openai"
 """The key of `Answer.opaque` that is ours."""

@@ -8,11 +8,11 @@ import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
-from gateway.commands import code, split
-from gateway.model.ids import CallId
-from gateway.model.prompts import CallResult, Complete, ModelEvent, ModelRequest, TextPart, ToolOffer, UserText
-from gateway.model.steps import Answer
-from gateway.model.tools import ResultStatus, ToolCall, ToolResult, ToolSpec
+from gateway.domain.ids import CallId
+from gateway.domain.prompts import CallResult, Complete, ModelEvent, ModelRequest, TextPart, ToolOffer, UserText
+from gateway.domain.steps import Answer
+from gateway.domain.text import code, split
+from gateway.domain.tools import ResultStatus, ToolCall, ToolResult, ToolSpec
 
 _NO_MODEL = """\
 No model is attached, so I cannot answer that myself. You can still use the tools{tools}: \

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.model.steps import Usage
+from gateway.domain.steps import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

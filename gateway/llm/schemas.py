@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias, TypeGuard
 from urllib.parse import unquote
 
-from gateway.model.nesting import LEVELS_AT_MOST, is_deeper
+from gateway.domain.nesting import LEVELS_AT_MOST, is_deeper
 
 Schema: TypeAlias = dict[str, Any]
 

@@ -10,14 +10,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gateway.model.ids import OwnerName, SessionId, TurnId
-from gateway.model.live import LiveEvent
-from gateway.model.messages import Attachment, Conversation, Inbound, Press, Refused
-from gateway.model.routes import Accepted
-from gateway.model.sessions import SessionKind
-from gateway.model.slots import CardRow, Pace, Showing
-from gateway.model.views import Rows, SessionLine
-from gateway.model.waits import Pressed, Wait
+from gateway.domain.ids import OwnerName, SessionId, TurnId
+from gateway.domain.live import LiveEvent
+from gateway.domain.messages import Attachment, Conversation, Inbound, Press, Refused
+from gateway.domain.routes import Accepted
+from gateway.domain.sessions import SessionKind
+from gateway.domain.slots import CardRow, Pace, Showing
+from gateway.domain.views import Rows, SessionLine
+from gateway.domain.waits import Pressed, Wait
 from gateway.ports.clock import Clock
 
 if TYPE_CHECKING:  # the type alone: whoever builds a channel has it loaded

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gateway.model.ids import Principal
-from gateway.model.waits import WaitKind
+from gateway.domain.ids import Principal
+from gateway.domain.waits import WaitKind
 
 
 class ControlEffect(StrEnum):

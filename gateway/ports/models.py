@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
-from gateway.model.prompts import ModelEvent, ModelRequest
-from gateway.model.sessions import Session
+from gateway.domain.prompts import ModelEvent, ModelRequest
+from gateway.domain.sessions import Session
 
 
 class Model(Protocol):

@@ -12,16 +12,16 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from gateway.model.audit import AuditHead, AuditRow, StartedCall
-from gateway.model.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
-from gateway.model.live import LiveEvent
-from gateway.model.messages import Inbound, Press, Refused
-from gateway.model.routes import Accepted, Drop, Route, WhileRunning
-from gateway.model.sessions import Session
-from gateway.model.slots import Slot
-from gateway.model.turns import TurnKind
-from gateway.model.views import Counts, Rows, SessionLine, TurnView, Whereabouts
-from gateway.model.waits import Pressed, Verdict, Wait
+from gateway.domain.audit import AuditHead, AuditRow, StartedCall
+from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.live import LiveEvent
+from gateway.domain.messages import Inbound, Press, Refused
+from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
+from gateway.domain.sessions import Session
+from gateway.domain.slots import Slot
+from gateway.domain.turns import TurnKind
+from gateway.domain.views import Counts, Rows, SessionLine, TurnView, Whereabouts
+from gateway.domain.waits import Pressed, Verdict, Wait
 from gateway.ports.ingress import Control, Waiting
 from gateway.ports.turns import Books, Children, Lanes, Steps
 

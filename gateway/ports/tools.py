@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from gateway.model.children import SpawnMode
-from gateway.model.ids import SessionId
-from gateway.model.tools import KeptFile, Mode, Park, Picture, ToolResult
-from gateway.model.views import ChildLine
+from gateway.domain.children import SpawnMode
+from gateway.domain.ids import SessionId
+from gateway.domain.tools import KeptFile, Mode, Park, Picture, ToolResult
+from gateway.domain.views import ChildLine
 from gateway.ports.clock import Clock
 
 

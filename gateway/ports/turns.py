@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Protocol
 
-from gateway.model.audit import Beginning
-from gateway.model.children import NewChild, SpawnRefusal
-from gateway.model.ids import InboundId, NodeId, Principal, SessionId, TurnId, WaitId
-from gateway.model.messages import Brought
-from gateway.model.slots import NewSlot
-from gateway.model.steps import Answer
-from gateway.model.tools import ToolResult
-from gateway.model.turns import Lease, TurnState
-from gateway.model.views import ChildLine, Claimed, Spent, TurnView
-from gateway.model.waits import NewWait, Start
+from gateway.domain.audit import Beginning
+from gateway.domain.children import NewChild, SpawnRefusal
+from gateway.domain.ids import InboundId, NodeId, Principal, SessionId, TurnId, WaitId
+from gateway.domain.messages import Brought
+from gateway.domain.slots import NewSlot
+from gateway.domain.steps import Answer
+from gateway.domain.tools import ToolResult
+from gateway.domain.turns import Lease, TurnState
+from gateway.domain.views import ChildLine, Claimed, Spent, TurnView
+from gateway.domain.waits import NewWait, Start
 
 
 class Lanes(Protocol):

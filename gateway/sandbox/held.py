@@ -1,4 +1,4 @@
-"""A tree of processes that lives on its own until somebody closes it, for `gateway.sandbox.enclosure`."""
+"""A tree of processes that lives on its own until somebody closes it, for `gateway.sandbox.session`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The first program in an enclosure: it makes the gates' sockets, hands them to the daemon and becomes the program.
 
-Run as a script by `gateway.sandbox.enclosure`. A socket stays in the network namespace that it was made in, so the
+Run as a script by `gateway.sandbox.session`. A socket stays in the network namespace that it was made in, so the
 daemon accepts here what a program connects to there, and nothing needs to stand between.
 
 Only light imports, all from Python's own library: nothing else of ours can be seen in an enclosure.

@@ -1,7 +1,7 @@
 """What is run to contain a tool's program: pure decisions and argument lists, no process is started here.
 
 Four ways, best first: `basic` is bubblewrap with its own view of the files. `off` sees the host's files and is
-bubblewrap with only a process namespace, or util-linux' unshare, or the keeper (see `gateway.sandbox.keeper`).
+bubblewrap with only a process namespace, or util-linux' unshare, or the keeper (see `gateway.sandbox.supervisor`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
+from gateway.domain.tools import Mode, Sandbox
 from gateway.errors import BadRequest, NotFound, SandboxMissing
-from gateway.model.tools import Mode, Sandbox
-from gateway.sandbox import keeper
+from gateway.sandbox import supervisor
 from gateway.sandbox.copies import Copies
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -214,7 +214,7 @@ def command(holder: Holder, mode: Mode, argv: Sequence[str], place: Place, *, li
     """
     if holder is Holder.KEEPER:
         bound = ",".join(f"{number}={value}" for number, value in bounds(holder, limits, containment).items())
-        return [sys.executable, "-I", "-S", keeper.__file__, bound, *argv]
+        return [sys.executable, "-I", "-S", supervisor.__file__, bound, *argv]
     if holder is Holder.UNSHARE:
         as_user = [] if os.geteuid() == 0 else ["--user", "--map-current-user"]
         # --kill-child ties process 1 to unshare, and setpriv ties unshare to the daemon.

@@ -11,8 +11,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from gateway.domain.tools import Mode
 from gateway.errors import DragomanError
-from gateway.model.tools import Mode
 from gateway.sandbox.plan import PATH, Containment, Limits
 from gateway.sandbox.run import run_contained
 

@@ -10,8 +10,8 @@ import pwd
 from collections.abc import Sequence
 from pathlib import Path
 
+from gateway.domain.tools import Mode
 from gateway.errors import SandboxMissing
-from gateway.model.tools import Mode
 from gateway.ports import Ended, Output
 from gateway.sandbox.copies import Copies
 from gateway.sandbox.plan import (

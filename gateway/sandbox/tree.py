@@ -27,8 +27,8 @@ from collections.abc import Mapping, Sequence
 
 from gateway.errors import BadRequest
 from gateway.ports import Output
-from gateway.sandbox.keeper import dies_first, is_below, signal_below, stat_of
 from gateway.sandbox.plan import Containment, Holder, Limits, Place, bounds
+from gateway.sandbox.supervisor import dies_first, is_below, signal_below, stat_of
 
 CHUNK = 65_536
 WATCH_S = 0.1

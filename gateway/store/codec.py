@@ -13,12 +13,12 @@ from typing import Annotated, Any, Generic, TypeVar, cast
 from pydantic import BeforeValidator, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer
 from pydantic_core import CoreConfig, PydanticSerializationError, SchemaValidator
 
-from gateway.model.children import Lineage
-from gateway.model.messages import Attachment, Brought, Conversation
-from gateway.model.steps import Answer
-from gateway.model.text import mended
-from gateway.model.tools import KeptFile, ToolCall, ToolResult
-from gateway.model.waits import ApprovalRequest
+from gateway.domain.children import Lineage
+from gateway.domain.messages import Attachment, Brought, Conversation
+from gateway.domain.steps import Answer
+from gateway.domain.text import mended
+from gateway.domain.tools import KeptFile, ToolCall, ToolResult
+from gateway.domain.waits import ApprovalRequest
 
 T = TypeVar("T")
 

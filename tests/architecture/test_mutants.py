@@ -29,8 +29,8 @@ def test_an_exception_fits_the_code_and_has_a_reason(area: Area) -> None:
         assert change.old != change.new
 
 
-SAME = Change(function="gateway.routing.route", old="1", new="2")
-OTHER = Change(function="gateway.routing.route", old="1", new="3")
+SAME = Change(function="gateway.policy.routing.route", old="1", new="2")
+OTHER = Change(function="gateway.policy.routing.route", old="1", new="3")
 
 
 @pytest.mark.parametrize(

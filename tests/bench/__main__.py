@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway.clock import SystemClock
+from gateway.system.clock import SystemClock
 from tests.bench.figures import HEAD, Figure, table
 from tests.bench.rows import ROWS
 from tests.bench.world import TINY, Counts, open_bench

@@ -6,7 +6,7 @@ import asyncio
 
 from pydantic import BaseModel, ConfigDict
 
-from gateway.model.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
 DOZE_S = 0.1

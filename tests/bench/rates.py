@@ -9,13 +9,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from gateway.clock import SystemClock
-from gateway.model.ids import NodeId, SessionId
-from gateway.model.messages import Conversation
-from gateway.model.routes import WhileRunning
-from gateway.model.turns import TurnKind, TurnState
+from gateway.domain.ids import NodeId, SessionId
+from gateway.domain.messages import Conversation
+from gateway.domain.routes import WhileRunning
+from gateway.domain.turns import TurnKind, TurnState
 from gateway.ports import Store
 from gateway.store import open_store
+from gateway.system.clock import SystemClock
 from tests.bench import measure
 from tests.bench.figures import Figure
 from tests.bench.world import ANSWER, WITHIN_S, Watcher

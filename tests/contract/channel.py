@@ -15,9 +15,9 @@ from typing import ClassVar
 
 import pytest
 
+from gateway.domain.messages import Conversation, RefusedReason
+from gateway.domain.waits import WaitState
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.messages import Conversation, RefusedReason
-from gateway.model.waits import WaitState
 from gateway.ports import Channel
 from tests.contract.channel_cards import CardContract
 from tests.contract.channel_files import FileContract

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gateway.approvals import render
-from gateway.model.waits import WaitState
+from gateway.domain.waits import WaitState
 from tests.contract.channel_rig import QUIET_S, Can, Rig, Seen, Who, is_whole, needs
 
 BUTTONS = ["Once", "Deny", "Deny with reason"]

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import pytest
 
+from gateway.domain.messages import Attachment
+from gateway.domain.tools import KeptFile
 from gateway.errors import FetchFailed, SendFailed, SendOutcome
-from gateway.model.messages import Attachment
-from gateway.model.tools import KeptFile
 from tests.contract.channel_rig import Can, Rig, Who, has_files, met, needs, no_progress, showing
 
 CONTENT = "\n".join(f"Line {n:05} ☂" for n in range(500)).encode()

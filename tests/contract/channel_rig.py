@@ -16,17 +16,17 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 import aiohttp
 
+from gateway.domain.ids import Principal, SlotId, WaitId, web_principal
+from gateway.domain.messages import Conversation, Inbound, Press, Received, Refused
+from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
+from gateway.domain.slots import Showing, Slot, SlotKind, SlotState
+from gateway.domain.steps import Answer
+from gateway.domain.tools import KeptFile
+from gateway.domain.turns import ENDED, TurnKind
+from gateway.domain.waits import Pressed, Verdict, Wait
 from gateway.errors import SendOutcome, StoreError
-from gateway.model.ids import Principal, SlotId, WaitId, web_principal
-from gateway.model.messages import Conversation, Inbound, Press, Received, Refused
-from gateway.model.routes import Accepted, Drop, Route, WhileRunning
-from gateway.model.slots import Showing, Slot, SlotKind, SlotState
-from gateway.model.steps import Answer
-from gateway.model.tools import KeptFile
-from gateway.model.turns import ENDED, TurnKind
-from gateway.model.waits import Pressed, Verdict, Wait
+from gateway.policy.routing import People
 from gateway.ports import Channel, Waiting
-from gateway.routing import People
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import CLEO, FailingStore, FakeChannel, ToolBox, calls, in_background, until

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.model.children import NewChild, SpawnMode, SpawnRefusal
-from gateway.model.ids import Principal, SessionId, TurnId, WaitId, child_session
-from gateway.model.routes import Route
-from gateway.model.sessions import Session
-from gateway.model.steps import Answer, Usage
-from gateway.model.turns import Lease, Turn, TurnState
-from gateway.model.waits import Start
+from gateway.domain.children import NewChild, SpawnMode, SpawnRefusal
+from gateway.domain.ids import Principal, SessionId, TurnId, WaitId, child_session
+from gateway.domain.routes import Route
+from gateway.domain.sessions import Session
+from gateway.domain.steps import Answer, Usage
+from gateway.domain.turns import Lease, Turn, TurnState
+from gateway.domain.waits import Start
 from tests.contract.scene import MAIN, Scene
 from tests.support.makers import ANN_TELEGRAM, answer, beginning, result, seconds
 

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from gateway.domain.ids import NodeId
+from gateway.domain.turns import Lease
 from gateway.errors import LeaseLost
-from gateway.model.ids import NodeId
-from gateway.model.turns import Lease
 from gateway.ports import Store
 from gateway.store import open_store
 from tests.contract.promises import Seen

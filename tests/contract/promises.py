@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gateway.model.ids import SlotId, TurnId, WaitId
-from gateway.model.messages import Received
-from gateway.model.slots import Slot, SlotState
-from gateway.model.steps import Step, StepState
-from gateway.model.tools import ToolResult
-from gateway.model.turns import ENDED, Lease, TurnKind, TurnState
-from gateway.model.views import TurnView
-from gateway.model.waits import Start, Wait, WaitKind, WaitState
+from gateway.domain.ids import SlotId, TurnId, WaitId
+from gateway.domain.messages import Received
+from gateway.domain.slots import Slot, SlotState
+from gateway.domain.steps import Step, StepState
+from gateway.domain.tools import ToolResult
+from gateway.domain.turns import ENDED, Lease, TurnKind, TurnState
+from gateway.domain.views import TurnView
+from gateway.domain.waits import Start, Wait, WaitKind, WaitState
 from tests.contract.world import Snapshot
 
 FINAL = frozenset(WaitState) - {WaitState.OPEN, WaitState.APPROVED}

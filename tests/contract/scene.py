@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from gateway.model.ids import NodeId, Principal, SessionId, SlotId, TurnId, WaitId, main_session, mint
-from gateway.model.messages import Conversation, Inbound, Received
-from gateway.model.routes import Accepted, Drop, DropReason, Route, WhileRunning
-from gateway.model.slots import NewSlot, Slot, SlotKind
-from gateway.model.steps import Step
-from gateway.model.tools import ToolResult
-from gateway.model.turns import Lease, TurnKind, TurnState
-from gateway.model.views import Item, Row, TurnView
-from gateway.model.waits import NewWait, Pressed, Start, Verdict, Wait, WaitKind, WaitState
+from gateway.domain.ids import NodeId, Principal, SessionId, SlotId, TurnId, WaitId, main_session, mint
+from gateway.domain.messages import Conversation, Inbound, Received
+from gateway.domain.routes import Accepted, Drop, DropReason, Route, WhileRunning
+from gateway.domain.slots import NewSlot, Slot, SlotKind
+from gateway.domain.steps import Step
+from gateway.domain.tools import ToolResult
+from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.views import Item, Row, TurnView
+from gateway.domain.waits import NewWait, Pressed, Start, Verdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Store, Waiting
 from tests.support.clock import FakeClock
 from tests.support.makers import (

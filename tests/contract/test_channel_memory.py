@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+from gateway.domain.ids import Principal, principal
+from gateway.domain.messages import Conversation
 from gateway.errors import SendOutcome
-from gateway.model.ids import Principal, principal
-from gateway.model.messages import Conversation
 from gateway.ports import Channel
 from tests.contract.channel import ChannelContract
 from tests.contract.channel_rig import Push, Rig, Seen, Who

@@ -20,9 +20,9 @@ from channels.slack.adapter import SlackChannel
 from channels.slack.manifest import manifest
 from channels.slack.settings import Mode, SlackSettings
 from channels.slack.socket import Timing
+from gateway.domain.ids import Principal
+from gateway.domain.messages import Conversation
 from gateway.errors import SendOutcome
-from gateway.model.ids import Principal
-from gateway.model.messages import Conversation
 from gateway.ports import Channel
 from tests.contract.channel import ChannelContract
 from tests.contract.channel_rig import Can, Push, Rig, Seen, Who

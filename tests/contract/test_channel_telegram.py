@@ -13,9 +13,9 @@ from channels.telegram import ids
 from channels.telegram.account import Pauses
 from channels.telegram.adapter import TelegramChannel
 from channels.telegram.settings import TelegramSettings
+from gateway.domain.ids import Principal
+from gateway.domain.messages import Conversation
 from gateway.errors import SendOutcome
-from gateway.model.ids import Principal
-from gateway.model.messages import Conversation
 from gateway.ports import Channel
 from tests.contract.channel import ChannelContract
 from tests.contract.channel_rig import QUIET_S, Push, Rig, Seen, Who

@@ -14,12 +14,12 @@ import aiohttp
 from channels.web import ids
 from channels.web.adapter import WebChannel
 from channels.web.settings import WebSettings
-from gateway.http import HttpServer
-from gateway.http.checks import KEY_HEADER, Address
-from gateway.model.ids import OwnerName, Principal, main_session
-from gateway.model.messages import Conversation
-from gateway.pages import Pages
+from gateway.domain.ids import OwnerName, Principal, main_session
+from gateway.domain.messages import Conversation
 from gateway.ports import COOKIE
+from gateway.server.http import HttpServer
+from gateway.server.http_checks import KEY_HEADER, Address
+from gateway.server.web_access import Pages
 from tests.contract.channel import ChannelContract
 from tests.contract.channel_rig import Can, Push, Rig, Seen, Who
 from tests.support.engine import Served

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.model.ids import NodeId, SlotId
-from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
-from gateway.model.turns import Lease, TurnState
+from gateway.domain.ids import NodeId, SlotId
+from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.domain.turns import Lease, TurnState
 from tests.contract.scene import NODE, OTHER_NODE, Scene
 from tests.support.makers import CHAT, deny, seconds
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gateway.audit import verify
-from gateway.model.audit import AuditHead, Because
-from gateway.model.ids import NodeId
-from gateway.model.turns import ENDED, TurnKind
-from gateway.model.waits import Start
+from gateway.domain.audit import AuditHead, Because
+from gateway.domain.ids import NodeId
+from gateway.domain.turns import ENDED, TurnKind
+from gateway.domain.waits import Start
+from gateway.policy.audit import verify
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock

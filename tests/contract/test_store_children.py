@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.domain.children import CHILDREN_A_TURN, LIVE_BELOW_A_ROOT, Lineage, SpawnMode, SpawnRefusal, child_place
+from gateway.domain.ids import SessionId, child_session
+from gateway.domain.live import TURNS, TurnsDue
+from gateway.domain.messages import Received
+from gateway.domain.sessions import Origin, SessionKind
+from gateway.domain.steps import StepState
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.waits import Start, WaitKind, WaitState
 from gateway.errors import LeaseLost, NotFound
-from gateway.model.children import CHILDREN_A_TURN, LIVE_BELOW_A_ROOT, Lineage, SpawnMode, SpawnRefusal, child_place
-from gateway.model.ids import SessionId, child_session
-from gateway.model.live import TURNS, TurnsDue
-from gateway.model.messages import Received
-from gateway.model.sessions import Origin, SessionKind
-from gateway.model.steps import StepState
-from gateway.model.turns import TurnKind, TurnState
-from gateway.model.waits import Start, WaitKind, WaitState
 from gateway.ports import Store
 from tests.contract.family import RUN, SESSION, FamilyScene, new_child
 from tests.contract.scene import MAIN

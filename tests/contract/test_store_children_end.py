@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.model.children import SpawnMode, child_place
-from gateway.model.ids import Principal, SessionId
-from gateway.model.live import TURNS, TurnsDue, TurnWoken, turn_topic
-from gateway.model.messages import Received
-from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.turns import Lease, TurnKind, TurnState
-from gateway.model.waits import Start, WaitState
+from gateway.domain.children import SpawnMode, child_place
+from gateway.domain.ids import Principal, SessionId
+from gateway.domain.live import TURNS, TurnsDue, TurnWoken, turn_topic
+from gateway.domain.messages import Received
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.waits import Start, WaitState
 from gateway.ports import ControlEffect, Store
 from tests.contract.family import SESSION, Child, FamilyScene, spent
 from tests.contract.scene import MAIN, NODE

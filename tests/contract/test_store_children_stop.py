@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from gateway.domain.ids import SessionId, TurnId, child_session
+from gateway.domain.live import TurnWoken, turn_topic
+from gateway.domain.slots import SlotKind
+from gateway.domain.steps import StepState
+from gateway.domain.tools import ResultStatus
+from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.waits import WaitState
 from gateway.errors import Forbidden, NotFound
-from gateway.model.ids import SessionId, TurnId, child_session
-from gateway.model.live import TurnWoken, turn_topic
-from gateway.model.slots import SlotKind
-from gateway.model.steps import StepState
-from gateway.model.tools import ResultStatus
-from gateway.model.turns import Lease, TurnKind, TurnState
-from gateway.model.waits import WaitState
 from gateway.ports import ControlEffect, Store
 from gateway.store.memory import MemoryStore
 from gateway.store.sqlite import SqliteStore

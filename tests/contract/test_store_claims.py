@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from gateway.model.ids import SessionId, TurnId
-from gateway.model.live import SLOTS, TURNS, SlotsDue, TurnsDue
-from gateway.model.slots import Slot
-from gateway.model.turns import TurnKind, TurnState
-from gateway.model.views import Claimed
+from gateway.domain.ids import SessionId, TurnId
+from gateway.domain.live import SLOTS, TURNS, SlotsDue, TurnsDue
+from gateway.domain.slots import Slot
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.views import Claimed
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.makers import OTHER_CHAT, answer, route, said
 

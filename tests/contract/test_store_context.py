@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.model.ids import SessionId
-from gateway.model.live import SESSIONS, Changed
-from gateway.model.messages import Received
-from gateway.model.routes import Drop, DropReason, WhileRunning
-from gateway.model.turns import TurnKind, TurnState
+from gateway.domain.ids import SessionId
+from gateway.domain.live import SESSIONS, Changed
+from gateway.domain.messages import Received
+from gateway.domain.routes import Drop, DropReason, WhileRunning
+from gateway.domain.turns import TurnKind, TurnState
 from gateway.ports import ControlEffect, Store
 from tests.contract.scene import Scene
 from tests.support.makers import ANN_TELEGRAM, OTHER_CHAT, answer, inbound, route

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.domain.ids import SessionId
+from gateway.domain.messages import Received
+from gateway.domain.slots import SlotKind
+from gateway.domain.steps import StepState
+from gateway.domain.tools import ResultStatus, outcome_unknown
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.waits import Start, WaitState
 from gateway.errors import LeaseLost
-from gateway.model.ids import SessionId
-from gateway.model.messages import Received
-from gateway.model.slots import SlotKind
-from gateway.model.steps import StepState
-from gateway.model.tools import ResultStatus, outcome_unknown
-from gateway.model.turns import TurnKind, TurnState
-from gateway.model.waits import Start, WaitState
 from gateway.ports import ControlEffect, Store
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.clock import FakeClock

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gateway.model.live import SESSIONS, Changed
-from gateway.model.messages import Inbound, Refused, RefusedReason
-from gateway.model.routes import Drop, DropReason, WhileRunning
-from gateway.model.slots import SlotKind
-from gateway.model.turns import TurnKind, TurnState
+from gateway.domain.live import SESSIONS, Changed
+from gateway.domain.messages import Inbound, Refused, RefusedReason
+from gateway.domain.routes import Drop, DropReason, WhileRunning
+from gateway.domain.slots import SlotKind
+from gateway.domain.turns import TurnKind, TurnState
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.makers import BOB, CHAT, OTHER_CHAT, inbound, route

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.domain.ids import InboundId, SessionId
+from gateway.domain.live import Changed, session_topic
+from gateway.domain.messages import Received
+from gateway.domain.slots import NewSlot, SlotKind, SlotState
+from gateway.domain.tools import KeptFile, ResultStatus
+from gateway.domain.turns import TurnState
 from gateway.errors import LeaseLost, NotFound
-from gateway.model.ids import InboundId, SessionId
-from gateway.model.live import Changed, session_topic
-from gateway.model.messages import Received
-from gateway.model.slots import NewSlot, SlotKind, SlotState
-from gateway.model.tools import KeptFile, ResultStatus
-from gateway.model.turns import TurnState
 from tests.contract.scene import MAIN, Scene
 from tests.support.makers import CHAT, attachment, brought, file_slot, result, route
 

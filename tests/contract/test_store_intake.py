@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.model.ids import InboundId, SessionId
-from gateway.model.live import TurnWoken, turn_topic
-from gateway.model.messages import Conversation, Received
-from gateway.model.routes import WhileRunning
-from gateway.model.sessions import Origin, SessionKind
-from gateway.model.slots import SlotKind, SlotState
-from gateway.model.turns import TurnKind, TurnState
-from gateway.model.waits import PressResult, WaitState
+from gateway.domain.ids import InboundId, SessionId
+from gateway.domain.live import TurnWoken, turn_topic
+from gateway.domain.messages import Conversation, Received
+from gateway.domain.routes import WhileRunning
+from gateway.domain.sessions import Origin, SessionKind
+from gateway.domain.slots import SlotKind, SlotState
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.waits import PressResult, WaitState
 from gateway.ports import Store, Waiting
 from tests.contract.family import SESSION, FamilyScene
 from tests.contract.scene import MAIN, NODE, Scene

@@ -18,13 +18,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from gateway.model.ids import NodeId, Principal, SlotId, WaitId
-from gateway.model.routes import Drop, DropReason, WhileRunning
-from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.steps import StepState, Usage
-from gateway.model.turns import Lease, TurnKind, TurnState
-from gateway.model.views import Spent
-from gateway.model.waits import Verdict, WaitState
+from gateway.domain.ids import NodeId, Principal, SlotId, WaitId
+from gateway.domain.routes import Drop, DropReason, WhileRunning
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.steps import StepState, Usage
+from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.views import Spent
+from gateway.domain.waits import Verdict, WaitState
 from gateway.ports import ControlEffect
 from tests.contract.machine import NODES, TIMES, WayOut, back, nodes
 from tests.contract.world import NOTHING, SESSIONS, World

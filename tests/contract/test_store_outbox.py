@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.domain.ids import Principal, SlotId
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import REFUSALS_AT_ONCE, Slot, SlotKind, SlotState
+from gateway.domain.waits import PressResult
 from gateway.errors import NotFound
-from gateway.model.ids import Principal, SlotId
-from gateway.model.messages import Conversation
-from gateway.model.slots import REFUSALS_AT_ONCE, Slot, SlotKind, SlotState
-from gateway.model.waits import PressResult
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Asked, Scene
 from tests.support.clock import FakeClock

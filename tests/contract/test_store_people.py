@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.domain.ids import NodeId, OwnerName
+from gateway.domain.routes import WhileRunning
+from gateway.domain.turns import TurnKind
 from gateway.errors import Forbidden
-from gateway.model.ids import NodeId, OwnerName
-from gateway.model.routes import WhileRunning
-from gateway.model.turns import TurnKind
 from gateway.ports import Store
 from tests.contract.scene import NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.model.ids import WaitId
-from gateway.model.slots import SlotKind, SlotState
-from gateway.model.steps import StepState
-from gateway.model.turns import TurnKind, TurnState
-from gateway.model.waits import PressResult, Start, Verdict, WaitKind, WaitState
+from gateway.domain.ids import WaitId
+from gateway.domain.slots import SlotKind, SlotState
+from gateway.domain.steps import StepState
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.waits import PressResult, Start, Verdict, WaitKind, WaitState
 from tests.contract.scene import NODE, Asked, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import (

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import pytest
 
+from gateway.domain.ids import InboundId, NodeId, Principal
+from gateway.domain.routes import WhileRunning
+from gateway.domain.slots import SlotKind
+from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.waits import PressResult, Start, WaitState
 from gateway.errors import LeaseLost
-from gateway.model.ids import InboundId, NodeId, Principal
-from gateway.model.routes import WhileRunning
-from gateway.model.slots import SlotKind
-from gateway.model.turns import Lease, TurnKind, TurnState
-from gateway.model.waits import PressResult, Start, WaitState
 from tests.contract.scene import NODE, Asked, Scene
 from tests.support.makers import approve, chat, control, deny, inbound, press, result, route
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.model.ids import SessionId
-from gateway.model.routes import Route
-from gateway.model.turns import Lease, TurnState
-from gateway.model.waits import ApprovalRequest, NewWait, Start
+from gateway.domain.ids import SessionId
+from gateway.domain.routes import Route
+from gateway.domain.turns import Lease, TurnState
+from gateway.domain.waits import ApprovalRequest, NewWait, Start
 from gateway.ports import ControlEffect, Store
 from gateway.store import open_store
 from tests.contract.family import FamilyScene

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
+from gateway.domain.ids import SlotId, status_slot
+from gateway.domain.live import SLOTS, SlotsDue
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
+from gateway.domain.turns import Lease, TurnState
 from gateway.errors import LeaseLost
-from gateway.model.ids import SlotId, status_slot
-from gateway.model.live import SLOTS, SlotsDue
-from gateway.model.messages import Conversation
-from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState
-from gateway.model.turns import Lease, TurnState
 from gateway.ports import ControlEffect, Store
 from tests.contract.family import FamilyScene
 from tests.contract.scene import NODE, Scene

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.domain.ids import CallId, InboundId, WaitId
+from gateway.domain.slots import SlotKind, SlotState
+from gateway.domain.steps import Answer, StepKind, StepState, Usage
+from gateway.domain.tools import ResultStatus, ToolCall, ToolResult
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.waits import Start, WaitState
 from gateway.errors import LeaseLost
-from gateway.model.ids import CallId, InboundId, WaitId
-from gateway.model.slots import SlotKind, SlotState
-from gateway.model.steps import Answer, StepKind, StepState, Usage
-from gateway.model.tools import ResultStatus, ToolCall, ToolResult
-from gateway.model.turns import TurnKind, TurnState
-from gateway.model.waits import Start, WaitState
 from tests.contract.scene import OTHER_NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import CHAT, PAGE, answer, beginning, card, deny, new_wait, result, said, seconds

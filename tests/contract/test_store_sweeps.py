@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.model.ids import NodeId, OwnerName, SessionId, SlotId
-from gateway.model.messages import Conversation
-from gateway.model.routes import WhileRunning
-from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.steps import StepState
-from gateway.model.tools import ResultStatus
-from gateway.model.turns import TurnKind, TurnState
-from gateway.model.waits import Start, WaitKind, WaitState
+from gateway.domain.ids import NodeId, OwnerName, SessionId, SlotId
+from gateway.domain.messages import Conversation
+from gateway.domain.routes import WhileRunning
+from gateway.domain.slots import Slot, SlotKind, SlotState
+from gateway.domain.steps import StepState
+from gateway.domain.tools import ResultStatus
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.waits import Start, WaitKind, WaitState
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock

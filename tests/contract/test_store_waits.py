@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 
-from gateway.model.slots import Slot, SlotKind
-from gateway.model.turns import TurnState
-from gateway.model.waits import WaitKind, WaitState
+from gateway.domain.slots import Slot, SlotKind
+from gateway.domain.turns import TurnState
+from gateway.domain.waits import WaitKind, WaitState
 from gateway.ports import ControlEffect
 from tests.contract.scene import Asked, Scene
 from tests.support.makers import deny, refuse, result

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.model.ids import SessionId, SlotId
-from gateway.model.live import (
+from gateway.domain.ids import SessionId, SlotId
+from gateway.domain.live import (
     SESSIONS,
     SLOTS,
     TURNS,
@@ -21,10 +21,10 @@ from gateway.model.live import (
     session_topic,
     turn_topic,
 )
-from gateway.model.messages import Conversation
-from gateway.model.routes import WhileRunning
-from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.turns import TurnKind, TurnState
+from gateway.domain.messages import Conversation
+from gateway.domain.routes import WhileRunning
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.turns import TurnKind, TurnState
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.makers import CHAT, PAGE, answer, chat, deny, drop, inbound, new_wait, result, route, said, seconds
 

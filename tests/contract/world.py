@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TypeVar
 
-from gateway.audit import Verdict, verify
-from gateway.model.ids import OwnerName, SessionId, TurnId, WaitId
-from gateway.model.messages import Inbound
-from gateway.model.slots import Slot, SlotState
-from gateway.model.steps import Step, StepState
-from gateway.model.turns import ENDED, Lease, Turn, TurnState
-from gateway.model.views import Row, TurnView
-from gateway.model.waits import WaitKind, WaitState
+from gateway.domain.ids import OwnerName, SessionId, TurnId, WaitId
+from gateway.domain.messages import Inbound
+from gateway.domain.slots import Slot, SlotState
+from gateway.domain.steps import Step, StepState
+from gateway.domain.turns import ENDED, Lease, Turn, TurnState
+from gateway.domain.views import Row, TurnView
+from gateway.domain.waits import WaitKind, WaitState
+from gateway.policy.audit import Verdict, verify
 from gateway.ports import Store
 from tests.support.makers import ANN_TELEGRAM, BOB, route
 

@@ -18,15 +18,15 @@ from pydantic import ValidationError
 
 from agent_tools import browser
 from agent_tools.browser.settings import Settings
-from gateway.app.places import Places
-from gateway.clock import SystemClock
+from gateway.app.tool_hosts import Places
+from gateway.domain.tools import Availability, KeptFile, Mode, Picture, ToolPolicy, ToolResult
 from gateway.egress import Egress
 from gateway.egress.addresses import Address
 from gateway.egress.dial import Ends, connect_to
-from gateway.gallery import Gallery
-from gateway.model.tools import Availability, KeptFile, Mode, Picture, ToolPolicy, ToolResult
 from gateway.ports import KeptTool, ToolContext
 from gateway.sandbox import Containment
+from gateway.system.clock import SystemClock
+from gateway.toolcalls.artifacts import Gallery
 from tests.support.browser import executable
 
 PUBLIC = "93.184.215.14"

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from gateway.model.messages import Received
-from gateway.model.steps import Step
-from gateway.model.tools import ResultStatus
-from gateway.model.views import Item
-from gateway.model.waits import Wait
+from gateway.domain.messages import Received
+from gateway.domain.steps import Step
+from gateway.domain.tools import ResultStatus
+from gateway.domain.views import Item
+from gateway.domain.waits import Wait
 from tests.fault.rig import everything, lines_of, until
 from tests.fault.telegram_rig import (
     ANN,

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.clock import SystemClock
-from gateway.failpoints import ENVIRONMENT
-from gateway.model.ids import SessionId
-from gateway.model.messages import Received
-from gateway.model.steps import Step
-from gateway.model.turns import ENDED, Turn
-from gateway.model.views import ChildLine, Item
-from gateway.model.waits import Wait, WaitKind
+from gateway.domain.ids import SessionId
+from gateway.domain.messages import Received
+from gateway.domain.steps import Step
+from gateway.domain.turns import ENDED, Turn
+from gateway.domain.views import ChildLine, Item
+from gateway.domain.waits import Wait, WaitKind
 from gateway.store import open_store
+from gateway.system.clock import SystemClock
+from gateway.system.failpoints import ENVIRONMENT
 from tests.fault import oracle
 from tests.fault.oracle import Evidence
 from tests.fault.rig import figures, lines_of, stored, until_quiet

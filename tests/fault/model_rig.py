@@ -12,10 +12,10 @@ from typing import Any
 
 import aiohttp
 
-from gateway.failpoints import ENVIRONMENT
-from gateway.model.slots import Slot, SlotState
-from gateway.model.steps import Step
-from gateway.model.views import Item
+from gateway.domain.slots import Slot, SlotState
+from gateway.domain.steps import Step
+from gateway.domain.views import Item
+from gateway.system.failpoints import ENVIRONMENT
 from tests.fault.oracle import (
     Evidence,
     every_call_has_one_result,

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from gateway.audit import verify
-from gateway.model.messages import Received
-from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.steps import Step, StepKind, StepState
-from gateway.model.tools import ResultStatus
-from gateway.model.turns import ENDED, Turn
-from gateway.model.views import Item
-from gateway.model.waits import Wait, WaitKind, WaitState
+from gateway.domain.messages import Received
+from gateway.domain.slots import Slot, SlotKind, SlotState
+from gateway.domain.steps import Step, StepKind, StepState
+from gateway.domain.tools import ResultStatus
+from gateway.domain.turns import ENDED, Turn
+from gateway.domain.views import Item
+from gateway.domain.waits import Wait, WaitKind, WaitState
+from gateway.policy.audit import verify
 from gateway.ports import Audit
 from tests.support.proof import LOST, RAN_TWICE, TWICE, figure
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import aiohttp
 
-from gateway.clock import SystemClock
-from gateway.model.ids import SessionId
-from gateway.model.views import Item
+from gateway.domain.ids import SessionId
+from gateway.domain.views import Item
 from gateway.ports import Store
 from gateway.store import open_store
+from gateway.system.clock import SystemClock
 from tests.fault.oracle import the_audit_is_whole
 from tests.support.daemon import Daemon, signed_in
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from gateway.model.ids import SessionId, SlotId, TurnId, WaitId
-from gateway.model.messages import Inbound
-from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.tools import ResultStatus
-from gateway.model.turns import ENDED, Lease, Turn, TurnKind, TurnState
-from gateway.model.waits import Pressed, PressResult, Start, WaitKind, WaitState
+from gateway.domain.ids import SessionId, SlotId, TurnId, WaitId
+from gateway.domain.messages import Inbound
+from gateway.domain.slots import Slot, SlotKind, SlotState
+from gateway.domain.tools import ResultStatus
+from gateway.domain.turns import ENDED, Lease, Turn, TurnKind, TurnState
+from gateway.domain.waits import Pressed, PressResult, Start, WaitKind, WaitState
 
 if TYPE_CHECKING:
     from tests.fault.schedule_machine import Act, Ran

@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from gateway.control.server import ControlServer
-from gateway.daemon import Daemon
+from gateway.app.daemon import Daemon
+from gateway.app.maintenance import Sweeper
+from gateway.domain.ids import NodeId
+from gateway.domain.live import LiveEvent
+from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart, UserText
+from gateway.domain.sessions import SessionKind
+from gateway.domain.steps import Answer
+from gateway.domain.tools import Default, Effect, Park, Risk, ToolResult
 from gateway.errors import ModelError, StoreError
-from gateway.http import HttpServer
 from gateway.llm.operator import Operator
-from gateway.model.ids import NodeId
-from gateway.model.live import LiveEvent
-from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart, UserText
-from gateway.model.sessions import SessionKind
-from gateway.model.steps import Answer
-from gateway.model.tools import Default, Effect, Park, Risk, ToolResult
+from gateway.outbound.live_edits import Streams
 from gateway.ports import Task, ToolContext
-from gateway.streams import Streams
-from gateway.sweeps import Sweeper
+from gateway.server.control_server import ControlServer
+from gateway.server.http import HttpServer
 from tests.fault.schedule_people import PlatformChannel
 from tests.support.engine import Engine
 from tests.support.fakes import FailingStore, FakeTool, Text, calls, done

@@ -12,11 +12,11 @@ from datetime import timedelta
 from random import Random
 from typing import TypeAlias
 
+from gateway.domain.ids import Principal, SlotId, WaitId
+from gateway.domain.messages import Attachment, Conversation, Inbound, Press
+from gateway.domain.slots import Pace, Showing, SlotKind
+from gateway.domain.waits import Verb
 from gateway.errors import SendFailed, SendOutcome, StoreError
-from gateway.model.ids import Principal, SlotId, WaitId
-from gateway.model.messages import Attachment, Conversation, Inbound, Press
-from gateway.model.slots import Pace, Showing, SlotKind
-from gateway.model.waits import Verb
 from gateway.ports import Progress, Sink
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT

@@ -18,10 +18,10 @@ from typing import cast
 
 from structlog.testing import capture_logs
 
-from gateway.model.ids import TurnId
-from gateway.model.routes import WhileRunning
-from gateway.model.slots import SlotState
-from gateway.model.turns import ENDED, TurnState
+from gateway.domain.ids import TurnId
+from gateway.domain.routes import WhileRunning
+from gateway.domain.slots import SlotState
+from gateway.domain.turns import ENDED, TurnState
 from tests.fault.schedule_checks import complaints
 from tests.fault.schedule_machine import EXPIRY_S, Act, Machine, Ran, is_of_the_store, make_daemon
 from tests.fault.schedule_people import OUTSIDE, Crowd, Moods, Platform

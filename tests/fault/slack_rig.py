@@ -18,10 +18,10 @@ from pathlib import Path
 from aiohttp import web
 
 from channels.slack.settings import Mode
-from gateway.failpoints import ENVIRONMENT
-from gateway.model.messages import Conversation, Received
-from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.views import Item
+from gateway.domain.messages import Conversation, Received
+from gateway.domain.slots import Slot, SlotKind, SlotState
+from gateway.domain.views import Item
+from gateway.system.failpoints import ENVIRONMENT
 from tests.fault.rig import unsent, until, until_quiet
 from tests.fault.telegram_rig import ON_ITS_WAY_S, words
 from tests.support.daemon import Daemon

@@ -16,11 +16,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from gateway.failpoints import ENVIRONMENT
-from gateway.model.ids import NodeId
-from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.views import Item
+from gateway.domain.ids import NodeId
+from gateway.domain.slots import Slot, SlotKind, SlotState
+from gateway.domain.views import Item
 from gateway.store import open_store
+from gateway.system.failpoints import ENVIRONMENT
 from tests.fault.oracle import (
     Evidence,
     every_call_has_one_result,

@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from agent_tools.browser import workspace
 from agent_tools.browser.trouble import Trouble
-from gateway.model.tools import ResultStatus
+from gateway.domain.tools import ResultStatus
 from gateway.sandbox import probe
 from tests.fault.browser_rig import CANARY, LIE, LIES, Attacked, Siege, besieged, targets
 from tests.support.proof import figure

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.model.steps import Step
-from gateway.model.turns import TurnState
+from gateway.domain.steps import Step
+from gateway.domain.turns import TurnState
 from tests.fault.family_rig import (
     CHAT,
     CHILD,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.clock import SystemClock
-from gateway.model.turns import ENDED, Turn
-from gateway.model.waits import PressResult, Wait
+from gateway.domain.turns import ENDED, Turn
+from gateway.domain.waits import PressResult, Wait
+from gateway.system.clock import SystemClock
 from tests.fault.rig import lines_of, until
 from tests.fault.two import Pair, pair
 from tests.support.proof import RAN_TWICE, figure, times

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from gateway.model.messages import Received
+from gateway.domain.messages import Received
 from tests.fault.rig import health, stored, until_quiet, visiting
 from tests.support.daemon import Daemon
 from tests.support.proof import KILLS, LOST, counted, figure, times

@@ -15,9 +15,9 @@ from pathlib import Path
 import aiohttp
 import pytest_asyncio
 
-from gateway.model.messages import Received
-from gateway.model.slots import Slot, SlotKind
-from gateway.model.turns import Turn, TurnState
+from gateway.domain.messages import Received
+from gateway.domain.slots import Slot, SlotKind
+from gateway.domain.turns import Turn, TurnState
 from tests.fault.rig import Json, Visitor, lines_of, stored, until, until_quiet, visiting
 from tests.support.daemon import Daemon
 from tests.support.model_server import Reply, ScriptedModel

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.model.messages import Received
-from gateway.model.turns import Turn
+from gateway.domain.messages import Received
+from gateway.domain.turns import Turn
 from tests.fault.model_rig import Crowd, crowd, once, shell
 from tests.fault.oracle import Evidence, tell, tell_shown
 from tests.fault.rig import lines_of, stored, until, until_quiet

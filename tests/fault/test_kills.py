@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.failpoints import ENVIRONMENT, POINTS
+from gateway.system.failpoints import ENVIRONMENT, POINTS
 from tests.fault.oracle import Evidence, judge, tell, tell_shown
 from tests.fault.rig import Visitor, lines_of, stored, until_quiet, visiting
 from tests.support.daemon import Daemon

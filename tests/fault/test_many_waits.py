@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from gateway.model.ids import NodeId, SessionId, SlotId, WaitId, mint
-from gateway.model.routes import Route, WhileRunning
-from gateway.model.turns import TurnKind, TurnState
-from gateway.model.waits import Start, WaitState
+from gateway.domain.ids import NodeId, SessionId, SlotId, WaitId, mint
+from gateway.domain.routes import Route, WhileRunning
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.waits import Start, WaitState
 from gateway.ports import Store
 from gateway.store import open_store
 from tests.support.clock import FakeClock

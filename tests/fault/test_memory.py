@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.model.messages import Received
+from gateway.domain.messages import Received
 from tests.fault.memory_rig import as_much_as_it_likes, held_to, no_more_than_now
 from tests.fault.rig import Visitor, stored, until_quiet, visiting
 from tests.support.daemon import Daemon

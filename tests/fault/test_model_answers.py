@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gateway.model.slots import Slot
-from gateway.model.turns import Turn, TurnState
+from gateway.domain.slots import Slot
+from gateway.domain.turns import Turn, TurnState
 from tests.fault.model_rig import Crowd, crowd, once, peek, results_in, shell, side_by_side
 from tests.fault.oracle import Evidence, the_model_was_asked_properly
 from tests.fault.rig import lines_of, marked, stored, until, until_quiet

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.model.steps import Step
-from gateway.model.turns import Turn
+from gateway.domain.steps import Step
+from gateway.domain.turns import Turn
 from tests.fault.model_rig import Crowd, crowd, once, peek, promises, results_in, shell, shown_once
 from tests.fault.oracle import Evidence, tell, tell_shown, the_page_shows_what_is_stored
 from tests.fault.rig import Visitor, everything, lines_of, stored, until, until_quiet, visiting

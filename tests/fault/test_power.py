@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.messages import Received
 from gateway.errors import StoreDamaged
-from gateway.model.messages import Received
 from tests.fault.rig import stored, until_quiet, visiting
 from tests.support.daemon import Daemon, environment
 from tests.support.power import Disk, Fate, Record, read, watched

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gateway.model.steps import Step
-from gateway.model.waits import Wait, WaitState
+from gateway.domain.steps import Step
+from gateway.domain.waits import Wait, WaitState
 from tests.fault.rig import Visitor, lines_of, stored, until_quiet, visiting
 from tests.support.daemon import Daemon
 from tests.support.platform import FakePlatform

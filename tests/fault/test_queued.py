@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.model.messages import Received
+from gateway.domain.messages import Received
 from tests.fault.rig import everything, resident_kib
 from tests.fault.telegram_rig import tell_sessions, wire
 from tests.support.model_server import Reply, Rule

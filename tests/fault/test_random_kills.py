@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from channels.slack.manifest import manifest
-from gateway.failpoints import POINTS
+from gateway.system.failpoints import POINTS
 from tests.fault.rig import Visitor, everything, lines_of, unended, until, visiting
 from tests.fault.slack_rig import NO_LIMITS as SLACK_UNLIMITED
 from tests.fault.slack_rig import as_stored, direct, judge_places

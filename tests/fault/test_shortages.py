@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from gateway.model.messages import Received
+from gateway.domain.messages import Received
 from tests.fault.rig import stored, visiting
 from tests.support.daemon import Daemon
 from tests.support.proof import LOST, figure

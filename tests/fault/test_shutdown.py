@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from gateway.model.messages import Received
-from gateway.model.slots import Slot, SlotKind
-from gateway.model.steps import Step
-from gateway.model.turns import Turn, TurnState
+from gateway.domain.messages import Received
+from gateway.domain.slots import Slot, SlotKind
+from gateway.domain.steps import Step
+from gateway.domain.turns import Turn, TurnState
 from tests.fault.rig import lines_of, marked, stored, until, until_quiet, visiting
 from tests.support.daemon import Daemon
 from tests.support.model_server import Reply, Rule, ScriptedModel

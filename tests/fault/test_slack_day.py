@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from channels.slack.settings import Mode
-from gateway.model.messages import Received
-from gateway.model.steps import Step
-from gateway.model.views import Item
-from gateway.model.waits import Wait
+from gateway.domain.messages import Received
+from gateway.domain.steps import Step
+from gateway.domain.views import Item
+from gateway.domain.waits import Wait
 from tests.fault.day import HALF_TOLD, REFUSAL, STORY, TOLD_SLOWLY, command_of, errand
 from tests.fault.rig import everything, lines_of, until
 from tests.fault.slack_rig import (

@@ -19,7 +19,7 @@ import pytest
 
 from channels.slack.account import Account
 from channels.slack.socket import SOCKETS, Timing
-from gateway.model.messages import Received
+from gateway.domain.messages import Received
 from tests.fault.rig import everything, health, until
 from tests.fault.slack_rig import ANN, BOB, TO_ANN, TO_BOB, Wire, judge_places, wire
 from tests.fault.telegram_rig import slots_of

@@ -15,9 +15,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from gateway.model.messages import Received
-from gateway.model.steps import Step
-from gateway.model.tools import ResultStatus
+from gateway.domain.messages import Received
+from gateway.domain.steps import Step
+from gateway.domain.tools import ResultStatus
 from tests.fault.rig import Visitor, lines_of, stored, until, until_quiet, visiting
 from tests.support.daemon import Daemon
 from tests.support.proof import KILLS, LOST, TWICE, counted, figure, times

@@ -8,12 +8,12 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-from gateway.clock import SystemClock
-from gateway.model.ids import OwnerName, main_session
-from gateway.model.slots import Slot, SlotKind
-from gateway.model.steps import Step
-from gateway.model.turns import ENDED, Turn, TurnState
-from gateway.model.waits import PressResult, Verb, Wait, WaitState
+from gateway.domain.ids import OwnerName, main_session
+from gateway.domain.slots import Slot, SlotKind
+from gateway.domain.steps import Step
+from gateway.domain.turns import ENDED, Turn, TurnState
+from gateway.domain.waits import PressResult, Verb, Wait, WaitState
+from gateway.system.clock import SystemClock
 from tests.fault.rig import lines_of, marked, until
 from tests.fault.two import Pair, pair
 from tests.support.clock import FakeClock

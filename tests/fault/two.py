@@ -19,11 +19,11 @@ from config.plugins import tool_specs
 from gateway.app import App, build
 from gateway.app.state import open_state, state_key
 from gateway.approvals import Handles, page_card
-from gateway.model.ids import OwnerName, SessionId, WaitId, main_session, mint, web_principal
-from gateway.model.live import SLOTS, TURNS
-from gateway.model.messages import Conversation, Inbound, Press
-from gateway.model.views import Item
-from gateway.model.waits import PressResult, Verb
+from gateway.domain.ids import OwnerName, SessionId, WaitId, main_session, mint, web_principal
+from gateway.domain.live import SLOTS, TURNS
+from gateway.domain.messages import Conversation, Inbound, Press
+from gateway.domain.views import Item
+from gateway.domain.waits import PressResult, Verb
 from gateway.ports import Clock, Store
 from gateway.sandbox import Containment, probe
 from gateway.store.memory import MemoryStore

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway.clock import SystemClock
+from gateway.system.clock import SystemClock
 from tests.fuzz import corpus
 from tests.fuzz.engine import LIMIT_S, MEMORY_AT_MOST_MB, Failure, Parser, Report, fuzz
 from tests.fuzz.parsers import PARSERS

@@ -11,9 +11,9 @@ from aiohttp.http import HttpVersion11, RawRequestMessage
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from gateway.model.messages import Inbound, Press, Refused
-from gateway.model.routes import Accepted
-from gateway.model.waits import Pressed, PressResult
+from gateway.domain.messages import Inbound, Press, Refused
+from gateway.domain.routes import Accepted
+from gateway.domain.waits import Pressed, PressResult
 from tests.support.clock import FakeClock
 
 CLOCK = FakeClock()

@@ -19,8 +19,8 @@ from typing import Any
 import pytest_asyncio
 from playwright.async_api import Locator, expect
 
-from gateway.control.client import call as ask
-from gateway.control.wire import socket_path
+from gateway.server.control_client import call as ask
+from gateway.server.control_wire import socket_path
 from tests.support.browser import DESKTOP, Person, at_the_page, chromium
 from tests.support.daemon import ROOT, Daemon, Page, environment, page_of
 from tests.support.model_server import Asked, Call, Reply, Rule, ScriptedModel, UsageFigures

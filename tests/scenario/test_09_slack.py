@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from channels.slack.settings import Mode
-from gateway.failpoints import ENVIRONMENT
+from gateway.system.failpoints import ENVIRONMENT
 from tests.support.daemon import Daemon, page_of
 from tests.support.model_server import Call, Reply, Rule, ScriptedModel
 from tests.support.slack import FakeSlack, Pressed, Shown

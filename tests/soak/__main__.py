@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 
-from gateway.clock import SystemClock
+from gateway.system.clock import SystemClock
 from tests.prove import commit, machine
 from tests.soak.bars import Life, Outcome
 from tests.soak.samples import Slope

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from gateway.clock import SystemClock
-from gateway.model.ids import SessionId
-from gateway.model.messages import Received
-from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.steps import Step
-from gateway.model.tools import ResultStatus
-from gateway.model.turns import ENDED, Turn, TurnState
-from gateway.model.views import Item
-from gateway.model.waits import Wait, WaitKind, WaitState
+from gateway.domain.ids import SessionId
+from gateway.domain.messages import Received
+from gateway.domain.slots import Slot, SlotKind, SlotState
+from gateway.domain.steps import Step
+from gateway.domain.tools import ResultStatus
+from gateway.domain.turns import ENDED, Turn, TurnState
+from gateway.domain.views import Item
+from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.store import open_store
+from gateway.system.clock import SystemClock
 from tests.fault.day import one_line
 from tests.fault.oracle import Evidence, the_audit_is_whole, the_model_was_asked_properly
 from tests.fault.rig import lines_of

@@ -147,8 +147,10 @@ class Weather:
 
 
 def _doubtful(fault: telegram.Fault | slack.Fault) -> bool:
-    """Whether nobody is told what became of the call. A message is given up after two such attempts, which has tests of
-    its own (`gateway/delivery.py`); here the second attempt is spared, so that everything must be there in the end.
+    """Return whether the fault leaves open if the call took effect.
+
+    A message is given up after two such attempts, which other tests cover (`gateway/outbound/delivery.py`). Here the
+    second attempt is spared, so that everything must arrive in the end.
     """
     return fault.closes or fault.status >= 500 or (isinstance(fault, slack.Fault) and fault.tears)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.model.tools import KeptFile, Mode, Picture
+from gateway.domain.tools import KeptFile, Mode, Picture
 
 
 class BareCall:

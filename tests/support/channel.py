@@ -11,10 +11,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from gateway.domain.ids import Handle, principal
+from gateway.domain.messages import Conversation, Inbound, Press
+from gateway.domain.slots import Pace, Showing
 from gateway.errors import SendFailed, SendOutcome, StoreError
-from gateway.model.ids import Handle, principal
-from gateway.model.messages import Conversation, Inbound, Press
-from gateway.model.slots import Pace, Showing
 from gateway.ports import ChannelContext, Progress, Sink
 
 RECONNECT_S = 0.05

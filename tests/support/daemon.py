@@ -16,8 +16,8 @@ from typing import Any
 
 import aiohttp
 
-from gateway.control.client import call
-from gateway.control.wire import socket_path
+from gateway.server.control_client import call
+from gateway.server.control_wire import socket_path
 from tests.support.ports import free_port
 from tests.support.warm import STEM, Life
 

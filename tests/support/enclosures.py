@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from gateway.domain.tools import Mode
 from gateway.errors import DragomanError
-from gateway.model.tools import Mode
 from gateway.ports import Clock, TurnedAway
 
 

@@ -14,43 +14,44 @@ import aiohttp
 
 from channels.web.adapter import WebChannel
 from channels.web.settings import WebSettings
+from gateway.agent.attachments import Attachments
+from gateway.agent.compaction import Compaction
+from gateway.agent.prompt import Questions
+from gateway.agent.runner import Sessions
+from gateway.agent.turn import Turns
 from gateway.approvals import Approvals, Handles
-from gateway.attachments import Attachments
-from gateway.delivery import Delivery
-from gateway.execution import Execution
-from gateway.failpoints import FailPoints
-from gateway.family import Families
-from gateway.halting import Halt
-from gateway.helm import Helmsman, NotesOf
-from gateway.http import HttpServer
-from gateway.http.checks import KEY_HEADER, Address
-from gateway.intake import Ingress
-from gateway.model.children import Agent
-from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
-from gateway.model.messages import Conversation, Press
-from gateway.model.routes import WhileRunning
-from gateway.model.sessions import SessionKind
-from gateway.model.slots import Slot
-from gateway.model.steps import Answer, Step
-from gateway.model.tools import ResultStatus, ToolResult
-from gateway.model.turns import Lease, TurnKind, TurnLimits
-from gateway.model.views import Claimed
-from gateway.model.waits import Pressed, Verb, Wait
-from gateway.observe import Meters, Redactor
-from gateway.pace import Pacer
-from gateway.pages import Pages
-from gateway.permits import PermitOffice
+from gateway.domain.children import Agent
+from gateway.domain.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
+from gateway.domain.messages import Conversation, Press
+from gateway.domain.routes import WhileRunning
+from gateway.domain.sessions import SessionKind
+from gateway.domain.slots import Slot
+from gateway.domain.steps import Answer, Step
+from gateway.domain.tools import ResultStatus, ToolResult
+from gateway.domain.turns import Lease, TurnKind, TurnLimits
+from gateway.domain.views import Claimed
+from gateway.domain.waits import Pressed, Verb, Wait
+from gateway.inbound.ingress import Ingress
+from gateway.outbound.delivery import Delivery
+from gateway.outbound.live_edits import Streams
+from gateway.outbound.rate_limit import Pacer
+from gateway.policy.routing import People
 from gateway.ports import COOKIE, Channel, ChannelContext, Model
-from gateway.registry import Registry, Tool
-from gateway.routing import People
 from gateway.sandbox import Containment
-from gateway.sessions import Sessions
-from gateway.streams import Streams
-from gateway.toolcalls import ToolCalls
-from gateway.turn import Turns
-from gateway.turn.compaction import Compaction
-from gateway.turn.question import Questions
-from gateway.workspaces import Workspaces
+from gateway.server.channel_host import Helmsman, NotesOf
+from gateway.server.http import HttpServer
+from gateway.server.http_checks import KEY_HEADER, Address
+from gateway.server.web_access import Pages
+from gateway.system.cancellation import Halt
+from gateway.system.failpoints import FailPoints
+from gateway.system.metrics import Meters
+from gateway.system.redaction import Redactor
+from gateway.toolcalls.execution import Execution
+from gateway.toolcalls.permits import PermitOffice
+from gateway.toolcalls.registry import Registry, Tool
+from gateway.toolcalls.scheduler import ToolCalls
+from gateway.toolcalls.subsessions import Families
+from gateway.toolcalls.workspaces import Workspaces
 from tests.support.clock import FakeClock
 from tests.support.fakes import (
     GROUP,

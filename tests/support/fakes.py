@@ -10,14 +10,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from gateway.errors import ModelError, SendFailed, StoreError
-from gateway.model.ids import CallId, NodeId, OwnerName, Principal, SlotId, TurnId
-from gateway.model.messages import Attachment, Conversation
-from gateway.model.prompts import Complete, ModelEvent, ModelRequest, TextPart
-from gateway.model.sessions import Session
-from gateway.model.slots import Pace, Showing, Slot
-from gateway.model.steps import Answer
-from gateway.model.tools import (
+from gateway.domain.ids import CallId, NodeId, OwnerName, Principal, SlotId, TurnId
+from gateway.domain.messages import Attachment, Conversation
+from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart
+from gateway.domain.sessions import Session
+from gateway.domain.slots import Pace, Showing, Slot
+from gateway.domain.steps import Answer
+from gateway.domain.tools import (
     Availability,
     Default,
     Effect,
@@ -30,12 +29,13 @@ from gateway.model.tools import (
     ToolResult,
     ToolSpec,
 )
-from gateway.model.views import Claimed, TurnView
+from gateway.domain.views import Claimed, TurnView
+from gateway.errors import ModelError, SendFailed, StoreError
+from gateway.policy.routing import People
 from gateway.ports import Model, Progress, Sink, ToolContext
-from gateway.registry import Tool
-from gateway.routing import People
 from gateway.sandbox import Containment
 from gateway.store.memory import MemoryStore
+from gateway.toolcalls.registry import Tool
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.model.messages import Conversation
+from gateway.domain.messages import Conversation
 
 
 def conversation_of(key: str) -> Conversation:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from gateway.model.audit import Beginning
-from gateway.model.ids import CallId, Handle, OwnerName, Principal, SessionId, SlotId, WaitId, main_session, mint
-from gateway.model.messages import Attachment, Brought, Conversation, Inbound, Press
-from gateway.model.routes import Drop, DropReason, Route
-from gateway.model.sessions import Origin, SessionKind
-from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.steps import Answer
-from gateway.model.tools import Action, KeptFile, Mode, ResultStatus, Risk, ToolCall, ToolResult
-from gateway.model.waits import ApprovalRequest, NewWait, PressResult, Verdict, WaitKind, WaitState
+from gateway.domain.audit import Beginning
+from gateway.domain.ids import CallId, Handle, OwnerName, Principal, SessionId, SlotId, WaitId, main_session, mint
+from gateway.domain.messages import Attachment, Brought, Conversation, Inbound, Press
+from gateway.domain.routes import Drop, DropReason, Route
+from gateway.domain.sessions import Origin, SessionKind
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.steps import Answer
+from gateway.domain.tools import Action, KeptFile, Mode, ResultStatus, Risk, ToolCall, ToolResult
+from gateway.domain.waits import ApprovalRequest, NewWait, PressResult, Verdict, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 
 WAITING = Waiting(decision="Waits for a decision.", children="Waits for sub-sessions.")

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from gateway.domain.ids import Handle, Principal, principal
+from gateway.domain.messages import Attachment, Conversation, Inbound, Press, Refused, RefusedReason
+from gateway.domain.slots import CardRow, Pace, Showing, SlotKind
 from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
-from gateway.model.ids import Handle, Principal, principal
-from gateway.model.messages import Attachment, Conversation, Inbound, Press, Refused, RefusedReason
-from gateway.model.slots import CardRow, Pace, Showing, SlotKind
 from gateway.ports import ChannelContext, Progress, Sink
 from tests.support.keys import conversation_of
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from gateway.domain.ids import SessionId, SlotId
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import NewSlot, Pace, Showing, Slot, SlotKind
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.ids import SessionId, SlotId
-from gateway.model.messages import Conversation
-from gateway.model.slots import NewSlot, Pace, Showing, Slot, SlotKind
 from gateway.ports import Progress
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, in_background

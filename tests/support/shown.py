@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 from gateway.approvals import Approvals, Handles, needs_escape, render_action
-from gateway.model.ids import Principal, SessionId, SlotId, TurnId, WaitId
-from gateway.model.messages import Conversation
-from gateway.model.slots import CardRow, Slot, SlotKind, SlotState
-from gateway.model.tools import Action, Mode, Risk
-from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
-from gateway.routing import People
+from gateway.domain.ids import Principal, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import CardRow, Slot, SlotKind, SlotState
+from gateway.domain.tools import Action, Mode, Risk
+from gateway.domain.waits import ApprovalRequest, Wait, WaitKind, WaitState
+from gateway.policy.routing import People
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, EPOCH

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
+from gateway.domain.ids import InboundId, TurnId
+from gateway.domain.messages import Inbound, Press, Refused
+from gateway.domain.routes import Accepted
+from gateway.domain.sessions import SessionKind
+from gateway.domain.waits import Pressed, PressResult
 from gateway.errors import StoreError
-from gateway.model.ids import InboundId, TurnId
-from gateway.model.messages import Inbound, Press, Refused
-from gateway.model.routes import Accepted
-from gateway.model.sessions import SessionKind
-from gateway.model.waits import Pressed, PressResult
 from gateway.ports import CommandInfo
 
 

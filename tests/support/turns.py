@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from gateway.model.children import Lineage, SpawnMode, child_place
-from gateway.model.ids import CallId, InboundId, Principal, SessionId, TurnId, main_session, mint
-from gateway.model.messages import Attachment, Brought, Conversation, Received
-from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.steps import Answer, Step, StepKind, StepState, Usage
-from gateway.model.tools import ToolCall, ToolResult
-from gateway.model.turns import Turn, TurnKind, TurnState
-from gateway.model.views import TurnView
-from gateway.model.waits import Wait
+from gateway.domain.children import Lineage, SpawnMode, child_place
+from gateway.domain.ids import CallId, InboundId, Principal, SessionId, TurnId, main_session, mint
+from gateway.domain.messages import Attachment, Brought, Conversation, Received
+from gateway.domain.sessions import Origin, Session, SessionKind
+from gateway.domain.steps import Answer, Step, StepKind, StepState, Usage
+from gateway.domain.tools import ToolCall, ToolResult
+from gateway.domain.turns import Turn, TurnKind, TurnState
+from gateway.domain.views import TurnView
+from gateway.domain.waits import Wait
 from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH, inbound, result
 
 

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from gateway.cli.imports import NOT_USED, hidden, importing
 
 IMPORTED = (
-    "gateway.app.serving",
+    "gateway.app.run",
     "config.load",
     "config.plugins",
     "channels.web.adapter",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from gateway.store.live import LocalLive
+from gateway.store.event_bus import LocalLive
 from gateway.store.memory.accounts import MemoryAccounts
 from gateway.store.memory.audit import MemoryAudit
-from gateway.store.memory.books import MemoryBooks
 from gateway.store.memory.children import MemoryChildren
 from gateway.store.memory.drops import MemoryDrops
 from gateway.store.memory.engine import MemoryEngine
 from gateway.store.memory.intake import MemoryIntake
-from gateway.store.memory.notes import MemoryNotes
+from gateway.store.memory.key_value import MemoryNotes
 from gateway.store.memory.outbox import MemoryOutbox
 from gateway.store.memory.scopes import MemoryScopes
 from gateway.store.memory.sweeps import MemorySweeps
+from gateway.store.memory.usage import MemoryBooks
 from gateway.store.memory.views import MemoryViews
 
 

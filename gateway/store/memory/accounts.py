@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from gateway.model.ids import NodeId, OwnerName, Principal
-from gateway.model.views import Whereabouts
-from gateway.store.memory.turns import Turns
-from gateway.store.terms import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failures
+from gateway.domain.ids import NodeId, OwnerName, Principal
+from gateway.domain.views import Whereabouts
+from gateway.store.constants import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failures
+from gateway.store.memory.turn_ops import Turns
 
 
 class MemoryAccounts(Turns):

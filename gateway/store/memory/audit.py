@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from gateway.audit import beginning_of, sealed
-from gateway.model.audit import AuditHead, AuditRow, StartedCall
-from gateway.model.steps import Step
+from gateway.domain.audit import AuditHead, AuditRow, StartedCall
+from gateway.domain.steps import Step
+from gateway.policy.audit import beginning_of, sealed
 from gateway.store.codec import EPOCH
 from gateway.store.memory.tables import Tables
 

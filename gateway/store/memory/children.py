@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gateway.domain.children import Lineage, NewChild, SpawnMode, SpawnRefusal
+from gateway.domain.ids import Principal, SessionId, TurnId, WaitId, mint
+from gateway.domain.sessions import Origin, Session, SessionKind
+from gateway.domain.steps import StepState
+from gateway.domain.turns import Lease, TurnState
+from gateway.domain.views import ChildLine
+from gateway.domain.waits import NewWait, WaitKind, WaitState
 from gateway.errors import NotFound
-from gateway.model.children import Lineage, NewChild, SpawnMode, SpawnRefusal
-from gateway.model.ids import Principal, SessionId, TurnId, WaitId, mint
-from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.steps import StepState
-from gateway.model.turns import Lease, TurnState
-from gateway.model.views import ChildLine
-from gateway.model.waits import NewWait, WaitKind, WaitState
-from gateway.store import kin
+from gateway.store import child_rules
 from gateway.store.memory.rows import SessionRow, TurnRow
-from gateway.store.memory.turns import Turns
+from gateway.store.memory.turn_ops import Turns
 
 
 class MemoryChildren(Turns):
@@ -25,16 +25,16 @@ class MemoryChildren(Turns):
         """Store a child with its task, and in mode RUN the wait of the step that spawned it."""
         with self.transition():
             row = self.held(lease)
-            kin.expect_of_step(lease, n, child.session)
+            child_rules.expect_of_step(lease, n, child.session)
             known = self.all_sessions.get(child.session)
             if known is not None:
                 return known.parent_wait
             if row.turn.state is TurnState.STOPPING:
                 return SpawnRefusal.STOPPING
             if not self._started(row, n):
-                raise kin.not_started(lease, n)
+                raise child_rules.not_started(lease, n)
             parent = self.all_sessions[row.turn.session].session
-            lineage = kin.lineage_below(parent, lease, n, row.turn.conversation, child)
+            lineage = child_rules.lineage_below(parent, lease, n, row.turn.conversation, child)
             refused = self._refusal(lineage)
             if refused is not None:
                 return refused
@@ -48,7 +48,7 @@ class MemoryChildren(Turns):
     def _refusal(self, lineage: Lineage) -> SpawnRefusal | None:
         siblings = [self.all_sessions[one].session.lineage for one in self.children.get(lineage.parent, ())]
         living = [row.session.lineage for row in self.live_children.values()]
-        return kin.refusal(
+        return child_rules.refusal(
             lineage.depth,
             in_turn=sum(1 for one in siblings if one is not None and one.turn == lineage.turn),
             live=sum(1 for one in living if one is not None and one.root == lineage.root),
@@ -72,7 +72,7 @@ class MemoryChildren(Turns):
         known = SessionRow(session, 0)
         self.all_sessions[session.id] = self.live_children[session.id] = known
         self.children.setdefault(parent.id, []).append(session.id)
-        known.task = self.begin_turn(session, row.turn.principal, kin.first_message(child, now)).turn.id
+        known.task = self.begin_turn(session, row.turn.principal, child_rules.first_message(child, now)).turn.id
 
     def _wait_for(self, row: TurnRow, n: int, child: NewChild) -> WaitId:
         wait = self.all_sessions[child.session].parent_wait = WaitId(mint("w"))
@@ -89,28 +89,28 @@ class MemoryChildren(Turns):
                 raise NotFound(f"There is no sub-session {child} below {parent}.")
             task = self.all_sessions[child].task
             if only is not None and task is not None and self.turns[task].turn.principal != only:
-                raise kin.of_another(child)
+                raise child_rules.of_another(child)
             return self.stop_below(child, text)
 
     async def family(self, session: SessionId, limit: int = 50) -> Sequence[ChildLine]:
         """The children below a session, live ones first."""
         family = [self._kin(self.all_sessions[child]) for child in self.below(session)]
-        return [self._child_line(self.all_sessions[child]) for child in kin.in_order(family)[: max(0, limit)]]
+        return [self._child_line(self.all_sessions[child]) for child in child_rules.in_order(family)[: max(0, limit)]]
 
     async def children_of(self, turn: TurnId) -> Sequence[ChildLine]:
         """The children that a turn spawned itself, in the order of its steps."""
         row = self.turns.get(turn)
         below = [] if row is None else [self.all_sessions[one] for one in self.children.get(row.turn.session, ())]
         own = [one for one in below if one.session.lineage is not None and one.session.lineage.turn == turn]
-        return sorted(map(self._child_line, own), key=kin.step_of)
+        return sorted(map(self._child_line, own), key=child_rules.step_of)
 
-    def _kin(self, row: SessionRow) -> kin.Kin:
+    def _kin(self, row: SessionRow) -> child_rules.Kin:
         assert row.session.lineage is not None
         assert row.task is not None
         id_, task = row.session.id, self.rows[row.session.id]["turn", row.task]
         live = id_ in self.live_children
         ended = 0 if live else task.rev
-        return kin.Kin(session=id_, parent=row.session.lineage.parent, live=live, born=task.ord, ended=ended)
+        return child_rules.Kin(session=id_, parent=row.session.lineage.parent, live=live, born=task.ord, ended=ended)
 
     def _child_line(self, row: SessionRow) -> ChildLine:
         assert row.task is not None

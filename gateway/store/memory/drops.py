@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.model.ids import InboundId, SessionId
-from gateway.model.messages import Inbound, Received, Refused, RefusedReason
-from gateway.model.routes import Drop, DropReason
-from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.turns import TurnKind, TurnState
+from gateway.domain.ids import InboundId, SessionId
+from gateway.domain.messages import Inbound, Received, Refused, RefusedReason
+from gateway.domain.routes import Drop, DropReason
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.turns import TurnKind, TurnState
 from gateway.store.codec import head
-from gateway.store.memory.arrivals import Arrivals, event_of
+from gateway.store.constants import REFUSAL_EVERY
+from gateway.store.memory.inbound_ops import Arrivals, event_of
 from gateway.store.memory.rows import TurnRow
-from gateway.store.terms import REFUSAL_EVERY
 
 
 class MemoryDrops(Arrivals):

@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from gateway.domain.audit import Beginning
+from gateway.domain.ids import InboundId, NodeId, WaitId
+from gateway.domain.live import TURNS
+from gateway.domain.messages import Brought
+from gateway.domain.sessions import LEASE_LASTS
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.steps import Answer, Step, StepKind, StepState
+from gateway.domain.tools import ToolResult
+from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.views import Claimed, TurnView
+from gateway.domain.waits import NewWait, Start, Wait, WaitState
 from gateway.errors import LeaseLost, NotFound
-from gateway.model.audit import Beginning
-from gateway.model.ids import InboundId, NodeId, WaitId
-from gateway.model.live import TURNS
-from gateway.model.messages import Brought
-from gateway.model.sessions import LEASE_LASTS
-from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.steps import Answer, Step, StepKind, StepState
-from gateway.model.tools import ToolResult
-from gateway.model.turns import Lease, TurnKind, TurnState
-from gateway.model.views import Claimed, TurnView
-from gateway.model.waits import NewWait, Start, Wait, WaitState
-from gateway.store.kin import last_words
+from gateway.store.child_rules import last_words
 from gateway.store.memory.audit import MemoryAudit
 from gateway.store.memory.rows import TurnRow
-from gateway.store.memory.turns import Turns
-from gateway.store.spending import cost_of
-from gateway.store.starting import audit_row, may_consume
+from gateway.store.memory.turn_ops import Turns
+from gateway.store.start_rules import audit_row, may_consume
+from gateway.store.usage import cost_of
 
 
 class MemoryEngine(MemoryAudit, Turns):

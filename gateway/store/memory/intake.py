@@ -6,19 +6,19 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
-from gateway.model.ids import InboundId, Principal, TurnId, WaitId, mint
-from gateway.model.messages import REASON_AT_MOST, Inbound, Press, Received
-from gateway.model.routes import Accepted, Route, WhileRunning
-from gateway.model.sessions import Session
-from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.turns import Turn, TurnKind, TurnState
-from gateway.model.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait, WaitState
+from gateway.domain.ids import InboundId, Principal, TurnId, WaitId, mint
+from gateway.domain.messages import REASON_AT_MOST, Inbound, Press, Received
+from gateway.domain.routes import Accepted, Route, WhileRunning
+from gateway.domain.sessions import Session
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.turns import Turn, TurnKind, TurnState
+from gateway.domain.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
-from gateway.store import cut
-from gateway.store.memory.arrivals import Arrivals, event_of
+from gateway.store import message_parts
+from gateway.store.constants import HELD, INTERRUPTED_TEXT
+from gateway.store.memory.inbound_ops import Arrivals, event_of
 from gateway.store.memory.rows import TurnRow
-from gateway.store.pressing import is_stopped_by, result_of_press, stays_a_message
-from gateway.store.terms import HELD, INTERRUPTED_TEXT
+from gateway.store.press_rules import is_stopped_by, result_of_press, stays_a_message
 
 
 class MemoryIntake(Arrivals):
@@ -70,7 +70,7 @@ class MemoryIntake(Arrivals):
             turn, waits = row.turn, row.held_until is not None and row.held_until > now
             theirs = (turn.principal, turn.conversation) == (message.principal, message.conversation)
             if waits and theirs and turn.session == session.id:
-                if cut.goes_on(message, kind, self._parts(row)[-1].message.event_key):
+                if message_parts.goes_on(message, kind, self._parts(row)[-1].message.event_key):
                     return row
                 self.hold_back(row, None)
                 self.offer(row)
@@ -82,7 +82,7 @@ class MemoryIntake(Arrivals):
 
     def _hold(self, row: TurnRow, message: Inbound, now: datetime) -> None:
         parts = self._parts(row)
-        self.hold_back(row, cut.held_until(message, part=len(parts), first_at=parts[0].received_at, now=now))
+        self.hold_back(row, message_parts.held_until(message, part=len(parts), first_at=parts[0].received_at, now=now))
 
     def _begin_turn(self, session: Session, message: Inbound, kind: TurnKind, now: datetime) -> TurnRow:
         row = self.add_turn(_new_turn(session, message, kind, now))

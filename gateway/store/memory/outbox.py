@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from gateway.domain.ids import NodeId, OwnerName, Principal, SlotId
+from gateway.domain.live import SLOTS
+from gateway.domain.messages import latest_chat, owner_page
+from gateway.domain.routes import main_route
+from gateway.domain.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.errors import NotFound
-from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
-from gateway.model.live import SLOTS
-from gateway.model.messages import latest_chat, owner_page
-from gateway.model.routes import main_route
-from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
+from gateway.store.constants import TOLD_EVERY
 from gateway.store.memory.rows import SlotRow
-from gateway.store.memory.turns import Turns
-from gateway.store.terms import TOLD_EVERY
+from gateway.store.memory.turn_ops import Turns
 
 EDITED = frozenset({SlotKind.ANSWER, SlotKind.STATUS})
 """What is edited beside the outbox while a turn is at work."""

@@ -6,12 +6,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from gateway.model.ids import InboundId, NodeId, SlotId, TurnId, WaitId
-from gateway.model.messages import CONTEXT_KEPT
-from gateway.model.sessions import Session
-from gateway.model.slots import Slot
-from gateway.model.steps import Step
-from gateway.model.turns import STOPPED_TEXT, Turn
+from gateway.domain.ids import InboundId, NodeId, SlotId, TurnId, WaitId
+from gateway.domain.messages import CONTEXT_KEPT
+from gateway.domain.sessions import Session
+from gateway.domain.slots import Slot
+from gateway.domain.steps import Step
+from gateway.domain.turns import STOPPED_TEXT, Turn
 
 
 @dataclass(slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.model.ids import SessionId
-from gateway.model.sessions import Session
-from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
+from gateway.domain.ids import SessionId
+from gateway.domain.sessions import Session
+from gateway.domain.waits import ApprovalRequest, Wait, WaitKind, WaitState
 from gateway.store.memory.tables import Tables
 
 

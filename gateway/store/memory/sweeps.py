@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from gateway.model.ids import NodeId, OwnerName, SessionId, SlotId, child_session
-from gateway.model.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
-from gateway.model.steps import StepState
-from gateway.model.turns import TurnState
-from gateway.model.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
-from gateway.store.kin import NOBODY_WAITS
+from gateway.domain.ids import NodeId, OwnerName, SessionId, SlotId, child_session
+from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
+from gateway.domain.steps import StepState
+from gateway.domain.turns import TurnState
+from gateway.domain.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
+from gateway.store.child_rules import NOBODY_WAITS
+from gateway.store.constants import AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
 from gateway.store.memory.rows import SlotRow, TurnRow
-from gateway.store.memory.turns import Turns
-from gateway.store.terms import AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
+from gateway.store.memory.turn_ops import Turns
 
 
 class MemorySweeps(Turns):

@@ -7,21 +7,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, datetime
 
-from gateway.model.audit import AuditRow
-from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, mint
-from gateway.model.messages import Conversation, Received
-from gateway.model.routes import Route, empty_session
-from gateway.model.slots import EDIT_IN_DOUBT, NewSlot, Slot, SlotKind, SlotState, shown_when_stored
-from gateway.model.steps import Step
-from gateway.model.turns import ENDED, Turn, TurnKind
-from gateway.model.views import Item, Row, Spent
-from gateway.model.waits import Wait
+from gateway.domain.audit import AuditRow
+from gateway.domain.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId, mint
+from gateway.domain.messages import Conversation, Received
+from gateway.domain.routes import Route, empty_session
+from gateway.domain.slots import EDIT_IN_DOUBT, NewSlot, Slot, SlotKind, SlotState, shown_when_stored
+from gateway.domain.steps import Step
+from gateway.domain.turns import ENDED, Turn, TurnKind
+from gateway.domain.views import Item, Row, Spent
+from gateway.domain.waits import Wait
 from gateway.ports import Clock
-from gateway.store.live import LocalLive
+from gateway.store.constants import HELD, UNDECIDED
+from gateway.store.event_bus import LocalLive
 from gateway.store.memory.rows import Lane, SessionRow, SlotRow, TurnRow
-from gateway.store.spending import together
-from gateway.store.terms import HELD, UNDECIDED
-from gateway.store.touched import Touched
+from gateway.store.notifications import Touched
+from gateway.store.usage import together
 
 UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
 

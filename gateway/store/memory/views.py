@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from gateway.model.ids import SessionId, TurnId, WaitId
-from gateway.model.sessions import Session
-from gateway.model.slots import Slot, SlotState
-from gateway.model.turns import TurnKind, TurnState
-from gateway.model.views import Counts, Rows, SessionLine, TurnView
-from gateway.model.waits import Wait, WaitKind, WaitState
-from gateway.store.memory.turns import Turns
+from gateway.domain.ids import SessionId, TurnId, WaitId
+from gateway.domain.sessions import Session
+from gateway.domain.slots import Slot, SlotState
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.views import Counts, Rows, SessionLine, TurnView
+from gateway.domain.waits import Wait, WaitKind, WaitState
+from gateway.store.memory.turn_ops import Turns
 
 
 class MemoryViews(Turns):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from gateway.model.ids import NodeId, OwnerName, Principal
-from gateway.model.messages import Conversation
-from gateway.model.views import Whereabouts
+from gateway.domain.ids import NodeId, OwnerName, Principal
+from gateway.domain.messages import Conversation
+from gateway.domain.views import Whereabouts
 from gateway.store.codec import MICROSECOND, from_us, load_conversation
+from gateway.store.constants import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failures
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import moment
 from gateway.store.sqlite.tx import Reader, Tx
-from gateway.store.terms import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failures
 
 FAILURES_KEPT_US = FAILURES_KEPT // MICROSECOND
 

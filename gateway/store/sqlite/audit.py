@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.audit import beginning_of, sealed
+from gateway.domain.audit import AuditHead, AuditRow, Because, StartedCall
+from gateway.domain.ids import NodeId, Principal, SessionId, TurnId, WaitId
+from gateway.domain.turns import TurnKind
 from gateway.errors import StoreError
-from gateway.model.audit import AuditHead, AuditRow, Because, StartedCall
-from gateway.model.ids import NodeId, Principal, SessionId, TurnId, WaitId
-from gateway.model.turns import TurnKind
+from gateway.policy.audit import beginning_of, sealed
 from gateway.store.codec import from_us
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import Columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from gateway.store.sqlite.ended import EndedTurns
+from gateway.store.sqlite.turn_cache import EndedTurns
 from gateway.store.sqlite.tx import Reader, Tx
 from gateway.store.sqlite.writer import ReaderPool, Writer
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.domain.children import Lineage, NewChild, SpawnMode, SpawnRefusal
+from gateway.domain.ids import Principal, SessionId, TurnId, WaitId, mint
+from gateway.domain.sessions import Origin, SessionKind
+from gateway.domain.steps import StepState
+from gateway.domain.turns import Lease, TurnState
+from gateway.domain.views import ChildLine
+from gateway.domain.waits import NewWait, WaitKind
 from gateway.errors import NotFound
-from gateway.model.children import Lineage, NewChild, SpawnMode, SpawnRefusal
-from gateway.model.ids import Principal, SessionId, TurnId, WaitId, mint
-from gateway.model.sessions import Origin, SessionKind
-from gateway.model.steps import StepState
-from gateway.model.turns import Lease, TurnState
-from gateway.model.views import ChildLine
-from gateway.model.waits import NewWait, WaitKind
-from gateway.store import kin
+from gateway.store import child_rules
 from gateway.store.codec import LINEAGE, dump_json, load_conversation
-from gateway.store.sqlite import moves
+from gateway.store.sqlite import turn_ops
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import Columns, TurnRow, session_of, turn_of
 from gateway.store.sqlite.tx import Reader, Tx
@@ -44,8 +44,8 @@ class SqliteChildren(SqliteBase):
 
 
 def _spawn(tx: Tx, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefusal | None:
-    row = moves.held(tx, lease)
-    kin.expect_of_step(lease, n, child.session)
+    row = turn_ops.held(tx, lease)
+    child_rules.expect_of_step(lease, n, child.session)
     known = tx.one("child", child.session)
     if known is not None:
         return known[3]
@@ -53,11 +53,11 @@ def _spawn(tx: Tx, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefus
         return SpawnRefusal.STOPPING
     step = tx.one("step", row.id, n)
     if step is None or step[1] != StepState.STARTED or step[3] != row.fence:
-        raise kin.not_started(lease, n)
+        raise child_rules.not_started(lease, n)
     columns = tx.one("session", row.session)
     assert columns is not None, "foreign keys hold"
     parent = session_of(columns)
-    lineage = kin.lineage_below(parent, lease, n, load_conversation(row.conversation), child)
+    lineage = child_rules.lineage_below(parent, lease, n, load_conversation(row.conversation), child)
     refused = _refusal(tx, row, lineage)
     if refused is not None:
         return refused
@@ -66,8 +66,8 @@ def _spawn(tx: Tx, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefus
     what = (child.session, SessionKind.NON_MAIN, Origin.CHILD, parent.owner, child.title, parent.root_kind)
     line = (LINEAGE.dump(lineage), parent.id, lineage.root, turn, wait)
     tx.run("add_child", *what, dump_json(list(child.tools)), tx.now, *line)
-    message = kin.first_message(child, tx.moment)
-    moves.add_turn(tx, turn, child.session, 0, Principal(row.principal), message, head=True)
+    message = child_rules.first_message(child, tx.moment)
+    turn_ops.add_turn(tx, turn, child.session, 0, Principal(row.principal), message, head=True)
     if wait is not None:
         _wait_for(tx, row, n, wait, child)
     return wait
@@ -75,39 +75,42 @@ def _spawn(tx: Tx, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefus
 
 def _refusal(tx: Tx, row: TurnRow, lineage: Lineage) -> SpawnRefusal | None:
     ((live,),) = tx.run("live_below_root", lineage.root)
-    return kin.refusal(lineage.depth, in_turn=len(_spawned(tx, TurnId(row.id))), live=live)
+    return child_rules.refusal(lineage.depth, in_turn=len(_spawned(tx, TurnId(row.id))), live=live)
 
 
 def _spawned(reader: Reader | Tx, turn: TurnId) -> list[SessionId]:
-    return [id_ for (id_,) in reader.run("children_of_turn", f"{kin.CHILDREN}{turn}.", f"{kin.CHILDREN}{turn}/")]
+    return [
+        id_
+        for (id_,) in reader.run("children_of_turn", f"{child_rules.CHILDREN}{turn}.", f"{child_rules.CHILDREN}{turn}/")
+    ]
 
 
 def _wait_for(tx: Tx, row: TurnRow, n: int, wait: WaitId, child: NewChild) -> None:
     tx.run("ask_step", tx.next_rev(row.session), row.id, n)
     payload = {"child": child.session}
     new = NewWait(id=wait, kind=WaitKind.CHILD, n=n, approval=None, payload=payload, expires_at=child.expires_at)
-    moves.open_wait(tx, row, new)
+    turn_ops.open_wait(tx, row, new)
 
 
 def _stop_child(tx: Tx, parent: SessionId, child: SessionId, text: str, only: Principal | None) -> int:
     found = tx.one("child", child)
     if found is None or tx.one("is_below", child, parent) is None:
         raise NotFound(f"There is no sub-session {child} below {parent}.")
-    if only is not None and moves.stored_turn(tx, found[2]).principal != only:
-        raise kin.of_another(child)
-    return moves.stop_below(tx, child, text)
+    if only is not None and turn_ops.stored_turn(tx, found[2]).principal != only:
+        raise child_rules.of_another(child)
+    return turn_ops.stop_below(tx, child, text)
 
 
 def _family(reader: Reader, session: SessionId, limit: int) -> list[ChildLine]:
     family = [
-        kin.Kin(session=id_, parent=parent, live=bool(live), born=born, ended=ended)
+        child_rules.Kin(session=id_, parent=parent, live=bool(live), born=born, ended=ended)
         for id_, parent, live, born, ended in reader.run("family", session, max(0, limit))
     ]
-    return _lines(reader, kin.in_order(family)[: max(0, limit)])
+    return _lines(reader, child_rules.in_order(family)[: max(0, limit)])
 
 
 def _children_of(reader: Reader, turn: TurnId) -> list[ChildLine]:
-    return sorted(_lines(reader, _spawned(reader, turn)), key=kin.step_of)
+    return sorted(_lines(reader, _spawned(reader, turn)), key=child_rules.step_of)
 
 
 def _lines(reader: Reader, children: Sequence[SessionId]) -> list[ChildLine]:

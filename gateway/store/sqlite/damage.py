@@ -13,7 +13,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from gateway.errors import StoreDamaged, StoreError
-from gateway.observe import log as log_of
 from gateway.store.sqlite.wal import (
     HEADER,
     INDEX,
@@ -27,6 +26,7 @@ from gateway.store.sqlite.wal import (
     read_header,
     read_index,
 )
+from gateway.system.logging_setup import log as log_of
 
 SECTOR = 512
 """Bytes that a disk writes as a whole, at the least."""

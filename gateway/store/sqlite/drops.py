@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gateway.model.ids import InboundId, SessionId, mint
-from gateway.model.messages import Inbound, Refused, RefusedReason
-from gateway.model.routes import Drop, DropReason, Route
-from gateway.model.slots import NewSlot, SlotKind
+from gateway.domain.ids import InboundId, SessionId, mint
+from gateway.domain.messages import Inbound, Refused, RefusedReason
+from gateway.domain.routes import Drop, DropReason, Route
+from gateway.domain.slots import NewSlot, SlotKind
 from gateway.store.codec import MICROSECOND, dump_conversation, head
-from gateway.store.sqlite import arrivals, outgoing
+from gateway.store.constants import REFUSAL_EVERY
+from gateway.store.sqlite import inbound_ops, slot_ops
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.tx import Tx
-from gateway.store.terms import REFUSAL_EVERY
 
 REFUSAL_EVERY_US = REFUSAL_EVERY // MICROSECOND
 HEARD = f"drop:{DropReason.CONTEXT} "
@@ -34,22 +34,22 @@ class SqliteDrops(SqliteBase):
 
 
 def _drop(tx: Tx, message: Inbound, drop: Drop, refusal: str) -> bool:
-    if arrivals.outcome_of(tx, message.conversation, message.event_key) is not None:
+    if inbound_ops.outcome_of(tx, message.conversation, message.event_key) is not None:
         return False
     if drop.reason is DropReason.CONTEXT and drop.route is not None:
-        arrivals.is_new(tx, message, f"{HEARD}{_hear(tx, drop.route, message)}")
+        inbound_ops.is_new(tx, message, f"{HEARD}{_hear(tx, drop.route, message)}")
     else:
-        arrivals.is_new(tx, message, f"drop:{drop.reason}")
+        inbound_ops.is_new(tx, message, f"drop:{drop.reason}")
     if refusal and _is_told(tx, message, drop):
         kind = SlotKind.REPLY if drop.reason is DropReason.UNREADABLE else SlotKind.REFUSAL
-        outgoing.add_slot(tx, NewSlot(conversation=message.conversation, kind=kind, text=refusal), None, None)
+        slot_ops.add_slot(tx, NewSlot(conversation=message.conversation, kind=kind, text=refusal), None, None)
     return True
 
 
 def _hear(tx: Tx, route: Route, message: Inbound) -> int:
     """Keep what was said beside the bot for the session's next model turn. Return its place."""
-    arrivals.begin(tx, route, message)
-    ord_ = arrivals.add_message(tx, route.session, None, InboundId(mint("i")), message, context=True)
+    inbound_ops.begin(tx, route, message)
+    ord_ = inbound_ops.add_message(tx, route.session, None, InboundId(mint("i")), message, context=True)
     tx.run("heard", ord_, route.session)
     return ord_
 
@@ -66,14 +66,14 @@ def _is_told(tx: Tx, message: Inbound, drop: Drop) -> bool:
 
 
 def _amend(tx: Tx, message: Inbound) -> bool:
-    if arrivals.outcome_of(tx, message.conversation, message.event_key) is not None:
+    if inbound_ops.outcome_of(tx, message.conversation, message.event_key) is not None:
         return True
     found = _amendable(tx, message)
     if found is None:
-        arrivals.is_new(tx, message, f"drop:{DropReason.EDITED_LATE}")
+        inbound_ops.is_new(tx, message, f"drop:{DropReason.EDITED_LATE}")
         return False
     ord_, session = found
-    arrivals.is_new(tx, message, f"edit:{ord_}")
+    inbound_ops.is_new(tx, message, f"edit:{ord_}")
     tx.run("amend", message.text, tx.next_rev(session), ord_)
     return True
 
@@ -81,11 +81,11 @@ def _amend(tx: Tx, message: Inbound) -> bool:
 def _amendable(tx: Tx, message: Inbound) -> tuple[int, SessionId] | None:
     """The place of the message that this is a new text of, and its session, while no model has read it."""
     place = message.conversation
-    outcome = arrivals.outcome_of(tx, place, message.edits) or ""
+    outcome = inbound_ops.outcome_of(tx, place, message.edits) or ""
     if outcome.startswith(HEARD):
         found = tx.one("amendable_heard", int(outcome.removeprefix(HEARD)))
     else:
-        inbound, turn = arrivals.message_of(outcome)
+        inbound, turn = inbound_ops.message_of(outcome)
         found = tx.one("amendable", turn, inbound)
     if found is None:
         return None

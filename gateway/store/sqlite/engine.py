@@ -6,29 +6,29 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
+from gateway.domain.audit import Beginning
+from gateway.domain.ids import InboundId, NodeId, Principal, WaitId
+from gateway.domain.messages import Brought
+from gateway.domain.sessions import LEASE_LASTS
+from gateway.domain.slots import NewSlot
+from gateway.domain.steps import Answer, StepState
+from gateway.domain.tools import ToolResult
+from gateway.domain.turns import Lease, TurnKind, TurnState
+from gateway.domain.views import Claimed, TurnView
+from gateway.domain.waits import NewWait, Start, Wait, WaitState
 from gateway.errors import LeaseLost, NotFound
-from gateway.model.audit import Beginning
-from gateway.model.ids import InboundId, NodeId, Principal, WaitId
-from gateway.model.messages import Brought
-from gateway.model.sessions import LEASE_LASTS
-from gateway.model.slots import NewSlot
-from gateway.model.steps import Answer, StepState
-from gateway.model.tools import ToolResult
-from gateway.model.turns import Lease, TurnKind, TurnState
-from gateway.model.views import Claimed, TurnView
-from gateway.model.waits import NewWait, Start, Wait, WaitState
+from gateway.store.child_rules import last_words
 from gateway.store.codec import ANSWER, BROUGHT, CALL, MICROSECOND, from_us
-from gateway.store.kin import last_words
-from gateway.store.spending import cost_of
-from gateway.store.sqlite import moves, outgoing
+from gateway.store.constants import COMMANDS_AT_ONCE
+from gateway.store.sqlite import slot_ops, turn_ops
 from gateway.store.sqlite.audit import add_audit_row
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.books import add_spent
 from gateway.store.sqlite.rows import Columns, TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
+from gateway.store.sqlite.usage import add_spent
 from gateway.store.sqlite.views import history_of, new_view, places_of_ended, turn_view, views_of
-from gateway.store.starting import audit_row, may_consume
-from gateway.store.terms import COMMANDS_AT_ONCE
+from gateway.store.start_rules import audit_row, may_consume
+from gateway.store.usage import cost_of
 
 LEASE_US = LEASE_LASTS // MICROSECOND
 UNREAD_AT_MOST = 3
@@ -146,10 +146,10 @@ def _renew(tx: Tx, lease: Lease) -> TurnState:
 
 
 def _park(tx: Tx, lease: Lease) -> bool:
-    row = moves.held(tx, lease)
+    row = turn_ops.held(tx, lease)
     if row.state != TurnState.RUNNING or not _only_waits(tx, row):
         return False
-    moves.park(tx, row)
+    turn_ops.park(tx, row)
     return True
 
 
@@ -169,48 +169,48 @@ def _finish_turn(
     slots: Sequence[NewSlot],
     timers: Sequence[NewWait],
 ) -> bool:
-    row = moves.held(tx, lease)
+    row = turn_ops.held(tx, lease)
     ungiven = dict(tx.run("ungiven", row.id))
     if state is TurnState.DONE and (row.state == TurnState.STOPPING or not ungiven.keys() <= set(given)):
         return False
     if answer is not None:
         _add_answer(tx, row, answer, given, ungiven)
-    outgoing.say(tx, row, slots, ends=True)
-    moves.end_turn(tx, row, state, last_words(answer, slots))
+    slot_ops.say(tx, row, slots, ends=True)
+    turn_ops.end_turn(tx, row, state, last_words(answer, slots))
     # Opened after the end, which withdraws every wait: these outlive the turn.
     for timer in timers:
-        moves.open_wait(tx, row, timer)
+        turn_ops.open_wait(tx, row, timer)
     return True
 
 
 def _release(tx: Tx, lease: Lease) -> None:
     try:
-        row = moves.held(tx, lease)
+        row = turn_ops.held(tx, lease)
     except LeaseLost:
         return
     if row.state == TurnState.STOPPING:
-        moves.end_stopped(tx, row)
+        turn_ops.end_stopped(tx, row)
     else:
-        moves.queue(tx, row)
+        turn_ops.queue(tx, row)
 
 
 # --- steps ----------------------------------------------------------------------------------
 
 
 def _plan(tx: Tx, lease: Lease, answer: Answer, given: Sequence[InboundId], slots: Sequence[NewSlot]) -> TurnView:
-    row = moves.held(tx, lease)
+    row = turn_ops.held(tx, lease)
     if row.state == TurnState.STOPPING:
         raise LeaseLost("The turn was stopped.")
     answer_n = _add_answer(tx, row, answer, given, dict(tx.run("ungiven", row.id)) if given else {})
     for n, call in enumerate(answer.calls, answer_n + 1):
         tx.run("add_call", tx.next_rev(row.session), row.id, n, row.session, CALL.dump(call), answer_n)
-    outgoing.say(tx, row, slots)
+    slot_ops.say(tx, row, slots)
     return turn_view(tx, row.id)
 
 
 def _open_slot(tx: Tx, lease: Lease, slot: NewSlot) -> bool:
-    row = moves.held(tx, lease)
-    return row.state != TurnState.STOPPING and outgoing.say_early(tx, row, slot)
+    row = turn_ops.held(tx, lease)
+    return row.state != TurnState.STOPPING and slot_ops.say_early(tx, row, slot)
 
 
 def _add_answer(
@@ -220,7 +220,7 @@ def _add_answer(
 
     `ungiven`: where those stand that were not given yet.
     """
-    n = moves.step_count(tx, row)
+    n = turn_ops.step_count(tx, row)
     for inbound in dict.fromkeys(given):
         ord_ = ungiven.get(inbound)
         if ord_ is not None:
@@ -233,14 +233,14 @@ def _add_answer(
 
 
 def _open_waits(tx: Tx, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot]) -> bool:
-    row = moves.held(tx, lease)
+    row = turn_ops.held(tx, lease)
     if row.state == TurnState.STOPPING or not all(_is_planned(tx, row, new.n) for new in waits):
         return False
     for new in waits:
         tx.run("ask_step", tx.next_rev(row.session), row.id, new.n)
-        moves.open_wait(tx, row, new)
+        turn_ops.open_wait(tx, row, new)
     for slot in slots:
-        outgoing.add_slot(tx, slot, row.session, row.id)
+        slot_ops.add_slot(tx, slot, row.session, row.id)
     return True
 
 
@@ -249,7 +249,7 @@ def _is_planned(tx: Tx, row: TurnRow, n: int) -> bool:
 
 
 def _start_step(tx: Tx, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
-    row = moves.held(tx, lease)
+    row = turn_ops.held(tx, lease)
     if row.state == TurnState.STOPPING:
         return Start.STOPPING
     state, fence = _step_state(tx, row, n)
@@ -262,9 +262,9 @@ def _start_step(tx: Tx, lease: Lease, n: int, wait: WaitId | None, beginning: Be
         start = may_consume(used, lease, n, beginning.action_sha, tx.moment)
         if start is not Start.STARTED:
             if start is Start.TOO_OLD:
-                moves.set_wait(tx, row.session, wait, WaitState.EXPIRED)
+                turn_ops.set_wait(tx, row.session, wait, WaitState.EXPIRED)
             return start
-        moves.set_wait(tx, row.session, wait, WaitState.CONSUMED)
+        turn_ops.set_wait(tx, row.session, wait, WaitState.CONSUMED)
     # No decision is needed: never asked, or started by a holder that is gone.
     elif state != StepState.PLANNED and not (state == StepState.STARTED and fence < row.fence):
         return Start.NOT_APPROVED
@@ -274,14 +274,14 @@ def _start_step(tx: Tx, lease: Lease, n: int, wait: WaitId | None, beginning: Be
 
 
 def _finish_step(tx: Tx, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot]) -> TurnView | None:
-    row = moves.held(tx, lease)
+    row = turn_ops.held(tx, lease)
     if _step_state(tx, row, n)[0] == StepState.FINISHED:
         return None
     undecided = tx.run("undecided_of_turn", row.id)
-    moves.cancel_waits(tx, row, ((wait, step, kind) for wait, step, kind, _ in undecided if step == n))
-    moves.finish_step(tx, row, n, result)
+    turn_ops.cancel_waits(tx, row, ((wait, step, kind) for wait, step, kind, _ in undecided if step == n))
+    turn_ops.finish_step(tx, row, n, result)
     for slot in () if row.state == TurnState.STOPPING else slots:
-        outgoing.add_slot(tx, slot, row.session, row.id)
+        slot_ops.add_slot(tx, slot, row.session, row.id)
     return None if tx.run("unfinished_steps", row.id) else _as_it_stands(tx, row)
 
 
@@ -296,7 +296,7 @@ def _as_it_stands(tx: Tx, row: TurnRow) -> TurnView | None:
 
 
 def _brought(tx: Tx, lease: Lease, message: InboundId, files: Sequence[Brought]) -> None:
-    row = moves.held(tx, lease)
+    row = turn_ops.held(tx, lease)
     found = tx.one("files_of_message", row.id, message)
     if found is None:
         raise NotFound(f"The turn {row.id} has no message {message}.")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gateway.model.ids import SYSTEM_CHILD, InboundId, SessionId, TurnId, WaitId, mint
-from gateway.model.messages import CONTEXT_KEPT, REASON_AT_MOST, Inbound, Press
-from gateway.model.routes import Accepted, Route, WhileRunning
-from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.turns import TurnKind, TurnState
-from gateway.model.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
+from gateway.domain.ids import SYSTEM_CHILD, InboundId, SessionId, TurnId, WaitId, mint
+from gateway.domain.messages import CONTEXT_KEPT, REASON_AT_MOST, Inbound, Press
+from gateway.domain.routes import Accepted, Route, WhileRunning
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
-from gateway.store import cut
+from gateway.store import message_parts
 from gateway.store.codec import dump_conversation, from_us, to_us
-from gateway.store.pressing import is_stopped_by, result_of_press, stays_a_message
-from gateway.store.sqlite import arrivals, moves, outgoing
+from gateway.store.constants import HELD, INTERRUPTED_TEXT
+from gateway.store.press_rules import is_stopped_by, result_of_press, stays_a_message
+from gateway.store.sqlite import inbound_ops, slot_ops, turn_ops
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import TurnRow, wait_of
 from gateway.store.sqlite.tx import Tx
-from gateway.store.terms import HELD, INTERRUPTED_TEXT
 
 
 class SqliteIntake(SqliteBase):
@@ -42,17 +42,17 @@ class SqliteIntake(SqliteBase):
 def _accept(
     tx: Tx, route: Route, message: Inbound, kind: TurnKind, running: WhileRunning, say: Waiting | None
 ) -> Accepted:
-    known = arrivals.known(tx, message)
+    known = inbound_ops.known(tx, message)
     if known is not None:
         return known
-    place, (epoch, context_from) = dump_conversation(message.conversation), arrivals.begin(tx, route, message)
+    place, (epoch, context_from) = dump_conversation(message.conversation), inbound_ops.begin(tx, route, message)
     continued = _continued(tx, route.session, message, kind, place)
     kind = kind if continued is None else TurnKind(continued.kind)
     head = _lane_head(tx, route.session) if kind is TurnKind.MODEL else None
     active = head if head is not None and head.started_at is not None else None
     same = active if active is not None and _may_steer(active, message, place) else None
     if same is not None and running is WhileRunning.INTERRUPT and continued is None:
-        moves.stop(tx, same, INTERRUPTED_TEXT)
+        turn_ops.stop(tx, same, INTERRUPTED_TEXT)
         active, head = None, _lane_head(tx, route.session)
     parked = active if active is not None and active.state == TurnState.PARKED else None
     joined = same if running is WhileRunning.STEER else None
@@ -60,15 +60,15 @@ def _accept(
         turn = continued.id
     elif joined is not None:
         turn = joined.id
-        moves.offer(tx, joined)
+        turn_ops.offer(tx, joined)
         tx.touched.turns.add(turn)
     else:
         turn = _add_turn(tx, route.session, epoch, message, place, kind, first=head is None)
         if context_from and kind is TurnKind.MODEL:
             _give_context(tx, route.session, turn, context_from)
     inbound = InboundId(mint("i"))
-    arrivals.is_new(tx, message, f"{inbound} {turn}")
-    arrivals.add_message(tx, route.session, turn, inbound, message, continues=continued is not None)
+    inbound_ops.is_new(tx, message, f"{inbound} {turn}")
+    inbound_ops.add_message(tx, route.session, turn, inbound, message, continues=continued is not None)
     if parked is not None and say is not None and continued is None:
         _say_that_it_waits(tx, route, message, parked, say)
     steered = continued is None and joined is not None
@@ -80,7 +80,7 @@ def _say_that_it_waits(tx: Tx, route: Route, message: Inbound, parked: TurnRow, 
     text = say.text([WaitKind(kind) for _, _, kind, state in undecided if state == WaitState.OPEN])
     if text:
         reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=text)
-        outgoing.add_slot(tx, reply, route.session, None)
+        slot_ops.add_slot(tx, reply, route.session, None)
 
 
 def _continued(tx: Tx, session: SessionId, message: Inbound, kind: TurnKind, place: str) -> TurnRow | None:
@@ -89,16 +89,16 @@ def _continued(tx: Tx, session: SessionId, message: Inbound, kind: TurnKind, pla
     if columns is None:
         return None
     row, parts = TurnRow(*columns), tx.run("parts", columns[1])
-    joins = cut.goes_on(message, kind, parts[-1][1])
+    joins = message_parts.goes_on(message, kind, parts[-1][1])
     until = _held_until(tx, message, part=len(parts) + 1, first_at=parts[0][0]) if joins else None
     tx.run("hold_turn", until, row.ord)
     if until is None:
-        moves.offer(tx, row)
+        turn_ops.offer(tx, row)
     return row if joins else None
 
 
 def _held_until(tx: Tx, message: Inbound, *, part: int, first_at: int) -> int | None:
-    until = cut.held_until(message, part=part, first_at=from_us(first_at), now=tx.moment)
+    until = message_parts.held_until(message, part=part, first_at=from_us(first_at), now=tx.moment)
     return None if until is None else to_us(until)
 
 
@@ -111,17 +111,17 @@ def _give_context(tx: Tx, session: SessionId, turn: TurnId, since: int) -> None:
 
 def _control(tx: Tx, route: Route, message: Inbound, control: Control) -> int | None:
     inbound = InboundId(mint("i"))
-    if not arrivals.is_new(tx, message, inbound):
+    if not inbound_ops.is_new(tx, message, inbound):
         return None
-    arrivals.begin(tx, route, message)
-    arrivals.add_message(tx, route.session, None, inbound, message)
+    inbound_ops.begin(tx, route, message)
+    inbound_ops.add_message(tx, route.session, None, inbound, message)
     stopped = 0 if control.effect is ControlEffect.NONE else _stop(tx, route.session, control)
     if control.effect is ControlEffect.RESET:
         _reset(tx, route.session)
     idle = control.effect is ControlEffect.STOP and stopped == 0
     text = control.idle if idle else control.reply
     reply = NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=text)
-    outgoing.add_slot(tx, reply, route.session, None)
+    slot_ops.add_slot(tx, reply, route.session, None)
     return stopped
 
 
@@ -130,22 +130,22 @@ def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: Verdict) -> Press
     result = result_of_press(found, verdict, tx.moment)  # the writer runs alone: nothing can change meanwhile
     if stays_a_message(result, verdict):
         return Pressed(result=result, wait=found)
-    if not arrivals.is_new(tx, press, f"press:{result}"):
+    if not inbound_ops.is_new(tx, press, f"press:{result}"):
         return Pressed(result=PressResult.DUPLICATE, wait=found)
     if found is not None and result in TOO_LATE:
-        outgoing.show_given_up(tx, found.id)
+        slot_ops.show_given_up(tx, found.id)
     if found is None or result not in (PressResult.APPROVED, PressResult.DENIED):
         return Pressed(result=result, wait=found)
     rev = tx.next_rev(found.session)
     tx.run("decide_wait", verdict.state, press.principal, tx.now, press.reason[:REASON_AT_MOST], rev, found.id)
-    outgoing.show_anew(tx, found.id)
-    row = moves.stored_turn(tx, found.turn)
+    slot_ops.show_anew(tx, found.id)
+    row = turn_ops.stored_turn(tx, found.turn)
     if verdict.withdraw_siblings:
         step = tx.one("step", found.turn, found.n)
         answer_n = step[2] if step is not None else None
         siblings = tx.run("open_siblings", found.turn, answer_n)
-        moves.cancel_waits(tx, row, ((other, n, kind) for other, n, kind in siblings))
-    moves.wake(tx, row)
+        turn_ops.cancel_waits(tx, row, ((other, n, kind) for other, n, kind in siblings))
+    turn_ops.wake(tx, row)
     return Pressed(result=result, wait=_find_wait(tx, wait))
 
 
@@ -169,8 +169,8 @@ def _add_turn(
     if held_until is not None:
         return turn
     if kind is TurnKind.COMMAND:
-        row = moves.stored_turn(tx, turn)
-        moves.offer(tx, row)
+        row = turn_ops.stored_turn(tx, turn)
+        turn_ops.offer(tx, row)
     else:
         tx.touched.turns_due |= first
     return turn
@@ -189,10 +189,10 @@ def _stop(tx: Tx, session: SessionId, control: Control) -> int:
     """Stop what is under way here, what children told, and all below. Return how many turns that were."""
     unheard = {turn for turn, *_ in tx.run("unheard_ends", session, SYSTEM_CHILD)}
     rows = [row for row in _unended(tx, session) if _is_stopped(row, control, unheard)]
-    stopped = {row.id for row in rows} | set(moves.unended_below(tx, session, control.only))
+    stopped = {row.id for row in rows} | set(turn_ops.unended_below(tx, session, control.only))
     for row in rows:
-        moves.stop(tx, row, control.stopped_text)
-    moves.stop_below(tx, session, control.stopped_text, control.only)
+        turn_ops.stop(tx, row, control.stopped_text)
+    turn_ops.stop_below(tx, session, control.stopped_text, control.only)
     return len(stopped)
 
 

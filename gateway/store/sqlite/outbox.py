@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from gateway.domain.ids import NodeId, OwnerName, Principal, SlotId
+from gateway.domain.messages import latest_chat, owner_page
+from gateway.domain.routes import main_route
+from gateway.domain.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.errors import NotFound
-from gateway.model.ids import NodeId, OwnerName, Principal, SlotId
-from gateway.model.messages import latest_chat, owner_page
-from gateway.model.routes import main_route
-from gateway.model.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.store.codec import MICROSECOND, dump_json, from_us, load_conversation
+from gateway.store.constants import TOLD_EVERY
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.outgoing import add_slot, rev_of_slot, settled, show_slot_anew
 from gateway.store.sqlite.rows import slot_of
+from gateway.store.sqlite.slot_ops import add_slot, rev_of_slot, settled, show_slot_anew
 from gateway.store.sqlite.tx import Reader, Tx
-from gateway.store.terms import TOLD_EVERY
 
 
 class SqliteOutbox(SqliteBase):

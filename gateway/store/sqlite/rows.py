@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from gateway.model.ids import InboundId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
-from gateway.model.messages import Inbound, Received
-from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.slots import Slot, SlotKind, SlotState
-from gateway.model.steps import Step, StepKind, StepState
-from gateway.model.turns import Turn, TurnKind, TurnState
-from gateway.model.waits import Wait, WaitKind, WaitState
+from gateway.domain.ids import InboundId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
+from gateway.domain.messages import Inbound, Received
+from gateway.domain.sessions import Origin, Session, SessionKind
+from gateway.domain.slots import Slot, SlotKind, SlotState
+from gateway.domain.steps import Step, StepKind, StepState
+from gateway.domain.turns import Turn, TurnKind, TurnState
+from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.store.codec import (
     ANSWER,
     APPROVAL,

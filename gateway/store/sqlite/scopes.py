@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.model.ids import SessionId
+from gateway.domain.ids import SessionId
 from gateway.store.sqlite.base import SqliteBase
 
 

@@ -8,21 +8,21 @@ from pathlib import Path
 
 from gateway.errors import StoreError
 from gateway.ports import Clock
-from gateway.store.live import LocalLive
+from gateway.store.event_bus import LocalLive
 from gateway.store.sqlite.accounts import SqliteAccounts
 from gateway.store.sqlite.audit import SqliteAudit
-from gateway.store.sqlite.books import SqliteBooks
 from gateway.store.sqlite.children import SqliteChildren
 from gateway.store.sqlite.damage import refuse_damaged
 from gateway.store.sqlite.drops import SqliteDrops
 from gateway.store.sqlite.engine import SqliteEngine
 from gateway.store.sqlite.intake import SqliteIntake
-from gateway.store.sqlite.notes import SqliteNotes
+from gateway.store.sqlite.key_value import SqliteNotes
 from gateway.store.sqlite.opening import FileLock, check_library, make_file, open_reader, open_writer
 from gateway.store.sqlite.outbox import SqliteOutbox
 from gateway.store.sqlite.scopes import SqliteScopes
 from gateway.store.sqlite.statements import load_migrations, load_statements
 from gateway.store.sqlite.sweeps import SqliteSweeps
+from gateway.store.sqlite.usage import SqliteBooks
 from gateway.store.sqlite.views import SqliteViews
 from gateway.store.sqlite.writer import ReaderPool, Writer
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from gateway.model.ids import SessionId, TurnId, WaitId, child_session
-from gateway.model.slots import NewSlot, SlotKind, SlotState
-from gateway.model.turns import TurnState
-from gateway.model.waits import DECISION_GOOD_FOR_S, WaitKind, WaitState
-from gateway.store import kin
+from gateway.domain.ids import SessionId, TurnId, WaitId, child_session
+from gateway.domain.slots import NewSlot, SlotKind, SlotState
+from gateway.domain.turns import TurnState
+from gateway.domain.waits import DECISION_GOOD_FOR_S, WaitKind, WaitState
+from gateway.store import child_rules
 from gateway.store.codec import MICROSECOND, load_conversation, load_json
-from gateway.store.sqlite import moves, outgoing
+from gateway.store.constants import AT_ONCE, FILE_SENDING_AT_MOST, SENDING_AT_MOST
+from gateway.store.sqlite import slot_ops, turn_ops
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.tx import Tx
-from gateway.store.terms import AT_ONCE, FILE_SENDING_AT_MOST, SENDING_AT_MOST
 
 DECISION_GOOD_FOR_US = timedelta(seconds=DECISION_GOOD_FOR_S) // MICROSECOND
 
@@ -48,11 +48,11 @@ def _expire_waits(tx: Tx) -> int:
     for wait, turn, n, kind in tx.run("expired_waits", tx.now, tx.now - DECISION_GOOD_FOR_US, AT_ONCE):
         if tx.one("undecided_wait", wait) is None:
             continue  # a child's, which was stopped just now
-        row, expired = moves.stored_turn(tx, turn), expired + 1
-        moves.set_wait(tx, row.session, wait, WaitState.EXPIRED)
+        row, expired = turn_ops.stored_turn(tx, turn), expired + 1
+        turn_ops.set_wait(tx, row.session, wait, WaitState.EXPIRED)
         if kind == WaitKind.CHILD:
-            moves.stop_below(tx, child_session(turn, n), kin.NOBODY_WAITS)
-        moves.wake(tx, row)
+            turn_ops.stop_below(tx, child_session(turn, n), child_rules.NOBODY_WAITS)
+        turn_ops.wake(tx, row)
     return expired
 
 
@@ -62,7 +62,7 @@ def _reclaim(tx: Tx) -> int:
     slots = tx.run("sending_too_long", *long_ago, AT_ONCE - len(turns))
     orphans = tx.run("orphans", AT_ONCE - len(turns) - len(slots))
     for (orphan,) in orphans:
-        moves.stop_below(tx, orphan, kin.NOBODY_WAITS)
+        turn_ops.stop_below(tx, orphan, child_rules.NOBODY_WAITS)
     return _take_back(tx, turns, slots) + len(orphans)
 
 
@@ -82,14 +82,14 @@ def _is_of(node: str, machine: str) -> bool:
 def _take_back(tx: Tx, turns: list[tuple[Any, ...]], slots: list[tuple[Any, ...]]) -> int:
     for turn, *_ in turns:
         tx.touched.turns.add(turn)  # a holder that is only late looks at once, and stops
-        row = moves.stored_turn(tx, turn)
+        row = turn_ops.stored_turn(tx, turn)
         if row.state == TurnState.STOPPING:
-            moves.end_stopped(tx, row)
+            turn_ops.end_stopped(tx, row)
         else:
-            moves.queue(tx, row)
+            turn_ops.queue(tx, row)
     for seq, session, create, *_ in slots:
         # The sender is gone and may have shown it: a create is uncertain now.
-        tx.run("slot_retry", seq, outgoing.rev_of_slot(tx, session), create, tx.now, 0, outgoing.settled(tx))
+        tx.run("slot_retry", seq, slot_ops.rev_of_slot(tx, session), create, tx.now, 0, slot_ops.settled(tx))
         tx.touched.slots_due = True
     return len(turns) + len(slots)
 
@@ -98,8 +98,8 @@ def _fire_timers(tx: Tx) -> int:
     due = tx.run("due_timers", tx.now, AT_ONCE)
     for wait, turn, session, payload, opened_at in due:
         fired = _fire(tx, session, turn, load_json(payload), opened_at)
-        moves.set_wait(tx, session, wait, WaitState.ANSWERED if fired else WaitState.CANCELLED)
-        moves.wake(tx, moves.stored_turn(tx, turn))
+        turn_ops.set_wait(tx, session, wait, WaitState.ANSWERED if fired else WaitState.CANCELLED)
+        turn_ops.wake(tx, turn_ops.stored_turn(tx, turn))
     return len(due) + _show_again(tx, AT_ONCE - len(due))
 
 
@@ -108,8 +108,8 @@ def _show_again(tx: Tx, most: int) -> int:
     found = tx.run("slots_again", tx.now, most)
     for seq, session, state, kept, early, newer in found:
         tx.run("slot_settled", seq)
-        if newer and early == outgoing.NOT_EARLY and state in (SlotState.SENDING, SlotState.SENT):
-            outgoing.show_slot_anew(tx, seq, session, state, kept, once_more=True)
+        if newer and early == slot_ops.NOT_EARLY and state in (SlotState.SENDING, SlotState.SENT):
+            slot_ops.show_slot_anew(tx, seq, session, state, kept, once_more=True)
     return len(found)
 
 
@@ -124,7 +124,7 @@ def _fire(tx: Tx, session: SessionId, turn: TurnId, payload: dict[str, Any], ope
         return False
     text, n = original
     copy = NewSlot(conversation=load_conversation(place[0]), kind=SlotKind.COPY, text=text, n=n)
-    outgoing.add_slot(tx, copy, session, turn)
+    slot_ops.add_slot(tx, copy, session, turn)
     return True
 
 
@@ -143,17 +143,17 @@ def _offer_again(tx: Tx) -> int:
         card = NewSlot(
             conversation=load_conversation(place), kind=SlotKind.CARD, waits=tuple(map(WaitId, load_json(waits)))
         )
-        outgoing.add_slot(tx, card, session, turn)
+        slot_ops.add_slot(tx, card, session, turn)
     return len(expired) + len(again)
 
 
 def _ask_anew(tx: Tx, wait: WaitId, turn: TurnId, n: int) -> None:
-    row = moves.stored_turn(tx, turn)
+    row = turn_ops.stored_turn(tx, turn)
     step = tx.one("step", turn, n)
     asked_anew = step is None or bool(step[4])
     if asked_anew:
-        moves.set_wait(tx, row.session, wait, WaitState.EXPIRED)
+        turn_ops.set_wait(tx, row.session, wait, WaitState.EXPIRED)
     else:
-        moves.set_wait(tx, row.session, wait, WaitState.SUPERSEDED)
+        turn_ops.set_wait(tx, row.session, wait, WaitState.SUPERSEDED)
         tx.run("ask_step_anew", tx.next_rev(row.session), turn, n)
-    moves.wake(tx, row)
+    turn_ops.wake(tx, row)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from gateway.model.ids import SessionId
+from gateway.domain.ids import SessionId
 from gateway.store.codec import from_us, storable
-from gateway.store.touched import Touched
+from gateway.store.notifications import Touched
 
 Values = tuple[Any, ...]
 

@@ -6,19 +6,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from gateway.domain.ids import SessionId, TurnId, WaitId
+from gateway.domain.messages import Received
+from gateway.domain.sessions import Session
+from gateway.domain.slots import Slot
+from gateway.domain.steps import Step
+from gateway.domain.turns import Turn
+from gateway.domain.views import Counts, Item, Row, Rows, SessionLine, TurnView
+from gateway.domain.waits import Wait
 from gateway.errors import NotFound
-from gateway.model.ids import SessionId, TurnId, WaitId
-from gateway.model.messages import Received
-from gateway.model.sessions import Session
-from gateway.model.slots import Slot
-from gateway.model.steps import Step
-from gateway.model.turns import Turn
-from gateway.model.views import Counts, Item, Row, Rows, SessionLine, TurnView
-from gateway.model.waits import Wait
 from gateway.store.codec import dump_json
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.ended import EndedTurns
 from gateway.store.sqlite.rows import moment, received_of, session_of, slot_of, step_of, turn_of, wait_of
+from gateway.store.sqlite.turn_cache import EndedTurns
 from gateway.store.sqlite.tx import Reader
 
 NEWEST = (1 << 63) - 1

@@ -12,16 +12,16 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, TypeVar
 
+from gateway.domain.live import SLOTS, TURNS
 from gateway.errors import StoreDamaged, StoreError
-from gateway.model.live import SLOTS, TURNS
-from gateway.observe import log
 from gateway.ports import Clock
 from gateway.store.codec import to_us
-from gateway.store.live import LocalLive
+from gateway.store.event_bus import LocalLive
 from gateway.store.sqlite.failures import FAILURES, concerns_the_file, gone, store_error
-from gateway.store.sqlite.jobs import Claims, Job, deliver
 from gateway.store.sqlite.opening import keep_from_moving
 from gateway.store.sqlite.tx import Reader, Tx
+from gateway.store.sqlite.write_queue import Claims, Job, deliver
+from gateway.system.logging_setup import log
 
 T = TypeVar("T")
 

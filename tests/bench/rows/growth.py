@@ -16,16 +16,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.clock import SystemClock
-from gateway.model.children import NewChild, SpawnMode
-from gateway.model.ids import NodeId, OwnerName, SessionId, child_session, main_session, principal
-from gateway.model.messages import Conversation, Inbound
-from gateway.model.routes import Route, WhileRunning
-from gateway.model.sessions import Origin, SessionKind
-from gateway.model.turns import Lease, TurnKind, TurnState
+from gateway.agent.window import HISTORY_TURNS
+from gateway.domain.children import NewChild, SpawnMode
+from gateway.domain.ids import NodeId, OwnerName, SessionId, child_session, main_session, principal
+from gateway.domain.messages import Conversation, Inbound
+from gateway.domain.routes import Route, WhileRunning
+from gateway.domain.sessions import Origin, SessionKind
+from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.ports import Store
 from gateway.store import open_store
-from gateway.turn.window import HISTORY_TURNS
+from gateway.system.clock import SystemClock
 from tests.bench import measure
 from tests.bench.figures import Figure
 from tests.bench.rows.turns import MS, QUIET_S

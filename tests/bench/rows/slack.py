@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from gateway.model.messages import Conversation
+from gateway.domain.messages import Conversation
 from tests.bench import measure
 from tests.bench.figures import Figure
 from tests.bench.rates import CHATTER, Grown, fill_outbox, grown, rate, sent_a_s

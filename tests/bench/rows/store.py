@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from gateway.clock import SystemClock
-from gateway.model.ids import NodeId, SessionId
-from gateway.model.routes import WhileRunning
-from gateway.model.turns import TurnKind, TurnState
+from gateway.domain.ids import NodeId, SessionId
+from gateway.domain.routes import WhileRunning
+from gateway.domain.turns import TurnKind, TurnState
 from gateway.ports import Store
 from gateway.store import open_store
+from gateway.system.clock import SystemClock
 from tests.bench.figures import Figure
 from tests.bench.world import Bench
 from tests.support.makers import answer, inbound, route, said

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-from gateway.clock import SystemClock
-from gateway.model.ids import NodeId, SessionId, WaitId, mint
-from gateway.model.routes import WhileRunning
-from gateway.model.turns import TurnKind
+from gateway.domain.ids import NodeId, SessionId, WaitId, mint
+from gateway.domain.routes import WhileRunning
+from gateway.domain.turns import TurnKind
 from gateway.ports import Store
 from gateway.store import open_store
+from gateway.system.clock import SystemClock
 from tests.bench import measure
 from tests.bench.figures import Figure
 from tests.bench.telegram import run_telegram_daemon

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gateway.approvals import asked, handles
-from gateway.approvals.asked import render, unrender
-from gateway.approvals.handles import Handles, wait_of
-from gateway.model.ids import Handle, WaitId
-from gateway.model.waits import Verb
+from gateway.approvals import action, button_token
+from gateway.approvals.action import render, unrender
+from gateway.approvals.button_token import Handles, wait_of
+from gateway.domain.ids import Handle, WaitId
+from gateway.domain.waits import Verb
 from tests.fuzz import givens
 
-READS = (asked, handles)
+READS = (action, button_token)
 WORDS = (
     "⏎".encode(),
     "␠×9;".encode(),

@@ -6,21 +6,21 @@ import asyncio
 import json
 
 from agent_tools import sessions_spawn, shell
-from gateway import commands
-from gateway.commands import (
+from gateway.domain.prompts import Complete, ModelRequest, TextPart, ToolOffer, UserText
+from gateway.domain.text import code
+from gateway.inbound import commands
+from gateway.inbound.commands import (
     CONTROL,
     START,
     ControlCommand,
     PlainText,
     ToolCommand,
     UnknownCommand,
-    code,
     parse,
     unknown_text,
 )
 from gateway.llm import operator
 from gateway.llm.operator import Operator
-from gateway.model.prompts import Complete, ModelRequest, TextPart, ToolOffer, UserText
 from tests.fuzz import givens
 
 READS = (commands, operator)

@@ -12,13 +12,13 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from gateway.control import server, wire
-from gateway.control.server import ControlServer
-from gateway.control.wire import decode, encode, socket_path
 from gateway.errors import BadRequest, NotFound
+from gateway.server import control_server, control_wire
+from gateway.server.control_server import ControlServer
+from gateway.server.control_wire import decode, encode, socket_path
 from tests.fuzz import givens
 
-READS = (server, wire)
+READS = (control_server, control_wire)
 WORDS = (b"command", b"args", b"echo", b"refuse", b"fail", b'{"command": "echo", "args": {}}')
 
 

@@ -6,11 +6,11 @@ import asyncio
 
 from multidict import CIMultiDict
 
-from gateway.http import checks
-from gateway.http.checks import Address, credential, refusal, source_of
+from gateway.server import http_checks
+from gateway.server.http_checks import Address, credential, refusal, source_of
 from tests.fuzz import givens
 
-READS = (checks,)
+READS = (http_checks,)
 WORDS = (
     *(b"Host: ", b"Origin: ", b"Cookie: dragoman=", b"X-Forwarded-For: ", b"Sec-WebSocket-Protocol: dragoman, "),
     *(b"X-Dragoman-Key: ", b"Upgrade: websocket", b"Sec-Fetch-Site: cross-site", b"127.0.0.1:8470", b"localhost"),

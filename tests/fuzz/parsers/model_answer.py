@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
+from gateway.domain import nesting
+from gateway.domain.ids import CallId
+from gateway.domain.steps import Answer
 from gateway.errors import ModelError
 from gateway.llm import openai_answer, sse
 from gateway.llm.openai_answer import AnswerLimits, Assembly
 from gateway.llm.openai_errors import Peer, from_chunk, to_error
-from gateway.model import nesting
-from gateway.model.ids import CallId
-from gateway.model.steps import Answer
 from gateway.store.codec import ANSWER
 
 READS = (sse, openai_answer, nesting)

@@ -10,7 +10,7 @@ from channels.slack import markup, outbound, plain
 from channels.slack.limits import TEXT_PARTS
 from channels.slack.markup import Markup, safe
 from channels.slack.plain import clean, escaped
-from gateway.model.text import visible
+from gateway.domain.text import visible
 from tests.fuzz import givens
 
 READS = (markup, plain)

@@ -9,16 +9,16 @@ from functools import cache
 from typing import Any, cast
 
 from channels._shared import fields as all_fields
-from channels.slack import blocks, door, fields, ids, inbound, web, words
+from channels.slack import blocks, bolt_dispatch, fields, ids, inbound, inbound_text, web
 from channels.slack.bans import Bans
-from channels.slack.door import Door
+from channels.slack.bolt_dispatch import Door
 from channels.slack.inbound import Asking, Ended, Identity, Known, Panel, Pressing
 from channels.slack.request import SlackClient
 from channels.slack.web import Answer
-from gateway.model.messages import Inbound, Refused
+from gateway.domain.messages import Inbound, Refused
 from tests.fuzz import givens
 
-READS = (all_fields, blocks, door, fields, ids, inbound, web, words)
+READS = (all_fields, blocks, bolt_dispatch, fields, ids, inbound, web, inbound_text)
 WORDS = (
     *(b"event_callback", b"block_actions", b"view_submission", b"message_changed", b"message_deleted", b"app_mention"),
     *(b"authorizations", b"team_id", b"api_app_id", b"event", b"message", b"previous_message", b"user", b"channel"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gateway.model.messages import Conversation
+from gateway.domain.messages import Conversation
 from gateway.store import codec
 from gateway.store.codec import (
     ANSWER,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from functools import cache
 
-from channels.telegram import markup, rich, source
+from channels.telegram import formatted_text, markdown_scan, markup
+from channels.telegram.formatted_text import Rich, clean, entities, split, units
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
+from channels.telegram.markdown_scan import closed, output
 from channels.telegram.markup import Markup, linkable
 from channels.telegram.outbound import SOURCE_CHARS, SOURCE_LINES
-from channels.telegram.rich import Rich, clean, entities, split, units
-from channels.telegram.source import closed, output
-from gateway.model.text import visible
+from gateway.domain.text import visible
 from tests.fuzz import givens
 from tests.fuzz.parsers.slack_markdown import WORDS as WORDS
 
-READS = (markup, rich, source)
+READS = (markup, formatted_text, markdown_scan)
 MESSAGES = 4
 
 

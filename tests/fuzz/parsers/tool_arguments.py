@@ -9,19 +9,19 @@ from typing import Any
 from pydantic import BaseModel
 
 from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell
-from gateway import registry
-from gateway.approvals import asked
-from gateway.approvals.asked import action_key, needs_escape, render_action, unrender
-from gateway.model import nesting
-from gateway.model.decisions import Deny, DenyReason
-from gateway.model.tools import Action, Mode, Risk, ToolPolicy
-from gateway.model.waits import ApprovalRequest
-from gateway.registry import Tool, check_arguments
+from gateway.approvals import action
+from gateway.approvals.action import action_key, needs_escape, render_action, unrender
+from gateway.domain import nesting
+from gateway.domain.decisions import Deny, DenyReason
+from gateway.domain.tools import Action, Mode, Risk, ToolPolicy
+from gateway.domain.waits import ApprovalRequest
 from gateway.store.codec import APPROVAL
+from gateway.toolcalls import registry
+from gateway.toolcalls.registry import Tool, check_arguments
 from tests.fuzz import givens
 from tests.support.makers import ANN_TELEGRAM
 
-READS = (asked, nesting, registry, sessions_list, sessions_spawn, sessions_stop, shell)
+READS = (action, nesting, registry, sessions_list, sessions_spawn, sessions_stop, shell)
 WORDS = (
     *(b"data", b"[" * 99, b"[" * 199, b"]" * 199),
     *(b"command", b"timeout", b"timeout_s", b"workdir", b"directory", b"description", b"task", b"tools", b"mode"),

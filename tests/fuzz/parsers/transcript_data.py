@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway import transcript
-from gateway.model import prompts
-from gateway.model.ids import InboundId, SessionId, TurnId
-from gateway.model.messages import Received
-from gateway.model.prompts import UserText
-from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.turns import Turn, TurnKind, TurnState
-from gateway.model.views import TurnView
-from gateway.transcript import HEARD, QUOTED, SUMMARY, Marks, request
+from gateway.agent import transcript
+from gateway.agent.transcript import HEARD, QUOTED, SUMMARY, Marks, request
+from gateway.domain import prompts
+from gateway.domain.ids import InboundId, SessionId, TurnId
+from gateway.domain.messages import Received
+from gateway.domain.prompts import UserText
+from gateway.domain.sessions import Origin, Session, SessionKind
+from gateway.domain.turns import Turn, TurnKind, TurnState
+from gateway.domain.views import TurnView
 from tests.fuzz import givens
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT, EPOCH, inbound
 

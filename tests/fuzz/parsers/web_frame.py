@@ -15,8 +15,8 @@ from channels.web import adapter, ids, inbound
 from channels.web.adapter import WebChannel
 from channels.web.inbound import Close, Older, Open, Pressing, Say
 from channels.web.settings import WebSettings
+from gateway.domain.ids import OwnerName
 from gateway.errors import BadRequest
-from gateway.model.ids import OwnerName
 from gateway.ports import ChannelContext
 from tests.fuzz import givens
 
@@ -69,7 +69,7 @@ class _Desk:
 async def _signing_in(data: bytes) -> None:
     """The other thing that a page sends: a code, to be signed in."""
     request = givens.request("POST", "/api/signin", CIMultiDict(), data)
-    with warnings.catch_warnings():  # as gateway.http leaves it
+    with warnings.catch_warnings():  # as gateway.server.http leaves it
         warnings.simplefilter("ignore", web.NotAppKeyWarning)
         request.update({"source": "127.0.0.1"})
     assert (await _sign_in()(request)).status == 401

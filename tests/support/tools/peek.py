@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from gateway.model.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
+from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
 SPEC = ToolSpec(

@@ -12,18 +12,18 @@ import pytest
 from pydantic import ValidationError
 
 from agent_tools import sessions_list, sessions_spawn, sessions_stop, shell
+from gateway.domain.children import Lineage, SpawnMode
+from gateway.domain.ids import SessionId, TurnId, WaitId
+from gateway.domain.messages import Conversation
+from gateway.domain.sessions import Origin, Session, SessionKind
+from gateway.domain.tools import Availability, Default, Effect, Park, ResultStatus, Risk, ToolPolicy, ToolResult
+from gateway.domain.turns import Turn, TurnKind, TurnState
+from gateway.domain.views import ChildLine
 from gateway.errors import NotFound
-from gateway.model.children import Lineage, SpawnMode
-from gateway.model.ids import SessionId, TurnId, WaitId
-from gateway.model.messages import Conversation
-from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.tools import Availability, Default, Effect, Park, ResultStatus, Risk, ToolPolicy, ToolResult
-from gateway.model.turns import Turn, TurnKind, TurnState
-from gateway.model.views import ChildLine
-from gateway.observe import Redactor
-from gateway.output import OutputBuffer
 from gateway.ports import Ended, Task
-from gateway.registry import Registry, Tool
+from gateway.system.redaction import Redactor
+from gateway.toolcalls.output import OutputBuffer
+from gateway.toolcalls.registry import Registry, Tool
 from tests.support.calls import BareCall
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH

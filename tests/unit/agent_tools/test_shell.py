@@ -13,12 +13,12 @@ import pytest
 from pydantic import ValidationError
 
 from agent_tools import shell
+from gateway.domain.tools import Availability, Effect, Mode, ResultStatus, Risk, Sandbox, ToolResult
 from gateway.errors import SandboxMissing
-from gateway.model.tools import Availability, Effect, Mode, ResultStatus, Risk, Sandbox, ToolResult
-from gateway.observe import Redactor
-from gateway.output import OutputBuffer
 from gateway.ports import Ended, Family
 from gateway.sandbox import Containment, Limits, probe, run_contained
+from gateway.system.redaction import Redactor
+from gateway.toolcalls.output import OutputBuffer
 from tests.support.calls import BareCall
 from tests.support.clock import FakeClock
 

@@ -19,10 +19,10 @@ from channels.telegram.settings import TelegramAccount, TelegramSettings
 from config.load import load
 from config.plugins import tool_specs
 from config.schema import schema, text
+from gateway.domain.children import Agent
+from gateway.domain.tools import Availability
+from gateway.domain.turns import TurnLimits
 from gateway.errors import ConfigError
-from gateway.model.children import Agent
-from gateway.model.tools import Availability
-from gateway.model.turns import TurnLimits
 
 HERE = Path(config.__file__).parent
 

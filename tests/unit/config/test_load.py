@@ -14,8 +14,8 @@ import pytest
 import config
 from config.describe import lines
 from config.load import Loaded, load
+from gateway.domain.tools import Availability, Default, Effect, Risk, Sandbox, ToolSpec
 from gateway.errors import ConfigError
-from gateway.model.tools import Availability, Default, Effect, Risk, Sandbox, ToolSpec
 
 HERE = Path(config.__file__).parent
 SPECS = {

@@ -11,10 +11,10 @@ import pytest
 
 from config.describe import lines
 from config.load import Loaded, load
+from gateway.domain.children import Agent
+from gateway.domain.tools import Availability, Effect, Risk, ToolSpec
+from gateway.domain.turns import TurnLimits
 from gateway.errors import ConfigError
-from gateway.model.children import Agent
-from gateway.model.tools import Availability, Effect, Risk, ToolSpec
-from gateway.model.turns import TurnLimits
 
 SPECS = {
     name: ToolSpec(name=name, description="", risk=Risk.READ, effect=Effect.PURE, availability=Availability.ALWAYS)

@@ -20,10 +20,10 @@ from config.settings import (
     ToolSettings,
 )
 from config.values import Flaw, compound, duration, secret, spoken, toml
-from gateway.model.routes import WhileRunning
-from gateway.model.sessions import SessionKind
-from gateway.model.tools import Availability, Default
-from gateway.model.turns import TurnLimits
+from gateway.domain.routes import WhileRunning
+from gateway.domain.sessions import SessionKind
+from gateway.domain.tools import Availability, Default
+from gateway.domain.turns import TurnLimits
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from config.load import Loaded, load
+from gateway.domain.tools import Availability, Effect, Risk, ToolSpec
 from gateway.errors import ConfigError
-from gateway.model.tools import Availability, Effect, Risk, ToolSpec
 
 
 class Kite(BaseModel):

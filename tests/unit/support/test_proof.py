@@ -169,7 +169,7 @@ def test_the_page_has_the_soaks_lives_and_its_figures() -> None:
 
 
 def test_the_page_has_the_mutants_and_begins_with_areas_that_miss() -> None:
-    same = Change(function="gateway.routing.route", old="1", new="2")
+    same = Change(function="gateway.policy.routing.route", old="1", new="2")
     good = Found(killed=90, equivalent=4, survivors=[(same, "")] * 10)
     poor = Found(killed=8, survivors=[(same, "")] * 2, stale=["gone"], sampled_from=3_000)
     found = proof([], faults=(), mutants=json.loads(json.dumps(as_json({"routing": good, "permission": poor}))))

@@ -1,4 +1,4 @@
--- The audit: a row for each call that started, each with the hash of the one before it (gateway.audit). Rows are only
+-- The audit: a row for each call that started, each with the hash of the one before it (gateway.policy.audit). Rows are only
 -- ever added. Applied in one transaction: a kill at any statement leaves the fourth schema.
 
 CREATE TABLE audit (

@@ -16,10 +16,10 @@ from agent_tools.browser.actions import perform
 from agent_tools.browser.arguments import Args
 from agent_tools.browser.chromium import leave
 from agent_tools.browser.guard import ask
-from agent_tools.browser.seats import Seat
+from agent_tools.browser.page_session import Seat
 from agent_tools.browser.settings import Settings
 from agent_tools.browser.tabs import prepare
-from gateway.model.tools import KeptFile, Picture, ResultStatus, ToolResult
+from gateway.domain.tools import KeptFile, Picture, ResultStatus, ToolResult
 from gateway.ports import ToolContext, TurnedAway
 from tests.conftest import no_tasks_left
 from tests.support.browser import chromium

@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Error
 
 from agent_tools.browser.guard import ask
-from gateway.model.tools import ResultStatus
+from gateway.domain.tools import ResultStatus
 from tests.unit.agent_tools.browser.conftest import Desk
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

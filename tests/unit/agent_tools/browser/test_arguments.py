@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from agent_tools import browser
 from agent_tools.browser.arguments import BY_HAND, TAKES, ActionName
 from agent_tools.browser.hosts import checked_url, scope_of
+from gateway.domain.prompts import Complete, ModelRequest, UserText
+from gateway.domain.sessions import SessionKind
+from gateway.domain.tools import Availability, Default, Risk, Sandbox
 from gateway.llm.operator import Operator
-from gateway.model.prompts import Complete, ModelRequest, UserText
-from gateway.model.sessions import SessionKind
-from gateway.model.tools import Availability, Default, Risk, Sandbox
 
 ACTIONS = get_args(ActionName)
 

@@ -11,7 +11,7 @@ import pytest
 from agent_tools.browser.settings import Settings
 from agent_tools.browser.trouble import Trouble
 from agent_tools.browser.workspace import hand_over, parts_of, safe_name, store, take_in
-from gateway.model.tools import ResultStatus
+from gateway.domain.tools import ResultStatus
 from tests.support.pages import FILE
 from tests.unit.agent_tools.browser.conftest import Desk
 

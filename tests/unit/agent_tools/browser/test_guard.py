@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Error
 
 from agent_tools.browser.chromium import leave
-from gateway.model.tools import EVERY_SCOPE, ResultStatus
+from gateway.domain.tools import EVERY_SCOPE, ResultStatus
 from gateway.ports import TurnedAway
 from tests.unit.agent_tools.browser.conftest import Desk, Seats
 

@@ -9,7 +9,7 @@ import pytest
 from agent_tools.browser import Args, reach
 from agent_tools.browser.arguments import ActionName
 from agent_tools.browser.settings import Settings
-from gateway.model.tools import Reach, Risk
+from gateway.domain.tools import Reach, Risk
 
 READ = Reach(risk=Risk.READ)
 REACHES: dict[str, tuple[dict[str, Any], Reach]] = {

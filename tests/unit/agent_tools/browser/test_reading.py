@@ -13,7 +13,7 @@ import pytest
 from agent_tools.browser.asking import asked
 from agent_tools.browser.reading import LONGEST, fitted, part, ref_of
 from agent_tools.browser.trouble import Trouble, meaning, one_line
-from gateway.model.tools import ResultStatus
+from gateway.domain.tools import ResultStatus
 from tests.unit.agent_tools.browser.conftest import Desk
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

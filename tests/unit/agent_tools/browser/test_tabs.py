@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from gateway.model.tools import ResultStatus
+from gateway.domain.tools import ResultStatus
 from tests.support.proof import figure
 from tests.unit.agent_tools.browser.conftest import Desk
 

@@ -15,7 +15,7 @@ import pytest
 
 from agent_tools import browser
 from agent_tools.browser.settings import Settings
-from gateway.model.tools import Mode, ResultStatus, ToolResult
+from gateway.domain.tools import Mode, ResultStatus, ToolResult
 from gateway.ports import KeptTool, ToolContext
 from tests.support.browser import executable
 from tests.support.clock import FakeClock

@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 
 from channels._shared.cards import OUTCOMES, RISKS, Row, rows_of
-from gateway.model.slots import CardRow
-from gateway.model.tools import ACTION_BYTES, Risk
-from gateway.model.waits import Verb, WaitState
+from gateway.domain.slots import CardRow
+from gateway.domain.tools import ACTION_BYTES, Risk
+from gateway.domain.waits import Verb, WaitState
 from tests.support.makers import ANN_SLACK
 from tests.support.shown import card_row
 

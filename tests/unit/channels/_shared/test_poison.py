@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from channels._shared.poison import POISON_KEPT, TRIES, TRIES_KEPT, Poison
+from gateway.domain.messages import RefusedReason
 from gateway.errors import StoreError
-from gateway.model.messages import RefusedReason
 from tests.support.surroundings import FakeSink
 
 BUG = RuntimeError("with a secret in it")

@@ -17,11 +17,11 @@ from channels.slack.bans import Bans
 from channels.slack.manifest import manifest
 from channels.slack.settings import SlackSettings
 from channels.slack.socket import Timing
-from gateway.clock import SystemClock
-from gateway.model.ids import SlotId
-from gateway.model.messages import Conversation
-from gateway.model.slots import Showing
+from gateway.domain.ids import SlotId
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import Showing
 from gateway.ports import ChannelContext, Clock, Desk
+from gateway.system.clock import SystemClock
 from tests.support.shown import slot as made_slot
 from tests.support.slack import FakeSlack
 from tests.support.surroundings import FakeHelm, FakeNotes, FakeSink, until

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from channels.slack.outbound import Renderer
 from channels.slack.parts import FilePart, Part, TextPart
-from gateway.model.messages import Conversation
-from gateway.model.slots import CardRow, Showing, SlotKind
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import CardRow, Showing, SlotKind
 from tests.support.makers import ANN_SLACK
 from tests.support.shown import card_row, slot
 

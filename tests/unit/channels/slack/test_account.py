@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from channels.slack.account import Account
-from channels.slack.courtesies import SEEN
+from channels.slack.presence import SEEN
+from gateway.domain.messages import RefusedReason
+from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.errors import NotKnownYet, StoreError
-from gateway.model.messages import RefusedReason
-from gateway.model.waits import PRESSED_TEXT, PressResult
 from tests.support.slack import FakeSlack, Fault, Shown, faults
 from tests.support.surroundings import refusing, until
 from tests.unit.channels.slack.scene import Scene, running

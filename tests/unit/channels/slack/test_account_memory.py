@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from channels.slack import threads
-from channels.slack.lanes import Lanes
+from channels.slack.ordered_queue import Lanes
 from channels.slack.people import ASK_AGAIN_S, GOOD_FOR_S, People
 from channels.slack.request import SlackClient
 from channels.slack.threads import Threads

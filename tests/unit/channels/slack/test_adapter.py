@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from channels.slack.adapter import STREAMED_BURST, SlackChannel, build
-from channels.slack.tries import FIRST_S, LONGEST_S
+from channels.slack.send_state import FIRST_S, LONGEST_S
+from gateway.domain.ids import SlotId
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import Pace, Showing, SlotKind
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.ids import SlotId
-from gateway.model.messages import Conversation
-from gateway.model.slots import Pace, Showing, SlotKind
 from gateway.ports import Auth
 from tests.support.clock import FakeClock
 from tests.support.slack import Call, FakeSlack, Fault, faults

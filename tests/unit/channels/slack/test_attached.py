@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from channels.slack.attached import FETCHED_AT_MOST, NAME_AT_MOST, UNNAMED, attached
 from channels.slack.fields import Fields
 from channels.slack.inbound import DELETED
-from gateway.model.messages import Attachment, Inbound
+from gateway.domain.messages import Attachment, Inbound
 from tests.unit.channels.slack.test_inbound import ME, MEMBER, NOW, event, read, refused, said
 
 FILE: dict[str, Any] = {

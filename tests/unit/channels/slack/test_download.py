@@ -14,8 +14,8 @@ from channels.slack.adapter import SlackChannel
 from channels.slack.download import Download
 from channels.slack.failures import BAD_TOKEN
 from channels.slack.request import SlackClient
+from gateway.domain.messages import Attachment, Conversation
 from gateway.errors import FetchFailed
-from gateway.model.messages import Attachment, Conversation
 from tests.support.bodies import Give, answering, endless, half
 from tests.support.slack import FakeSlack, Fault, Shown, faults
 from tests.support.slack.hosts import Answer, Hosts, hosts

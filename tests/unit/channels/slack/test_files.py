@@ -7,7 +7,7 @@ import pytest
 from channels.slack.files import MARK_CHARS, mark_of, marked, shows
 from channels.slack.limits import NAME_CHARS
 from channels.slack.parts import FilePart
-from gateway.model.ids import SlotId
+from gateway.domain.ids import SlotId
 
 PART = FilePart(name="answer.md", data=b"A" * 10, caption="all of it")
 MARK = mark_of(SlotId("o1.1"), 1, PART)

@@ -28,8 +28,8 @@ from channels.slack.inbound import (
     about,
     read,
 )
-from gateway.model.messages import REASON_AT_MOST, Inbound, Refused, RefusedReason
-from gateway.model.waits import Verb
+from gateway.domain.messages import REASON_AT_MOST, Inbound, Refused, RefusedReason
+from gateway.domain.waits import Verb
 from tests.support.keys import conversation_of
 
 SAMPLES = sorted((Path(channels.slack.__file__).parent / "samples").glob("*.json"))

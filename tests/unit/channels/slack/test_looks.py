@@ -9,8 +9,8 @@ import pytest
 
 from channels.slack.adapter import SlackChannel, build
 from channels.slack.sending import PAGE, PAGES
+from gateway.domain.slots import Showing
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.slots import Showing
 from tests.support.clock import FakeClock
 from tests.support.slack import FakeSlack, faults
 from tests.support.surroundings import refusing

@@ -41,11 +41,11 @@ from channels.slack.limits import (
 from channels.slack.outbound import LINES, STATUS_CHARS
 from channels.slack.parts import ROOM, FilePart, Part, TextPart
 from channels.slack.plain import escaped
-from gateway.model.ids import Handle
-from gateway.model.messages import Press
-from gateway.model.slots import SlotKind
-from gateway.model.tools import ACTION_BYTES, Risk
-from gateway.model.waits import Verb, WaitState
+from gateway.domain.ids import Handle
+from gateway.domain.messages import Press
+from gateway.domain.slots import SlotKind
+from gateway.domain.tools import ACTION_BYTES, Risk
+from gateway.domain.waits import Verb, WaitState
 from tests.support.makers import ANN_SLACK, EPOCH
 from tests.unit.channels.slack.showings import THREAD, buttons, card, code, files, kinds, row, shown, texts
 

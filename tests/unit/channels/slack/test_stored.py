@@ -10,9 +10,9 @@ import pytest
 
 from channels.slack.adapter import SlackChannel, build
 from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, UPLOAD_BYTES
+from gateway.domain.slots import Showing, SlotKind
+from gateway.domain.tools import KeptFile
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.slots import Showing, SlotKind
-from gateway.model.tools import KeptFile
 from tests.support.slack import Call, FakeSlack, Fault, faults
 from tests.support.surroundings import refusing
 from tests.unit.channels.slack.scene import Scene, showing

@@ -7,8 +7,8 @@ from functools import partial as bound
 
 from channels.telegram.outbound import Renderer
 from channels.telegram.parts import FilePart, Part, TextPart
-from gateway.model.messages import Conversation
-from gateway.model.slots import CardRow, Showing, SlotKind
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import CardRow, Showing, SlotKind
 from tests.support.makers import ANN_TELEGRAM, CHAT
 from tests.support.shown import card_row, slot
 

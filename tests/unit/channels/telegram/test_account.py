@@ -17,12 +17,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from channels.telegram.account import Account, Pauses
+from channels.telegram.chat_migration import Moves
 from channels.telegram.inbound import ALLOWED_UPDATES
-from channels.telegram.moves import Moves
 from channels.telegram.webhook import HEADER
+from gateway.domain.messages import RefusedReason
+from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.errors import StoreError
-from gateway.model.messages import RefusedReason
-from gateway.model.waits import PRESSED_TEXT, PressResult
 from tests.support.surroundings import refusing, until
 from tests.support.telegram import TOKEN, FakeTelegram, Fault, Shown, faults
 from tests.unit.channels.telegram.conftest import QUICK

@@ -10,9 +10,9 @@ import pytest
 
 from channels.telegram.adapter import TelegramChannel
 from channels.telegram.parts import RESENT
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import Showing, SlotKind
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.messages import Conversation
-from gateway.model.slots import Showing, SlotKind
 from tests.support.shown import slot as made_slot
 from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault, faults
 from tests.unit.channels.telegram.conftest import QUICK

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from channels.telegram.adapter import TelegramChannel, build
-from gateway.model.messages import Conversation
+from gateway.domain.messages import Conversation
 from gateway.ports import Auth
 from tests.support.surroundings import until
 from tests.support.telegram import TOKEN, FakeTelegram, faults

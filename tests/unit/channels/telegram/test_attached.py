@@ -12,7 +12,7 @@ from channels.telegram.attached import NAME_AT_MOST, attached
 from channels.telegram.fields import Fields
 from channels.telegram.inbound import BotIdentity, read
 from channels.telegram.limits import DOWNLOAD_BYTES
-from gateway.model.messages import Attachment, Inbound
+from gateway.domain.messages import Attachment, Inbound
 from tests.unit.channels.telegram.test_inbound import GROUP, NOW, message, said
 
 FILE: dict[str, Any] = {"file_id": "AgAC-1", "file_unique_id": "u1", "file_size": 1_000}

@@ -12,8 +12,8 @@ from aiohttp.test_utils import TestServer
 
 from channels.telegram.adapter import TelegramChannel
 from channels.telegram.limits import DOWNLOAD_BYTES
+from gateway.domain.messages import Attachment
 from gateway.errors import FetchFailed
-from gateway.model.messages import Attachment
 from tests.support.bodies import answering, endless, half
 from tests.support.surroundings import Taken
 from tests.support.telegram import TOKEN, FakeTelegram, Fault, Shown, faults

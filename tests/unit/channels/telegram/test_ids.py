@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from channels.telegram import ids
-from gateway.model.messages import Conversation
+from gateway.domain.messages import Conversation
 from tests.support.keys import conversation_of
 
 

@@ -25,7 +25,7 @@ from channels.telegram.inbound import (
     Pressing,
     read,
 )
-from gateway.model.messages import Inbound, Refused, RefusedReason
+from gateway.domain.messages import Inbound, Refused, RefusedReason
 
 SAMPLES = sorted((Path(channels.telegram.__file__).parent / "samples").glob("*.json"))
 UPDATES: list[dict[str, Any]] = [json.loads(path.read_text())["update"] for path in SAMPLES]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from channels.telegram.formatted_text import WORD_JOINER, Json, Rich, Span, entities, finish, split, units
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
+from channels.telegram.markdown_scan import closed, output
 from channels.telegram.markup import Markup, linkable
-from channels.telegram.rich import WORD_JOINER, Json, Rich, Span, entities, finish, split, units
-from channels.telegram.source import closed, output
-from gateway.model.text import visible
+from gateway.domain.text import visible
 
 MARKUP = Markup()
 EMOJI = "👍🏽"

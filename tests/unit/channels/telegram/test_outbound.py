@@ -18,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from channels._shared.files import IN_FILE
+from channels.telegram.formatted_text import units
 from channels.telegram.limits import TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
 from channels.telegram.outbound import SOURCE_CHARS, SOURCE_LINES
 from channels.telegram.parts import FilePart, Part, TextPart
-from channels.telegram.rich import units
-from gateway.model.messages import Conversation
-from gateway.model.slots import Showing, SlotKind
-from gateway.model.tools import Risk
-from gateway.model.waits import WaitState
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import Showing, SlotKind
+from gateway.domain.tools import Risk
+from gateway.domain.waits import WaitState
 from tests.support.makers import CHAT
 from tests.support.shown import slot
 from tests.unit.channels.telegram.showings import GROUP, RENDERER, card, files, pres, row, shown, status, texts

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from channels.telegram.formatted_text import units
 from channels.telegram.limits import CALLBACK_BYTES, TEXT_UNITS
 from channels.telegram.parts import FilePart, TextPart
-from channels.telegram.rich import units
-from gateway.model.slots import CardRow
-from gateway.model.tools import ACTION_BYTES, Risk
-from gateway.model.waits import Verb, WaitState
+from gateway.domain.slots import CardRow
+from gateway.domain.tools import ACTION_BYTES, Risk
+from gateway.domain.waits import Verb, WaitState
 from tests.unit.channels.telegram.showings import GROUP, card, files, keyboard, pres, row, texts
 from tests.unit.channels.telegram.test_outbound import THREE
 

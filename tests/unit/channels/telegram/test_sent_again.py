@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from channels.telegram.formatted_text import units
 from channels.telegram.limits import TEXT_UNITS
 from channels.telegram.parts import RESENT, FilePart, TextPart
-from channels.telegram.rich import units
 from tests.unit.channels.telegram.showings import card, pres, row, shown, texts
 
 

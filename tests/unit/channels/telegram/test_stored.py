@@ -10,13 +10,13 @@ import aiohttp
 import pytest
 
 from channels.telegram.adapter import TelegramChannel
+from channels.telegram.formatted_text import units
 from channels.telegram.limits import CAPTION_UNITS, PHOTO_BYTES, UPLOAD_BYTES
 from channels.telegram.parts import RESENT
-from channels.telegram.rich import units
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import Showing, SlotKind
+from gateway.domain.tools import KeptFile
 from gateway.errors import SendFailed, SendOutcome
-from gateway.model.messages import Conversation
-from gateway.model.slots import Showing, SlotKind
-from gateway.model.tools import KeptFile
 from tests.support.shown import slot as made_slot
 from tests.support.telegram import FakeTelegram, Fault, Shown, faults
 from tests.unit.channels.telegram.conftest import QUICK

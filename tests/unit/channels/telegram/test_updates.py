@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from channels._shared.poison import POISON_KEPT, TRIES
+from channels.telegram.chat_migration import Moves
 from channels.telegram.inbound import BotIdentity
-from channels.telegram.moves import Moves
 from channels.telegram.updates import SIDE_BY_SIDE, Updates
+from gateway.domain.messages import Inbound, Press, Refused, RefusedReason
+from gateway.domain.waits import PressResult
 from gateway.errors import StoreError
-from gateway.model.messages import Inbound, Press, Refused, RefusedReason
-from gateway.model.waits import PressResult
 from tests.support.clock import FakeClock
 from tests.support.surroundings import FakeNotes, FakeSink
 from tests.unit.channels.telegram.scene import message, press

@@ -14,12 +14,12 @@ import pytest
 from yarl import URL
 
 from channels.web.adapter import PRESSED, WebChannel
-from gateway.http import HEADERS
-from gateway.http.checks import KEY_HEADER, Address
-from gateway.model.ids import OwnerName
-from gateway.model.tools import Effect, Picture, ResultStatus, Risk, ToolResult
-from gateway.model.waits import PRESSED_TEXT, PressResult
+from gateway.domain.ids import OwnerName
+from gateway.domain.tools import Effect, Picture, ResultStatus, Risk, ToolResult
+from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.ports import COOKIE, Kept, ToolContext
+from gateway.server.http import HEADERS
+from gateway.server.http_checks import KEY_HEADER, Address
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls, done
 from tests.support.makers import ANN, inbound

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.http import HEADERS
-from gateway.model.tools import KeptFile, ResultStatus, Risk, ToolResult
+from gateway.domain.tools import KeptFile, ResultStatus, Risk, ToolResult
 from gateway.ports import ToolContext
+from gateway.server.http import HEADERS
 from tests.support.engine import Engine, served
 from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls
 from tests.support.makers import ANN

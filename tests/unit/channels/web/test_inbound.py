@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from channels.web import ids, inbound
 from channels.web.inbound import TEXT_AT_MOST, Close, Frame, Older, Open, Pressing, Say, parse, unpack
+from gateway.domain.ids import Handle, OwnerName, SessionId
+from gateway.domain.messages import Conversation, Inbound, Press
 from gateway.errors import BadRequest
-from gateway.model.ids import Handle, OwnerName, SessionId
-from gateway.model.messages import Conversation, Inbound, Press
 from tests.support.makers import ANN, EPOCH
 
 SAY = {"op": "say", "id": "say-0001", "text": "hello"}

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from channels.web.outbound import FRAME_BYTES, FRAMES_AT_MOST
-from gateway.model.ids import main_session
-from gateway.model.slots import NewSlot, SlotKind
+from gateway.domain.ids import main_session
+from gateway.domain.slots import NewSlot, SlotKind
 from tests.support.engine import Engine, served
 from tests.support.fakes import ANN_PAGE
 from tests.support.makers import ANN

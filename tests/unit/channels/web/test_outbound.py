@@ -9,15 +9,15 @@ import pytest
 
 from channels.web import outbound
 from channels.web.outbound import NAME_AT_MOST, SHOWN, header_name, row, shown_name
-from gateway.model.ids import SessionId, SlotId, TurnId, child_session
-from gateway.model.live import OutputDelta, TextDelta
-from gateway.model.sessions import SessionKind
-from gateway.model.slots import CardRow, SlotKind
-from gateway.model.steps import Answer, Usage
-from gateway.model.tools import Effect, KeptFile, ResultStatus, Risk, ToolCall, ToolResult
-from gateway.model.turns import Lease
-from gateway.model.views import Row, Rows
-from gateway.model.waits import Wait
+from gateway.domain.ids import SessionId, SlotId, TurnId, child_session
+from gateway.domain.live import OutputDelta, TextDelta
+from gateway.domain.sessions import SessionKind
+from gateway.domain.slots import CardRow, SlotKind
+from gateway.domain.steps import Answer, Usage
+from gateway.domain.tools import Effect, KeptFile, ResultStatus, Risk, ToolCall, ToolResult
+from gateway.domain.turns import Lease
+from gateway.domain.views import Row, Rows
+from gateway.domain.waits import Wait
 from gateway.ports import ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, FakeTool, Text, calls
@@ -25,7 +25,7 @@ from tests.support.makers import ANN, BOB, EPOCH, attachment, brought, inbound, 
 from tests.support.makers import call as tool_call
 from tests.support.shown import slot
 from tests.support.turns import finished, with_files
-from tests.unit.gateway.family_rig import call, ended, planned, spawning
+from tests.unit.gateway.toolcalls.subsession_rig import call, ended, planned, spawning
 
 NASTY = '<script>alert(1)</script> \u202e @everyone [x](javascript:alert(1)) "quotes"'
 

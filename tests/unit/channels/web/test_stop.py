@@ -9,8 +9,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.http.checks import KEY_HEADER
 from gateway.ports import COOKIE
+from gateway.server.http_checks import KEY_HEADER
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import in_background
 from tests.unit.channels.web.test_adapter import opened

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from gateway.model.children import Lineage, SpawnMode
-from gateway.model.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
-from gateway.model.messages import Conversation
-from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.turns import Turn, TurnKind, TurnState
-from gateway.model.waits import PressResult, Verdict, Wait, WaitKind, WaitState
+from gateway.domain.children import Lineage, SpawnMode
+from gateway.domain.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
+from gateway.domain.messages import Conversation
+from gateway.domain.sessions import Origin, Session, SessionKind
+from gateway.domain.turns import Turn, TurnKind, TurnState
+from gateway.domain.waits import PressResult, Verdict, Wait, WaitKind, WaitState
 from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH, approval
 
 WAIT = WaitId("w0123456789abcdef")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.egress.addresses import Address, vet_address
 from gateway.egress.dial import Dialler, Ends, TurnedAwayError, UnreachableError, connect_to, is_own_address, resolve_by
 from gateway.egress.hosts import Permitted
-from gateway.names import Lookups
+from gateway.system.dns import Lookups
 from tests.unit.gateway.egress.test_addresses import BLOCKED, OPEN
 from tests.unit.gateway.egress.test_hosts import REFUSED
 

@@ -12,7 +12,7 @@ from gateway.egress import Egress
 from gateway.egress.dial import Ends
 from gateway.egress.exchange import Limits
 from gateway.errors import BadRequest
-from gateway.observe import TOLD_AT_MOST
+from gateway.system.logging_setup import TOLD_AT_MOST
 from tests.unit.gateway.egress.rig import PUBLIC, Rig, opened, until
 from tests.unit.gateway.egress.test_addresses import BLOCKED
 from tests.unit.gateway.egress.test_hosts import REFUSED

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
+from gateway.domain.prompts import Complete, ModelRequest, TextPart, UserText
+from gateway.domain.steps import Answer
 from gateway.errors import ModelError
 from gateway.llm.openai_answer import AnswerLimits
 from gateway.llm.openai_chat import OpenAIChat
-from gateway.llm.tries import DEFAULT_PATIENCE, Patience
-from gateway.model.prompts import Complete, ModelRequest, TextPart, UserText
-from gateway.model.steps import Answer
-from gateway.retry import RetryLimits
+from gateway.llm.retrying import DEFAULT_PATIENCE, Patience
+from gateway.policy.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import ScriptedModel
 

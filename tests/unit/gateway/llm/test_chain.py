@@ -11,17 +11,17 @@ from typing import TypeAlias
 
 import pytest
 
+from gateway.domain.children import Lineage, SpawnMode
+from gateway.domain.ids import SessionId, TurnId
+from gateway.domain.messages import Conversation
+from gateway.domain.prompts import Anew, Complete, ModelEvent, ModelRequest, TextPart, UserText
+from gateway.domain.sessions import Origin, Session, SessionKind
+from gateway.domain.steps import Answer, Usage
 from gateway.errors import ModelError
 from gateway.llm.chain import WELL, ChainedModels, Health, after_failure, next_choice
 from gateway.llm.prices import Price
-from gateway.model.children import Lineage, SpawnMode
-from gateway.model.ids import SessionId, TurnId
-from gateway.model.messages import Conversation
-from gateway.model.prompts import Anew, Complete, ModelEvent, ModelRequest, TextPart, UserText
-from gateway.model.sessions import Origin, Session, SessionKind
-from gateway.model.steps import Answer, Usage
-from gateway.observe import Redactor
 from gateway.ports import Model
+from gateway.system.redaction import Redactor
 from tests.support.clock import FakeClock
 
 ASK = ModelRequest(system="", messages=(UserText(text="Hi"),), tools=())

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 import aiohttp
 import pytest
 
+from gateway.domain.ids import SessionId
+from gateway.domain.prompts import Anew, Complete, ModelRequest, UserText
+from gateway.domain.routes import Route, empty_session
+from gateway.domain.sessions import Origin, SessionKind
 from gateway.errors import ConfigError
 from gateway.llm import Choice, Price, open_model, open_models
 from gateway.llm.operator import Operator
-from gateway.model.ids import SessionId
-from gateway.model.prompts import Anew, Complete, ModelRequest, UserText
-from gateway.model.routes import Route, empty_session
-from gateway.model.sessions import Origin, SessionKind
-from gateway.observe import Redactor
 from gateway.ports import Model
+from gateway.system.redaction import Redactor
 from tests.support.clock import FakeClock
 from tests.support.model_server import Call, Reply, ScriptedModel, UsageFigures
 

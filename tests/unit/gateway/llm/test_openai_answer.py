@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.domain.steps import Answer, Usage
+from gateway.domain.tools import ARGUMENTS_AT_MOST, NAMED_AT_MOST
 from gateway.errors import ModelError
 from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits, Assembly
-from gateway.model.steps import Answer, Usage
-from gateway.model.tools import ARGUMENTS_AT_MOST, NAMED_AT_MOST
 
 SMALL = AnswerLimits(text_chars=20, reasoning_chars=20, argument_chars=40, calls=2, chunk_bytes=2_000)
 

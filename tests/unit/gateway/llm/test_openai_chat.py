@@ -11,13 +11,13 @@ from itertools import pairwise
 import aiohttp
 import pytest
 
+from gateway.domain.prompts import TextPart
+from gateway.domain.steps import Usage
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits
 from gateway.llm.openai_chat import OpenAIChat
-from gateway.llm.tries import Patience
-from gateway.model.prompts import TextPart
-from gateway.model.steps import Usage
-from gateway.retry import RetryLimits
+from gateway.llm.retrying import Patience
+from gateway.policy.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import Call, Reply, ScriptedModel, UsageFigures
 from tests.unit.gateway.llm.asking import ASK, IMPATIENT, KEY, QUICK, ask, attached, failure

@@ -9,12 +9,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from gateway.domain.ids import CallId
+from gateway.domain.prompts import CallResult, Complete, Image, ModelRequest, ToolOffer, UserText
+from gateway.domain.steps import Answer
+from gateway.domain.tools import ResultStatus, ToolCall, ToolResult
 from gateway.llm.openai_chat import OpenAIChat
-from gateway.model.ids import CallId
-from gateway.model.prompts import CallResult, Complete, Image, ModelRequest, ToolOffer, UserText
-from gateway.model.steps import Answer
-from gateway.model.tools import ResultStatus, ToolCall, ToolResult
-from gateway.retry import RetryLimits
+from gateway.policy.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import Call, Reply, ScriptedModel
 from tests.support.ports import free_port

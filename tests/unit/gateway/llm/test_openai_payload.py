@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.ids import CallId
+from gateway.domain.prompts import CallResult, Image, Message, ModelRequest, ToolOffer, UserText
+from gateway.domain.steps import Answer
+from gateway.domain.tools import ResultStatus, ToolCall, ToolResult
+from gateway.llm.dialects import Dialect
 from gateway.llm.openai_payload import (
     OF_STRANGERS,
     WITHHELD,
@@ -15,12 +20,7 @@ from gateway.llm.openai_payload import (
     request_body,
     result_content,
 )
-from gateway.llm.quirks import Dialect
 from gateway.llm.schemas import Flavour
-from gateway.model.ids import CallId
-from gateway.model.prompts import CallResult, Image, Message, ModelRequest, ToolOffer, UserText
-from gateway.model.steps import Answer
-from gateway.model.tools import ResultStatus, ToolCall, ToolResult
 from tests.support.makers import ANN_TELEGRAM, BOB
 
 OK = ToolResult(status=ResultStatus.OK, text="fine")

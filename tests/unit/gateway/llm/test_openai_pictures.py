@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.domain.prompts import Complete, Image, ModelRequest, ToolOffer, UserText
 from gateway.llm.openai_payload import request_body
-from gateway.model.prompts import Complete, Image, ModelRequest, ToolOffer, UserText
 from tests.support.model_server import Reply, ScriptedModel
 from tests.unit.gateway.llm.asking import ASK, attached
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.domain.ids import CallId
+from gateway.domain.prompts import CallResult, Message, ModelRequest, UserText
+from gateway.domain.steps import Answer
+from gateway.domain.tools import ResultStatus, ToolCall, ToolResult
+from gateway.llm.dialects import Dialect
 from gateway.llm.openai_payload import CHARS_KEPT, CHARS_OF_ONE, MESSAGES_KEPT, OPAQUE, Written, messages, request_body
-from gateway.llm.quirks import Dialect
-from gateway.model.ids import CallId
-from gateway.model.prompts import CallResult, Message, ModelRequest, UserText
-from gateway.model.steps import Answer
-from gateway.model.tools import ResultStatus, ToolCall, ToolResult
 from tests.support.makers import BOB
 
 OK = ToolResult(status=ResultStatus.OK, text="fine")

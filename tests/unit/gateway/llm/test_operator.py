@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.ids import CallId
+from gateway.domain.prompts import CallResult, Complete, Message, ModelRequest, TextPart, ToolOffer, UserText
+from gateway.domain.steps import Answer
+from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, ToolCall, ToolResult, ToolSpec
 from gateway.llm.operator import Operator
-from gateway.model.ids import CallId
-from gateway.model.prompts import CallResult, Complete, Message, ModelRequest, TextPart, ToolOffer, UserText
-from gateway.model.steps import Answer
-from gateway.model.tools import Availability, Effect, ResultStatus, Risk, ToolCall, ToolResult, ToolSpec
 
 
 def spec(name: str, positional: str | None = None) -> ToolSpec:

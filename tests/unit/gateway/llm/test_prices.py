@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.domain.steps import Usage
 from gateway.llm.prices import Price, cost_micros
-from gateway.model.steps import Usage
 
 MINI = Price(input=0.25, output=2.0, cached=0.025)
 

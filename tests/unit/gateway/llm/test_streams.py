@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.prompts import ModelRequest
+from gateway.domain.steps import Answer, Usage
 from gateway.errors import ModelError
+from gateway.llm.dialects import Dialect, dialect_of
 from gateway.llm.openai_answer import Assembly
 from gateway.llm.openai_errors import Peer, from_chunk, to_error
 from gateway.llm.openai_payload import messages
-from gateway.llm.quirks import Dialect, dialect_of
-from gateway.model.prompts import ModelRequest
-from gateway.model.steps import Answer, Usage
 
 STREAMS = Path(__file__).parent / "streams"
 PEER = Peer(server="example.org", model="m", api_key=None)

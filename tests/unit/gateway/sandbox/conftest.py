@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.model.tools import Mode
+from gateway.domain.tools import Mode
 from gateway.sandbox import Containment, probe
-from tests.unit.gateway.sandbox.enclosure_rig import WAYS, Bench
+from tests.unit.gateway.sandbox.session_rig import WAYS, Bench
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.model.tools import Mode
+from gateway.domain.tools import Mode
 from gateway.sandbox import Containment, Limits, run_contained
 from gateway.sandbox.copies import MAX_BYTES, Copies
 

@@ -15,7 +15,7 @@ import pytest
 
 from gateway.errors import SandboxMissing
 from gateway.sandbox import Containment, Limits, run_contained
-from tests.unit.gateway.sandbox.enclosure_rig import WAYS
+from tests.unit.gateway.sandbox.session_rig import WAYS
 
 
 class Printed:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from gateway.clock import SystemClock
+from gateway.domain.routes import Accepted, WhileRunning
+from gateway.domain.turns import TurnKind
 from gateway.errors import StoreFull
-from gateway.model.routes import Accepted, WhileRunning
-from gateway.model.turns import TurnKind
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.opening import connect, migrate
 from gateway.store.sqlite.statements import load_migrations, load_statements
+from gateway.system.clock import SystemClock
 from tests.support.clock import FakeClock
 from tests.support.makers import inbound, route
 

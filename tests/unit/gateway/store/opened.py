@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
-from gateway.model.live import LiveEvent
-from gateway.model.routes import Accepted, WhileRunning
-from gateway.model.turns import TurnKind
+from gateway.domain.live import LiveEvent
+from gateway.domain.routes import Accepted, WhileRunning
+from gateway.domain.turns import TurnKind
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from tests.support.clock import FakeClock
 from tests.support.makers import inbound, route

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.audit import Why, verify
+from gateway.domain.steps import StepState
+from gateway.domain.turns import TurnState
+from gateway.domain.waits import Start, WaitState
 from gateway.errors import StoreError
-from gateway.model.steps import StepState
-from gateway.model.turns import TurnState
-from gateway.model.waits import Start, WaitState
+from gateway.policy.audit import Why, verify
 from gateway.store.codec import EPOCH
 from gateway.store.sqlite import open_sqlite
 from tests.contract.scene import Scene

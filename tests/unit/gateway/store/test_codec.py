@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from gateway.model.ids import CallId
-from gateway.model.messages import Conversation
-from gateway.model.steps import Answer, Usage
-from gateway.model.tools import Mode, Picture, ResultStatus, ToolCall, ToolResult
+from gateway.domain.ids import CallId
+from gateway.domain.messages import Conversation
+from gateway.domain.steps import Answer, Usage
+from gateway.domain.tools import Mode, Picture, ResultStatus, ToolCall, ToolResult
 from gateway.store.codec import (
     ANSWER,
     APPROVAL,

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.audit import verify
+from gateway.domain.ids import InboundId, NodeId, TurnId
+from gateway.domain.messages import Brought, Received, Refused, RefusedReason
+from gateway.domain.routes import WhileRunning
+from gateway.domain.slots import Slot
+from gateway.domain.steps import Usage
+from gateway.domain.turns import TurnKind, TurnState
+from gateway.domain.waits import Start
 from gateway.errors import StoreTooNew
-from gateway.model.ids import InboundId, NodeId, TurnId
-from gateway.model.messages import Brought, Received, Refused, RefusedReason
-from gateway.model.routes import WhileRunning
-from gateway.model.slots import Slot
-from gateway.model.steps import Usage
-from gateway.model.turns import TurnKind, TurnState
-from gateway.model.waits import Start
+from gateway.policy.audit import verify
 from gateway.store.sqlite import open_sqlite
 from gateway.store.sqlite.opening import connect, migrate
 from gateway.store.sqlite.statements import load_migrations, load_statements, split

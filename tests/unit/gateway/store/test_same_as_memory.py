@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, WaitId
+from gateway.domain.messages import Conversation, Inbound, Refused, RefusedReason
+from gateway.domain.routes import Drop, DropReason, Route, WhileRunning
+from gateway.domain.slots import NewSlot, Slot, SlotKind
+from gateway.domain.steps import StepState, Usage
+from gateway.domain.turns import Lease, Turn, TurnKind, TurnState
+from gateway.domain.views import Spent, TurnView
+from gateway.domain.waits import NewWait, Verdict, Wait, WaitKind
 from gateway.errors import DragomanError
-from gateway.model.ids import InboundId, NodeId, OwnerName, Principal, SessionId, SlotId, WaitId
-from gateway.model.messages import Conversation, Inbound, Refused, RefusedReason
-from gateway.model.routes import Drop, DropReason, Route, WhileRunning
-from gateway.model.slots import NewSlot, Slot, SlotKind
-from gateway.model.steps import StepState, Usage
-from gateway.model.turns import Lease, Turn, TurnKind, TurnState
-from gateway.model.views import Spent, TurnView
-from gateway.model.waits import NewWait, Verdict, Wait, WaitKind
 from gateway.ports import ControlEffect, Store
 from gateway.store.memory import MemoryStore
 from gateway.store.sqlite import open_sqlite

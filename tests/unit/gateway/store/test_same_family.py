@@ -16,13 +16,13 @@ from random import Random
 
 import pytest
 
-from gateway.model.children import NewChild, SpawnMode
-from gateway.model.ids import child_session
-from gateway.model.messages import Received
-from gateway.model.steps import StepState
-from gateway.model.turns import ENDED, Lease, TurnState
-from gateway.model.views import ChildLine, TurnView
-from gateway.model.waits import WaitKind, WaitState
+from gateway.domain.children import NewChild, SpawnMode
+from gateway.domain.ids import child_session
+from gateway.domain.messages import Received
+from gateway.domain.steps import StepState
+from gateway.domain.turns import ENDED, Lease, TurnState
+from gateway.domain.views import ChildLine, TurnView
+from gateway.domain.waits import WaitKind, WaitState
 from gateway.ports import Store
 from gateway.store.memory import MemoryStore
 from gateway.store.sqlite import open_sqlite

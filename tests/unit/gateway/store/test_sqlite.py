@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.ids import NodeId, SessionId, TurnId
+from gateway.domain.live import TURNS, TurnsDue
+from gateway.domain.routes import Accepted, WhileRunning
+from gateway.domain.turns import Lease, TurnKind
 from gateway.errors import Forbidden, LeaseLost, NotFound, StoreError, StoreInUse, StoreTooNew
-from gateway.model.ids import NodeId, SessionId, TurnId
-from gateway.model.live import TURNS, TurnsDue
-from gateway.model.routes import Accepted, WhileRunning
-from gateway.model.turns import Lease, TurnKind
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.failures import store_error
 from gateway.store.sqlite.statements import load_migrations

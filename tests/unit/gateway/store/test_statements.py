@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.model.ids import NodeId, SessionId
-from gateway.model.routes import WhileRunning
-from gateway.model.turns import TurnKind, TurnState
+from gateway.domain.ids import NodeId, SessionId
+from gateway.domain.routes import WhileRunning
+from gateway.domain.turns import TurnKind, TurnState
 from gateway.store import sqlite
+from gateway.store.constants import COMMANDS_AT_ONCE
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.opening import APPLICATION_ID, connect, migrate
 from gateway.store.sqlite.statements import load_migrations, load_statements, split
 from gateway.store.sqlite.tx import Tx
-from gateway.store.terms import COMMANDS_AT_ONCE
 from tests.support.clock import FakeClock
 from tests.support.makers import answer, inbound, route, said
 

@@ -8,21 +8,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from gateway.model.ids import CallId, TurnId, WaitId, main_session
-from gateway.model.steps import Step, StepKind, StepState
-from gateway.model.tools import Effect, Reach, Risk, ToolCall
-from gateway.model.turns import TurnLimits
-from gateway.model.views import TurnView
-from gateway.model.waits import ApprovalRequest, Wait, WaitKind, WaitState
-from gateway.observe import Meters, Redactor
-from gateway.registry import Registry, Tool
-from gateway.toolcalls.deciding import (
-    Asked,
-    Deciding,
-    Found,
-    SameCalls,
-)
-from gateway.workspaces import Workspaces
+from gateway.domain.ids import CallId, TurnId, WaitId, main_session
+from gateway.domain.steps import Step, StepKind, StepState
+from gateway.domain.tools import Effect, Reach, Risk, ToolCall
+from gateway.domain.turns import TurnLimits
+from gateway.domain.views import TurnView
+from gateway.domain.waits import ApprovalRequest, Wait, WaitKind, WaitState
+from gateway.system.metrics import Meters
+from gateway.system.redaction import Redactor
+from gateway.toolcalls.decide import Asked, Deciding, Found, SameCalls
+from gateway.toolcalls.registry import Registry, Tool
+from gateway.toolcalls.workspaces import Workspaces
 from tests.support.fakes import NO_SANDBOX, FakeTool, Text
 from tests.support.makers import ANN, EPOCH
 from tests.support.turns import turn_view

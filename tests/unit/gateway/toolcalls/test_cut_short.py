@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.model.audit import Beginning
-from gateway.model.ids import TurnId, WaitId
-from gateway.model.slots import NewSlot
-from gateway.model.tools import Default, Effect, ResultStatus, Risk, ToolResult
-from gateway.model.turns import Lease, TurnState
-from gateway.model.views import TurnView
-from gateway.model.waits import Start
-from gateway.sessions import FIRST_LOOK_S
-from gateway.toolcalls import WRITTEN_WITHIN_S
+from gateway.agent.runner import FIRST_LOOK_S
+from gateway.domain.audit import Beginning
+from gateway.domain.ids import TurnId, WaitId
+from gateway.domain.slots import NewSlot
+from gateway.domain.tools import Default, Effect, ResultStatus, Risk, ToolResult
+from gateway.domain.turns import Lease, TurnState
+from gateway.domain.views import TurnView
+from gateway.domain.waits import Start
+from gateway.toolcalls.scheduler import WRITTEN_WITHIN_S
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import FailingStore, FakeTool, calls, in_background, until

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from gateway.halting import Halt
-from gateway.model.ids import TurnId
-from gateway.model.slots import SlotKind
-from gateway.model.tools import Default, Risk, Sandbox
-from gateway.model.views import TurnView
+from gateway.domain.ids import TurnId
+from gateway.domain.slots import SlotKind
+from gateway.domain.tools import Default, Risk, Sandbox
+from gateway.domain.views import TurnView
+from gateway.system.cancellation import Halt
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FailingStore, FakeTool, calls, in_background

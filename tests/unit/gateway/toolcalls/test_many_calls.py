@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import model_validator
 
-from gateway.model.tools import Risk
+from gateway.domain.tools import Risk
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, Text, in_background
 

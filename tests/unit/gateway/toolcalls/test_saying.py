@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.halting import Halt
-from gateway.model.ids import TurnId, WaitId, main_session
-from gateway.model.live import Now
-from gateway.model.tools import Risk
-from gateway.model.turns import Lease
-from gateway.model.waits import Verb, Wait, WaitKind, WaitState
-from gateway.toolcalls import DOING_CHARS, waits_for
+from gateway.domain.ids import TurnId, WaitId, main_session
+from gateway.domain.live import Now
+from gateway.domain.tools import Risk
+from gateway.domain.turns import Lease
+from gateway.domain.waits import Verb, Wait, WaitKind, WaitState
+from gateway.system.cancellation import Halt
+from gateway.toolcalls.scheduler import DOING_CHARS, waits_for
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool
 from tests.support.makers import ANN, EPOCH

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.model.children import SpawnMode
-from gateway.model.ids import TurnId
-from gateway.model.tools import Effect, Park, Risk, ToolResult
-from gateway.model.turns import TurnState
-from gateway.model.views import TurnView
-from gateway.model.waits import WaitKind, WaitState
+from gateway.domain.children import SpawnMode
+from gateway.domain.ids import TurnId
+from gateway.domain.tools import Effect, Park, Risk, ToolResult
+from gateway.domain.turns import TurnState
+from gateway.domain.views import TurnView
+from gateway.domain.waits import WaitKind, WaitState
 from gateway.ports import Task, ToolContext
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, Text, calls

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.domain.audit import Beginning
+from gateway.domain.ids import WaitId
+from gateway.domain.slots import NewSlot
+from gateway.domain.tools import Default, ResultStatus, Risk, ToolResult
+from gateway.domain.turns import Lease
+from gateway.domain.views import TurnView
+from gateway.domain.waits import Start
 from gateway.errors import StoreError
-from gateway.halting import Halt
-from gateway.model.audit import Beginning
-from gateway.model.ids import WaitId
-from gateway.model.slots import NewSlot
-from gateway.model.tools import Default, ResultStatus, Risk, ToolResult
-from gateway.model.turns import Lease
-from gateway.model.views import TurnView
-from gateway.model.waits import Start
-from gateway.toolcalls.deciding import not_approved
+from gateway.system.cancellation import Halt
+from gateway.toolcalls.decide import not_approved
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import FailingStore, FakeTool, done, in_background

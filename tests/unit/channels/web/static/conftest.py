@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from gateway.model.tools import Effect, Risk
+from gateway.domain.tools import Effect, Risk
 from tests.conftest import no_tasks_left
 from tests.support.browser import Person, chromium
 from tests.support.engine import Served, served
 from tests.support.fakes import FakeTool
 from tests.support.makers import ANN
-from tests.unit.gateway.family_rig import spawning
+from tests.unit.gateway.toolcalls.subsession_rig import spawning
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

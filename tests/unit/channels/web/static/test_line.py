@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, WebSocket, expect
 
-from gateway.model.ids import OwnerName, main_session
-from gateway.model.messages import Received
+from gateway.domain.ids import OwnerName, main_session
+from gateway.domain.messages import Received
 from tests.support.browser import Person
 from tests.support.engine import Engine, Served
 from tests.support.fakes import CLEO, in_background

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Locator, Page, expect
 
+from gateway.domain.ids import SessionId, TurnId, answer_slot
+from gateway.domain.live import TextDelta, session_topic
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.steps import Answer, Usage
+from gateway.domain.tools import KeptFile, ResultStatus, Risk, ToolResult
+from gateway.domain.views import SessionLine
 from gateway.errors import ModelError, StoreError
-from gateway.model.ids import SessionId, TurnId, answer_slot
-from gateway.model.live import TextDelta, session_topic
-from gateway.model.slots import NewSlot, SlotKind
-from gateway.model.steps import Answer, Usage
-from gateway.model.tools import KeptFile, ResultStatus, Risk, ToolResult
-from gateway.model.views import SessionLine
 from gateway.ports import ToolContext
 from tests.support.browser import Person, chromium
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, FakeTool, Text, calls
 from tests.support.makers import ANN, CHAT, attachment, inbound
-from tests.unit.gateway.family_rig import call, ended, spawning
+from tests.unit.gateway.toolcalls.subsession_rig import call, ended, spawning
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MAIN = SessionId("main:ann")

@@ -13,9 +13,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, Request, Route, expect
 
 from channels import web
-from gateway.model.ids import Principal
-from gateway.model.steps import Answer
-from gateway.model.waits import PressResult, Verb
+from gateway.domain.ids import Principal
+from gateway.domain.steps import Answer
+from gateway.domain.waits import PressResult, Verb
 from tests.support.browser import Person
 from tests.support.engine import Served
 from tests.support.fakes import ANN_PAGE, calls

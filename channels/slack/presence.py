@@ -1,0 +1,110 @@
+"""Beside the path of a message: what is nice to show and need not arrive. Never fails, and never waits for long.
+
+A reaction says that a message was taken, a line that only one person sees says what came of a press, the assistant
+panel shows prompts, a title and that work is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from channels.slack.request import Declined, SlackClient, SlackFailure
+from gateway.domain.text import one_line
+from gateway.ports import Clock
+
+AT_ONCE = 8
+WITHIN_S = 10.0
+SEEN = "eyes"
+TITLE_CHARS = 60
+STATUS = "is working on it…"
+STATUS_AGAIN_S = 30.0
+"""Slack takes a status away after two minutes; an answer ends it at once."""
+STATUSES_KEPT = 500
+MISSING_FOR_S = 600.0
+"""So long a method that the token has no scope for is not tried again."""
+HARMLESS = frozenset({"already_reacted", "no_reaction", "message_not_found", "user_not_in_channel"})
+
+
+class Courtesies:
+    """Those of one account."""
+
+    def __init__(self, name: str, client: SlackClient, clock: Clock) -> None:
+        """Take the account's name, for the log, and what to call Slack over."""
+        self._name = name
+        self._client = client
+        self._clock = clock
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._not_before: dict[str, float] = {}
+        """By method: what Slack wants less of, or gives no leave for."""
+        self._statuses: dict[tuple[str, str], float] = {}
+        """By channel and thread: when the status was set last."""
+
+    async def seen(self, channel: str, ts: str) -> None:
+        """Mark a message as taken. The mark stays: when a turn ends is not known here."""
+        await self._do("reactions.add", {"channel": channel, "timestamp": ts, "name": SEEN})
+
+    async def tell(self, channel: str, user: str, text: str, thread: str = "") -> None:
+        """Say a line that only this person sees."""
+        place = {"thread_ts": thread} if thread else {}
+        await self._do("chat.postEphemeral", {"channel": channel, "user": user, "text": text} | place)
+
+    async def open_view(self, trigger: str, view: dict[str, Any]) -> bool:
+        """Open a form for whoever pressed, at most 3 s ago; say whether it is open."""
+        return await self._do("views.open", {"trigger_id": trigger, "view": view})
+
+    async def suggest(self, channel: str, thread: str, prompts: Sequence[tuple[str, str]]) -> None:
+        """Show what can be asked: title and message of each."""
+        shown = [{"title": title, "message": message} for title, message in prompts]
+        place = {"channel_id": channel, "thread_ts": thread}
+        await self._do("assistant.threads.setSuggestedPrompts", place | {"prompts": shown})
+
+    async def title(self, channel: str, thread: str, text: str) -> None:
+        """Call a thread of the panel after what was said first."""
+        short = one_line(text, TITLE_CHARS)
+        if short:
+            place = {"channel_id": channel, "thread_ts": thread}
+            await self._do("assistant.threads.setTitle", place | {"title": short})
+
+    async def working(self, channel: str, thread: str) -> None:
+        """Show in a thread of the panel that work is done; not more often than is needed."""
+        now = self._clock.monotonic()
+        if now - self._statuses.get((channel, thread), -STATUS_AGAIN_S) < STATUS_AGAIN_S:
+            return
+        if len(self._statuses) >= STATUSES_KEPT:
+            self._statuses = {at: set_at for at, set_at in self._statuses.items() if now - set_at < STATUS_AGAIN_S}
+        self._statuses[channel, thread] = now
+        place = {"channel_id": channel, "thread_ts": thread}
+        await self._do("assistant.threads.setStatus", place | {"status": STATUS})
+
+    def answered(self, channel: str, thread: str) -> None:
+        """A message was sent to a thread, which ended its status."""
+        self._statuses.pop((channel, thread), None)
+
+    async def _do(self, method: str, parameters: dict[str, Any]) -> bool:
+        """Call a method; say whether it was done."""
+        if self._clock.monotonic() < self._not_before.get(method, 0.0):
+            return False
+        try:
+            async with asyncio.timeout(WITHIN_S), self._places:
+                await self._client.call(method, parameters)
+        except Declined as declined:
+            self._refused(method, declined)
+        except (SlackFailure, TimeoutError):
+            pass
+        except Exception:  # the loop of an account: it must not restart for this (house rule 9)
+            logging.getLogger(__name__).exception("account %s: %s broke", self._name, method)
+        else:
+            return True
+        return False
+
+    def _refused(self, method: str, declined: Declined) -> None:
+        if declined.error in HARMLESS:
+            return
+        wait_s = declined.retry_after_s
+        if declined.error in ("missing_scope", "not_allowed_token_type"):
+            wait_s = MISSING_FOR_S
+        self._not_before[method] = self._clock.monotonic() + wait_s
+        logging.getLogger(__name__).info("account %s: %s", self._name, declined)

@@ -1,0 +1,147 @@
+"""Within a turn: an answer while it comes, and the slots that show what a turn says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gateway.domain.ids import answer_slot
+from gateway.domain.live import ANSWERS, TextDelta, session_topic
+from gateway.domain.sessions import SessionKind
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.steps import Answer
+from gateway.domain.text import plain
+from gateway.domain.turns import Lease
+from gateway.domain.views import TurnView
+from gateway.errors import ModelError
+from gateway.ports import Clock, Live, Steps
+from gateway.system.redaction import HIDDEN, Redactor
+
+SHOWN_AFTER_S = 1.0
+"""Seconds after which the beginning of an answer is worth a message of its own; a quicker one is sent whole."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Writing:
+    """One answer while it comes: told to the page as it is, and to chats that stream with care."""
+
+    steps: Steps
+    live: Live
+    redactor: Redactor
+    clock: Clock
+    view: TurnView
+    lease: Lease
+    streams: bool
+    """Whether the conversation shows an answer while it is written."""
+    mark: str
+    """The request's; the model must not tell it to those who could then forge it."""
+    _since: float = 0.0
+    _held_back: str = ""
+    """What may be the beginning of a secret or of the mark: of half of one nobody could tell."""
+    _told: list[str] = field(default_factory=list[str])
+    """What the page was told."""
+    _length: int = 0
+    _shown: int = 0
+    """Characters of that which chats were told."""
+
+    def __post_init__(self) -> None:
+        """Begin now."""
+        self._since = self.clock.monotonic()
+
+    @property
+    def so_far(self) -> str:
+        """What may be shown of the text by now."""
+        return "".join(self._told).strip()
+
+    def anew(self) -> None:
+        """Begin again: the text so far is void. A slot that was made shows it until there is enough of the new one."""
+        if self._told:
+            self.live.publish(session_topic(self.view.session.id), self._delta(0, ""))
+        if self._shown:
+            self.live.publish(ANSWERS, self._delta(0, ""))
+        self._told, self._length, self._shown, self._held_back = [], 0, 0, ""
+        self._since = self.clock.monotonic()
+
+    async def add(self, text: str) -> None:
+        """Take more of the text."""
+        self._held_back += text
+        if self.redactor.may_wait(self._held_back, text):
+            return
+        cut = _not_within(self.mark, self._held_back, len(self._held_back) - self.redactor.pending(self._held_back))
+        safe = unmarked(self.redactor.text(self._held_back[:cut]), self.mark)
+        self._held_back = self._held_back[cut:]
+        if not safe:
+            return
+        self.live.publish(session_topic(self.view.session.id), self._delta(self._length, safe))
+        self._told.append(safe)
+        self._length += len(safe)
+        if self.streams:
+            await self._show(safe)
+
+    async def _show(self, more: str) -> None:
+        """Tell chats, once it took long enough to be worth a slot, which is made then."""
+        if self._shown:
+            self.live.publish(ANSWERS, self._delta(self._shown, more))
+            self._shown = self._length
+        elif self.so_far and self.clock.monotonic() - self._since >= SHOWN_AFTER_S:
+            self._shown = self._length
+            self.live.publish(ANSWERS, self._delta(0, "".join(self._told)))
+            await self.steps.open_slot(self.lease, _slot(self.view, self.so_far, self._n))
+
+    @property
+    def _n(self) -> int:
+        return len(self.view.steps)
+
+    def _delta(self, start: int, text: str) -> TextDelta:
+        return TextDelta(session=self.view.session.id, turn=self.view.turn.id, n=self._n, start=start, text=text)
+
+
+def _not_within(mark: str, text: str, cut: int) -> int:
+    """Where the text is cut instead of within a mark: it is a word, and a word that is too long is cut somewhere."""
+    at = text.find(mark, max(0, cut - len(mark) + 1), cut + len(mark) - 1) if mark else -1
+    return at if at >= 0 else cut
+
+
+def unmarked(text: str, mark: str) -> str:
+    """Take the request's mark out of what its model wrote."""
+    return text.replace(mark, HIDDEN) if mark else text
+
+
+def said(view: TurnView, answer: Answer, redactor: Redactor) -> list[NewSlot]:
+    """What is shown of an answer: its text, then what the person is told besides, once a turn. None when it has none.
+
+    The note is for the person alone: it is no part of the answer's text, which is what models are given.
+    """
+    text = redactor.text(answer.text).strip()
+    note = _note(view, answer, redactor)
+    if note and not any(step.answer is not None and _note(view, step.answer, redactor) == note for step in view.steps):
+        text = "\n\n".join(filter(None, [text, f"*{note}*"]))
+    return [_slot(view, text, len(view.steps))] if text else []
+
+
+def _note(view: TurnView, answer: Answer, redactor: Redactor) -> str:
+    """The note on one line. Its reason, in brackets at its end, names servers and keys: that is for owners alone."""
+    owners_alone = view.session.root_kind is SessionKind.MAIN
+    note = answer.note if owners_alone else answer.note.partition(" (")[0]
+    return plain(redactor.text(note).replace("*", ""))
+
+
+def why_no_answer(view: TurnView, error: ModelError) -> str:
+    """What a turn says whose model failed: the reason names servers and keys, which are the owners' affair."""
+    if view.session.root_kind is SessionKind.MAIN:
+        return f"The model could not answer: {error}"
+    if error.too_long:
+        return "The conversation is too long for the model. Say /new to begin a new history."
+    return "The model could not answer. An owner finds the reason in the log; ask again later."
+
+
+def last_words(view: TurnView, text: str, so_far: str = "") -> NewSlot:
+    """What a turn says instead of an answer: in the place of the one that was being written, if that was shown.
+
+    `so_far`: the beginning of that one, which stays above the text.
+    """
+    return _slot(view, f"{so_far}\n\n*{text}*" if so_far else text, None)
+
+
+def _slot(view: TurnView, text: str, n: int | None) -> NewSlot:
+    slot = answer_slot(view.turn.id, len(view.steps))
+    return NewSlot(conversation=view.turn.conversation, kind=SlotKind.ANSWER, text=text, n=n, id=slot)

@@ -1,0 +1,111 @@
+"""Before a model is asked: the pictures of the last calls and those that people sent last, read from disk. Blocking."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from gateway.agent.attachments import sniffed
+from gateway.domain.prompts import CallResult, Image, Message, UserText
+from gateway.domain.tools import PICTURE_BYTES, PICTURES, Picture
+from gateway.system.safe_open import open_beneath
+
+RESULTS_WITH_PICTURES = 4
+"""Of the results that have pictures, the last ones whose pictures a model is given: each costs as much as pages do."""
+PICTURES_OF_PEOPLE = 4
+"""Of the pictures that people sent, the last ones that a model is given."""
+
+
+def any_in(messages: Sequence[Message]) -> bool:
+    """Whether there is anything to be read."""
+    for one in messages:
+        if isinstance(one, UserText):
+            if one.pictures:
+                return True
+        elif isinstance(one, CallResult) and one.result.pictures:
+            return True
+    return False
+
+
+def with_pictures(messages: Sequence[Message], folder: Path, workspace: Path | None, mark: str) -> tuple[Message, ...]:
+    """Return the messages, the last pictures in them; order and number stay. Reads files: call it in a thread.
+
+    `folder`: where those of calls are; `workspace`: where those of people are, None when nobody knows.
+    What cannot be given is said, at the end of its result or of what is told of a message's files: missing, too large,
+    or of a kind that models are not given.
+    """
+    bearing = [at for at, one in enumerate(messages) if _of_call(one)]
+    last, left = frozenset(bearing[-RESULTS_WITH_PICTURES:]), PICTURES_OF_PEOPLE
+    out: list[Message] = []
+    for at, one in reversed([*enumerate(messages)]):
+        if isinstance(one, CallResult) and at in last:
+            one = _with_shots(one, folder)
+        elif isinstance(one, UserText) and one.pictures and left:
+            newest = one.pictures[-left:]
+            left -= len(newest)
+            one = _with_photos(one, newest, workspace, mark)
+        out.append(one)
+    return tuple(reversed(out))
+
+
+def _of_call(message: Message) -> bool:
+    return isinstance(message, CallResult) and bool(message.result.pictures)
+
+
+def _with_shots(message: CallResult, folder: Path) -> CallResult:
+    """A result with the pictures of its call."""
+    images: list[Image] = []
+    notes: list[str] = []
+    for picture in message.result.pictures:
+        found = _read(picture, folder, [picture.file]) if Path(picture.file).name == picture.file else _NO_NAME
+        if isinstance(found, Image):
+            images.append(found)
+        else:
+            notes.append(f"[The picture {picture.file} cannot be given: {found}.]")
+    text = "\n".join(filter(None, [message.result.text, *notes]))
+    return replace(message, images=tuple(images), result=replace(message.result, text=text))
+
+
+def _with_photos(message: UserText, pictures: Sequence[Picture], workspace: Path | None, mark: str) -> UserText:
+    """A message with pictures that came with it. What is said of those that are gone stands outside of its data."""
+    images: list[Image] = []
+    notes: list[str] = []
+    for picture in pictures:
+        found = _photo(picture, workspace)
+        if isinstance(found, Image):
+            images.append(found)
+        else:
+            notes.append(f"[{mark} The picture {picture.file} cannot be shown to you: {found}.]")
+    return replace(message, images=tuple(images), data="\n\n".join(filter(None, [message.data, *notes])))
+
+
+def _photo(picture: Picture, workspace: Path | None) -> Image | str:
+    """Return a picture of the workspace, or why not. A tool may have put anything in its place since it was fetched."""
+    path = PurePosixPath(picture.file)
+    if workspace is None or path.is_absolute() or len(path.parts) != 2 or ".." in path.parts:  # `inbox/name`
+        return _NO_NAME
+    found = _read(picture, workspace, path.parts)
+    if isinstance(found, str):
+        return found
+    if sniffed(found.data, "") != picture.media_type:
+        return "something else stands in its place"
+    return replace(found, name=picture.file)
+
+
+_NO_NAME = "its name is not one of a file in its folder"
+
+
+def _read(picture: Picture, folder: Path, parts: Sequence[str]) -> Image | str:
+    """Return the picture at these names beneath a folder, or why not: a tool may have put anything there."""
+    if picture.media_type not in PICTURES:
+        return "it is of a kind that models are not given"
+    try:
+        with os.fdopen(open_beneath(folder, parts), "rb") as file:
+            data = file.read(PICTURE_BYTES + 1)
+    except (OSError, ValueError):
+        return "it is not there any more"
+    if len(data) > PICTURE_BYTES:
+        return "it is larger than 10 MB"
+    return Image(media_type=picture.media_type, data=data) if data else "it is empty"

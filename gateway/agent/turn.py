@@ -1,0 +1,351 @@
+"""One turn: ask the model, bring its calls to their results, ask again, until an answer without calls or a wait.
+
+Everything is read from and written to rows, so a turn goes on wherever and whenever it is claimed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from gateway.agent.answer_stream import Writing, last_words, said, unmarked, why_no_answer
+from gateway.agent.attachments import Attachments
+from gateway.agent.limits import active_limit, beyond, out_of_time
+from gateway.agent.prompt import UNBOUND, Bounds, Question, Questions
+from gateway.agent.status import Status
+from gateway.agent.transcript import ungiven
+from gateway.agent.window import HISTORY_TURNS, LongHistory
+from gateway.domain.ids import OwnerName, WaitId, mint
+from gateway.domain.live import ANSWERS, Now, Rested, Working
+from gateway.domain.prompts import Anew, Complete, ModelRequest, TextPart
+from gateway.domain.slots import NewSlot, shown_when_stored
+from gateway.domain.steps import Answer, StepState
+from gateway.domain.text import visible
+from gateway.domain.turns import Lease, TurnKind, TurnLimits, TurnState
+from gateway.domain.views import Claimed, TurnView
+from gateway.domain.waits import NewWait, WaitKind
+from gateway.errors import LeaseLost, ModelError
+from gateway.ports import Clock, Lanes, Live, Model, Models, Steps, Views
+from gateway.system.cancellation import Halt
+from gateway.system.failpoints import FailPoints
+from gateway.system.logging_setup import log
+from gateway.system.metrics import Meters
+from gateway.system.redaction import Redactor
+from gateway.toolcalls.scheduler import ToolCalls
+from gateway.toolcalls.subsessions import Families
+
+PAGE_CLOSED_AFTER = timedelta(seconds=30)
+BEGUN_AT_MOST = 10
+"""Times that a turn is begun without a decision to go on with: one that ends the process each time ends itself."""
+SHORTER_AT_MOST = 2
+"""Times that one answer is asked for again because its request was too long."""
+EMPTY = "The model gave an empty answer. Ask again, or in other words."
+
+
+@dataclass(slots=True, kw_only=True)
+class _Holding:
+    """One holding of a turn here."""
+
+    lease: Lease
+    began: float
+    before: timedelta
+    """Time of work in earlier holdings."""
+    limit: timedelta
+    status: Status
+    history: Sequence[TurnView] | None
+    """The session's, as it was when the turn was claimed, until its model is first asked."""
+    working: Working | None
+    """What is said of it, where its conversation shows that."""
+    long: LongHistory | None = None
+    bounds: Bounds = UNBOUND
+    """What fitted, once a model has said that a request was too long: later steps begin with no more."""
+    writing: Writing | None = None
+    """The answer that is written now."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Turns:
+    """Runs claimed turns."""
+
+    lanes: Lanes
+    steps: Steps
+    views: Views
+    live: Live
+    calls: ToolCalls
+    families: Families
+    questions: Questions
+    attachments: Attachments
+    models: Models
+    operator: Model
+    """Answers command turns, whatever the configured model is."""
+    clock: Clock
+    meters: Meters
+    points: FailPoints
+    redactor: Redactor
+    elsewhere: Collection[OwnerName]
+    """The owners who can be reached besides on the page, with answers that nobody saw there."""
+    streams: Collection[str] = frozenset()
+    """The channels that show an answer while it is written."""
+    limits: TurnLimits = field(default_factory=TurnLimits)
+    currency: str = "USD"
+    """Of the prices, for the status line."""
+    _held: dict[Lease, _Holding] = field(default_factory=dict[Lease, _Holding])
+    _log: Any = field(default_factory=lambda: log("turn"))
+
+    @property
+    def history_turns(self) -> int:
+        """How many ended turns are read with a claim: none where nobody reads them but who answers commands."""
+        return HISTORY_TURNS if any(name != self.operator.name for name in self.models.names) else 0
+
+    async def run(self, claimed: Claimed, halt: Halt) -> LongHistory | None:
+        """Run until the turn ended or parked. Cancelled by the holder when it is cut (`halt` says why).
+
+        Return what the caller may put into a summary when the turn ended and its session's history is long. Raises
+        `LeaseLost` when a write is refused, or the turn was stopped: nothing more may be begun. A turn that is cut
+        is known here until `let_go`.
+        """
+        lease = claimed.lease
+        view = claimed.view or await self.views.turn(lease.turn)
+        holding = self._held[lease] = self._hold(view, claimed)
+        self.say_working(lease)
+        try:
+            await holding.status.resume()
+            if await self._run(view, holding, halt):
+                holding.status.ended()
+                return holding.long
+            return None
+        finally:
+            if halt.why is None:
+                self._forget(lease)
+
+    def say_working(self, lease: Lease) -> None:
+        """Say that the turn is worked on here, if its conversation shows that. Cheap; never fails."""
+        holding = self._held.get(lease)
+        if holding is not None and holding.working is not None:
+            self.live.publish(ANSWERS, holding.working)
+
+    def left_s(self, lease: Lease) -> float | None:
+        """Seconds that the turn may go on working here; None when it is not held here."""
+        holding = self._held.get(lease)
+        return None if holding is None else (holding.limit - self._worked(holding)).total_seconds()
+
+    def out_of_time(self, view: TurnView) -> str:
+        """What a turn says that has worked for as long as it may."""
+        return out_of_time(view, self.limits)
+
+    def last_slots(
+        self, view: TurnView, lease: Lease, text: str, *, keep: bool = False
+    ) -> tuple[list[NewSlot], list[NewWait]]:
+        """The slots and timers with which a turn ends that has no answer; `keep` the beginning of one above it."""
+        holding = self._held.get(lease)
+        writing = holding.writing if holding is not None and keep else None
+        slot = last_words(view, self.redactor.text(text), writing.so_far if writing else "")
+        closing = holding.status.closing(view) if holding is not None else []
+        return [slot, *closing], self._timers(view, slot)
+
+    def let_go(self, lease: Lease, *, ended: bool) -> None:
+        """Forget a turn that was cut; `ended`: it will not go on. Twice is safe."""
+        holding = self._forget(lease)
+        if holding is not None and ended:
+            holding.status.ended()
+
+    def _forget(self, lease: Lease) -> _Holding | None:
+        holding = self._held.pop(lease, None)
+        if holding is not None and holding.working is not None:
+            self.live.publish(ANSWERS, Rested(turn=lease.turn))
+        return holding
+
+    def _hold(self, view: TurnView, claimed: Claimed) -> _Holding:
+        where, lease = view.turn.conversation, claimed.lease
+        shows = where.channel in self.streams
+        return _Holding(
+            lease=lease,
+            began=self.clock.monotonic(),
+            before=timedelta(milliseconds=view.turn.active_ms),
+            limit=active_limit(view, self.limits),
+            history=claimed.history,
+            working=Working(session=lease.session, turn=lease.turn, conversation=where) if shows else None,
+            status=Status(
+                view=view,
+                lease=lease,
+                steps=self.steps,
+                live=self.live,
+                clock=self.clock,
+                redactor=self.redactor,
+                streams=self.streams,
+                currency=self.currency,
+            ),
+        )
+
+    def _worked(self, holding: _Holding) -> timedelta:
+        return holding.before + timedelta(seconds=self.clock.monotonic() - holding.began)
+
+    async def _run(self, view: TurnView, holding: _Holding, halt: Halt) -> bool:
+        """Go from step to step. Return True when the turn ended, False when it parked."""
+        lease = holding.lease
+        if lease.fence - len(view.waits) > BEGUN_AT_MOST:
+            text = f"Stopped: this was begun {BEGUN_AT_MOST} times and never came to its end. Write again to try anew."
+            await self._fail(view, holding, text)
+            return True
+        if view.steps:
+            await self.points.hit("WOKEN")
+        now: TurnView | None = view
+        while now is not None:
+            if any(step.state is not StepState.FINISHED for step in now.steps):
+                now = await self._settle(now, holding, halt)
+                if now is None:
+                    return False
+            else:
+                now = await self._ask(now, holding)
+            if now is not None and now.turn.state is TurnState.STOPPING:
+                raise LeaseLost("The turn was stopped.")  # asking the model again would be for nothing
+        await self.points.hit("J20")
+        return True
+
+    async def _settle(self, view: TurnView, holding: _Holding, halt: Halt) -> TurnView | None:
+        """Do all that can be done for the calls. Return how the turn stands then, None when it parked."""
+        lease = holding.lease
+        async with holding.status.watch():
+            settled = await self.calls.settle(view, lease, halt, holding.status.doing)
+        if settled is not None:
+            return settled
+        await holding.status.parking()
+        if await self.lanes.park(lease):
+            await self.points.hit("PARKED")
+            return None
+        return await self.views.turn(lease.turn)
+
+    async def _ask(self, view: TurnView, holding: _Holding) -> TurnView | None:
+        """Ask the model once and store what it said. Return how the turn stands then, None when it ended."""
+        lease = holding.lease
+        untold = await self.families.tokens_untold(view)
+        passed = beyond(view, self._worked(holding), self.limits, untold)
+        if passed:
+            return await self._fail(view, holding, passed)
+        command = view.turn.kind is TurnKind.COMMAND
+        model = self.operator if command else self.models.of(view.session)
+        if view.session.lineage is not None:
+            holding.status.doing(Now())
+        view = await self._fetched(model, view, lease)
+        try:
+            answer = await self._answer(model, view, holding)
+        except ModelError as error:
+            self._log.warning("model failed", model=model.name, error=str(error))
+            return await self._fail(view, holding, why_no_answer(view, error))
+        holding.writing = None  # it is whole
+        await self.points.hit("J6")
+        given = ungiven(view)
+        if answer.calls:
+            slots = said(view, answer, self.redactor)
+            planned = await self.steps.plan(lease, answer, given=given, slots=slots)
+            await self.points.hit("J7")
+            return planned
+        if view.session.lineage is not None:  # these words leave the session, for its parent's model and page
+            answer = replace(answer, text=self.redactor.text(answer.text))
+        slots = said(view, answer, self.redactor) if visible(answer.text) else [last_words(view, EMPTY)]
+        timers, closing = self._timers(view, slots[0]), holding.status.closing(view, answer)
+        ended = await self.lanes.finish_turn(
+            lease, TurnState.DONE, answer=answer, given=given, slots=[*slots, *closing], timers=timers
+        )
+        await self.points.hit("J15")
+        if not ended:  # a message came meanwhile: what was said stands, and it is answered next
+            return await self.steps.plan(lease, answer, given=given, slots=slots)
+        self.meters.turns.labels(TurnState.DONE.value).inc()
+        return None
+
+    async def _fetched(self, model: Model, view: TurnView, lease: Lease) -> TurnView:
+        """The turn with the files of its new messages, for a model that is told of them."""
+        if model.name == self.operator.name:
+            return view
+        return await self.attachments.fetch(view, lease)
+
+    async def _answer(self, model: Model, view: TurnView, holding: _Holding) -> Answer:
+        """Ask, show the text as it comes, return the whole answer. A request that is too long is made shorter."""
+        question = await self._question(model, view, holding)
+        turn = view.turn
+        writing = holding.writing = Writing(
+            steps=self.steps,
+            live=self.live,
+            redactor=self.redactor,
+            clock=self.clock,
+            view=view,
+            lease=holding.lease,
+            streams=turn.kind is TurnKind.MODEL and turn.conversation.channel in self.streams,
+            mark=question.request.mark,
+        )
+        await self.points.hit("J5")
+        answer, asked = await self._asked(model, view, question, writing)
+        if asked is not question:
+            holding.bounds = asked.bounds
+            if not answer.note:  # who stepped in may be smaller: what the session's own model can read is kept for it
+                holding.long = _long(view, hard=True)
+        return answer
+
+    async def _asked(
+        self, model: Model, view: TurnView, question: Question, writing: Writing
+    ) -> tuple[Answer, Question]:
+        """Return the answer and the question that it answers: a shorter one when its model said "too long"."""
+        for _ in range(SHORTER_AT_MOST):
+            try:
+                return await self._stream(model, question.request, writing), question
+            except ModelError as error:
+                shorter = await self.questions.make_shorter(view, question) if error.too_long else None
+                if shorter is None:
+                    raise
+                self._log.warning("asked again with less", model=model.name, error=str(error))
+            question = shorter
+            writing.anew()
+            writing.mark = question.request.mark
+        return await self._stream(model, question.request, writing), question
+
+    async def _question(self, model: Model, view: TurnView, holding: _Holding) -> Question:
+        if model.name == self.operator.name:  # who answers commands reads nothing but them
+            return await self.questions.make_alone(view)
+        history, holding.history = holding.history, None
+        question = await self.questions.make(view, holding.bounds, history)
+        if question.long and holding.long is None:
+            holding.long = _long(view, hard=False)
+        return question
+
+    async def _stream(self, model: Model, request: ModelRequest, writing: Writing) -> Answer:
+        began = self.clock.monotonic()
+        async with aclosing(model.stream(request)) as events:
+            async for event in events:
+                match event:
+                    case TextPart(text=text):
+                        await writing.add(text)
+                    case Anew(because=because):
+                        self._log.warning("another model answers anew", because=because)
+                        writing.anew()
+                    case Complete(answer=answer):
+                        self.meters.model_seconds.labels(model.name).observe(self.clock.monotonic() - began)
+                        return replace(answer, text=unmarked(answer.text, request.mark))
+        raise ModelError("The model's stream ended before its answer did.")
+
+    def _timers(self, view: TurnView, slot: NewSlot) -> list[NewWait]:
+        """An answer on a page that nobody has open is shown again in the owner's chat. A child's is its parent's."""
+        owner = view.session.owner
+        if owner is None or view.session.lineage is not None:
+            return []
+        if not shown_when_stored(view.turn.conversation) or owner not in self.elsewhere:
+            return []
+        payload = {"copy_of": slot.id, "owner": owner}
+        until = self.clock.now() + PAGE_CLOSED_AFTER
+        timer = NewWait(
+            id=WaitId(mint("w")), kind=WaitKind.TIMER, n=0, approval=None, payload=payload, expires_at=until
+        )
+        return [timer]
+
+    async def _fail(self, view: TurnView, holding: _Holding, text: str) -> None:
+        slots, timers = self.last_slots(view, holding.lease, text)
+        failed = TurnState.FAILED
+        if await self.lanes.finish_turn(holding.lease, failed, answer=None, given=(), slots=slots, timers=timers):
+            self.meters.turns.labels(failed.value).inc()
+
+
+def _long(view: TurnView, *, hard: bool) -> LongHistory:
+    turn = view.turn
+    return LongHistory(session=turn.session, epoch=turn.epoch, principal=turn.principal, hard=hard)

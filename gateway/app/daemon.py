@@ -1,0 +1,154 @@
+"""The running daemon: one task group, a start order, a drain order, signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from gateway.agent.runner import Sessions
+from gateway.app.maintenance import Sweeper
+from gateway.errors import StoreError
+from gateway.inbound.ingress import Ingress
+from gateway.outbound.delivery import Delivery
+from gateway.outbound.live_edits import Streams
+from gateway.ports import Channel, Clock, KeptTool, Store
+from gateway.server.control_server import ControlServer
+from gateway.server.http import HttpServer
+from gateway.system.logging_setup import log
+
+STREAMS_WITHIN_S = 0.5
+TURNS_WITHIN_S = 3.5
+SENDS_WITHIN_S = 2.0
+SENDERS_WITHIN_S = 1.0
+CLOSED_WITHIN_S = 2.0
+RESTART_AFTER_S = (1.0, 2.0, 4.0, 8.0, 16.0, 60.0)
+CALM_S = 60.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Daemon:
+    """Everything that runs, wired by `app.build`."""
+
+    machine: str
+    store: Store
+    clock: Clock
+    ingress: Ingress
+    channels: Mapping[str, Channel]
+    kept: Mapping[str, KeptTool]
+    """The tools that keep something between calls, by name."""
+    http: HttpServer
+    control: ControlServer
+    sessions: Sessions
+    delivery: Delivery
+    streams: Streams
+    sweeper: Sweeper
+    chores: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(
+        default_factory=dict[str, Callable[[], Coroutine[Any, Any, None]]]
+    )
+    """What runs beside it all until it drains, by name. They do not fail."""
+    closers: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
+    """What is closed behind the server, in order: HTTP sessions. Leases and the store come after."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _log: Any = field(default_factory=lambda: log("daemon"))
+
+    async def run(self, ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run until `stop` or a signal; then drain within ten seconds. `ready` is awaited once work can be taken."""
+        async with self._signals():
+            try:
+                await self.sweeper.start(self.machine, self.clock.now())
+                await self.http.start()
+                await self._serve(ready)
+            finally:
+                for close in [self.http.stop, *self.closers, self.sessions.let_go]:
+                    await self._closed(close)
+                await self.store.close()
+
+    async def _closed(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            async with asyncio.timeout(CLOSED_WITHIN_S):
+                await close()
+        except Exception:  # noqa: BLE001 - an exit: what cannot be closed does not keep the store open (house rule 9)
+            self._log.exception("not closed cleanly")
+
+    def stop(self) -> None:
+        """Begin to drain. Twice is safe."""
+        self.stopping.set()
+
+    async def _serve(self, ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        reachable = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            inward = [
+                group.create_task(
+                    self._keep_running(f"channel {name}", partial(channel.run, self.ingress)), name=f"channel {name}"
+                )
+                for name, channel in self.channels.items()
+            ]
+            inward.append(group.create_task(self.control.run(reachable), name="control"))
+            sweeps = group.create_task(self.sweeper.run(), name="sweeps")
+            chores = [group.create_task(chore(), name=name) for name, chore in self.chores.items()]
+            streams = group.create_task(self.streams.run(), name="streams")
+            tools = [
+                group.create_task(self._keep_running(f"tool {name}", tool.serve), name=f"tool {name}")
+                for name, tool in self.kept.items()
+            ]
+            turns = group.create_task(self.sessions.run(), name="sessions")
+            sends = group.create_task(self.delivery.run(), name="delivery")
+            await reachable.wait()  # who reads that it is ready asks for a link at once
+            await ready()
+            self._log.info("ready", port=self.http.port)
+            await self.stopping.wait()
+            self._log.info("draining")
+            for task in [*inward, sweeps, *chores]:
+                task.cancel()
+            self.streams.drain()
+            await _within(streams, STREAMS_WITHIN_S)
+            await self._drain(turns, sends)
+            for task in tools:
+                task.cancel()
+
+    async def _drain(self, turns: asyncio.Task[None], sends: asyncio.Task[None]) -> None:
+        """Cut what runs, give it back, send what is due. What is left then is cancelled, and found again at start."""
+        self.sessions.drain()
+        await _within(turns, TURNS_WITHIN_S)
+        try:
+            async with asyncio.timeout(SENDS_WITHIN_S):
+                await self.delivery.flush()
+        except (TimeoutError, StoreError) as error:
+            self._log.warning("some messages stay for the next start", error=str(error))
+        self.delivery.drain()
+        await _within(sends, SENDERS_WITHIN_S)
+
+    async def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """Run a channel or a tool; when it breaks, say so and begin again, ever more slowly while it keeps breaking."""
+        failures = 0
+        while True:
+            began = self.clock.monotonic()
+            try:
+                await run()
+            except Exception:  # noqa: BLE001 - the loop of channels and tools: the others go on (house rule 9)
+                self._log.exception("broke", what=name)
+            failures = 0 if self.clock.monotonic() - began > CALM_S else failures + 1
+            await asyncio.sleep(RESTART_AFTER_S[min(failures, len(RESTART_AFTER_S) - 1)])
+
+    @asynccontextmanager
+    async def _signals(self) -> AsyncGenerator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+
+async def _within(task: asyncio.Task[None], seconds: float) -> None:
+    """Wait for a task that was told to end; cancel it when it takes too long."""
+    done, _ = await asyncio.wait([task], timeout=seconds)
+    if not done:
+        task.cancel()

@@ -1,0 +1,93 @@
+"""What only time brings: waits that expire, leases of dead holders, timers. Each sweep is one transition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from gateway.domain.ids import NodeId
+from gateway.errors import StoreError
+from gateway.ports import Node, Sweeps
+from gateway.system.logging_setup import log
+from gateway.system.metrics import Meters
+
+EVERY_S = 1.0
+ALIVE_EVERY_S = 10.0
+RECLAIM = "reclaim"
+DOWNTIME = timedelta(seconds=120)
+HOLDERS_FIRST = 7
+"""Sweeps after one that failed in which nothing is taken back: while the store was away nobody could renew a lease, and
+holders try every 5 s. What their calls came to would be lost."""
+
+
+def was_down(last_alive: datetime | None, now: datetime) -> bool:
+    """Whether the daemon was away so long that platforms dropped presses (Telegram: 150 s)."""
+    return last_alive is not None and now - last_alive > DOWNTIME
+
+
+@dataclass(slots=True, kw_only=True)
+class Sweeper:
+    """Runs the sweeps, and says every ten seconds that this node lives."""
+
+    node_id: NodeId
+    sweeps: Sweeps
+    node: Node
+    meters: Meters
+    _holders_first: int = 0
+    """Sweeps that are still left to holders."""
+    _log: Any = field(default_factory=lambda: log("sweeps"))
+
+    async def start(self, machine: str, now: datetime) -> None:
+        """Before anything runs: end this machine's earlier leases; after a downtime, offer open cards again."""
+        last = await self.node.last_alive()
+        while count := await self.sweeps.void_leases(machine):
+            self._count("void_leases", count)
+        if was_down(last, now):
+            self._count("offer_again", await self.sweeps.offer_again())
+        await self.node.alive(self.node_id)
+
+    async def run(self) -> None:
+        """Sweep every second until cancelled."""
+        since_alive = 0.0
+        while True:
+            self._holders_first = max(0, self._holders_first - 1)
+            for name, sweep in self._all():
+                if name == RECLAIM and self._holders_first:
+                    continue
+                await self._until_done(name, sweep)
+            await asyncio.sleep(EVERY_S)
+            since_alive += EVERY_S
+            if since_alive >= ALIVE_EVERY_S:
+                since_alive = 0.0
+                await self._say_alive()
+
+    def _all(self) -> list[tuple[str, Callable[[], Awaitable[int]]]]:
+        return [
+            ("expire_waits", self.sweeps.expire_waits),
+            (RECLAIM, self.sweeps.reclaim),
+            ("fire_timers", self.sweeps.fire_timers),
+        ]
+
+    async def _until_done(self, name: str, sweep: Callable[[], Awaitable[int]]) -> None:
+        try:
+            while count := await sweep():
+                self._count(name, count)
+        except StoreError as error:
+            self._log.error("sweep failed", sweep=name, error=str(error))
+            self._holders_first = HOLDERS_FIRST
+        except Exception:  # noqa: BLE001 - the loop of sweeps: the others go on (house rule 9)
+            self._log.exception("sweep failed", sweep=name)
+
+    async def _say_alive(self) -> None:
+        try:
+            await self.node.alive(self.node_id)
+        except StoreError as error:
+            self._log.error("not said to be alive", error=str(error))
+
+    def _count(self, name: str, count: int) -> None:
+        if count:
+            self.meters.sweeps.labels(name).inc(count)
+            self._log.info("swept", sweep=name, count=count)

@@ -1,0 +1,48 @@
+"""For `dragoman check`: what a start would refuse, tried as far as that leaves no trace."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+
+from config.load import Loaded
+from gateway.app.core import models_of
+from gateway.app.plugins import look_at_channels, redactor_of
+from gateway.app.run import outbound_client
+from gateway.app.state import KEY, read_key
+from gateway.errors import DragomanError
+from gateway.llm.operator import Operator
+from gateway.server.control_server import look_at_place
+from gateway.server.control_wire import socket_path
+from gateway.store import look_at_store
+from gateway.system.clock import SystemClock
+from gateway.toolcalls.workspaces import Workspaces
+
+
+def refusals(loaded: Loaded) -> Iterator[DragomanError]:
+    """Say what a start would refuse of the state folder, the store, the owner's channels and the models."""
+    yield from _tried(lambda: _state_key(loaded))
+    yield from _tried(lambda: look_at_place(socket_path(loaded.state)))
+    yield from _tried(Workspaces(loaded.state).look)
+    yield from _tried(lambda: look_at_store(loaded.settings.store.url))
+    yield from look_at_channels(loaded.settings.channels)
+    yield from _tried(lambda: asyncio.run(_models(loaded)))
+
+
+def _tried(look: Callable[[], None]) -> Iterator[DragomanError]:
+    try:
+        look()
+    except DragomanError as error:
+        yield error
+
+
+def _state_key(loaded: Loaded) -> None:
+    if os.path.lexists(loaded.state / KEY):
+        read_key(loaded.state)
+
+
+async def _models(loaded: Loaded) -> None:
+    async with outbound_client() as client:
+        models = models_of(loaded, Operator({}), redactor_of(loaded), client, SystemClock())
+        await models.close()

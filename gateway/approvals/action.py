@@ -1,0 +1,141 @@
+"""What an approval is asked for: the exact action, what binds it, and how people are shown it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from types import MappingProxyType
+
+from gateway.domain.ids import Principal, SessionId, TurnId
+from gateway.domain.tools import Action, Risk
+from gateway.domain.waits import ApprovalRequest, Wait, WaitState
+from gateway.policy.routing import People
+
+_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[rtbfu]")  # a control character in JSON; not a backslash that somebody wrote
+_LONG_SPACES = re.compile(r" {9,}")
+_LONG_BREAKS = re.compile(r"(?:⏎\n){3,}")
+_SHOWN = re.compile(r"\\(\\|u\{([0-9A-F]+)\})|␠×(\d+);|⏎×(\d+);\n|⏎\n|.", re.DOTALL)
+
+
+# --- what is asked ------------------------------------------------------------------------------
+
+
+def canonical(action: Action) -> str:
+    """Return the one text form of an action; every field and argument is in it."""
+    return json.dumps(
+        {"tool": action.tool, "arguments": dict(action.arguments), "cwd": action.cwd, "sandbox": action.sandbox or ""},
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=True,
+        allow_nan=False,
+    )
+
+
+def action_key(action: Action) -> str:
+    """SHA-256 of the canonical action: the same whoever asks. Grants and loop checks compare it."""
+    return hashlib.sha256(canonical(action).encode()).hexdigest()
+
+
+def action_sha(key: str, session: SessionId, turn: TurnId, n: int, requester: Principal) -> str:
+    """SHA-256 that binds an action to this session, turn, step and person. An approval is for this alone."""
+    return hashlib.sha256(json.dumps([key, session, turn, n, requester]).encode()).hexdigest()
+
+
+# --- how it is shown ----------------------------------------------------------------------------
+
+
+def render(text: str) -> str:
+    """Show text so that what is read is what runs: printable ASCII and marked line breaks, all else escaped.
+
+    `unrender` gives the text back exactly.
+    """
+    out: list[str] = []
+    for char in text:
+        if char == "\\":
+            out.append("\\\\")
+        elif " " <= char <= "~":
+            out.append(char)
+        elif char == "\n":
+            out.append("⏎\n")
+        else:
+            out.append(f"\\u{{{ord(char):X}}}")
+    shown = _LONG_SPACES.sub(lambda m: f"␠×{len(m.group())};", "".join(out))
+    return _LONG_BREAKS.sub(lambda m: f"⏎×{len(m.group()) // 2};\n", shown)
+
+
+def unrender(shown: str) -> str:
+    """Read what `render` wrote."""
+    out: list[str] = []
+    for match in _SHOWN.finditer(shown):
+        escape, code, spaces, breaks = match.groups()
+        if escape is not None:
+            out.append(chr(int(code, 16)) if code else "\\")
+        elif spaces is not None:
+            out.append(" " * int(spaces))
+        elif breaks is not None:
+            out.append("\n" * int(breaks))
+        else:
+            out.append("\n" if match.group() == "⏎\n" else match.group())
+    return "".join(out)
+
+
+def render_action(action: Action, shows: str | None) -> str:
+    """Show a whole action: the argument that runs first, then every other one, by name."""
+    arguments = dict(action.arguments)
+    lines: list[str] = []
+    if shows is not None and isinstance(arguments.get(shows), str):
+        lines.append(render(str(arguments.pop(shows))))
+    lines += [
+        f"{render(name)} = {render(json.dumps(value, ensure_ascii=False, sort_keys=True))}"
+        for name, value in sorted(arguments.items())
+        if value is not None
+    ]
+    return "\n".join(lines)
+
+
+def needs_escape(action: Action) -> bool:
+    """Whether something in the arguments is not plain printable ASCII or a line break."""
+    text = json.dumps(dict(action.arguments), ensure_ascii=False)
+    return any(not (" " <= char <= "~") for char in text) or bool(_ESCAPED.search(text))
+
+
+_WANTS = MappingProxyType(
+    {
+        Risk.NONE: "wants to act",
+        Risk.READ: "wants to read",
+        Risk.WRITE: "wants to change something",
+        Risk.EXECUTE: "wants to run",
+        Risk.NETWORK: "wants to use the network",
+    }
+)
+
+
+def title(request: ApprovalRequest) -> str:
+    """The first line of a card: which tool, and what it wants."""
+    return f"{request.action.tool} {_WANTS[request.risk]}"
+
+
+def outcome_line(wait: Wait, people: People) -> str:
+    """Say in one line what became of an approval; empty while it is open."""
+    who = name_of(wait.decided_by, people)
+    at = f", {wait.decided_at:%H:%M} UTC" if wait.decided_at else ""
+    reason = f": {wait.reason}" if wait.reason else ""
+    allowed = "allowed for this session" if wait.approval is not None and wait.approval.scope else "allowed once"
+    return {
+        WaitState.OPEN: "",
+        WaitState.APPROVED: f"{who} {allowed}{at}",
+        WaitState.CONSUMED: f"{who} {allowed}{at}",
+        WaitState.DENIED: f"{who} denied{at}{reason}",
+        WaitState.EXPIRED: "Expired; nothing was run",
+        WaitState.CANCELLED: "Withdrawn; nothing was run",
+        WaitState.SUPERSEDED: "Expired while Dragoman was away; it is asked anew",
+        WaitState.ANSWERED: "",
+    }[wait.state]
+
+
+def name_of(who: Principal | None, people: People) -> str:
+    """How a principal is called on cards: the owner's name, else the principal itself."""
+    if who is None:
+        return "Nobody"
+    return people.owner_of(who) or who

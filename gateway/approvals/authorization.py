@@ -1,0 +1,43 @@
+"""Who may decide an approval, and what a press may do. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from gateway.domain.ids import OwnerName, Principal
+from gateway.domain.messages import Press
+from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.waits import PressResult, Verb, Verdict, Wait, WaitState
+from gateway.policy.routing import People
+
+
+def approving_owners(session: Session, people: People) -> tuple[OwnerName, ...]:
+    """Who decides: below a main session its owner, elsewhere every owner; now, not when it was asked."""
+    if session.root_kind is SessionKind.MAIN:
+        return tuple(name for name in people.owners if name == session.owner)
+    return tuple(people.owners)
+
+
+def approvers(session: Session, people: People) -> frozenset[Principal]:
+    """Whose press counts: that of any principal of those owners."""
+    return frozenset(who for name in approving_owners(session, people) for who in people.owners[name])
+
+
+def may_resolve(verb: Verb, who: Principal, requester: Principal, allowed: frozenset[Principal]) -> Verdict:
+    """Say what a press may do: approvers decide; whoever asked may also deny."""
+    if who in allowed:
+        state = WaitState.APPROVED if verb is Verb.ONCE else WaitState.DENIED
+        return Verdict(refusal=None, state=state, withdraw_siblings=verb is Verb.DENY_REASON)
+    if verb is not Verb.ONCE and who == requester:
+        return Verdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=verb is Verb.DENY_REASON)
+    return Verdict(refusal=PressResult.NOT_ALLOWED)
+
+
+def asks_reason(verdict: Verdict, press: Press, wait: Wait, now: datetime) -> bool:
+    """Whether a denial waits for its reason: the platform's buttons carry no text, and it can still be decided.
+
+    A verdict that withdraws the siblings is that of "Deny with reason".
+    """
+    without = press.can_ask_reason and not press.reason.strip()
+    undecided = wait.state is WaitState.OPEN and wait.expires_at > now
+    return verdict.refusal is None and verdict.withdraw_siblings and without and undecided

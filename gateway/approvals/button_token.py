@@ -1,0 +1,59 @@
+"""What a button carries from a card to the press that comes back. Pure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterable
+
+from gateway.domain.ids import Handle, OwnerName, SlotId, WaitId
+from gateway.domain.messages import Conversation
+from gateway.domain.waits import Verb
+
+
+class Handles:
+    """Makes and checks button handles: a wait's id and 128 bits of HMAC over (wait, card, verb).
+
+    The same on a resend; worthless for another card, conversation or verb; the verb is not in it to be swapped.
+    """
+
+    def __init__(self, state_key: bytes) -> None:
+        """Take the secret of this state folder, at least 32 bytes."""
+        self._key = state_key
+
+    def make(self, wait: WaitId, card: str, verb: Verb) -> Handle:
+        """Return the handle, at most 64 bytes of ASCII."""
+        mac = hmac.new(self._key, json.dumps([wait, card, verb]).encode(), hashlib.sha256).digest()[:16]
+        return Handle(f"{wait}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}")
+
+    def verb(self, handle: Handle, wait: WaitId, cards: Iterable[str]) -> Verb | None:
+        """Return what the handle says on one of these cards, or None when it is not one of ours."""
+        found: Verb | None = None
+        for card in cards:
+            for verb in Verb:
+                if hmac.compare_digest(self.make(wait, card, verb).encode(), handle.encode(errors="surrogatepass")):
+                    found = verb
+        return found
+
+
+def wait_of(handle: Handle) -> WaitId | None:
+    """Return the wait a handle names; this alone means nothing. None when it cannot be a handle."""
+    name, dot, mac = handle.partition(".")
+    well_formed = bool(dot) and len(handle) <= 64 and re.fullmatch(r"w[0-9a-f]{16}", name) and len(mac) == 22
+    return WaitId(name) if well_formed else None
+
+
+def page_card(owner: OwnerName) -> str:
+    """The card that an owner's web page is: it shows every approval that the owner may see."""
+    return f"page:{owner}"
+
+
+def cards_at(conversation: Conversation, shown: Iterable[tuple[SlotId, Conversation]]) -> list[str]:
+    """The cards that a press in this conversation can be of."""
+    cards = [str(slot) for slot, where in shown if where == conversation]
+    if conversation.on_page:
+        cards.append(page_card(OwnerName(conversation.chat)))
+    return cards

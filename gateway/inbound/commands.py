@@ -1,0 +1,261 @@
+"""Commands: what a text that begins with `/` asks for, and the gateway's own answers to control commands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import TypeAlias
+
+from gateway.domain.ids import OwnerName, Principal, SessionId
+from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.steps import Usage
+from gateway.domain.text import code, split
+from gateway.domain.views import ChildLine, Counts, SessionLine, Spent
+from gateway.domain.waits import Wait
+from gateway.policy.permission import describe_availability
+from gateway.policy.routing import may_see
+from gateway.ports import CommandInfo
+from gateway.system.status_text import count, money
+from gateway.toolcalls.registry import Registry, Tool, usage
+
+CONTROL: Mapping[str, str] = MappingProxyType(
+    {
+        "help": "what can be said here",
+        "status": "what is running and waiting",
+        "new": "stop, and begin a new history",
+        "stop": "stop what is running or waiting here",
+        "tools": "which tools this session may use",
+        "sessions": "the conversations that you may see",
+        "approvals": "what waits for a decision",
+        "tree": "the sub-sessions below this session",
+        "usage": "tokens and money, today and in 30 days",
+    }
+)
+
+START = "start"
+"""Sent by platforms when a chat is opened for the first time: /help with a greeting, and not listed."""
+GREETING = "Welcome. I am an agent with tools; what could do harm waits until somebody allows it with a button."
+
+USAGE_DAYS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class PlainText:
+    """No command: for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlCommand:
+    """One of `CONTROL`, or `START`; handled at ingress."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCommand:
+    """A tool called by hand; runs as a command turn."""
+
+    tool: str
+    """The word that called it: its name, or its shorter one."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownCommand:
+    """Looks like a command and is none."""
+
+    name: str
+
+
+Parsed: TypeAlias = PlainText | ControlCommand | ToolCommand | UnknownCommand
+
+
+def parse(text: str, tools: Collection[str]) -> Parsed:
+    """Say what a message asks for; `tools` are the words that call tools by hand.
+
+    `/usr/bin is full` is plain text; `/nosuch` is an unknown command.
+    """
+    command = split(text)
+    if command is None:
+        return PlainText()
+    name, _ = command
+    if name in CONTROL or name == START:
+        return ControlCommand(name)
+    return ToolCommand(name) if name in tools else UnknownCommand(name)
+
+
+def unknown_text(name: str, tools: Collection[str]) -> str:
+    """Answer an unknown command with the nearest one."""
+    near = get_close_matches(name, [*CONTROL, *tools], n=1)
+    hint = f" Did you mean {code('/' + near[0])}?" if near else ""
+    return f"There is no command {code('/' + name)}.{hint} `/help` lists them."
+
+
+def help_text(registry: Registry, session: Session) -> str:
+    """Answer /help."""
+    lines = [f"- `/{name}`: {about}" for name, about in CONTROL.items()]
+    lines += [
+        f"- {code(usage(tool.spec).removeprefix('Usage: '))}: {tool.spec.description}"
+        for tool in registry.seen_by(session)
+    ]
+    return "\n".join(["Write to talk to the agent, or use a command:", "", *lines])
+
+
+def start_text(registry: Registry, session: Session) -> str:
+    """Answer /start."""
+    return f"{GREETING}\n\n{help_text(registry, session)}"
+
+
+def tools_text(registry: Registry, session: Session) -> str:
+    """Answer /tools."""
+    tools = registry.seen_by(session)
+    if not tools:
+        return "This session may use no tools."
+    return "\n".join(["Tools of this session:", "", *(_tool_line(tool) for tool in tools)])
+
+
+def _tool_line(tool: Tool) -> str:
+    where = describe_availability(tool.policy.availability)
+    sandbox = f", sandbox {tool.policy.sandbox}" if tool.policy.sandbox else ""
+    return f"- {code(tool.spec.name)}: {where}, {tool.spec.risk}, stops after {tool.policy.timeout_s:g} s{sandbox}"
+
+
+def status_text(counts: Counts, lines: Sequence[SessionLine], session: Session, model: str, now: datetime) -> str:
+    """Answer /status: this session first, then, in an owner's main session alone, the daemon.
+
+    In any other session everybody reads along, and how busy the daemon is and with which model is the owners' affair.
+    """
+    here = next((line for line in lines if line.session.id == session.id), None)
+    running, waiting, queued = (here.running, here.waiting, here.queued) if here else (0, 0, 0)
+    said = [
+        f"This session ({code(session.id)}, {session.kind}): {running} running, {waiting} waiting for a decision, "
+        f"{queued} queued."
+    ]
+    if session.kind is SessionKind.MAIN:
+        said += _daemon_lines(counts, model, now)
+    return "\n".join(said)
+
+
+def _daemon_lines(counts: Counts, model: str, now: datetime) -> list[str]:
+    oldest = counts.oldest_queued_at
+    since = f", the oldest for {(now - oldest).total_seconds():.0f} s" if oldest else ""
+    return [
+        f"All sessions: {counts.running_turns} running, {counts.parked_turns} parked, "
+        f"{counts.queued_turns} queued{since}; {counts.open_approvals} open approvals; "
+        f"{counts.due_slots} messages to be sent, {counts.dead_slots} given up.",
+        f"Model: {code(model)}.",
+    ]
+
+
+def sessions_text(lines: Sequence[SessionLine], owner: OwnerName | None, session: Session) -> str:
+    """Answer /sessions: all that this person may see."""
+    seen = [line for line in lines if _visible(line.session, owner, session)]
+    rows = [
+        f"- {code(line.session.id)} ({line.session.kind}, {code(line.session.title)}): {line.running} running, "
+        f"{line.waiting} waiting, last active {line.session.active_at:%Y-%m-%d %H:%M} UTC"
+        for line in seen
+    ]
+    return "\n".join(["Sessions:", "", *rows])
+
+
+def approvals_text(
+    waits: Sequence[Wait], sessions: Mapping[SessionId, Session], owner: OwnerName | None, here: Session
+) -> str:
+    """Answer /approvals. Text decides nothing: the buttons are on the cards."""
+    shown = [w for w in waits if w.session in sessions and _visible(sessions[w.session], owner, here)]
+    if not shown:
+        return "Nothing waits for a decision."
+    rows = [
+        f"- {code(w.approval.action.tool)} in {code(w.session)}, asked {w.opened_at:%H:%M}, "
+        f"answer by {w.expires_at:%H:%M} UTC"
+        for w in shown
+        if w.approval is not None
+    ]
+    return "\n".join(["Waiting for a decision; press the button on the card:", "", *rows])
+
+
+def tree_text(family: Sequence[ChildLine]) -> str:
+    """Answer /tree. Titles are words of a model or of a person, ids are what sessions_stop takes."""
+    if not family:
+        return "There are no sub-sessions below this session."
+    return "\n".join(["Sub-sessions:", "", *(_child_line(one) for one in family)])
+
+
+def _child_line(one: ChildLine) -> str:
+    depth = one.session.lineage.depth if one.session.lineage else 1
+    waits = f", {one.waiting} waiting for a decision" if one.waiting else ""
+    tokens = one.input_tokens + one.output_tokens
+    state = f"{one.turn.state}{waits}, {tokens:,} tokens"
+    return f"{'  ' * (depth - 1)}- {code(one.session.title)}: {state}, {code(one.session.id)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """What of the books somebody is shown."""
+
+    persons: frozenset[Principal]
+    """Their own."""
+    all: bool
+    """Whether what everybody used is shown, too, and with which models and for how much money: the owners' affair."""
+
+
+def usage_text(spent: Sequence[Spent], whose: Whose, today: date, currency: str) -> str:
+    """Answer /usage: of today and of the `USAGE_DAYS` that end with it.
+
+    By model and with money in `currency` for who may know it all; anybody else is told of tokens alone.
+    """
+    own = [one for one in spent if one.principal in whose.persons]
+    groups: list[tuple[str, Sequence[Spent]]] = [
+        ("You, today", [one for one in own if one.day == today]),
+        (f"You, in {USAGE_DAYS} days", own),
+    ]
+    if whose.all:
+        groups.append(("Everybody, today", [one for one in spent if one.day == today]))
+        groups.append((f"Everybody, in {USAGE_DAYS} days", spent))
+    return "\n\n".join(
+        f"{title}:\n\n{_used(lines, currency) if whose.all else _tokens(lines)}" for title, lines in groups
+    )
+
+
+def _tokens(lines: Sequence[Spent]) -> str:
+    read = sum(one.usage.input_tokens for one in lines)
+    written = sum(one.usage.output_tokens for one in lines)
+    return f"- {read:,} tokens read, {written:,} written" if lines else "- nothing"
+
+
+def _used(lines: Sequence[Spent], currency: str) -> str:
+    by_model: dict[str, list[Spent]] = {}
+    for one in lines:
+        by_model.setdefault(one.model, []).append(one)
+    rows = [_used_line(code(model), some, currency) for model, some in sorted(by_model.items())]
+    if len(rows) > 1:
+        rows.append(_used_line("in all", lines, currency))
+    return "\n".join(f"- {row}" for row in rows) or "- nothing"
+
+
+def _used_line(name: str, lines: Sequence[Spent], currency: str) -> str:
+    answers = sum(one.answers for one in lines)
+    used = sum((one.usage for one in lines), Usage())
+    cached = f" ({used.cached_tokens:,} cached)" if used.cached_tokens else ""
+    parts = [count(answers, "answer"), f"{used.input_tokens:,} tokens read{cached}", f"{used.output_tokens:,} written"]
+    if used.cost_micros:
+        parts.append(money(used.cost_micros, currency))
+    return f"{name}: {', '.join(parts)}"
+
+
+def _visible(session: Session, owner: OwnerName | None, here: Session) -> bool:
+    if owner is not None and here.kind is SessionKind.MAIN:
+        return may_see(owner, session.owner, session.root_kind)
+    return session.id == here.id
+
+
+def command_list(registry: Registry, session: Session) -> list[CommandInfo]:
+    """The commands of a session as a channel offers them, the gateway's own first."""
+    control = [CommandInfo(name=name, usage=f"/{name}", about=about) for name, about in CONTROL.items()]
+    tools = [
+        CommandInfo(name=t.spec.by_hand, usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)
+        for t in registry.seen_by(session)
+    ]
+    return [*control, *tools]

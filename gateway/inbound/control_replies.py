@@ -1,0 +1,111 @@
+"""Control commands at the ingress: what each does, and what the store is read for to answer it."""
+
+from __future__ import annotations
+
+from datetime import UTC, timedelta
+
+from gateway.domain.ids import OwnerName, Principal
+from gateway.domain.messages import Inbound
+from gateway.domain.routes import Route, empty_session
+from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.turns import STOPPED_TEXT
+from gateway.inbound import commands
+from gateway.policy.routing import People, may_begin_anew, may_stop_all
+from gateway.ports import Books, Children, Clock, Control, ControlEffect, Views
+from gateway.toolcalls.registry import Registry
+
+
+class Replies:
+    """Answers control commands."""
+
+    def __init__(
+        self,
+        *,
+        children: Children,
+        books: Books,
+        views: Views,
+        people: People,
+        registry: Registry,
+        clock: Clock,
+        model_name: str,
+        currency: str,
+    ) -> None:
+        """Take what is read for an answer; `currency` is that of the prices that are configured."""
+        self._children = children
+        self._books = books
+        self._views = views
+        self._people = people
+        self._registry = registry
+        self._clock = clock
+        self._model_name = model_name
+        self._currency = currency
+
+    async def of(self, name: str, message: Inbound, found: Route) -> Control:
+        """Say what a command does and is answered. Reads only: the store does it, with the command's own row."""
+        match name:
+            case "stop":
+                return Control(
+                    effect=ControlEffect.STOP,
+                    only=None if may_stop_all(message, self._people) else message.principal,
+                    reply=STOPPED_TEXT,
+                    idle="Nothing is running or waiting here.",
+                    stopped_text=STOPPED_TEXT,
+                )
+            case "new" if may_begin_anew(message, self._people):
+                return Control(
+                    effect=ControlEffect.RESET,
+                    only=None,
+                    reply="A new history begins here.",
+                    idle="",
+                    stopped_text=STOPPED_TEXT,
+                )
+            case "new":
+                return _answer("Only an owner begins a new history here.")
+            case _:
+                return _answer(await self._reply(name, message, found))
+
+    async def _reply(self, name: str, message: Inbound, found: Route) -> str:
+        session = await self._views.session(found.session) or empty_session(found, self._clock.now())
+        owner = self._people.owner_of(message.principal)
+        match name:
+            case "help":
+                return commands.help_text(self._registry, session)
+            case commands.START:
+                return commands.start_text(self._registry, session)
+            case "tools":
+                return commands.tools_text(self._registry, session)
+            case "status" | "sessions" | "approvals" | "tree":
+                return await self._list(name, session, owner)
+            case "usage":
+                return await self._usage(message.principal, session, owner)
+            case _:
+                return commands.unknown_text(name, [tool.spec.by_hand for tool in self._registry.seen_by(session)])
+
+    async def _list(self, name: str, session: Session, owner: OwnerName | None) -> str:
+        """What the store knows, as far as this session may be told."""
+        match name:
+            case "status":
+                counts, lines = await self._views.counts(), await self._views.sessions(0, 0, always=session.id)
+                return commands.status_text(counts, lines, session, self._model_name, self._clock.now())
+            case "sessions":
+                return commands.sessions_text(await self._views.sessions(ended=0), owner, session)
+            case "approvals":
+                waits = await self._views.open_approvals()
+                found = [await self._views.session(asking) for asking in dict.fromkeys(wait.session for wait in waits)]
+                known = {one.id: one for one in found if one is not None}
+                return commands.approvals_text(waits, known, owner, session)
+            case _:
+                return commands.tree_text(await self._children.family(session.id))
+
+    async def _usage(self, who: Principal, session: Session, owner: OwnerName | None) -> str:
+        """An owner in main is told of all that owner's persons, and of everybody; anywhere else of the own tokens."""
+        main = owner is not None and session.kind is SessionKind.MAIN
+        own = self._people.owners[owner] if owner is not None and main else frozenset([who])
+        today = self._clock.now().astimezone(UTC).date()
+        spent = await self._books.spent(today - timedelta(days=commands.USAGE_DAYS - 1))
+        return commands.usage_text(spent, commands.Whose(persons=own, all=main), today, self._currency)
+
+
+def _answer(reply: str) -> Control:
+    """A command that does nothing but be answered."""
+    return Control(effect=ControlEffect.NONE, only=None, reply=reply, idle="", stopped_text="")

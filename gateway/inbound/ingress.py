@@ -1,0 +1,197 @@
+"""The way in: whatever a channel pushes is routed, stored, and only then acknowledged. Presses are decided here.
+
+Control commands and presses are handled at once; everything else becomes a turn in the store.
+"""
+
+from __future__ import annotations
+
+from gateway.approvals import Approvals, asks_reason, cards_at, wait_of
+from gateway.domain.messages import Inbound, Press, Refused
+from gateway.domain.routes import Accepted, Drop, DropReason, Route, WhileRunning
+from gateway.domain.turns import TurnKind
+from gateway.domain.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait
+from gateway.errors import NotKnownYet
+from gateway.inbound import commands
+from gateway.inbound.control_replies import Replies
+from gateway.inbound.denial_reasons import Reasons
+from gateway.policy.routing import People, may_be_let_in_later, route
+from gateway.ports import Books, Children, Clock, Intake, Notes, Views, Waiting
+from gateway.system.failpoints import FailPoints
+from gateway.system.logging_setup import log
+from gateway.system.metrics import Meters
+from gateway.toolcalls.registry import Registry
+
+REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
+WAITING = Waiting(
+    decision="Noted. This conversation waits for a decision on the card above; your message is read after it.",
+    children="Noted. This conversation waits for its sub-sessions; your message is read when they have ended.",
+)
+UNREADABLE = "I cannot read {unread} yet. Write it as text, please."
+
+
+class Ingress:
+    """`ports.Sink`: the one ingress for every channel and every kind of event."""
+
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        children: Children,
+        books: Books,
+        views: Views,
+        people: People,
+        registry: Registry,
+        approvals: Approvals,
+        notes: Notes,
+        clock: Clock,
+        meters: Meters,
+        points: FailPoints,
+        model_name: str,
+        running: WhileRunning,
+        currency: str = "",
+    ) -> None:
+        """Take what is needed to route, answer commands and judge presses.
+
+        `running`: what a message does while a turn runs; `currency`: of the prices that are configured.
+        """
+        self._intake = intake
+        self._views = views
+        self._people = people
+        self._registry = registry
+        self._approvals = approvals
+        self._clock = clock
+        self._meters = meters
+        self._points = points
+        self._running = running
+        self._reasons = Reasons(views=views, notes=notes, approvals=approvals, clock=clock)
+        self._replies = Replies(
+            children=children,
+            books=books,
+            views=views,
+            people=people,
+            registry=registry,
+            clock=clock,
+            model_name=model_name,
+            currency=currency,
+        )
+        self._log = log("intake")
+
+    async def message(self, message: Inbound) -> Accepted | None:
+        """Route and store a message; return after the commit."""
+        await self._points.hit("J1")
+        if may_be_let_in_later(message, self._people):
+            raise NotKnownYet
+        found = route(message, self._people)
+        accepted: Accepted | None = None
+        match found:
+            case Route() if not message.edits:
+                accepted = await self._take(message, found)
+            case Drop(reason=reason) if not (message.edits and reason is DropReason.CONTEXT):
+                await self._drop(message, found)
+            case _:
+                await self._amend(message)
+        await self._points.hit("J2")
+        return accepted
+
+    async def refuse(self, refused: Refused) -> None:
+        """Store an event that is no message; return after the commit."""
+        new = await self._intake.refuse(refused)
+        outcome = refused.reason.value if new else "duplicate"
+        self._meters.messages.labels(outcome).inc()
+        self._log.info(
+            "refused",
+            outcome=outcome,
+            channel=refused.channel,
+            account=refused.account,
+            key=refused.event_key,
+            detail=refused.detail,
+        )
+
+    async def _drop(self, message: Inbound, drop: Drop) -> None:
+        text = REFUSAL
+        if drop.reason is DropReason.UNREADABLE:
+            # A place that is shared live comes as an edit every few seconds, and was answered when it began.
+            text = "" if message.edits else UNREADABLE.format(unread=message.unread)
+        new = await self._intake.drop(message, drop, text)
+        self._count(drop.reason.value if new else "duplicate", message)
+
+    async def _amend(self, message: Inbound) -> None:
+        """Take a new text while the old one is unread. Nobody is answered: the message stands there corrected."""
+        amended = await self._intake.amend(message)
+        self._count("amended" if amended else DropReason.EDITED_LATE.value, message)
+
+    async def _take(self, message: Inbound, found: Route) -> Accepted | None:
+        asked = commands.parse(message.text, self._registry.commands)
+        match asked:
+            case commands.ControlCommand(name) | commands.UnknownCommand(name):
+                control = await self._replies.of(name, message, found)
+                stopped = await self._intake.control(found, message, control)
+                self._count("duplicate" if stopped is None else "control", message)
+                return None
+            case commands.ToolCommand():
+                kind = TurnKind.COMMAND
+            case commands.PlainText():
+                if self._reasons.is_rest(message):
+                    await self._drop(message, Drop(reason=DropReason.EMPTY, told=False))
+                    return None
+                if message.reply_to and await self._denied_by(message):
+                    return None
+                kind = TurnKind.MODEL
+        accepted = await self._intake.accept(found, message, kind, running=self._running, say_if_waiting=WAITING)
+        self._count("duplicate" if accepted.duplicate else "steered" if accepted.steered else "queued", message)
+        return accepted
+
+    # --- presses ------------------------------------------------------------------------------
+
+    async def press(self, press: Press) -> Pressed:
+        """Judge who pressed, then decide by compare-and-set; the press is stored either way."""
+        wait_id = wait_of(press.handle)
+        wait = await self._views.wait(wait_id) if wait_id else None
+        verdict = await self._verdict(press, wait)
+        if wait is not None and verdict.refusal is PressResult.ASK_REASON:
+            # Before the press is stored: a press that is told again after a crash is only a duplicate.
+            await self._reasons.expect(press, wait.id)
+        return await self._decide(press, wait, verdict)
+
+    async def _decide(self, press: Press, wait: Wait | None, verdict: Verdict) -> Pressed:
+        pressed = await self._intake.press(press, wait.id if wait else None, verdict)
+        await self._points.hit("J10")
+        self._meters.presses.labels(pressed.result.value).inc()
+        self._log.info(
+            "pressed",
+            result=pressed.result.value,
+            principal=press.principal,
+            wait=wait.id if wait else None,
+            conversation=press.conversation.key,
+        )
+        return pressed
+
+    async def _verdict(self, press: Press, wait: Wait | None) -> Verdict:
+        session = await self._views.session(wait.session) if wait else None
+        if wait is None or session is None:
+            return Verdict(refusal=PressResult.NOT_VALID)
+        shown = [(slot.id, slot.conversation) for slot in await self._views.card_slots(wait.id)]
+        cards = cards_at(press.conversation, shown)
+        verdict = self._approvals.verdict(press.handle, wait, cards, press.principal, session)
+        if asks_reason(verdict, press, wait, self._clock.now()):
+            return Verdict(refusal=PressResult.ASK_REASON)
+        return verdict
+
+    async def _denied_by(self, message: Inbound) -> bool:
+        """Deny with this text as the reason, if one was asked for. It can do nothing else, whatever it says.
+
+        False: it is a message like any other, also when somebody decides in this very moment.
+        """
+        wait = await self._reasons.asked_why(message)
+        if wait is None:
+            return False
+        press, verdict = await self._reasons.denial(message, wait)
+        pressed = await self._decide(press, wait, verdict)
+        await self._reasons.took(message, wait.id, pressed)
+        return pressed.result not in TOO_LATE
+
+    def _count(self, outcome: str, message: Inbound) -> None:
+        self._meters.messages.labels(outcome).inc()
+        known_as = {"also_called": message.also_called} if message.also_called else {}
+        place = message.conversation.key
+        self._log.info("message", outcome=outcome, conversation=place, key=message.event_key, **known_as)

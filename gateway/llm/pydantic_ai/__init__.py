@@ -1,0 +1,151 @@
+"""Where a turn asks a model of any provider but OpenAI's kind: through pydantic-ai, imported when one is configured."""
+
+from __future__ import annotations
+
+import asyncio
+import random as _random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
+from typing import TYPE_CHECKING, Any
+
+from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart
+from gateway.domain.steps import Answer
+from gateway.errors import ConfigError, ModelError
+from gateway.llm.openai_answer import CUT_NOTE, DEFAULT_LIMITS, filtered, refuse_useless_cut
+from gateway.llm.pydantic_ai.errors import NotWhole, from_library
+from gateway.llm.retrying import DEFAULT_PATIENCE, Patience, Trying
+from gateway.llm.text_buffer import Pieces
+from gateway.policy.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
+from gateway.policy.retry import RetryLimits
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.models import Model as TheirModel
+    from pydantic_ai.models import StreamedResponse
+
+ANSWER_TOKENS = 8_192
+"""Asked for where the provider wants a limit with each request; the library's own default is 4,096."""
+
+
+def open_library(name: str, *, base_url: str | None, api_key: str | None) -> LibraryModel:
+    """Return the model `<provider>:<model>`. Raises `ConfigError` for a provider that is not there, or its package."""
+    try:
+        from httpx2 import AsyncClient, Timeout
+
+        from gateway.llm.pydantic_ai.opening import their_model
+    except ImportError as error:
+        raise ConfigError(
+            f"The model {name} needs packages that are not installed ({error.name or error}).",
+            cure="Say `./run add providers`, or install Dragoman with the extra `providers`.",
+        ) from error
+    client = AsyncClient(timeout=Timeout(DEFAULT_PATIENCE.stall_s, connect=DEFAULT_PATIENCE.connect_s))
+    model = their_model(name, base_url=base_url, api_key=api_key, client=client)
+    return LibraryModel(name, model, close=client.aclose, api_key=api_key)
+
+
+class LibraryModel(Trying):
+    """`ports.Model` over one of pydantic-ai's models. Holds no state between questions."""
+
+    def __init__(
+        self,
+        name: str,
+        model: TheirModel,
+        *,
+        close: Callable[[], Awaitable[None]],
+        api_key: str | None = None,
+        retry: RetryLimits = DEFAULT_RETRY_LIMITS,
+        patience: Patience = DEFAULT_PATIENCE,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        """`name` as configured; `close` ends what it asks over; the key is only for keeping it out of messages."""
+        super().__init__(name, retry, patience, random)
+        self.close = close
+        self._name = name
+        self._model = model
+        self._api_key = api_key
+
+    @property
+    def name(self) -> str:
+        """As configured: `anthropic:claude-sonnet-5`."""
+        return self._name
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Ask; see `ports.Model.stream`. The request is closed before `Complete` is yielded, and by `aclose()`."""
+        whole: list[Answer] = []
+        async with aclosing(self._tried(lambda: self._try(request, whole))) as texts:
+            async for text in texts:
+                yield TextPart(text=text)
+        yield Complete(answer=whole[-1])
+
+    async def _try(self, request: ModelRequest, whole: list[Answer]) -> AsyncGenerator[str, None]:
+        """Ask once and yield text; when it returns, the answer is the last of `whole`."""
+        from gateway.llm.pydantic_ai.payload import answer_of, messages_of, parameters_of
+
+        messages, parameters = messages_of(request, answered_by=self._name), parameters_of(request)
+        said, chars = Pieces(), 0
+        try:
+            async with asyncio.timeout(self._patience.whole_s), AsyncExitStack() as held:
+                streamed = await self._entered(held, self._opened(messages, parameters))
+                async with aclosing(self._texts(streamed)) as texts:
+                    async for text in texts:
+                        chars += len(text)
+                        DEFAULT_LIMITS.check_text(chars)
+                        if text := said.add(text):
+                            yield text
+                response = streamed.get()
+            tail = self._checked(response)
+            if end := said.end() + tail:
+                yield end
+            whole.append(answer_of(response, self._name, request, tail))
+        except (ModelError, GeneratorExit, asyncio.CancelledError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a library raises is its model's failure (house rule 9)
+            raise from_library(error, self._name, self._api_key) from None  # the cause may carry the key
+
+    def _opened(self, messages: Any, parameters: Any) -> Any:
+        from pydantic_ai.direct import model_request_stream
+        from pydantic_ai.settings import ModelSettings
+
+        settings = ModelSettings(timeout=self._patience.stall_s, max_retries=0, max_tokens=ANSWER_TOKENS)
+        return model_request_stream(self._model, messages, model_settings=settings, model_request_parameters=parameters)
+
+    async def _entered(self, held: AsyncExitStack, opened: Any) -> StreamedResponse:
+        try:
+            async with asyncio.timeout(self.first_s):
+                return await held.enter_async_context(opened)
+        except TimeoutError:
+            raise self._silent(self.first_s) from None
+
+    async def _texts(self, streamed: StreamedResponse) -> AsyncGenerator[str, None]:
+        from gateway.llm.pydantic_ai.payload import text_of
+
+        events, wait_s = aiter(streamed), self.first_s
+        while True:
+            try:
+                async with asyncio.timeout(wait_s):
+                    event = await anext(events)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise self._silent(wait_s) from None
+            wait_s = self._patience.stall_s
+            if text := text_of(event):
+                yield text
+
+    def _checked(self, response: ModelResponse) -> str:
+        """Return what is to be added at the end of a whole answer; raise `ModelError` for one that is not whole.
+
+        A stream that was cut yields calls with the arguments `{}` and no error; the reason for its end is what is
+        missing then.
+        """
+        reason = response.finish_reason
+        if reason is None or response.state != "complete":
+            raise NotWhole(self._name)
+        if reason == "error":
+            raise ModelError(f"{self._name} broke off its answer.", cure="Ask again.", retryable=True)
+        if reason == "content_filter":
+            raise filtered()
+        if reason != "length":
+            return ""
+        refuse_useless_cut(calls=bool(response.tool_calls), text=bool(response.text))
+        return CUT_NOTE

@@ -1,0 +1,128 @@
+"""May this tool run here? Pure decisions that return a reason; what is unset, unknown or fails is a refusal.
+
+The order is fixed: availability, arguments, what the owner's settings never have (`refused`), what was allowed in
+this session, the default of the risk. Locked denies, rules and grants are not there yet: their place is before
+`default_approval`, in `decide`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
+from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.tools import Availability, Default, Reach, Risk, ToolPolicy, ToolSpec
+
+DEFAULT_APPROVAL: Mapping[Risk, Default] = MappingProxyType(
+    {
+        Risk.NONE: Default.ALLOW,
+        Risk.READ: Default.ALLOW,
+        Risk.WRITE: Default.ASK,
+        Risk.EXECUTE: Default.ASK,
+        Risk.NETWORK: Default.ASK,
+    }
+)
+
+
+def available(tool: str, availability: Availability, session: Session) -> Deny | None:
+    """Say why a tool does not exist in this session, or None when it does.
+
+    The table of kinds is for roots: a child's root is asked as the configuration is now, then what it was given.
+    """
+    refused = _refused_at_root(tool, availability, session.root_kind)
+    if refused is None and session.tools is not None and tool not in session.tools:
+        return Deny(reason=DenyReason.NOT_GRANTED, hint=f"This sub-session was not given {tool}.")
+    return refused
+
+
+def _refused_at_root(tool: str, availability: Availability, kind: SessionKind) -> Deny | None:
+    match availability:
+        case Availability.BLOCKED:
+            return Deny(reason=DenyReason.BLOCKED, hint=f"The owner has blocked {tool}.")
+        case Availability.ALWAYS:
+            return None
+        case Availability.MAIN if kind is SessionKind.MAIN:
+            return None
+        case Availability.NON_MAIN if kind is not SessionKind.MAIN:
+            return None
+        case Availability.MAIN:
+            where = "Direct chats of others are" if kind is SessionKind.DM else "This conversation is"
+            return Deny(
+                reason=DenyReason.ONLY_IN_MAIN,
+                hint=f"{tool} runs only where an owner speaks directly. {where} not main.",
+            )
+        case Availability.NON_MAIN:
+            return Deny(reason=DenyReason.NOT_IN_MAIN, hint=f"{tool} is configured for every session but main ones.")
+        case _:  # closed by default: what is none of these is no permission
+            return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The permission of {tool} is not one; correct it.")
+
+
+def refused(reach: Reach) -> Deny | None:
+    """Say why the owner's settings never have what a call reaches, or None; asked before anything else is decided."""
+    return Deny(reason=DenyReason.CONFIGURED, hint=reach.refused) if reach.refused else None
+
+
+def decide(
+    spec: ToolSpec,
+    policy: ToolPolicy,
+    session: Session,
+    *,
+    askable: bool,
+    reach: Reach | None = None,
+    permitted: Collection[str] = (),
+) -> Decision:
+    """Say whether a valid call of an available tool may run now, must be asked about, or is refused.
+
+    `askable` is whether an approver of this session can be reached at all. `reach` is what the tool says of this call,
+    which is not `refused`; `permitted` the scopes that people allowed this tool in this session.
+    """
+    risk = spec.risk if reach is None else reach.risk
+    match _with_reach(default_approval(spec, policy, session, reach), reach, permitted):
+        case Allow() as allow:
+            return allow
+        case Default.ALLOW:
+            return Allow(because=f"{risk} is allowed here")
+        case Default.DENY:
+            return Deny(reason=DenyReason.CONFIGURED, hint=f"The configuration denies {spec.name} here.")
+        case Default.ASK if askable:
+            return Ask(because=f"{risk} needs an approval")
+        case Default.ASK:
+            who = "nobody can be asked: let an owner open the page or a direct chat."
+            return Deny(reason=DenyReason.NOBODY_TO_ASK, hint=f"{spec.name} needs an approval and {who}")
+        case _:  # closed by default: what is none of these is no approval
+            return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not one; correct it.")
+
+
+def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session, reach: Reach | None = None) -> Default:
+    """What holds before any rule, for the root's kind: the configuration's word, else the tool's, else its risk's.
+
+    "allow" is said of what the tool usually does; a call that reaches for a risk of another kind is asked about.
+    """
+    kind = session.root_kind.value
+    risk = spec.risk if reach is None else reach.risk
+    found = policy.approval.get(kind, spec.approval.get(kind, DEFAULT_APPROVAL[risk]))
+    if found is Default.ALLOW and risk is not spec.risk:
+        return DEFAULT_APPROVAL[risk]
+    return found
+
+
+def _with_reach(approval: Default, reach: Reach | None, permitted: Collection[str]) -> Default | Allow:
+    """What a call's reach makes of an approval that would ask about it: nothing worth asking, or allowed before."""
+    if reach is None or approval is not Default.ASK:
+        return approval
+    if DEFAULT_APPROVAL[reach.risk] is Default.ALLOW:
+        return Allow(because=f"{reach.risk} is allowed here")
+    if reach.scope and reach.scope in permitted:
+        return Allow(because=f"{reach.scope} was allowed in this session", scoped=True)
+    return approval
+
+
+def describe_availability(availability: Availability) -> str:
+    """Say in words where a tool exists."""
+    return {
+        Availability.ALWAYS: "everywhere",
+        Availability.MAIN: "main sessions only",
+        Availability.NON_MAIN: "everywhere but main sessions",
+        Availability.BLOCKED: "blocked",
+    }[availability]

@@ -1,0 +1,205 @@
+"""What the commands at the shell ask of a running daemon: sign-in links, lists, and a message as an owner."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.approvals import title
+from gateway.domain.audit import AuditRow
+from gateway.domain.ids import OwnerName, TurnId, main_session, web_principal
+from gateway.domain.live import session_topic
+from gateway.domain.messages import Inbound, Received, owner_page
+from gateway.domain.slots import Slot, SlotKind
+from gateway.domain.turns import ENDED
+from gateway.domain.views import Row
+from gateway.errors import BadRequest
+from gateway.inbound.ingress import Ingress
+from gateway.policy.audit import PAGE, verify
+from gateway.ports import Audit, Clock, Live, Views
+from gateway.server.http import HttpServer
+from gateway.server.web_access import CODE_GOOD_FOR, Pages
+
+LOOK_EVERY_S = 1.0
+CHANGES_AT_ONCE = 500
+
+
+@dataclass(slots=True, kw_only=True)
+class Answers:
+    """Answers over the control socket, which only this user can reach; so it acts as the owner that is named."""
+
+    pages: Pages
+    http: HttpServer
+    ingress: Ingress
+    views: Views
+    audit: Audit
+    live: Live
+    clock: Clock
+    owners: Sequence[OwnerName]
+    page: bool = True
+    """Whether the web page is served."""
+
+    def commands(self) -> Mapping[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]:
+        """The commands by name."""
+        return {
+            "link": self._link,
+            "port": self._port,
+            "sessions": self._sessions,
+            "approvals": self._approvals,
+            "audit": self._audit,
+            "send": self._send,
+        }
+
+    async def link(self, owner: OwnerName) -> str:
+        """Return a sign-in link that works once, for ten minutes. Raises `BadRequest` where there is no page."""
+        if not self.page:
+            raise BadRequest(
+                "The web page is switched off, so nobody can sign in.",
+                cure="Set [channels.web] enabled = true and start Dragoman again.",
+            )
+        code = await self.pages.mint_code(owner)
+        return f"{self.http.address.link(self.http.port)}/#code={code}"
+
+    async def _link(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        owner = self._owner(args)
+        return {"url": await self.link(owner), "owner": owner, "expires_s": int(CODE_GOOD_FOR.total_seconds())}
+
+    async def _port(self, _args: Mapping[str, Any]) -> dict[str, Any]:
+        return {"port": self.http.port}
+
+    async def _sessions(self, _args: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": line.session.id,
+                "kind": line.session.kind.value,
+                "title": line.session.title,
+                "running": line.running,
+                "waiting": line.waiting,
+                "queued": line.queued,
+                "active_at": line.session.active_at.isoformat(),
+            }
+            for line in await self.views.sessions()
+        ]
+
+    async def _approvals(self, _args: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": wait.id,
+                "session": wait.session,
+                "tool": wait.approval.action.tool,
+                "title": title(wait.approval),
+                "rendered": wait.approval.rendered,
+                "asked_at": wait.opened_at.isoformat(),
+                "expires_at": wait.expires_at.isoformat(),
+            }
+            for wait in await self.views.open_approvals()
+            if wait.approval is not None
+        ]
+
+    async def _audit(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Verify all of the audit, and return its last rows with what came of it."""
+        last = args.get("last")
+        if not isinstance(last, int) or isinstance(last, bool) or not 0 <= last <= PAGE:
+            raise BadRequest(f"{str(last)[:40]!r} is no number of rows.", cure=f"Name one from 0 to {PAGE}.")
+        end = (await self.audit.audit_head()).seq
+        rows = await self.audit.audit_rows(max(0, end - last), last)
+        found = await verify(self.audit)
+        return {
+            "rows": [_shown(row) for row in rows],
+            "count": found.rows,
+            "calls": found.calls,
+            "head": found.head,
+            "broken": found.broken.says if found.broken else None,
+        }
+
+    async def _send(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Say something in an owner's main session; with `wait`, return the answer when the turn has ended."""
+        owner, text = self._owner(args), args.get("text")
+        if not isinstance(text, str) or not text.strip():
+            raise BadRequest("There is no text to send.", cure='Write it in quotes: dragoman send "…".')
+        session = main_session(owner)
+        before = (await self.views.older(session, None, 1)).rev
+        async with self.live.subscribe(session_topic(session)) as events:
+            said = self._message(owner, text)
+            accepted = await self.ingress.message(said)
+            if accepted is None:
+                return {"answer": await self._reply(owner, before, said.event_key)}
+            if not args.get("wait"):
+                return {"answer": None, "turn": accepted.turn}
+            while (state := (await self.views.turn(accepted.turn)).turn.state) not in ENDED:
+                try:
+                    async with asyncio.timeout(LOOK_EVERY_S):
+                        await anext(events)
+                except TimeoutError:
+                    continue
+        answer = await self._answer(owner, before, accepted.turn)
+        return {"answer": answer, "turn": accepted.turn, "state": state.value}
+
+    def _message(self, owner: OwnerName, text: str) -> Inbound:
+        return Inbound(
+            event_key=f"{owner}:cli-{secrets.token_hex(8)}",
+            conversation=owner_page(owner),
+            principal=web_principal(owner),
+            name=owner,
+            direct=True,
+            addressed=True,
+            text=text,
+            sent_at=self.clock.now(),
+        )
+
+    async def _reply(self, owner: OwnerName, after: int, event_key: str) -> str:
+        """What a command was answered: the first reply behind it, which came with it in one transition."""
+        asked, replies = 0, list[tuple[int, str]]()
+        async for row in self._changes(owner, after):
+            if isinstance(row.item, Received) and row.item.message.event_key == event_key:
+                asked = row.ord
+            elif isinstance(row.item, Slot) and row.item.kind is SlotKind.REPLY:
+                replies.append((row.ord, row.item.text))
+        return min([reply for reply in replies if reply[0] > asked], default=(0, ""))[1]
+
+    async def _answer(self, owner: OwnerName, after: int, turn: TurnId) -> str:
+        found: dict[int, str] = {}
+        async for row in self._changes(owner, after):
+            if isinstance(row.item, Slot) and row.item.turn == turn and row.item.kind is SlotKind.ANSWER:
+                found[row.ord] = row.item.text
+        return "\n\n".join(text for _, text in sorted(found.items()))
+
+    async def _changes(self, owner: OwnerName, after: int) -> AsyncIterator[Row]:
+        """All that changed in an owner's main session since a revision."""
+        more = True
+        while more:
+            found = await self.views.changes(main_session(owner), after, CHANGES_AT_ONCE)
+            for row in found.rows:
+                yield row
+            after, more = found.rev, found.more
+
+    def _owner(self, args: Mapping[str, Any]) -> OwnerName:
+        named = args.get("owner")
+        if named is None and len(self.owners) == 1:
+            return self.owners[0]
+        known = ", ".join(self.owners)
+        if named is None:
+            raise BadRequest("There are several owners.", cure=f"Name one of them: {known}.")
+        if named not in self.owners:
+            raise BadRequest(f"There is no owner {str(named)[:40]!r}.", cure=f"Name one of them: {known}.")
+        return OwnerName(str(named))
+
+
+def _shown(row: AuditRow) -> dict[str, Any]:
+    return {
+        "seq": row.seq,
+        "at": row.at.isoformat(timespec="seconds"),
+        "call": f"{row.turn}/{row.n}",
+        "session": row.session,
+        "by": row.lane.value,
+        "tool": row.tool,
+        "because": row.because.value,
+        "decided_by": row.decided_by,
+        "approval": row.wait,
+        "sandbox": row.sandbox,
+        "action": row.action_sha[:8],
+        "node": row.node,
+    }

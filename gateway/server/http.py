@@ -1,0 +1,298 @@
+"""The daemon's one HTTP server: health, metrics and the routes that channels bring.
+
+Every request passes the same `checks`: Host, then Origin, then sign-in. A route says what it needs by `Auth`, and a new
+one is covered by default. Anybody can open connections and say nothing in them, so each has a deadline for what it
+asks, and all together take no more than a part of the process' files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+import warnings
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any, Protocol
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.log import server_logger
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from gateway.domain.text import one_line
+from gateway.domain.views import Counts
+from gateway.errors import PortInUse, StartError, StoreError
+from gateway.ports import Auth, Clock, Endpoint, SignIns
+from gateway.server.http_checks import Address, credential, refusal, source_of
+from gateway.system.logging_setup import Seldom, log
+from gateway.system.metrics import Meters
+
+BODY_AT_MOST = 1_048_576
+SIGN_IN = "You are not signed in. Run `dragoman link` (in a clone `./run link`) and open the link it prints."
+QUEUED_TOO_LONG = timedelta(seconds=60)
+HEADERS_WITHIN_S = 10.0
+"""Seconds that a connection has for a request's headers; so it is also how long an idle one is kept."""
+BODY_WITHIN_S = 30.0
+CONNECTIONS_AT_MOST = 1_000
+SHOWN_AT_MOST = 200
+"""Characters of what was asked for, in the log."""
+ACCEPTED_AT_ONCE = 32
+"""A batch: of these, none is counted yet when the others are let in."""
+FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def connections_at_most() -> int:
+    """How many connections are served at once: half of the files that the process may open.
+
+    The other half is the rest of the daemon's: 1,024 silent connections used to leave none to the store and the tools.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return CONNECTIONS_AT_MOST if soft == resource.RLIM_INFINITY else min(CONNECTIONS_AT_MOST, soft // 2)
+
+
+class _Full(asyncio.Protocol):
+    """A connection beyond those: it is told so and closed, without a byte of it being read."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.write(FULL)
+        transport.close()
+
+
+class Health(Protocol):
+    """What of the store says whether work can be taken. Both raise `StoreError`."""
+
+    async def probe(self) -> None:
+        """Write something, so that a full disk is noticed."""
+        ...
+
+    async def counts(self) -> Counts:
+        """Count what waits."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class HttpServer:
+    """The daemon's one server: routes of channels, health and figures, from `start` to `stop`."""
+
+    address: Address
+    endpoints: Sequence[Endpoint]
+    sign_ins: SignIns
+    health: Health
+    meters: Meters
+    clock: Clock
+    troubles: Callable[[], Sequence[str]] = tuple
+    """What the channels say of themselves now; empty when all of them work."""
+    headers_within_s: float = HEADERS_WITHIN_S
+    body_within_s: float = BODY_WITHIN_S
+    connections: int = field(default_factory=connections_at_most)
+    """How many are served at once, or at most one batch more; those that stand, like a page's, are left alone."""
+    port: int = 0
+    """The port in use, once it listens."""
+    _log: Any = field(default_factory=lambda: log("http"))
+    _runner: web.AppRunner | None = None
+    _socket: asyncio.Server | None = None
+    _is_full: bool = False
+    _seldom: Seldom = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing was refused yet."""
+        self._seldom = Seldom(self.clock.monotonic)
+
+    async def start(self) -> None:
+        """Listen. Raises `StartError` when the port cannot be had."""
+        server_logger.addFilter(_is_of_ours)
+        app = web.Application(middlewares=[self._guard], client_max_size=BODY_AT_MOST)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        for endpoint in self.endpoints:
+            app.router.add_route(endpoint.method, endpoint.path, self._checked(endpoint))
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            shutdown_timeout=1.0,
+            handle_signals=False,
+            # aiohttp's only clock for a connection that asks nothing: from its beginning, and after each answer.
+            keepalive_timeout=self.headers_within_s,
+            lingering_time=self.headers_within_s,  # after an answer that did not wait for the body
+        )
+        await self._runner.setup()
+        try:
+            # Not aiohttp's `TCPSite`, which takes whoever comes. asyncio accepts a whole backlog in one go.
+            self._socket = await asyncio.get_running_loop().create_server(
+                self._connection, self.address.host, self.address.port, backlog=ACCEPTED_AT_ONCE
+            )
+        except (OSError, socket.gaierror) as error:
+            await self._runner.cleanup()
+            raise _not_listening(error, self.address) from error
+        self.port = int(self._socket.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Stop listening and end open connections. Twice is safe."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    # --- connections --------------------------------------------------------------------------
+
+    def _connection(self) -> asyncio.Protocol:
+        """Make what serves the next connection."""
+        server = self._runner.server if self._runner is not None else None
+        if server is None:
+            return _Full()
+        full = len(server.connections) >= self.connections
+        if full and not self._is_full:  # once, and not for each: whoever does this must not fill the log as well
+            self._log.warning("no more connections are taken", at_most=self.connections)
+        self._is_full = full
+        return _Full() if full else server()
+
+    async def _in_time(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Handle a request; one whose body does not come is answered, and cut off, where it waits for it."""
+        deadline = asyncio.timeout(self.body_within_s)
+
+        def whole() -> None:
+            with suppress(RuntimeError):  # it came after the answer, which did not wait for it
+                deadline.reschedule(None)
+
+        try:
+            async with deadline:
+                request.content.on_eof(whole)
+                return await handler(request)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            response = _error(408, "The request's body took too long to come.")
+            response.force_close()
+            return response
+
+    # --- checks -------------------------------------------------------------------------------
+
+    @property
+    def _guard(self) -> Any:
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            # Every header of that name: a proxy may add a line of its own below what the sender wrote.
+            hops = ",".join(request.headers.getall("X-Forwarded-For", []))
+            _note(request, source=source_of(request.remote or "", hops, self.address.trusted_proxies))
+            refused = refusal(request, self.address.hosts(self.port), self.address.origins(self.port))
+            if refused is not None:
+                asked = one_line(f"{request.method} {request.path}", SHOWN_AT_MOST)
+                self._seldom.tell(self._log.warning, "refused", status=refused[0], asked=asked)
+                return _error(*refused)
+            try:
+                response = await self._in_time(request, handler)
+            except web.HTTPException as error:
+                return _error(error.status, error.reason)
+            except StoreError as error:
+                return _error(503, str(error))
+            except Exception:  # noqa: BLE001 - the http handlers: a failure becomes an answer (house rule 9)
+                self._log.exception("handler failed", path=one_line(request.path, SHOWN_AT_MOST))
+                return _error(500, "Something went wrong inside Dragoman; its log tells more.")
+            if not response.prepared:
+                for name, value in HEADERS.items():
+                    response.headers.setdefault(name, value)
+            return response
+
+        return guard
+
+    def _checked(self, endpoint: Endpoint) -> Handler:
+        async def handler(request: web.Request) -> web.StreamResponse:
+            if endpoint.auth is Auth.COOKIE:
+                shown = credential(request)
+                ask = partial(self.sign_ins.owner_of, shown)
+                owner = await ask()
+                if owner is None:
+                    return _error(401, SIGN_IN)
+                _note(request, owner=owner, signed_in=ask, credential=shown)
+            return await endpoint.handler(request)
+
+        return handler
+
+    # --- health -------------------------------------------------------------------------------
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        """Say that the process answers."""
+        return web.json_response({"ok": True})
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        """Say whether work can be taken: the store writes, the channels hear, nothing waits too long for a runner."""
+        problems: list[str] = []
+        try:
+            async with asyncio.timeout(5):
+                await self.health.probe()
+                counts = await self.health.counts()
+        except (StoreError, TimeoutError) as error:
+            return web.json_response({"ready": False, "problems": [f"store: {error}"]}, status=503)
+        now = self.clock.now()
+        waited = (now - counts.oldest_queued_at).total_seconds() if counts.oldest_queued_at else 0.0
+        if waited > QUEUED_TOO_LONG.total_seconds():
+            problems.append(f"a turn has been queued for {waited:.0f} s")
+        problems += self.troubles()
+        body = {"ready": not problems, "problems": problems, "oldest_queued_s": round(waited, 1)}
+        return web.json_response(body, status=503 if problems else 200)
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        """Every counter, in Prometheus' text format."""
+        counts = await self.health.counts()
+        lines = [
+            f"# TYPE dragoman_{name} gauge\ndragoman_{name} {value}\n"
+            for name, value in {
+                "queued_turns": counts.queued_turns,
+                "running_turns": counts.running_turns,
+                "parked_turns": counts.parked_turns,
+                "open_approvals": counts.open_approvals,
+                "due_slots": counts.due_slots,
+                "dead_slots": counts.dead_slots,
+                "tasks": len(asyncio.all_tasks()),
+            }.items()
+        ]
+        body = generate_latest(self.meters.registry) + "".join(lines).encode()
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _is_of_ours(record: logging.LogRecord) -> bool:
+    """Whether aiohttp complains of something that we should mend: what is no HTTP got its 400, and is no news."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
+
+
+def _not_listening(error: OSError, address: Address) -> StartError:
+    """Say why nobody can be let in, and what helps with that."""
+    what = f"Cannot listen on {address.host}:{address.port}: {error.strerror or error}."
+    if error.errno == errno.EADDRINUSE:
+        return PortInUse(what, cure="Choose another [http] port (0 takes any free one), or stop what uses it.")
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        return StartError(what, cure="Set [http] port to 1024 or more, or allow this user lower ones.")
+    return StartError(what, cure="Set [http] host to an address of this machine.")
+
+
+def _note(request: web.Request, **found: Any) -> None:
+    """Leave something for the handler. Channels know it by name: aiohttp's typed keys would have to be imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", web.NotAppKeyWarning)
+        request.update(found)
+
+
+def _error(status: int, text: str) -> web.Response:
+    return web.json_response({"error": text}, status=status, headers=HEADERS)

@@ -1,0 +1,42 @@
+"""Who has to be woken after a transition, in every store: sessions that changed, turns, and what can be taken now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gateway.domain.ids import SessionId, TurnId
+from gateway.domain.live import (
+    SESSIONS,
+    SLOTS,
+    TURNS,
+    Changed,
+    SlotsDue,
+    TurnsDue,
+    TurnWoken,
+    session_topic,
+    turn_topic,
+)
+from gateway.ports import Live
+
+
+@dataclass(slots=True)
+class Touched:
+    """What a transition changed, for the wake-ups after it."""
+
+    sessions: set[SessionId] = field(default_factory=set[SessionId])
+    turns: set[TurnId] = field(default_factory=set[TurnId])
+    turns_due: bool = False
+    slots_due: bool = False
+
+    def publish(self, live: Live) -> None:
+        """Wake whoever must know. Called in the event loop, after the commit."""
+        for session in self.sessions:
+            changed = Changed(session=session)
+            live.publish(session_topic(session), changed)
+            live.publish(SESSIONS, changed)
+        for turn in self.turns:
+            live.publish(turn_topic(turn), TurnWoken(turn=turn))
+        if self.turns_due:
+            live.publish(TURNS, TurnsDue())
+        if self.slots_due:
+            live.publish(SLOTS, SlotsDue())

@@ -1,0 +1,120 @@
+"""Beside the whole path: JSON logs with bound ids and redaction at the sink, and the counters behind /metrics."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, MutableMapping
+from typing import Any, TextIO, cast
+
+import structlog
+
+from gateway.system.redaction import Redactor
+
+
+class _Bearing:
+    """A stream that may fail, as on a full disk: what cannot be written is lost, and nobody stops for it.
+
+    The log is for people; what was done, and who allowed it, is in the store.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+
+OF_OURS = ("channels", "agent_tools")
+"""Whose loggers are the standard library's, and say all that our own do; libraries say nothing below a warning."""
+
+
+def set_up_logs(level: str, redactor: Redactor) -> None:
+    """Send every log of the process to standard error, redacted: as JSON lines, at a terminal as plain ones."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    stream = cast("TextIO", _Bearing(sys.stderr))
+    last: Any = _for_people if sys.stderr.isatty() else structlog.processors.JSONRenderer(ensure_ascii=False)
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        redactor,
+        last,
+    ]
+    structlog.configure(
+        processors=shared,
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_from_library, *shared[1:]]))
+    logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
+    for ours in OF_OURS:
+        logging.getLogger(ours).setLevel(number)
+
+
+def _for_people(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> str:
+    """One line for a terminal: time, level, what happened, then the rest by name."""
+    at, level = str(event.pop("timestamp", ""))[11:19], event.pop("level", "")
+    what, trace = event.pop("event", ""), str(event.pop("exception", ""))
+    line = f"{at} {level:8}{what}  {' '.join(f'{key}={value}' for key, value in sorted(event.items()))}"
+    return "\n".join(_harmless(one).rstrip() for one in [line, *trace.splitlines()])
+
+
+def _harmless(line: str) -> str:
+    """A line that cannot steer a terminal: what people wrote stands in it."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+
+
+def _from_library(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    record = event.pop("_record", None)
+    event.pop("_from_structlog", None)
+    if record is not None:
+        event["logger"] = record.name
+        if record.exc_info:
+            event["exc_info"] = record.exc_info
+    return event
+
+
+def log(name: str) -> structlog.typing.FilteringBoundLogger:
+    """Return a logger for a module; session, turn and call ids come from the context."""
+    return structlog.get_logger(module=name)
+
+
+TOLD_AT_MOST = 20
+TOLD_AGAIN_S = 60.0
+
+
+class Seldom:
+    """Tells what strangers can cause as often as they like: 20 times a minute, then once how many were left out.
+
+    One connection to the HTTP server filled a log with 10 MB a second.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """Take a clock that only goes forward, in seconds."""
+        self._now = now
+        self._until = now()
+        self._left = 0
+        self._left_out = 0
+
+    def tell(self, say: Callable[..., object], event: str, **words: object) -> None:
+        """Say it, or count it; `say` is a logger's method. What was left out is told with the next that is said."""
+        if self._now() >= self._until:
+            self._until, self._left = self._now() + TOLD_AGAIN_S, TOLD_AT_MOST
+        if not self._left:
+            self._left_out += 1
+            return
+        if self._left_out:
+            words["left_out"] = self._left_out
+        self._left, self._left_out = self._left - 1, 0
+        say(event, **words)

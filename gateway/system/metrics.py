@@ -1,0 +1,38 @@
+"""The counters behind /metrics, one set per daemon."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+
+class Meters:
+    """What is counted. One set a daemon; no global registry, so that tests can have many."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.registry = CollectorRegistry()
+        self.messages = Counter(
+            "dragoman_messages",
+            "Messages taken at ingress, by what became of them.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.presses = Counter("dragoman_presses", "Presses, by outcome.", ["outcome"], registry=self.registry)
+        ended = "Turns that ended, by state; not those that the store ended while they were parked."
+        self.turns = Counter("dragoman_turns", ended, ["state"], registry=self.registry)
+        self.calls = Counter(
+            "dragoman_tool_calls", "Tool calls, by tool and result.", ["tool", "status"], registry=self.registry
+        )
+        self.call_seconds = Histogram(
+            "dragoman_tool_seconds", "Seconds a tool call ran.", ["tool"], registry=self.registry
+        )
+        self.decisions = Counter(
+            "dragoman_decisions", "What was decided of tool calls.", ["decision", "reason"], registry=self.registry
+        )
+        self.model_seconds = Histogram(
+            "dragoman_model_seconds", "Seconds a model answer took.", ["model"], registry=self.registry
+        )
+        self.sends = Counter(
+            "dragoman_sends", "Sends, by channel and outcome.", ["channel", "outcome"], registry=self.registry
+        )
+        self.sweeps = Counter("dragoman_swept", "Rows that sweeps moved.", ["sweep"], registry=self.registry)

@@ -1,0 +1,50 @@
+"""The words of a status line: plain text on one line, times, money. Pure."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+LINE_CHARS = 300
+TEXT_CHARS = 200
+"""Of what one session does."""
+TITLE_CHARS = 40
+AT_WORK = "▸"
+"""Stands before a line that will change. What stands without it is the line's last word: a summary, or "Ended."."""
+THINKING = "thinking"
+_SYMBOLS = (("USD", "$"), ("EUR", "€"), ("GBP", "£"))
+
+
+def money(micros: int, currency: str) -> str:
+    """Millionths of a currency for people: `$0.012`, `3.40 CHF`; what is less than a tenth of a cent says so."""
+    symbol = dict(_SYMBOLS).get(currency, currency)
+    amount = micros / 1_000_000
+    less = "<" if 0 < micros < 1_000 else ""
+    figure = "0.001" if less else f"{amount:,.2f}" if amount >= 1 else f"{amount:.3f}"
+    return f"{less}{figure} {symbol}" if symbol.isalnum() else f"{less}{symbol}{figure}"
+
+
+def duration(time: timedelta) -> str:
+    """A time for people: `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    seconds = max(round(time.total_seconds()), 0)
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, seconds = divmod(seconds, 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def at_work(text: str) -> str:
+    """A line that will change."""
+    return f"{AT_WORK} {text or THINKING}"
+
+
+def is_at_work(text: str) -> bool:
+    """Whether a stored line is one of `at_work`: what stands without that mark is its last word."""
+    return text.startswith(AT_WORK)
+
+
+def count(number: int, what: str) -> str:
+    """`1 call`, `2 calls`, `1,000 calls`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -1,0 +1,234 @@
+"""How a permitted call runs: under its permit, its timeout and its sandbox, with its output kept.
+
+The only place that calls a tool's `run`. It demands a permit, which only `toolcalls` has the right to make.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from gateway.domain.live import OutputDelta, session_topic
+from gateway.domain.sessions import works_in
+from gateway.domain.steps import Step
+from gateway.domain.tools import (
+    Action,
+    KeptFile,
+    Mode,
+    Park,
+    Picture,
+    Reach,
+    ResultStatus,
+    ToolPolicy,
+    ToolResult,
+    ToolSpec,
+)
+from gateway.domain.turns import Lease
+from gateway.domain.views import TurnView
+from gateway.errors import DragomanError, SandboxMissing
+from gateway.ports import Clock, Ended, Family, Live, Output
+from gateway.sandbox import Containment, Limits, run_contained
+from gateway.system.cancellation import HALTED_TEXT, Halt
+from gateway.system.logging_setup import log
+from gateway.system.metrics import Meters
+from gateway.system.redaction import Redactor, redacted_line
+from gateway.toolcalls.artifacts import Gallery
+from gateway.toolcalls.output import OutputBuffer
+from gateway.toolcalls.permits import Permit, PermitOffice
+from gateway.toolcalls.registry import Tool
+from gateway.toolcalls.subsessions import Families
+from gateway.toolcalls.workspaces import Workspaces, kept_for
+
+FAULT_CHARS = 500
+"""Of what a tool says that failed by a fault of its own."""
+
+
+def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) -> float:
+    """Seconds this call may take: those of `tool.action` before those of `tool`.
+
+    An argument `timeout` lowers them, or raises them up to the tool's maximum.
+    """
+    action = arguments.get("action")
+    base = policy.actions.get(action, policy.timeout_s) if isinstance(action, str) else policy.timeout_s
+    asked = arguments.get("timeout")
+    if not isinstance(asked, int | float) or isinstance(asked, bool) or not asked > 0:  # NaN is not
+        return base
+    return min(float(asked), max(base, spec.max_timeout_s or base))
+
+
+def cut_short(halt: Halt) -> ToolResult | None:
+    """What comes of a call that is cut; None when whoever cuts it has no right to write that."""
+    why = halt.why
+    if why is None or why not in HALTED_TEXT:
+        return None
+    return ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=HALTED_TEXT[why])
+
+
+@dataclass(slots=True, kw_only=True)
+class _Context:
+    """`ports.ToolContext` of one call."""
+
+    cwd: Path
+    output: Output
+    step_key: str
+    action: Action
+    containment: Containment
+    state: Path
+    family: Family
+    gallery: Gallery
+    kept_for: str
+    scopes: frozenset[str]
+
+    @property
+    def sandbox(self) -> Mode | None:
+        """How this call's programs are contained."""
+        return self.action.sandbox
+
+    async def picture(self, data: bytes, media_type: str) -> Picture:
+        """Keep a picture beside the output. Raises `BadRequest` for what is none, or too large."""
+        return await asyncio.to_thread(self.gallery.picture, data, media_type)
+
+    async def keep(self, path: Path, name: str, media_type: str) -> KeptFile:
+        """Copy a file of the workspace beside the output. Raises `BadRequest` for what is none, or too large."""
+        return await asyncio.to_thread(self.gallery.file, self.cwd, path, name, media_type)
+
+    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
+        """Run a program in this call's sandbox."""
+        if self.action.sandbox is None:
+            raise SandboxMissing("This tool was not planned to start a process.")
+        return await run_contained(
+            argv,
+            mode=self.action.sandbox,
+            workspace=self.cwd,
+            cwd=cwd or self.cwd,
+            output=self.output,
+            containment=self.containment,
+            limits=Limits(),
+            hide=[self.state],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A call that was decided: what will run, exactly."""
+
+    view: TurnView
+    """The turn as it was when that was decided."""
+    step: Step
+    tool: Tool
+    arguments: BaseModel
+    action: Action
+    action_sha: str
+    reach: Reach | None = None
+    """What its tool said that it reaches; None when that is what the spec says."""
+    scopes: frozenset[str] = frozenset()
+    """What people allowed this tool for longer than one call, this call's own with it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Execution:
+    """Runs prepared calls."""
+
+    office: PermitOffice
+    workspaces: Workspaces
+    containment: Containment
+    clock: Clock
+    live: Live
+    meters: Meters
+    redactor: Redactor
+    families: Families
+    _log: Any = field(default_factory=lambda: log("execution"))
+
+    async def run(
+        self, permit: Permit, call: Prepared, lease: Lease, halt: Halt, done: Callable[[ToolResult], Any]
+    ) -> ToolResult | Park:
+        """Run the call and return its result.
+
+        When it is cut, `done` gets the partial result before the cancellation goes on.
+
+        Raises `PermissionError` when the permit does not hold. A tool's failure or timeout is a result.
+        """
+        if not self.office.holds(permit, lease, call.step.n, call.action_sha):
+            raise PermissionError("This permit is for something else.")
+        name = call.tool.spec.name
+        output = self._output(lease, call.step)
+        began = self.clock.monotonic()
+        limit = limit_s(call.tool.spec, call.tool.policy, call.action.arguments)
+        try:
+            outcome = await self._limited(call, lease, output, limit)
+        except asyncio.CancelledError:
+            if (result := cut_short(halt)) is not None:
+                await done(self._whole(result, output, began, name))
+            raise
+        if isinstance(outcome, Park):
+            output.close()
+            return outcome
+        return self._whole(outcome, output, began, name)
+
+    async def _limited(self, call: Prepared, lease: Lease, output: OutputBuffer, limit: float) -> ToolResult | Park:
+        scope = asyncio.timeout(limit)
+        try:
+            context = self._context(call, lease, output)
+            async with scope:
+                return await call.tool.run(context, call.arguments)
+        except TimeoutError:
+            if not scope.expired():
+                return ToolResult(status=ResultStatus.ERROR, text="", code="error", hint="Something inside timed out.")
+            hint = f"Stopped after {limit:g} s, the limit of {call.tool.spec.name}."
+            return ToolResult(status=ResultStatus.TIMEOUT, text="", code="timeout", hint=hint)
+        except DragomanError as error:
+            return ToolResult(status=ResultStatus.ERROR, text="", code="error", hint=str(error))
+        except Exception as error:  # noqa: BLE001 - a tool's failure is a result (house rule 9)
+            self._log.exception("tool failed", tool=call.tool.spec.name)
+            # Strangers may have put words into it: a page, a file's name.
+            text = redacted_line(f"{type(error).__name__}: {error}", FAULT_CHARS, self.redactor)
+            hint = f"{call.tool.spec.name} failed by a fault of its own."
+            return ToolResult(status=ResultStatus.ERROR, text=text, code="crashed", hint=hint, untrusted=True)
+
+    def _context(self, call: Prepared, lease: Lease, output: OutputBuffer) -> _Context:
+        """Make the call's surroundings. Raises `DragomanError` when its folder is not the one that was allowed."""
+        cwd = self.workspaces.workspace(works_in(call.view.session))
+        # By its own name, which is the root's: another machine keeps its state elsewhere.
+        if cwd.name != Path(call.action.cwd).name:
+            raise DragomanError(
+                f"The workspace is {cwd} now, and this was allowed for {call.action.cwd}. Nothing was run.",
+                cure="Ask for it again.",
+            )
+        return _Context(
+            cwd=cwd,
+            output=output,
+            step_key=f"{call.step.turn}/{call.step.n}",
+            action=call.action,
+            containment=self.containment,
+            state=self.workspaces.root,
+            gallery=Gallery(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
+            family=self.families.of(call.view, call.step.n, lease),
+            kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),
+            scopes=call.scopes,
+        )
+
+    def _output(self, lease: Lease, step: Step) -> OutputBuffer:
+        def show(start: int, text: str) -> None:
+            delta = OutputDelta(session=lease.session, turn=step.turn, n=step.n, start=start, text=text)
+            self.live.publish(session_topic(lease.session), delta)
+
+        folder = self.workspaces.outputs(lease.session)
+        return OutputBuffer(folder, f"{step.turn}-{step.n}.txt", self.clock, self.redactor, show)
+
+    def _whole(self, result: ToolResult, output: OutputBuffer, began: float, tool: str) -> ToolResult:
+        seconds = self.clock.monotonic() - began
+        output.close()
+        self.meters.calls.labels(tool, result.status.value).inc()
+        self.meters.call_seconds.labels(tool).observe(seconds)
+        return replace(
+            result,
+            text=self.redactor.text(result.text) if result.text else output.text(),
+            duration_ms=round(seconds * 1000),
+            dropped_bytes=output.dropped_bytes,
+            full_output=output.full_output,
+        )

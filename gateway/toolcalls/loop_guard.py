@@ -1,0 +1,72 @@
+"""Beside the decision about a call: does this turn make the same call over and over? Pure.
+
+A model that is stuck repeats one call, or goes round in a few of them, across its answers. Somebody is asked before it
+goes on, and in the end nobody is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
+from gateway.domain.steps import Step
+from gateway.domain.views import TurnView
+
+LONGEST_CYCLE = 4
+"""Calls in one round: `A B C D A B C D …` is still seen."""
+ASK_FROM = 3
+"""Repeats from which a call that would be allowed is asked about instead."""
+DENY_FROM = 10
+"""Repeats from which a call is refused, whatever else would be decided."""
+
+KeyOf = Callable[[Step], str]
+"""What makes two calls the same one. Must be a call's step; never raises."""
+
+
+def same_call(step: Step) -> str:
+    """Return the tool and its arguments in one form, whatever the order and spacing of the JSON they were given in."""
+    if step.call is None:
+        return ""
+    try:
+        arguments = json.dumps(json.loads(step.call.arguments), sort_keys=True, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        arguments = step.call.arguments
+    return f"{step.call.tool} {arguments}"
+
+
+def repeats(view: TurnView, n: int, key_of: KeyOf = same_call) -> int:
+    """Return how many times the round that ends with the call at step `n` was made right before it, in this turn.
+
+    A round is 1 to 4 calls: 3 for the last of `A A A A`, 2 for the last of `A B A B A B`, 0 for a call that is new, or
+    whose last round was another one. Whatever became of the calls before, they count. 0 when step `n` is not a call.
+    """
+    made = [step for step in view.steps if step.call is not None and step.n <= n]
+    if not made or made[-1].n != n:
+        return 0
+    keys = [key_of(step) for step in made]
+    return max(_rounds(keys, length) for length in range(1, LONGEST_CYCLE + 1))
+
+
+def _rounds(keys: list[str], length: int) -> int:
+    same = 0
+    while same + length < len(keys) and keys[-1 - same] == keys[-1 - same - length]:
+        same += 1
+    return same // length
+
+
+def checked(decision: Decision, repeated: int) -> Decision:
+    """Return the decision about a call that `repeats` says was made so often.
+
+    The hint of a refusal and `Ask.because` say how often.
+    """
+    if isinstance(decision, Deny):
+        return decision
+    if repeated >= DENY_FROM:
+        hint = (
+            f"The same call was made {repeated} times before in this turn. Do something else, or say what is missing."
+        )
+        return Deny(reason=DenyReason.LOOP, hint=hint)
+    if isinstance(decision, Allow) and repeated >= ASK_FROM:
+        return Ask(because=f"The same call was made {repeated} times before in this turn.")
+    return decision

@@ -1,0 +1,338 @@
+"""What a running tool prints: between a process' pipe and a `ToolResult`; shown live, kept head and tail.
+
+Memory does not grow with the output. Until something has to be left out there is no file; from then on a file holds
+all of it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from gateway.ports import Clock
+from gateway.system.redaction import Redactor
+
+OnText: TypeAlias = Callable[[int, str], None]
+"""Takes the offset in characters and the text from there on."""
+
+HALF_BYTES = 25_600
+HALF_LINES = 1_000
+FILE_BYTES = 64 * 2**20
+LIVE_CHARS = 256 * 1024
+LIVE_TAIL_BYTES = 8_192
+LIVE_EVERY_S = 1.0
+CONTINUATION = bytes(range(0x80, 0xC0))
+"""The bytes that go on with a UTF-8 character."""
+FILE_NOTE = f"\n… the output went on; this file holds its first {FILE_BYTES:,} bytes …\n"
+
+
+class OutputBuffer:
+    """An `Output`. Keeps the first and the last 1,000 lines or 25,600 bytes; close it when the tool has ended.
+
+    Not for use from several threads. Writing to the file blocks for a moment; it goes to the system's page cache.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, clock: Clock, redactor: Redactor, on_text: OnText | None = None
+    ) -> None:
+        """Take where the whole output goes if it is long: `name` in `folder`, which is made when needed.
+
+        `on_text` is called from `write`, first with all text, after 256 Ki characters at most once a second with the
+        last of it. An older file of the same name (of a call that is run again) is replaced. `redactor` hides secrets
+        in what is shown and returned, also those that come in pieces or are cut in two; of the file, which may be
+        long and no text, it hides the configured ones, not what only looks like one.
+        """
+        self._redactor = redactor
+        self._head = bytearray()
+        self._head_lines = 0
+        self._head_full = False
+        self._tail = bytearray()
+        self._tail_lines = 0
+        self._total = 0
+        self._file = _WholeFile(folder / name, redactor)
+        self._live = _LiveText(clock, _Unsecret(redactor, on_text)) if on_text else None
+
+    @property
+    def dropped_bytes(self) -> int:
+        """How many of them `text` leaves out."""
+        return self._total - len(self._head) - len(self._kept_tail())
+
+    @property
+    def full_output(self) -> str:
+        """The name of the file with everything (up to 64 MiB); empty when there is none."""
+        return self._file.path.name if self._file.usable else ""
+
+    def write(self, data: bytes) -> None:
+        """Take some output. Never fails: a file that cannot be written is given up."""
+        self._total += len(data)
+        if self._live:
+            self._live.add(data)
+        if self._file.begun:
+            self._file.write(data)
+        self._add_tail(data if self._head_full else self._add_head(data))
+
+    def text(self) -> str:
+        """Return what is kept, bytes that are not UTF-8 replaced, with a line that says how much was left out."""
+        dropped = self.dropped_bytes
+        if not dropped:
+            return self._redactor.text((self._head + self._tail).decode(errors="replace"))
+        head = self._redactor.text(self._head.decode(errors="replace"))
+        head = head[: len(head) - self._redactor.pending(head, by_lines=True)]
+        kept = self._kept_tail()
+        tail = kept.decode(errors="replace")
+        tail = tail[self._redactor.begins_inside(tail, in_line=not self._tail.endswith(b"\n" + kept)) :]
+        tail = self._redactor.text(tail)
+        return f"{head}{'' if head.endswith(chr(10)) else chr(10)}… {dropped:,} bytes left out …\n{tail}"
+
+    def close(self) -> None:
+        """End the file and show the last text live. Twice is safe; what is written later is kept in memory only."""
+        self._file.close()
+        if self._live:
+            self._live.close()
+
+    def _add_head(self, data: bytes) -> bytes:
+        """Fill the head and return what belongs to the tail."""
+        room = HALF_BYTES - len(self._head)
+        end = min(len(data), room)
+        lines = data.count(b"\n", 0, end)
+        if self._head_lines + lines >= HALF_LINES:
+            end = _after_line(data, HALF_LINES - self._head_lines)
+            lines = HALF_LINES - self._head_lines
+        self._head += data[:end]
+        self._head_lines += lines
+        self._head_full = len(self._head) >= HALF_BYTES or self._head_lines >= HALF_LINES
+        if not self._head_full:
+            return b""
+        cut = _unfinished(self._head)
+        held = bytes(self._head[len(self._head) - cut :])
+        del self._head[len(self._head) - cut :]
+        return held + data[end:]
+
+    def _add_tail(self, data: bytes) -> None:
+        if not data:
+            return
+        if not self._file.begun:
+            self._tail += data
+            self._tail_lines += data.count(b"\n")
+            if len(self._tail) <= HALF_BYTES and self._tail_lines + (not self._tail.endswith(b"\n")) <= HALF_LINES:
+                return
+            self._file.begin(self._head + self._tail)
+        else:
+            self._tail += data[-HALF_BYTES:]
+        if len(self._tail) > 4 * HALF_BYTES:
+            del self._tail[:-HALF_BYTES]
+
+    def _kept_tail(self) -> bytearray:
+        """The last bytes and lines that may be kept, beginning with a whole character."""
+        if not self._file.begun:
+            return self._tail
+        tail = self._tail[-HALF_BYTES:]
+        lines = tail.count(b"\n") + (not tail.endswith(b"\n"))
+        if lines > HALF_LINES:
+            return tail[_after_line(tail, lines - HALF_LINES) :]
+        start = 0
+        while start < 3 and tail[start] & 0xC0 == 0x80:
+            start += 1
+        return tail[start:]
+
+
+class _WholeFile:
+    """The whole output, in a file that is private to the daemon. A failing disk never fails the call."""
+
+    def __init__(self, path: Path, redactor: Redactor) -> None:
+        self.path = path
+        self._unsecret = _UnsecretBytes(redactor)
+        self.begun = False
+        self.usable = False
+        self._fd: int | None = None
+        self._written = 0
+
+    def begin(self, data: bytes | bytearray) -> None:
+        """Make the file with everything so far. Once."""
+        self.begun = True
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._fd = os.open(self.path, flags, 0o600)
+        except OSError:
+            return
+        self.usable = True
+        self.write(data)
+
+    def write(self, data: bytes | bytearray) -> None:
+        """Append, up to the cap; one note says that it was reached."""
+        if self._fd is None:
+            return
+        room = FILE_BYTES - self._written
+        self._written += len(data)
+        self._put(self._unsecret.add(data[:room]))
+        if len(data) > room:
+            self._put(FILE_NOTE.encode())  # what is held may be a secret that is cut here
+            self._end()
+
+    def close(self) -> None:
+        """Close it. Twice is safe."""
+        self._put(self._unsecret.end())
+        self._end()
+
+    def _end(self) -> None:
+        if self._fd is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+            self._fd = None
+
+    def _put(self, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            while rest and self._fd is not None:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError:
+            # Half a file passes for a whole one, and on a full disk the space is needed.
+            self._end()
+            self.usable = False
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+
+
+class _UnsecretBytes:
+    """Takes configured secrets out of bytes that come in pieces. As Latin-1 any bytes are text, and the same again."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = ""
+
+    def add(self, data: bytes | bytearray) -> bytes:
+        """Take some more; return all of it but what may be the beginning of a secret."""
+        text = self._held + data.decode("latin-1")
+        end = len(text) - self._redactor.pending_known(text)
+        self._held = text[end:]
+        return self._without(text[:end])
+
+    def end(self) -> bytes:
+        """Return what is held."""
+        held, self._held = self._held, ""
+        return self._without(held)
+
+    def _without(self, text: str) -> bytes:
+        return self._redactor.known(text)[0].encode("latin-1")
+
+
+class _Unsecret:
+    """Hands on the text as it comes without secrets. The end of a line waits while it may be the beginning of one."""
+
+    def __init__(self, redactor: Redactor, on_text: OnText) -> None:
+        self._redactor = redactor
+        self._on_text = on_text
+        self._held = ""
+        self._next = 0
+        self._hidden = 0
+        """How many characters less there are of what was handed on."""
+
+    def add(self, start: int, text: str, *, gap: bool) -> None:
+        """Take the text from an offset on. `gap`: something before it was left out."""
+        if gap:
+            skipped = self._redactor.begins_inside(text)
+            self._held, text = "", text[skipped:]
+            start += skipped
+        self._next = start + len(text)
+        self._held += text
+        if not self._redactor.may_wait(self._held, text):
+            self._hand_on(len(self._held) - self._redactor.pending(self._held, by_lines=True))
+
+    def end(self) -> None:
+        """Hand on what is held."""
+        self._hand_on(len(self._held))
+
+    def _hand_on(self, length: int) -> None:
+        if not length:
+            return
+        start, shown = self._next - len(self._held), self._redactor.text(self._held[:length])
+        self._held = self._held[length:]
+        self._on_text(start - self._hidden, shown)
+        self._hidden += length - len(shown)
+
+
+class _LiveText:
+    """The text as it comes, for people who watch: all of it up to a limit, then now and then the last of it.
+
+    Past the limit only what is shown is decoded: replacing the bytes of a binary flood costs five times as much as
+    counting them. Counted so, invalid bytes may put an offset out by a little; offsets never go back.
+    """
+
+    def __init__(self, clock: Clock, unsecret: _Unsecret) -> None:
+        self._clock = clock
+        self._unsecret = unsecret
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._chars = 0
+        self._shown = 0
+        self._last = b""
+        self._unseen_bytes = 0
+        self._shown_at = clock.monotonic()
+        self._closed = False
+
+    def add(self, data: bytes) -> None:
+        """Take some output and show it when it is time to."""
+        if self._chars < LIVE_CHARS:
+            self._show(self._decoder.decode(data))
+            return
+        if not self._last:
+            data = self._decoder.getstate()[0] + data
+        self._unseen_bytes += len(data)
+        self._chars += len(data.translate(None, CONTINUATION))
+        self._last = (self._last + data[-LIVE_TAIL_BYTES:])[-LIVE_TAIL_BYTES:]
+        if self._clock.monotonic() - self._shown_at >= LIVE_EVERY_S:
+            self._show_last()
+
+    def close(self) -> None:
+        """Show what was held back. Twice is safe."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._last:
+            self._show_last()
+        elif self._chars < LIVE_CHARS:
+            self._show(self._decoder.decode(b"", True))
+        self._unsecret.end()
+
+    def _show(self, text: str) -> None:
+        if text:
+            self._chars += len(text)
+            self._tell(self._chars - len(text), text, gap=False)
+
+    def _show_last(self) -> None:
+        if not self._unseen_bytes:
+            return
+        gap = self._unseen_bytes > len(self._last)
+        held = 0 if self._closed else min(_unfinished(self._last), self._unseen_bytes)
+        text = self._last[-self._unseen_bytes : len(self._last) - held].lstrip(CONTINUATION).decode(errors="replace")
+        self._unseen_bytes = held
+        if text:
+            self._tell(max(self._shown, self._chars - len(text)) if gap else self._shown, text, gap=gap)
+
+    def _tell(self, start: int, text: str, *, gap: bool) -> None:
+        self._shown = max(self._chars, start + len(text))
+        self._shown_at = self._clock.monotonic()
+        self._unsecret.add(start, text, gap=gap)
+
+
+def _after_line(data: bytes | bytearray, lines: int) -> int:
+    """Return the offset after that many line ends."""
+    at = 0
+    for _ in range(lines):
+        at = data.index(b"\n", at) + 1
+    return at
+
+
+def _unfinished(data: bytes | bytearray) -> int:
+    """Return how many bytes at the end begin a UTF-8 character that goes on after it."""
+    for back in range(1, min(3, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue
+        needs = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        return back if needs > back else 0
+    return 0

@@ -1,0 +1,175 @@
+"""The tools of this daemon, by name: what each is, how its arguments are checked, how the owner configured it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from gateway.domain.decisions import Deny, DenyReason
+from gateway.domain.nesting import LEVELS_AT_MOST, is_too_deep
+from gateway.domain.prompts import ToolOffer
+from gateway.domain.sessions import Session, SessionKind
+from gateway.domain.tools import ARGUMENTS_AT_MOST, NAMED_AT_MOST, Park, Reach, ToolPolicy, ToolResult, ToolSpec
+from gateway.errors import ConfigError
+from gateway.policy.permission import available
+from gateway.ports import ToolContext
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+PROBLEMS_SAID = 5
+PROBLEMS_AT_MOST = 100
+"""Of one call's arguments, for the first of them to be said."""
+PARTS_AT_MOST = 100_000
+"""Lists and objects in one call's arguments, about: 300,000 lists, in 1 MB, took a quarter of a second to read."""
+
+Run = Callable[[ToolContext, Any], Awaitable[ToolResult | Park]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool with its configuration."""
+
+    spec: ToolSpec
+    policy: ToolPolicy
+    arguments: type[BaseModel]
+    run: Run
+    reach: Callable[[Any], Reach] | None = None
+    """What a call with these arguments reaches; None: what the spec says."""
+    keeps: bool = False
+    """Something between calls, as a browser does."""
+    missing: str = ""
+    """Why it cannot work on this machine, with the cure: nobody is offered it then. Empty: it can."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether its calls run one after the other: the next one meets, or is asked about, what this one left."""
+        return self.keeps or self.reach is not None
+
+
+class Registry:
+    """Tools by name. A second tool of one name is an error."""
+
+    def __init__(self, tools: Iterable[Tool], *, sandboxed: bool) -> None:
+        """Take the tools, and whether a sandbox works here. Raises `ConfigError` for a bad or repeated name."""
+        self._sandboxed = sandboxed
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            name = tool.spec.name
+            if not NAME.fullmatch(name):
+                raise ConfigError(f"{name!r} is not a tool's name.", cure="Use lower case letters, digits and `_`.")
+            if name in self._tools:
+                raise ConfigError(f"Two tools are called {name}.", cure="Remove one of them.")
+            self._tools[name] = tool
+        self._commands = _commands(self.specs)
+        self._of_children = frozenset(name for name, tool in self._tools.items() if tool.spec.of_children)
+        self._offers = {name: _offer(tool) for name, tool in self._tools.items()}
+
+    @property
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """Every tool's spec, by name."""
+        return {name: tool.spec for name, tool in sorted(self._tools.items())}
+
+    @property
+    def commands(self) -> Mapping[str, ToolSpec]:
+        """Every tool's spec, by each word that calls it by hand: its name, and its shorter one if it has that."""
+        return self._commands
+
+    @property
+    def of_children(self) -> frozenset[str]:
+        """The names of the tools that spawn sub-sessions or look after them."""
+        return self._of_children
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of this name."""
+        return self._tools.get(name)
+
+    def seen_by(self, session: Session) -> list[Tool]:
+        """The tools that exist in this session, by name."""
+        return [tool for _, tool in sorted(self._tools.items()) if self._missing(tool, session) is None]
+
+    def offers(self, session: Session) -> tuple[ToolOffer, ...]:
+        """What a model in this session is shown; of one tool always the same object."""
+        return tuple(self._offers[tool.spec.name] for tool in self.seen_by(session))
+
+    def resolve(self, name: str, session: Session) -> Tool | Deny:
+        """Return the tool when it exists here, else why not. Never raises."""
+        tool = self._tools.get(name)
+        if tool is None:
+            names = ", ".join(t.spec.name for t in self.seen_by(session)) or "none"
+            return Deny(reason=DenyReason.UNKNOWN_TOOL, hint=f"There is no tool {name[:64]!r}. Available: {names}.")
+        return self._missing(tool, session) or tool
+
+    def _missing(self, tool: Tool, session: Session) -> Deny | None:
+        if tool.missing:
+            return Deny(reason=DenyReason.NOT_INSTALLED, hint=tool.missing)
+        # By its own kind: below a main session nothing runs on the host.
+        if tool.spec.sandbox is not None and not self._sandboxed and session.kind is not SessionKind.MAIN:
+            return Deny(
+                reason=DenyReason.SANDBOX_MISSING,
+                hint=f"{tool.spec.name} needs a sandbox here and this machine has none; `dragoman check` tells why.",
+            )
+        return available(tool.spec.name, tool.policy.availability, session)
+
+
+def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:
+    """Return the validated arguments, or what is wrong with them. Text that is not JSON is never taken for `{}`."""
+    if len(text) > ARGUMENTS_AT_MOST:
+        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint="The arguments are longer than a million characters.")
+    if text.count("[") + text.count("{") > PARTS_AT_MOST:
+        hint = f"The arguments have more than {PARTS_AT_MOST} opening brackets and braces."
+        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint)
+    try:
+        read = tool.arguments.model_validate_json(text)
+    except ValidationError as error:
+        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=f"{_problems(error)}. {usage(tool.spec)}")
+    if is_too_deep(text):
+        hint = f"The arguments are nested more than {LEVELS_AT_MOST} deep."
+        return Deny(reason=DenyReason.INVALID_ARGUMENTS, hint=hint)
+    return read
+
+
+def usage(spec: ToolSpec) -> str:
+    """Say how the tool is called by hand."""
+    return f"Usage: /{spec.by_hand} {f'<{spec.positional}>' if spec.positional else 'name=value …'}"
+
+
+def _commands(specs: Mapping[str, ToolSpec]) -> Mapping[str, ToolSpec]:
+    words = dict(specs)
+    for spec in specs.values():
+        if not spec.command:
+            continue
+        if not NAME.fullmatch(spec.command):
+            raise ConfigError(f"{spec.command!r} is not a command.", cure="Use lower case letters, digits and `_`.")
+        if spec.command in words:
+            raise ConfigError(f"Two tools are called by /{spec.command}.", cure="Remove one of them.")
+        words[spec.command] = spec
+    return words
+
+
+def _problems(error: ValidationError) -> str:
+    """Say the first of them. Of very many none: pydantic gives all or nothing, and 100,000 took half a second."""
+    if error.error_count() > PROBLEMS_AT_MOST:
+        return f"{error.error_count()} of the arguments are wrong or unknown"
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(_problem(one) for one in found[:PROBLEMS_SAID])
+
+
+def _problem(error: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"])[:NAMED_AT_MOST] or "arguments"
+    said = str(error["msg"]).removeprefix("Value error, ")  # pydantic's own words before a tool's
+    return f"{where}: {said}"
+
+
+def _offer(tool: Tool) -> ToolOffer:
+    return ToolOffer(name=tool.spec.name, description=tool.spec.description, schema=_schema(tool.arguments))
+
+
+def _schema(arguments: type[BaseModel]) -> Mapping[str, Any]:
+    schema = arguments.model_json_schema()
+    schema.pop("title", None)
+    for field in schema.get("properties", {}).values():
+        field.pop("title", None)
+    return schema

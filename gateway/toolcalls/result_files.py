@@ -1,0 +1,74 @@
+"""Beside a call's result: what of it is shown to people as a picture or a file. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Any, cast
+
+from gateway.domain.slots import NewSlot, SlotKind, shown_when_stored
+from gateway.domain.text import plain
+from gateway.domain.tools import KeptFile, ToolCall, ToolResult
+from gateway.domain.views import TurnView
+
+SHOWN_CHARS = 200
+
+
+def file_slots(view: TurnView, n: int, result: ToolResult) -> list[NewSlot]:
+    """Return a FILE slot for each picture and then each file of step `n`, in order, where the turn takes place.
+
+    For `finish_step`, with the result. None on the web page, which shows the step itself with all that came of it; and
+    none of a child: what it finds is its parent's to tell, and people who never spoke with a child would be sent files
+    that nobody announced. They stay in the child's session, for whoever looks there.
+    """
+    call, where = view.steps[n].call, view.turn.conversation
+    if call is None or view.session.lineage is not None or shown_when_stored(where):
+        return []
+    found = [*_pictures(call, result), *result.files]
+    said = caption(call)
+    return [
+        NewSlot(conversation=where, kind=SlotKind.FILE, text=f"{said}{_place(k, found)}", n=n, file=one)
+        for k, one in enumerate(found, 1)
+    ]
+
+
+def caption(call: ToolCall) -> str:
+    """Say in one plain line what a file came of: `browser open: https://example.org/`. Nothing in it formats.
+
+    The tool, its action, and the first other text among its arguments. What is longer than a line is left out, not cut:
+    half of a secret would not be known for one when secrets are taken out.
+    """
+    texts = {key: _plain(value) for key, value in _arguments(call.arguments).items() if isinstance(value, str)}
+    head = " ".join(filter(None, [_plain(call.tool) or "a tool", texts.pop("action", "")]))
+    shown = next((text for text in texts.values() if text), "")
+    return f"{head}: {shown}" if shown else head
+
+
+def _pictures(call: ToolCall, result: ToolResult) -> list[KeptFile]:
+    """Its pictures as files, named by their tool."""
+    return [
+        KeptFile(
+            file=picture.file,
+            name=f"{_plain(call.tool) or 'picture'}-{k}{PurePosixPath(picture.file).suffix}",
+            media_type=picture.media_type,
+        )
+        for k, picture in enumerate(result.pictures, 1)
+    ]
+
+
+def _place(k: int, all_: Sequence[KeptFile]) -> str:
+    return f" ({k} of {len(all_)})" if len(all_) > 1 else ""
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _plain(text: str) -> str:
+    """The text on one line; empty when it is too long for a caption."""
+    return plain(text) if len(text) <= SHOWN_CHARS else ""

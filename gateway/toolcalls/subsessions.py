@@ -1,0 +1,324 @@
+"""Beside a running call: the sub-sessions of its session. What a child may have is decided here, whatever is asked.
+
+A child's rights are a part of its parent's: `rights_of_child` is the one place that makes them, and is pure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import MappingProxyType
+
+from gateway.domain.children import (
+    CHILDREN_A_TURN,
+    LIVE_BELOW_A_ROOT,
+    MAX_DEPTH,
+    Agent,
+    NewChild,
+    SpawnMode,
+    SpawnRefusal,
+)
+from gateway.domain.decisions import DenyReason
+from gateway.domain.ids import SYSTEM_CHILD, SessionId, child_session
+from gateway.domain.sessions import LEASE_LASTS, Session, SessionKind
+from gateway.domain.text import one_line
+from gateway.domain.tools import Park, ResultStatus, ToolResult
+from gateway.domain.turns import ENDED, Lease, TurnLimits, TurnState
+from gateway.domain.views import ChildLine, TurnView
+from gateway.domain.waits import WaitKind, WaitState, used_by_children
+from gateway.ports import Children, Clock, Models, Task, Views
+from gateway.system.redaction import Redactor
+from gateway.toolcalls.registry import Registry
+
+PART_OF_TOKENS = 6
+"""A child may use a sixth of its parent's tokens at most: five live ones leave the parent one."""
+ENDS_WITHIN = timedelta(hours=24)
+"""How long a parent waits, decisions included, before its child is stopped."""
+TITLE_CHARS = 60
+NAME_CHARS = 64
+NAMES_IN_A_HINT = 20
+STOPPED = "Stopped by the session that spawned it."
+_USE_NO_MORE = ENDED | {TurnState.STOPPING}
+"""Of a turn that stops, only results are written: no model is asked any more."""
+
+_REFUSED: Mapping[SpawnRefusal, str] = MappingProxyType(
+    {
+        SpawnRefusal.TOO_DEEP: f"Sub-sessions go {MAX_DEPTH} deep, and this is the last. Do the task here.",
+        SpawnRefusal.TOO_MANY_LIVE: f"{LIVE_BELOW_A_ROOT} sub-sessions are at work already. Wait until one has ended.",
+        SpawnRefusal.TOO_MANY_IN_TURN: f"This turn spawned {CHILDREN_A_TURN} already. Do the rest here.",
+        SpawnRefusal.STOPPING: "The turn was stopped; nothing was spawned.",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What a session may have and use at most."""
+
+    tools: frozenset[str]
+    active_s: float
+    """Seconds of work of one turn."""
+    tokens: int
+    """Of one turn; 0 is no limit."""
+    depth: int
+    """0 for a root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a turn may still use, or give to a child. Both may be below 0."""
+
+    active_s: float
+    tokens: int
+    """Without a meaning where there is no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a child cannot be what was asked for."""
+
+    code: str
+    hint: str
+    status: ResultStatus = ResultStatus.DENIED
+
+
+def rights_of(session: Session, visible: Collection[str], limits: TurnLimits) -> Rights:
+    """What a session may have: the tools that exist in it, and its own limits or those of every turn."""
+    line = session.lineage
+    if line is None:
+        return Rights(tools=frozenset(visible), active_s=limits.active.total_seconds(), tokens=limits.tokens, depth=0)
+    return Rights(tools=frozenset(visible), active_s=line.active_s, tokens=line.tokens, depth=line.depth)
+
+
+def tokens_used(view: TurnView) -> int:
+    """Return the tokens that the turn's answers read and wrote, and those of the children that it waited for."""
+    own = (step.answer.usage for step in view.steps if step.answer is not None)
+    used = sum(own, used_by_children(view.waits))
+    return used.input_tokens + used.output_tokens
+
+
+def told_of(view: TurnView) -> frozenset[int]:
+    """Return the steps whose children answered: what those used is in their waits, with all below them."""
+    answered = (WaitKind.CHILD, WaitState.ANSWERED)
+    return frozenset(wait.n for wait in view.waits if (wait.kind, wait.state) == answered)
+
+
+def rights_of_child(
+    parent: Rights, left: Left, task: Task, agent: Agent | None, at_most_s: float, of_children: Collection[str]
+) -> Rights | Refusal:
+    """Cut a child's rights out of its parent's and of what that has left; never is one of them more. Pure.
+
+    `at_most_s`: seconds of work that any child has at most. `of_children`: the tools that spawn and look after them.
+    A tool that the parent lacks is refused, not left out.
+    """
+    depth = parent.depth + 1
+    if depth > MAX_DEPTH:
+        return _limit(SpawnRefusal.TOO_DEEP)
+    lacking = sorted({name for name in task.tools or () if name not in parent.tools})
+    if lacking:
+        hint = f"It cannot be given {_names(lacking)}. There are: {_names(sorted(parent.tools))}."
+        return Refusal(code=DenyReason.NOT_GRANTED.value, hint=hint)
+    wanted_s = at_most_s if task.timeout_s is None else task.timeout_s
+    if math.isnan(wanted_s) or wanted_s <= 0:
+        return Refusal(code="timeout", hint="The timeout is a number of seconds above 0.", status=ResultStatus.ERROR)
+    if left.active_s <= 0 or (parent.tokens and left.tokens <= 0):
+        hint = "This turn has used, or given to its sub-sessions, all its time or tokens. Say what is done so far."
+        return Refusal(code="used_up", hint=hint)
+    tools = parent.tools
+    if task.tools is not None:
+        tools &= set(task.tools)
+    if agent is not None and agent.tools is not None:
+        tools &= set(agent.tools)
+    if depth == MAX_DEPTH:  # it has no children to look after
+        tools -= frozenset(of_children)
+    return Rights(
+        tools=frozenset(tools),
+        active_s=min(wanted_s, at_most_s, parent.active_s, left.active_s),
+        # 0 would be no limit at all.
+        tokens=min(left.tokens, max(1, parent.tokens // PART_OF_TOKENS)) if parent.tokens else 0,
+        depth=depth,
+    )
+
+
+def title_of(task: str) -> str:
+    """A few words of the task: its first line, without what does not show."""
+    first = next((line for line in task.splitlines() if line.strip()), "")
+    return one_line(first, TITLE_CHARS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Families:
+    """What the family of every call is made with."""
+
+    children: Children
+    views: Views
+    registry: Registry
+    agents: Mapping[str, Agent]
+    """The configured agents, by name."""
+    models: Models
+    limits: TurnLimits
+    clock: Clock
+    redactor: Redactor
+    spawning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One spawning at a time: two calls of one answer must not both be given what is left."""
+
+    def of(self, view: TurnView, n: int, lease: Lease) -> CallFamily:
+        """The family of the session of this turn, for its step `n`, held under this lease."""
+        return CallFamily(families=self, view=view, n=n, lease=lease)
+
+    async def tokens_untold(self, view: TurnView) -> int:
+        """Return the tokens of children that nobody waits for, or waits for no longer: see `tokens_of`.
+
+        What such a child was given is held back until its task ends: it works beside the turn and may use all of it. Of
+        a turn whose children have all answered none is read: their tokens are in `tokens_used`.
+        """
+        told = told_of(view)
+        if not any(
+            step.call is not None and step.n not in told and self._spawns(step.call.tool) for step in view.steps
+        ):
+            return 0
+        return await self.tokens_of(await self.children.children_of(view.turn.id), told)
+
+    async def tokens_of(self, children: Sequence[ChildLine], told: Collection[int]) -> int:
+        """Return the tokens that are these children's: used, with all below them; or given, while that is more.
+
+        `told`: the steps whose children answered; what those used is in their waits.
+        """
+        tokens = 0
+        for line in children:
+            lineage = line.session.lineage
+            if lineage is None:
+                continue
+            if line.turn.state not in _USE_NO_MORE:
+                tokens += max(await self.used_by(line), lineage.tokens)
+            elif lineage.n not in told:
+                tokens += await self.used_by(line)
+        return tokens
+
+    async def used_by(self, line: ChildLine) -> int:
+        """Return the tokens that a child has used so far, with its own children, which have none."""
+        with_its_own = [line, *await self.children.children_of(line.turn.id)]
+        return sum(one.input_tokens + one.output_tokens for one in with_its_own)
+
+    def _spawns(self, tool: str) -> bool:
+        found = self.registry.get(tool)
+        return found is not None and found.spec.speaks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFamily:
+    """`ports.Family` of one call."""
+
+    families: Families
+    view: TurnView
+    """The turn as it was when the call was decided."""
+    n: int
+    lease: Lease
+
+    async def spawn(self, task: Task) -> ToolResult | Park:
+        """Begin a child, with at most the rights of this session."""
+        async with self.families.spawning:
+            child = self._new_child(task, await self._left())
+            if isinstance(child, Refusal):
+                return ToolResult(status=child.status, text="", code=child.code, hint=child.hint)
+            begun = await self.families.children.spawn(self.lease, self.n, child)
+        if isinstance(begun, SpawnRefusal):
+            refusal = _limit(begun)
+            return ToolResult(status=refusal.status, text="", code=refusal.code, hint=refusal.hint)
+        if begun is not None:
+            return Park(wait=begun)
+        return ToolResult(
+            status=ResultStatus.OK, text=f"{child.session} has begun. What it says last comes later, as a message."
+        )
+
+    async def members(self) -> Sequence[ChildLine]:
+        """All below this session."""
+        return await self.families.children.family(self.view.session.id)
+
+    async def stop(self, child: SessionId) -> int:
+        """Stop one of them with all below it; where several people speak, only what the same person asked for.
+
+        Owners, too: who is one is not known here, and `/stop` is theirs.
+        """
+        session = self.view.session
+        # A child works for one person, whoever is said to speak in its later turns; so do a main session and a dm.
+        shared = session.kind is SessionKind.NON_MAIN and session.lineage is None
+        only = self.view.turn.principal if shared else None
+        return await self.families.children.stop_child(session.id, child, STOPPED, only)
+
+    async def _left(self) -> Left:
+        """What the turn has left now. The child of this very call, which a crash may have left, counts as not begun."""
+        families, turn = self.families, self.view.turn
+        own = child_session(turn.id, self.n)
+        begun = [line for line in await families.children.children_of(turn.id) if line.session.id != own]
+        now = await families.views.turn(turn.id)  # read last: what ends in between counts twice, not in neither
+        given = await families.tokens_of(begun, told_of(now))
+        held = families.clock.now() - (self.lease.expires_at - LEASE_LASTS)
+        most = rights_of(self.view.session, (), families.limits)
+        return Left(
+            active_s=most.active_s - now.turn.active_ms / 1000 - max(0.0, held.total_seconds()),
+            tokens=most.tokens - tokens_used(now) - given,
+        )
+
+    def _new_child(self, task: Task, left: Left) -> NewChild | Refusal:
+        families = self.families
+        if not task.text.strip():
+            return Refusal(code="empty", hint="The task is empty; say what is to be done.", status=ResultStatus.ERROR)
+        unknown = _unknown("agent", task.agent, families.agents) or _unknown("model", task.model, families.models.names)
+        if unknown:
+            return unknown
+        if task.mode is SpawnMode.SESSION and _nobody_asked(self.view):
+            # Its end would begin a turn like this one: without a person in between that could go on for ever.
+            hint = "No person asked for this turn: a sub-session's end began it. Use the mode run, or ask the person."
+            return Refusal(code="nobody_asked", hint=hint)
+        agent = families.agents.get(task.agent)
+        visible = [tool.spec.name for tool in families.registry.seen_by(self.view.session)]
+        parent = rights_of(self.view.session, visible, families.limits)
+        at_most_s = families.limits.child_active.total_seconds()
+        rights = rights_of_child(parent, left, task, agent, at_most_s, families.registry.of_children)
+        if isinstance(rights, Refusal):
+            return rights
+        above = self.view.session.lineage
+        return NewChild(
+            session=child_session(self.view.turn.id, self.n),
+            title=title_of(families.redactor.text(task.text)),
+            task=task.text,
+            tools=tuple(sorted(rights.tools)),
+            mode=task.mode,
+            # Written out, not left to be looked up: a grandchild without a word of its own is as its parent is.
+            agent=task.agent or (above.agent if above else ""),
+            model=task.model or (agent.model if agent else "") or (above.model if above else ""),
+            active_s=rights.active_s,
+            tokens=rights.tokens,
+            expires_at=families.clock.now() + ENDS_WITHIN,
+        )
+
+
+def _nobody_asked(view: TurnView) -> bool:
+    """Whether a turn was begun by the end of a sub-session, and no person has said anything in it."""
+    asking = [one.message.principal for one in view.inputs if not one.context]
+    return bool(asking) and all(who == SYSTEM_CHILD for who in asking)
+
+
+def _limit(refusal: SpawnRefusal) -> Refusal:
+    stopped = refusal is SpawnRefusal.STOPPING
+    status = ResultStatus.CANCELLED if stopped else ResultStatus.DENIED
+    return Refusal(code=refusal.value, hint=_REFUSED[refusal], status=status)
+
+
+def _unknown(what: str, name: str, known: Collection[str]) -> Refusal | None:
+    if not name or name in known:
+        return None
+    there = f"There are: {_names(sorted(known))}." if known else f"None is configured; leave `{what}` out."
+    hint = f"There is no {what} {name[:NAME_CHARS]!r}. {there}"
+    return Refusal(code=f"unknown_{what}", hint=hint, status=ResultStatus.ERROR)
+
+
+def _names(names: Sequence[str]) -> str:
+    """Some names in a hint; a model may make them of any length and number."""
+    shown = ", ".join(name[:NAME_CHARS] for name in names[:NAMES_IN_A_HINT]) or "none"
+    more = len(names) - NAMES_IN_A_HINT
+    return f"{shown} and {more} more" if more > 0 else shown

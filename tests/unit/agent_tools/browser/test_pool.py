@@ -1,0 +1,474 @@
+"""How browsers are kept: a real Chromium, and pages of a server in the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import stat
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from playwright.async_api import Error, Page
+
+from agent_tools.browser import chromium
+from agent_tools.browser.page_session import Seat
+from agent_tools.browser.pool import Keeper
+from agent_tools.browser.settings import Settings
+from gateway.domain.tools import Mode
+from gateway.errors import DragomanError
+from tests.support.browser import executable
+from tests.support.clock import FakeClock
+from tests.support.enclosures import OpenPlace
+from tests.support.fakes import in_background
+from tests.support.surroundings import until
+
+SPIN = """<script>
+    while (true) { const said = new XMLHttpRequest(); said.open('GET', '/spinning', false); said.send(); }
+</script>"""
+"""Never ends, as an empty loop does, and leaves the processor to the other tests."""
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def _hello(request: web.Request) -> web.Response:
+    return web.Response(text=f"<title>{request.headers.get('Cookie', 'nobody')}</title>", content_type="text/html")
+
+
+async def _sign_in(request: web.Request) -> web.Response:
+    answer = web.Response(text="<script>localStorage.setItem('seen', 'yes')</script>", content_type="text/html")
+    answer.set_cookie("who", request.query["name"])
+    return answer
+
+
+async def _never(request: web.Request) -> web.Response:
+    await asyncio.sleep(60)
+    raise web.HTTPGone
+
+
+async def _spin(request: web.Request) -> web.Response:
+    return web.Response(text=SPIN, content_type="text/html")
+
+
+async def _spinning(request: web.Request) -> web.Response:
+    await asyncio.sleep(0.5)
+    return web.Response()
+
+
+class Site(str):
+    """The address of the test's server."""
+
+    asked: list[str]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def site() -> AsyncGenerator[Site]:
+    asked: list[str] = []
+
+    @web.middleware
+    async def heard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        asked.append(request.path)
+        return await handler(request)
+
+    app = web.Application(middlewares=[heard])
+    app.add_routes([web.get(path, handler) for path, handler in _ROUTES.items()])
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    server = web.TCPSite(runner, "127.0.0.1", 0)
+    await server.start()
+    host, port = runner.addresses[0][:2]
+    address = Site(f"http://{host}:{port}")
+    address.asked = asked
+    yield address
+    await runner.cleanup()
+
+
+_ROUTES = {"/": _hello, "/sign-in": _sign_in, "/never": _never, "/spin": _spin, "/spinning": _spinning}
+
+
+class Browsers:
+    """A keeper that is served, and what a test does with it."""
+
+    def __init__(self, place: OpenPlace, clock: FakeClock, keeper: Keeper) -> None:
+        self.place, self.clock, self.keeper = place, clock, keeper
+        self._others = drivers()
+
+    def drivers(self) -> list[int]:
+        """The processes of playwright that this keeper started."""
+        return [pid for pid in drivers() if pid not in self._others]
+
+    async def title(self, key: str, url: str) -> str:
+        """Open a page as one call does."""
+        async with self.keeper.seat(key, Mode.OFF) as seat:
+            page = await page_of(seat)
+            await page.goto(url)
+            return await page.title()
+
+    async def asks(self, key: str, url: str) -> str:
+        """The same with the place alone, its cookies and its way out: a page costs half a second of a processor."""
+        async with self.keeper.seat(key, Mode.OFF) as seat:
+            return await fetched(seat, url)
+
+    async def rested(self, seconds: float, until: Callable[[], bool]) -> None:
+        """Let time pass, and what follows from it happen."""
+        self.clock.advance(seconds)
+        await happens(until)
+
+
+async def happens(what: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if what():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not happen within 10 s")
+
+
+async def page_of(seat: Seat) -> Page:
+    seat.page = seat.page or await seat.context.new_page()
+    return seat.page
+
+
+async def fetched(seat: Seat, url: str) -> str:
+    answer = await seat.context.request.get(url)
+    return (await answer.text()).removeprefix("<title>").removesuffix("</title>")
+
+
+async def _prepare(seat: Seat) -> None:
+    seat.notes.append("prepared")
+
+
+@contextlib.asynccontextmanager
+async def served(folder: Path, **settings: object) -> AsyncGenerator[Browsers]:
+    clock = FakeClock()
+    place = OpenPlace(folder / "tool", Settings.model_validate({"executable": executable(), **settings}), clock)
+    keeper = Keeper(place, _prepare)
+    made = Browsers(place, clock, keeper)
+    serving = asyncio.create_task(keeper.serve())
+    try:
+        yield made
+    finally:
+        serving.cancel()
+        began = asyncio.get_running_loop().time()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+        assert asyncio.get_running_loop().time() - began < 5
+        assert left_running(place) == []
+        # playwright's own process may be ready only after a stop that has waited for it; then it ends by itself.
+        await until(lambda: not made.drivers(), 20)
+
+
+def left_running(place: OpenPlace) -> list[str]:
+    """The command lines of this test's browsers that still run."""
+    found: list[str] = []
+    folders = [str(enclosure.folder) for enclosure in place.enclosures]
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            line = one.read_text(errors="replace")
+            found += [line[:200] for folder in folders if folder in line]
+    return found
+
+
+def drivers() -> list[int]:
+    """The processes of playwright that this one started."""
+    found: list[int] = []
+    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        with contextlib.suppress(OSError):  # it may end meanwhile
+            found += [int(pid)] if b"run-driver" in Path(f"/proc/{pid}/cmdline").read_bytes() else []
+    return found
+
+
+async def test_two_first_calls_start_one_browser_and_see_nothing_of_each_other(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(browsers.title("ann", f"{site}/sign-in?name=ann"))
+            group.create_task(browsers.title("bob", f"{site}/sign-in?name=bob"))
+        assert await browsers.title("ann", site) == "who=ann"
+        assert await browsers.title("bob", site) == "who=bob"
+        assert [len(enclosure.gates) for enclosure in browsers.place.enclosures] == [2]
+        # Nothing but what the pages asked for went out.
+        asked = {host for gate in browsers.place.enclosures[0].gates for host in gate.asked}
+        assert asked == {site.removeprefix("http://")}
+
+
+async def test_after_a_rest_nothing_runs_and_cookies_are_kept(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path, idle=60) as browsers:
+        await browsers.title("ann", f"{site}/sign-in?name=ann")
+        [enclosure] = browsers.place.enclosures
+        await browsers.rested(59, until=lambda: True)
+        await asyncio.sleep(1.2)
+        assert enclosure.folder.exists()
+
+        await browsers.rested(1, until=lambda: not enclosure.folder.exists() and not browsers.drivers())
+        assert left_running(browsers.place) == []
+        [kept] = (browsers.place.folder / "states").iterdir()
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+        async with browsers.keeper.seat("ann", Mode.OFF) as seat:
+            assert "pages of earlier are not open any more" in seat.notes[0]
+            page = await page_of(seat)
+            await page.goto(site)
+            assert (await page.title(), await page.evaluate("localStorage.seen")) == ("who=ann", "yes")
+        assert len(browsers.place.enclosures) == 2
+
+
+async def test_the_place_unused_for_the_longest_gives_way(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path, sessions=2) as browsers:
+        for name in ("ann", "bob"):
+            await browsers.asks(name, f"{site}/sign-in?name={name}")
+            browsers.clock.advance(1)
+        await browsers.asks("cid", site)  # ann gives way
+        [enclosure] = browsers.place.enclosures
+        assert enclosure.open == 2
+        assert [path.name for path in (browsers.place.folder / "states").iterdir()] == ["ann.json"]
+        assert await browsers.asks("ann", site) == "who=ann"  # bob gives way
+
+
+async def test_a_place_in_use_never_gives_way_and_calls_of_one_session_wait(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path, sessions=1) as browsers:
+        async with browsers.keeper.seat("ann", Mode.OFF) as seat:
+            second = asyncio.create_task(browsers.asks("ann", site))
+            with pytest.raises(DragomanError, match=r"All 1 places .* in use.* raise `sessions`"):
+                await browsers.asks("bob", site)
+            await fetched(seat, f"{site}/sign-in?name=ann")
+            assert not second.done()
+        assert await second == "who=ann"
+        assert await browsers.keeper.leave("ann", Mode.OFF) is True
+        assert await browsers.keeper.leave("ann", Mode.OFF) is False
+        assert await browsers.asks("ann", site) == "who=ann"
+        assert await browsers.asks("bob", site) == "nobody"
+
+
+async def test_a_crash_between_calls_is_not_seen_and_one_in_a_call_ends_that_call_alone(
+    tmp_path: Path, site: Site
+) -> None:
+    async with served(tmp_path) as browsers:
+        await browsers.asks("ann", site)
+        os.kill(browsers.place.enclosures[0].pid, signal.SIGKILL)
+        assert await browsers.asks("ann", site) == "nobody"
+        os.kill(browsers.drivers()[0], signal.SIGKILL)
+        assert await browsers.asks("ann", site) == "nobody"
+        assert len(browsers.place.enclosures) == 3
+
+        async with browsers.keeper.seat("ann", Mode.OFF) as seat:
+            page = await page_of(seat)
+            os.kill(browsers.place.enclosures[2].pid, signal.SIGKILL)
+            with pytest.raises(Error):
+                await page.goto(f"{site}/never")
+        assert await browsers.asks("ann", site) == "nobody"
+
+
+async def test_a_browser_that_took_long_to_start_is_not_ended_as_unused(tmp_path: Path, site: Site) -> None:
+    said: list[str] = []
+    async with served(tmp_path) as browsers:
+
+        async def asks() -> None:
+            said.append(await browsers.asks("ann", site))
+
+        async with in_background(asks()) as asking:
+            await happens(lambda: bool(browsers.place.enclosures))
+            browsers.clock.advance(100_000)
+            await asking
+    assert said == ["nobody"]
+
+
+async def test_a_page_that_crashed_is_closed_and_the_cookies_stay(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        await browsers.title("ann", f"{site}/sign-in?name=ann")
+        async with browsers.keeper.seat("ann", Mode.OFF) as seat:
+            page = await page_of(seat)
+            with pytest.raises(Error):
+                await page.goto("chrome://crash")
+        await happens(lambda: bool(seat.crashed))
+        async with browsers.keeper.seat("ann", Mode.OFF) as again:
+            assert again is seat
+            assert (again.page, again.crashed) == (None, [])
+        assert await browsers.title("ann", site) == "who=ann"
+        assert len(browsers.place.enclosures) == 1
+
+
+async def test_a_cut_call_leaves_the_page_usable(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        await browsers.title("ann", site)
+        call = asyncio.create_task(browsers.title("ann", f"{site}/never"))
+        await happens(lambda: "/never" in site.asked)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        async with browsers.keeper.seat("ann", Mode.OFF) as seat:
+            assert seat.page is not None
+            assert await seat.page.title() == "nobody"
+        assert await browsers.title("ann", site) == "nobody"
+
+
+async def test_a_page_that_does_not_answer_is_closed_after_a_cut_call(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        await browsers.asks("bob", site)
+        call = asyncio.create_task(browsers.title("ann", f"{site}/spin"))
+        await happens(lambda: "/spinning" in site.asked)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        async with browsers.keeper.seat("ann", Mode.OFF) as seat:
+            assert seat.page is None
+            assert "did not answer" in seat.notes[-1]
+        assert await browsers.title("ann", site) == "nobody"
+        assert await browsers.asks("bob", site) == "nobody"
+        assert len(browsers.place.enclosures) == 1
+
+
+async def test_a_place_whose_tab_cannot_be_closed_is_given_up_after_the_call(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        assert await browsers.title("ann", f"{site}/sign-in?name=ann") == ""
+        async with browsers.keeper.seat("ann", Mode.OFF) as first:
+            first.stuck = True
+        assert await browsers.title("ann", site) == "who=ann", "the cookies were kept"
+        async with browsers.keeper.seat("ann", Mode.OFF) as second:
+            assert second is not first
+        assert len(browsers.place.enclosures) == 1
+
+
+async def test_a_first_call_that_is_cut_does_not_stop_the_start(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await browsers.asks("ann", site)
+        assert await browsers.asks("ann", site) == "nobody"
+        assert len(browsers.place.enclosures) == 1
+
+
+async def test_a_daemon_that_stops_during_the_start_leaves_nothing(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path) as browsers:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await browsers.asks("ann", site)
+
+
+@pytest.mark.parametrize("after_s", [0.02, 0.25, 0.4, 0.7])
+async def test_nor_does_one_that_stops_at_any_moment_around_it(tmp_path: Path, site: Site, after_s: float) -> None:
+    async with served(tmp_path) as browsers:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(after_s):
+                await browsers.asks("ann", site)
+
+
+async def test_a_daemon_that_stops_does_not_wait_for_a_browser_that_only_starts(tmp_path: Path, site: Site) -> None:
+    program = tmp_path / "never-ready"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o700)
+    loop = asyncio.get_running_loop()
+    async with served(tmp_path, executable=str(program)) as browsers:
+        asking = asyncio.create_task(browsers.asks("ann", site))
+        await until(lambda: bool(browsers.place.enclosures))
+        began = loop.time()
+    assert loop.time() - began < 3
+    with pytest.raises(DragomanError, match="is being shut down"):
+        await asking
+
+
+async def test_one_that_cannot_start_does_not_end_the_others(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """playwright's own process ends, as for want of memory: of that it says nothing that it has a name for."""
+    async with served(tmp_path) as browsers:
+        await browsers.asks("ann", site)
+        monkeypatch.setenv("PLAYWRIGHT_NODEJS_PATH", "/bin/false")
+        with pytest.raises(DragomanError, match="did not start"):
+            async with browsers.keeper.seat("bob", Mode.BASIC):
+                pass
+        assert await browsers.asks("ann", site) == "nobody"
+        assert len(browsers.place.enclosures) == 1
+
+
+class _Driver:
+    """playwright's, as far as it is begun and ended."""
+
+    def __init__(self, takes_s: float) -> None:
+        self.begun, self.stopped, self._takes_s = 0, 0, takes_s
+
+    async def start(self) -> _Driver:
+        self.begun += 1
+        await asyncio.sleep(self._takes_s)
+        return self
+
+    async def stop(self) -> None:
+        self.stopped += 1
+
+
+@pytest.mark.parametrize("cuts", [1, 2])
+async def test_a_driver_that_comes_when_nobody_waits_for_it_any_more_is_ended(
+    monkeypatch: pytest.MonkeyPatch, cuts: int
+) -> None:
+    made = _Driver(takes_s=0.5)
+    monkeypatch.setattr(chromium, "async_playwright", lambda: made)
+    monkeypatch.setattr(chromium, "DRIVER_S", 0.1 if cuts == 1 else 3.0)
+
+    async def ask() -> None:
+        async with chromium._driver():  # pyright: ignore[reportPrivateUsage]
+            raise AssertionError("it was not ready")
+
+    asking = asyncio.create_task(ask())
+    for _ in range(cuts):
+        await asyncio.sleep(0.1)
+        asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await until(lambda: made.stopped == 1)
+    assert made.begun == 1
+
+
+async def test_a_stop_ends_those_that_start_while_it_waits_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.asynccontextmanager
+    async def fake(_place: object, _settings: object, sandbox: Mode | None) -> AsyncGenerator[tuple[Any, Any]]:
+        try:
+            if sandbox is Mode.BASIC:
+                await asyncio.sleep(60)
+            yield SimpleNamespace(on=print), None
+        finally:
+            ends.append("begins")
+            await asyncio.sleep(0.3)
+            ends.append("over")
+
+    ends: list[str] = []
+    monkeypatch.setattr(chromium, "chromium", fake)
+    async with served(tmp_path) as browsers:
+        await browsers.keeper._life(Mode.OFF)  # pyright: ignore[reportPrivateUsage]
+        other = asyncio.create_task(browsers.keeper._life(Mode.BASIC))  # pyright: ignore[reportPrivateUsage]
+        await asyncio.sleep(0.05)
+    assert ends == ["begins", "begins", "over", "over"]
+    with pytest.raises(DragomanError, match="is being shut down"):
+        await other
+
+
+async def test_without_chromium_the_call_says_what_to_do(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path, executable=str(tmp_path / "none")) as browsers:
+        for _ in range(2):
+            with pytest.raises(DragomanError, match=r"cannot be run.* Correct `executable`"):
+                await browsers.title("ann", site)
+
+
+async def test_a_program_that_is_no_browser_is_said_to_be_none(tmp_path: Path, site: Site) -> None:
+    async with served(tmp_path, executable="/bin/false") as browsers:
+        with pytest.raises(DragomanError, match="did not start"):
+            await browsers.title("ann", site)
+        assert browsers.drivers() == []
+
+
+async def test_states_of_sessions_that_did_not_come_back_are_forgotten(tmp_path: Path) -> None:
+    states = tmp_path / "tool" / "states"
+    states.mkdir(parents=True)
+    now = FakeClock().now().timestamp()
+    for name, days in (("old", 31), ("new", 29)):
+        (states / f"{name}.json").write_text("{}")
+        os.utime(states / f"{name}.json", (now, now - days * 86_400))
+    async with served(tmp_path):
+        await happens(lambda: not (states / "old.json").exists())
+    assert [path.name for path in states.iterdir()] == ["new.json"]

@@ -1,0 +1,81 @@
+"""What is worked out of ended turns is what would be worked out now, and there is never more of it than fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.agent.turn_cache import BYTES_AT_MOST, BYTES_KEPT, TURNS_KEPT, OfEnded
+from gateway.domain.ids import TurnId
+from gateway.domain.sizes import bytes_of
+from gateway.domain.steps import Answer
+from gateway.domain.views import TurnView
+from tests.unit.gateway.agent.test_transcript import received, said, view
+
+
+class Counted:
+    """How often it is worked out what a turn's answers say."""
+
+    def __init__(self) -> None:
+        """Not once."""
+        self.times = 0
+
+    def __call__(self, turn: TurnView) -> list[str]:
+        """Once more."""
+        self.times += 1
+        return [step.answer.text for step in turn.steps if step.answer]
+
+
+def turn(text: str = "Hello.", number: int = 0) -> TurnView:
+    """An ended turn."""
+    made = view([received("hi", 0)], [said(0, Answer(text=text))])
+    return replace(made, turn=replace(made.turn, id=TurnId(f"t{number}")))
+
+
+def test_it_is_worked_out_once_for_a_turn_that_is_read_again() -> None:
+    counted, one = Counted(), turn()
+    of = OfEnded(counted)
+    later = replace(one, session=replace(one.session, summary="in short"))
+    assert [of.of(one), of.of(one), of.of(later)] == [["Hello."]] * 3
+    assert counted.times == 1
+
+
+def test_a_turn_whose_steps_or_messages_are_others_is_worked_out_anew() -> None:
+    counted, one = Counted(), turn()
+    of = OfEnded(counted)
+    assert of.of(one) == ["Hello."]
+    assert of.of(turn("Goodbye.")) == ["Goodbye."]
+    assert of.of(replace(one, inputs=(*one.inputs, received("and", 0)))) == ["Hello."]
+    assert counted.times == 3
+
+
+def test_of_long_turns_nothing_is_kept() -> None:
+    counted, long = Counted(), turn("x" * BYTES_AT_MOST)
+    of = OfEnded(counted)
+    assert of.of(long) == of.of(long)
+    assert counted.times == 2
+
+
+def test_of_many_middling_turns_fewer_are_kept() -> None:
+    counted = Counted()
+    of = OfEnded(counted)
+    turns = [turn("я" * (BYTES_AT_MOST // 3), number=n) for n in range(TURNS_KEPT)]
+    for one in turns:
+        of.of(one)
+    kept = BYTES_KEPT // bytes_of(turns[0])
+    assert 0 < kept < TURNS_KEPT
+    for one in turns[-kept:]:
+        of.of(one)
+    assert counted.times == TURNS_KEPT
+    of.of(turns[-kept - 1])
+    assert counted.times == TURNS_KEPT + 1
+
+
+def test_the_oldest_of_too_many_is_forgotten() -> None:
+    counted = Counted()
+    of, turns = OfEnded(counted), [turn(number=n) for n in range(TURNS_KEPT + 1)]
+    for one in turns:
+        of.of(one)
+    of.of(turns[-1])
+    assert counted.times == TURNS_KEPT + 1
+    of.of(turns[0])
+    assert counted.times == TURNS_KEPT + 2

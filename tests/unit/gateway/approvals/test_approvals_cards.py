@@ -1,0 +1,138 @@
+"""What a card says of an approval: its row while it is open, and its outcome after."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gateway.approvals import Approvals, Handles, title
+from gateway.approvals.action import outcome_line
+from gateway.domain.ids import Principal, SessionId
+from gateway.domain.tools import Mode, Risk
+from gateway.domain.waits import Verb, WaitState
+from gateway.store.memory import MemoryStore
+from tests.support.clock import FakeClock
+from tests.support.fakes import KEY, PEOPLE
+from tests.support.makers import (
+    ANN_SLACK,
+    ANN_TELEGRAM,
+    BOB,
+    approval,
+)
+from tests.unit.gateway.approvals.rig import WAIT, wait
+
+
+@pytest.fixture
+def handles() -> Handles:
+    return Handles(KEY)
+
+
+@pytest.fixture
+def asking(handles: Handles) -> Approvals:
+    return Approvals(PEOPLE, MemoryStore(FakeClock()), handles)
+
+
+def test_a_row_has_buttons_while_it_is_open_and_an_outcome_after(asking: Approvals, handles: Handles) -> None:
+    row = asking.row(wait(), "o1")
+
+    assert row.wait == wait()
+    assert [button.verb for button in row.buttons] == [Verb.ONCE, Verb.DENY, Verb.DENY_REASON]
+    assert [button.label for button in row.buttons] == ["Once", "Deny", "Deny with reason"]
+    assert all(handles.verb(b.handle, WAIT, ["o1"]) is b.verb for b in row.buttons)
+    assert row.outcome == ""
+    for state in WaitState:
+        if state is not WaitState.OPEN:
+            assert asking.row(wait(state), "o1").buttons == ()
+    assert asking.row(wait(WaitState.DENIED, who=ANN_SLACK), "o1").outcome == "ann denied, 00:00 UTC"
+
+
+def test_a_card_names_risk_folder_sandbox_requester_session_time_and_check_in_this_order(asking: Approvals) -> None:
+    row = asking.row(wait(), "o1")
+
+    assert row.title == "shell wants to run"
+    assert row.facts == (
+        ("Risk", "execute"),
+        ("Folder", "/w"),
+        ("Sandbox", "basic"),
+        ("Asked by", "ann"),
+        ("Session", "main:ann"),
+        ("Answer by", "2026-01-01 01:00 UTC"),
+        ("Check", "sha-1"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "words"), [(Mode.BASIC, "basic"), (Mode.OFF, "none: it runs on the host"), (None, "none needed")]
+)
+def test_a_card_says_what_contains_the_action(asking: Approvals, sandbox: Mode | None, words: str) -> None:
+    request = approval(1)
+    request = replace(request, action=replace(request.action, sandbox=sandbox))
+
+    assert ("Sandbox", words) in asking.row(replace(wait(), approval=request), "o1").facts
+
+
+def test_a_card_shows_the_first_eight_digits_of_what_it_binds(asking: Approvals) -> None:
+    request = replace(approval(1), action_sha="0123456789abcdef" * 4)
+
+    assert ("Check", "01234567") in asking.row(replace(wait(), approval=request), "o1").facts
+
+
+def test_facts_are_escaped_like_the_command(asking: Approvals) -> None:
+    request = approval(1)
+    request = replace(request, requester=Principal("x:\u202eevil"), action=replace(request.action, cwd="/w\r/x"))
+    facts = dict(asking.row(replace(wait(), approval=request, session=SessionId("chat:\u200b")), "o1").facts)
+
+    assert facts["Asked by"] == r"x:\u{202E}evil"
+    assert facts["Folder"] == r"/w\u{D}/x"
+    assert facts["Session"] == r"chat:\u{200B}"
+
+
+@pytest.mark.parametrize(
+    ("state", "who", "reason", "line"),
+    [
+        (WaitState.OPEN, None, "", ""),
+        (WaitState.APPROVED, ANN_TELEGRAM, "", "ann allowed once, 00:00 UTC"),
+        (WaitState.CONSUMED, Principal("web:cleo"), "", "cleo allowed once, 00:00 UTC"),
+        (WaitState.DENIED, BOB, "", "telegram:2002 denied, 00:00 UTC"),
+        (WaitState.DENIED, ANN_SLACK, "not today", "ann denied, 00:00 UTC: not today"),
+        (WaitState.DENIED, None, "", "Nobody denied"),
+        (WaitState.EXPIRED, None, "", "Expired; nothing was run"),
+        (WaitState.CANCELLED, None, "", "Withdrawn; nothing was run"),
+        (WaitState.SUPERSEDED, None, "", "Expired while Dragoman was away; it is asked anew"),
+        (WaitState.ANSWERED, None, "", ""),
+    ],
+)
+def test_the_outcome_is_said_in_one_line(state: WaitState, who: Principal | None, reason: str, line: str) -> None:
+    assert outcome_line(wait(state, who=who, reason=reason), PEOPLE) == line
+
+
+def test_a_card_says_what_an_approval_covers_beyond_this_call(asking: Approvals) -> None:
+    scoped = replace(wait(), approval=replace(approval(1), scope="example.org\u202e:8080"))
+    row = asking.row(scoped, "o1")
+
+    assert row.facts[1] == ("Covers", r"example.org\u{202E}:8080, until /new")
+    assert [button.label for button in row.buttons] == ["Allow", "Deny", "Deny with reason"]
+    assert [button.verb for button in row.buttons] == [button.verb for button in asking.row(wait(), "o1").buttons]
+    assert [button.handle for button in row.buttons] == [button.handle for button in asking.row(wait(), "o1").buttons]
+
+
+@pytest.mark.parametrize("state", [WaitState.APPROVED, WaitState.CONSUMED])
+def test_who_allowed_a_scope_did_so_for_the_session(state: WaitState) -> None:
+    scoped = replace(wait(state, who=ANN_TELEGRAM), approval=replace(approval(1), scope="example.org"))
+
+    assert outcome_line(scoped, PEOPLE) == "ann allowed for this session, 00:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("risk", "words"),
+    [
+        (Risk.NONE, "shell wants to act"),
+        (Risk.READ, "shell wants to read"),
+        (Risk.WRITE, "shell wants to change something"),
+        (Risk.EXECUTE, "shell wants to run"),
+        (Risk.NETWORK, "shell wants to use the network"),
+    ],
+)
+def test_a_card_says_what_the_tool_wants(risk: Risk, words: str) -> None:
+    assert title(replace(approval(1), risk=risk)) == words

@@ -1,0 +1,95 @@
+"""Commands whose input or output is closed, full, or of another encoding: words, never a traceback."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.server.control_wire import socket_path
+from tests.unit.gateway.cli.test_cli import Daemon, Done
+
+NOT_WRITTEN = "Error: Standard output cannot be written: No space left on device.\n"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+async def shell(state: Path, line: str, **environ: str) -> Done:
+    """Run a line of the shell in which DRAGOMAN is the command."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DRAGOMAN_", "XDG_", "LC_"))}
+    command = line.replace("DRAGOMAN", f"{shlex.quote(sys.executable)} -m gateway")
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", command,
+        env={**kept, "HOME": str(state.parent), "DRAGOMAN_STATE": str(state), "DRAGOMAN_HTTP__PORT": "0", **environ},
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(30):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    done = Done(code=process.returncode, out=out.decode(errors="replace"), err=err.decode(errors="replace"))
+    assert "Traceback" not in done.err, done.err
+    return done
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&- <&-"])
+async def test_the_daemon_runs_with_closed_streams(state: Path, tmp_path: Path, closed: str) -> None:
+    """Nothing else takes their numbers: whoever writes to standard error by its number would write there."""
+    ready = f"while ! [ -S {shlex.quote(str(socket_path(state)))} ]; do sleep 0.02; done"
+    held = tmp_path / "held"
+    look = f"ls -l /proc/$!/fd > {shlex.quote(str(held))}"
+    done = await shell(state, f"DRAGOMAN run {closed} & {ready}; {look}; kill $!; wait $!")
+    assert done.code == 0, done.err
+    where = dict(line.split(" -> ") for line in re.findall(r"(\d+ -> .+)", held.read_text()))
+    for number, name in enumerate(("<&-", ">&-", "2>&-")):
+        assert where[str(number)] == "/dev/null" or f" {name} " not in f" {closed} "
+
+
+@pytest.mark.parametrize("words", ["--help", "check"])
+async def test_a_full_disk_under_the_output_is_said(state: Path, words: str) -> None:
+    done = await shell(state, f"DRAGOMAN {words} > /dev/full")
+    assert (done.code, done.err) == (1, NOT_WRITTEN)
+
+
+async def test_what_was_sent_is_said_to_be_sent_when_it_cannot_be_printed(state: Path) -> None:
+    daemon = Daemon()
+    async with daemon.at(state):
+        done = await shell(state, "DRAGOMAN send hello > /dev/full")
+    sent = "It was sent: do not send it again. What came of it cannot be printed.\n"
+    assert (done.code, done.err) == (1, sent + NOT_WRITTEN)
+    assert [name for name, _ in daemon.asked] == ["send"]
+
+
+async def test_whoever_has_read_enough_is_told_nothing(state: Path) -> None:
+    done = await shell(state, "DRAGOMAN check | head -c 5")
+    assert (done.out, done.err) == ("confi", "")
+
+
+async def test_what_an_output_cannot_show_is_escaped(state: Path) -> None:
+    line = "DRAGOMAN --state \"$(printf '/nowhere/\\342\\200\\246\\377')\" check"
+    done = await shell(state, line, PYTHONIOENCODING="iso-8859-1:strict", PYTHONUTF8="1")
+    assert "/nowhere/\\u2026\\udcff" in done.out
+
+
+async def test_input_that_is_no_text_is_sent_as_far_as_it_is(state: Path) -> None:
+    daemon = Daemon()
+    async with daemon.at(state):
+        done = await shell(state, "printf 'say \\377 it' | DRAGOMAN send -", PYTHONUTF8="1")
+    assert (done.code, done.out) == (0, "Sent.\n")
+    ((_, args),) = daemon.asked
+    assert args["text"] == "say \ufffd it"
+
+
+async def test_closed_input_is_wrong_usage(state: Path) -> None:
+    done = await shell(state, "DRAGOMAN send - <&-")
+    assert done.code == 2
+    assert "Standard input is closed" in done.err

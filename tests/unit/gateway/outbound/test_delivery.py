@@ -1,0 +1,486 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gateway.domain.ids import SlotId, TurnId, main_session
+from gateway.domain.live import ANSWERS, TextDelta, Working
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import EDIT_IN_DOUBT, NewSlot, Showing, SlotKind, SlotState
+from gateway.domain.tools import Effect, Risk
+from gateway.domain.waits import WaitState
+from gateway.errors import SendFailed, SendOutcome
+from gateway.outbound.live_edits import ASK_AGAIN_S, SETTLED_AFTER_S
+from gateway.ports import Progress
+from tests.support.engine import Engine
+from tests.support.fakes import FakeChannel, FakeTool, in_background, until
+from tests.support.makers import ANN, CHAT, chat
+from tests.support.sending import PartsChannel, asked, delivered, holds, now, slot
+
+SECRET = "correct horse battery"
+RETRY = SendFailed("no", outcome=SendOutcome.RETRY)
+FAILING = SendFailed("no", outcome=SendOutcome.UNCERTAIN, answered=True)
+UNCERTAIN = SendFailed("no", outcome=SendOutcome.UNCERTAIN)
+DEAD = SendFailed("no", outcome=SendOutcome.DEAD)
+WAIT = SendFailed("429", outcome=SendOutcome.WAIT)
+DOUBTFUL_EDIT = SendFailed("no", outcome=SendOutcome.UNCERTAIN, creating=False)
+EDIT_TO_WAIT_FOR = SendFailed("no", outcome=SendOutcome.WAIT, creating=False, unsettled=True)
+OWN_SESSION = main_session(ANN)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)], secrets=[SECRET])
+
+
+@pytest.mark.parametrize(
+    ("failure", "state", "uncertain", "tries"),
+    [
+        (None, SlotState.SENT, False, 1),
+        (RETRY, SlotState.DUE, False, 1),
+        (WAIT, SlotState.DUE, False, 0),
+        (UNCERTAIN, SlotState.DUE, True, 1),
+        (DOUBTFUL_EDIT, SlotState.DUE, False, 1),
+        (DEAD, SlotState.DEAD, False, 1),
+        (RuntimeError("the channel broke"), SlotState.DUE, True, 1),
+    ],
+)
+async def test_what_becomes_of_a_create_by_what_is_known_of_it(
+    engine: Engine, failure: SendFailed | Exception | None, state: SlotState, uncertain: bool, tries: int
+) -> None:
+    """A7, as a table."""
+    id = await slot(engine)
+    await delivered(engine, FakeChannel(outcomes=[failure]))
+
+    found = now(engine, id)
+    assert (found.state, found.uncertain) == (state, uncertain)
+    assert found.attempts == (0 if state in (SlotState.SENT, SlotState.DEAD) else tries)
+
+
+@pytest.mark.parametrize("failure", [RETRY, DOUBTFUL_EDIT, WAIT])
+async def test_an_edit_is_repeated_whatever_is_known_and_never_marked(engine: Engine, failure: SendFailed) -> None:
+    channel = FakeChannel()
+    card = await asked(engine)
+    await delivered(engine, channel)
+    (wait,) = await engine.store.open_approvals()
+    await engine.press(wait.id)
+    channel.outcomes = [failure]
+    await delivered(engine, channel, rounds=2)
+
+    (edit,) = channel.edited
+    assert (edit.slot.uncertain, edit.slot.platform_id) == (False, "m1")
+    assert len(channel.sent) == 1
+    assert now(engine, card).state is SlotState.SENT
+
+
+async def test_a_doubtful_create_is_repeated_once_and_marked_and_then_given_up(engine: Engine) -> None:
+    id = await slot(engine)
+    channel = FakeChannel(outcomes=[UNCERTAIN, UNCERTAIN])
+    await delivered(engine, channel, rounds=3)
+
+    assert channel.sent == []
+    assert now(engine, id).state is SlotState.DEAD
+
+    other = await slot(engine, "other")
+    channel.outcomes = [UNCERTAIN, None]
+    await delivered(engine, channel, rounds=3)
+    (showing,) = channel.sent
+    assert showing.slot.uncertain
+    assert (now(engine, other).state, now(engine, other).uncertain) == (SlotState.SENT, False)
+
+
+async def test_a_platform_that_says_it_failed_is_asked_six_times_and_each_copy_is_marked(engine: Engine) -> None:
+    """An outage of ten seconds cost every answer that fell into it: two doubts were the end of each."""
+    id = await slot(engine)
+    channel = FakeChannel(outcomes=[FAILING] * 5)
+    await delivered(engine, channel, rounds=6)
+
+    assert now(engine, id).state is SlotState.SENT
+    assert [showing.slot.uncertain for showing in channel.sent] == [True]
+    other = await slot(engine, "other")
+    channel.outcomes = [FAILING] * 10
+    await delivered(engine, channel, rounds=8)
+    assert (now(engine, other).state, len(channel.outcomes)) == (SlotState.DEAD, 4)
+
+
+async def test_a_card_is_worth_more_copies_because_somebody_waits_for_it(engine: Engine) -> None:
+    card = await asked(engine)
+    channel = FakeChannel(outcomes=[UNCERTAIN, UNCERTAIN, None])
+    await delivered(engine, channel, rounds=3)
+
+    assert now(engine, card).state is SlotState.SENT
+
+
+async def test_a_refusal_to_be_asked_again_is_tried_six_times(engine: Engine) -> None:
+    id = await slot(engine)
+    channel = FakeChannel(outcomes=[RETRY] * 10)
+    await delivered(engine, channel, rounds=8)
+
+    assert len(channel.outcomes) == 4
+    assert now(engine, id).state is SlotState.DEAD
+
+
+async def test_who_asks_us_to_wait_is_waited_for_until_then(engine: Engine) -> None:
+    id = await slot(engine)
+    until_then = engine.clock.now() + timedelta(seconds=30)
+    channel = FakeChannel(outcomes=[SendFailed("429", outcome=SendOutcome.WAIT, until=until_then)])
+    delivery = engine.delivery(channel)
+    async with in_background(delivery.run()):
+        await until(lambda: holds(now(engine, id).due_at == until_then))
+
+    assert now(engine, id).state is SlotState.DUE
+
+
+async def test_nothing_overtakes_in_one_conversation(engine: Engine) -> None:
+    first, second = await slot(engine, "first"), await slot(engine, "second")
+    channel = FakeChannel(outcomes=[RETRY])
+    await delivered(engine, channel)
+    assert channel.sent == []
+    assert (now(engine, first).state, now(engine, second).state) == (SlotState.DUE, SlotState.DUE)
+
+    await delivered(engine, channel)
+    assert [showing.text for showing in channel.sent] == ["first", "second"]
+
+
+async def test_one_slow_conversation_does_not_delay_another(engine: Engine) -> None:
+    slow = asyncio.Event()
+    channel = FakeChannel(slow={"1": slow})
+    await slot(engine, "slow", where=chat(1))
+    await slot(engine, "behind it", where=chat(1))
+    await slot(engine, "quick", where=chat(2))
+    delivery = engine.delivery(channel)
+    async with in_background(delivery.run()) as running:
+        await until(lambda: holds(bool(channel.sent)))
+        assert [showing.text for showing in channel.sent] == ["quick"]
+        slow.set()
+        async with asyncio.timeout(5):
+            await delivery.flush()
+        delivery.drain()
+        await running
+
+    assert [showing.text for showing in channel.sent] == ["quick", "slow", "behind it"]
+
+
+async def test_the_end_does_not_wait_for_a_channel_that_is_not_there_any_more(engine: Engine) -> None:
+    await slot(engine, "for nobody", where=Conversation(channel="slack", account="one", chat="C1"))
+    await slot(engine, "for Ann")
+    channel = FakeChannel()
+    delivery = engine.delivery(channel)
+    async with in_background(delivery.run()) as running:
+        async with asyncio.timeout(5):
+            await delivery.flush()
+        delivery.drain()
+        await running
+
+    assert [showing.text for showing in channel.sent] == ["for Ann"]
+    assert (await engine.store.counts()).due_slots == 1
+
+
+async def test_secrets_do_not_leave(engine: Engine) -> None:
+    await slot(engine, f"it is {SECRET}")
+    channel = FakeChannel()
+    await delivered(engine, channel)
+
+    assert channel.sent[0].text == "it is [hidden]"
+
+
+async def test_a_card_is_shown_with_buttons_and_edited_without_them_after_the_press(engine: Engine) -> None:
+    card = await asked(engine)
+    channel = FakeChannel()
+    await delivered(engine, channel)
+    (row,) = channel.sent[0].rows
+    assert [button.label for button in row.buttons] == ["Once", "Deny", "Deny with reason"]
+    assert all(engine.handles.verb(b.handle, row.wait.id, [card]) is b.verb for b in row.buttons)
+
+    await engine.press(row.wait.id)
+    await delivered(engine, channel)
+    (row,) = channel.edited[0].rows
+    assert (row.buttons, row.wait.state) == ((), WaitState.APPROVED)
+    assert row.outcome.startswith("ann allowed once")
+    assert channel.edited[0].slot.platform_id == "m1"
+
+
+async def test_what_is_for_a_channel_that_is_not_here_stays(engine: Engine) -> None:
+    id = await slot(engine, where=Conversation(channel="slack", account="default", chat="D1"))
+    await delivered(engine, FakeChannel())
+
+    assert now(engine, id).state is SlotState.DUE
+
+
+@pytest.mark.parametrize(
+    ("failing", "sent", "state"),
+    [({"claim_slots": 1}, 1, SlotState.SENT), ({"slot_sent": 2}, 1, SlotState.SENT)],
+)
+async def test_a_store_that_fails_for_a_moment_sends_nothing_twice(
+    engine: Engine, failing: dict[str, int], sent: int, state: SlotState
+) -> None:
+    id = await slot(engine)
+    engine.store.failing = failing
+    channel = FakeChannel()
+    delivery = engine.delivery(channel)
+    async with in_background(delivery.run()) as running:
+        await until(lambda: holds(len(channel.sent) == sent))
+        await asyncio.sleep(0.03)
+        delivery.drain()
+        await running
+
+    assert (len(channel.sent), now(engine, id).state) == (sent, state)
+
+
+async def test_what_was_being_sent_when_the_process_died_is_sent_again_marked(engine: Engine) -> None:
+    id = await slot(engine)
+    engine.store.failing = {"slot_sent": 1}
+    channel = FakeChannel()
+    async with in_background(engine.delivery(channel).run()):
+        await until(lambda: holds(len(channel.sent) == 1))
+    assert now(engine, id).state is SlotState.SENDING
+    engine.clock.advance(61)
+    await engine.store.reclaim()
+    await delivered(engine, channel)
+
+    assert [showing.slot.uncertain for showing in channel.sent] == [False, True]
+
+
+async def test_a_drained_sender_claims_nothing(engine: Engine) -> None:
+    id = await slot(engine)
+    channel = FakeChannel()
+    delivery = engine.delivery(channel)
+    delivery.drain()
+    async with asyncio.timeout(2):
+        await delivery.run()
+
+    assert (channel.sent, now(engine, id).state) == ([], SlotState.DUE)
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+async def test_what_is_shown_so_far_is_stored_and_a_repetition_goes_on_behind_it(engine: Engine) -> None:
+    id = await slot(engine, "one\ntwo\nthree")
+    channel = PartsChannel(outcomes=[None, RETRY], every_s=0)
+    await delivered(engine, channel)
+    assert (channel.parts, now(engine, id).platform_id) == (["one"], "m1")
+    await delivered(engine, channel)
+
+    assert channel.parts == ["one", "two", "three"]
+    assert (now(engine, id).state, now(engine, id).platform_id) == (SlotState.SENT, "m1,m2,m3")
+
+
+async def test_a_part_that_must_wait_long_goes_with_a_later_try_that_counts_as_none(engine: Engine) -> None:
+    id = await slot(engine, "one\ntwo\nthree")
+    channel = PartsChannel(every_s=100, burst=2)
+    delivery = engine.delivery(channel)
+    async with in_background(delivery.run()):
+        await until(lambda: holds(now(engine, id).state is SlotState.DUE))
+        assert (channel.parts, now(engine, id).attempts, now(engine, id).uncertain) == (["one", "two"], 0, False)
+        assert now(engine, id).due_at == engine.clock.now() + timedelta(seconds=99)
+        engine.clock.advance(100)
+        await until(lambda: holds(now(engine, id).state is SlotState.SENT))
+
+    assert channel.parts == ["one", "two", "three"]
+
+
+async def test_a_doubt_about_another_part_is_a_first_one(engine: Engine) -> None:
+    """Of a long answer the beginning was in doubt and came the second time; its end was given up at its first doubt."""
+    id = await slot(engine, "one\ntwo\nthree")
+    channel = PartsChannel(outcomes=[UNCERTAIN, None, UNCERTAIN, None, UNCERTAIN], every_s=0)
+    await delivered(engine, channel, rounds=4)
+
+    assert channel.parts == ["one", "two", "three"]
+    assert now(engine, id).state is SlotState.SENT
+
+
+async def test_a_channel_that_breaks_behind_a_part_leaves_a_doubt(engine: Engine) -> None:
+    await slot(engine, "one\ntwo")
+    channel = PartsChannel(outcomes=[None, RuntimeError("broke"), None], every_s=0)
+    await delivered(engine, channel, rounds=2)
+
+    assert channel.parts == ["one", "two"]
+
+
+# --- given up -------------------------------------------------------------------------------------
+
+
+async def test_the_owners_are_told_what_could_not_be_shown_once_an_hour_for_each_place(engine: Engine) -> None:
+    await engine.say()
+    for number in (7, 7, 8):
+        await slot(engine, where=chat(number), session=OWN_SESSION)
+    await delivered(engine, FakeChannel(outcomes=[SendFailed(f"blocked {SECRET}", outcome=SendOutcome.DEAD)] * 3))
+
+    told = [text for text in await engine.texts() if "could not be shown" in text]
+    assert len(told) == 2
+    assert told[0] == (
+        "In telegram/default/7 an answer could not be shown: blocked [hidden]. It can be read on the web page. "
+        "If that chat is to go on, see that the bot is still there and may write."
+    )
+
+
+async def test_topics_of_a_chat_are_one_place(engine: Engine) -> None:
+    await engine.say()
+    for thread in ("1", "2", "3"):
+        await slot(engine, where=replace(chat(7), thread=thread), session=OWN_SESSION)
+    await delivered(engine, FakeChannel(outcomes=[DEAD] * 3))
+
+    assert len([text for text in await engine.texts() if "could not be shown" in text]) == 1
+
+
+async def test_nobody_is_told_of_a_notice_or_a_refusal_that_could_not_be_shown(engine: Engine) -> None:
+    await engine.say()  # Ann's chat is known
+    await slot(engine, session=OWN_SESSION)
+    await slot(engine, "You may not talk to me.", kind=SlotKind.REPLY, where=chat(9))
+    channel = FakeChannel(outcomes=[DEAD] * 9)
+    await delivered(engine, channel, rounds=40)
+
+    assert len(channel.outcomes) == 9 - 3  # the answer, the refusal, and the notice of the answer in Ann's chat
+    assert len([text for text in await engine.texts() if "could not be shown" in text]) == 1
+
+
+# --- answers that grow ----------------------------------------------------------------------------
+
+
+async def test_what_shows_a_slot_after_an_edit_is_stored(engine: Engine) -> None:
+    id = await slot(engine, "one")
+    channel = PartsChannel(every_s=0)
+    await delivered(engine, channel)
+    with engine.store.transition():
+        engine.store.rewrite(engine.store.slots[id], "one\ntwo", None)
+    await delivered(engine, channel)
+
+    assert (channel.parts, now(engine, id).platform_id) == (["one", "two"], "m1,m2")
+
+
+@dataclass(slots=True)
+class SlowEdits(FakeChannel):
+    """A channel whose edits of a beginning take until they are let go, and may end badly."""
+
+    streams: bool = True
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    may_end: asyncio.Event = field(default_factory=asyncio.Event)
+    end: SendFailed | None = None
+
+    async def edit(self, showing: Showing, progress: Progress) -> str:
+        """Change, or fail."""
+        if showing.partial:
+            self.begun.set()
+            await self.may_end.wait()
+            if self.end is not None:
+                raise self.end
+        return await FakeChannel.edit(self, showing, progress)
+
+
+@asynccontextmanager
+async def written(engine: Engine, channel: SlowEdits, *, patience_s: float = 5) -> AsyncGenerator[SlotId]:
+    """An answer that was written to its end while an edit of its beginning is under way."""
+    delivery, turn = engine.delivery(channel), TurnId("t1")
+    delivery.streams.patience_s = patience_s
+
+    def says(start: int, text: str) -> None:
+        engine.store.live.publish(ANSWERS, TextDelta(session=OWN_SESSION, turn=turn, n=0, start=start, text=text))
+
+    await engine.say()
+    async with in_background(delivery.streams.run()), in_background(delivery.run()):
+        await asyncio.sleep(0.01)
+        engine.store.live.publish(ANSWERS, Working(session=OWN_SESSION, turn=turn, conversation=CHAT))
+        says(0, "Once upon ")
+        with engine.store.transition():
+            early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text="Once upon", n=0)
+            id = engine.store.add_slot(early, OWN_SESSION, turn)
+        await until(lambda: holds(now(engine, id).state is SlotState.SENT))
+        says(10, "a time ")
+        engine.clock.advance(1.1)
+        await channel.begun.wait()
+        with engine.store.transition():
+            engine.store.rewrite(engine.store.slots[id], "The end.", 0)
+        await until(lambda: holds(now(engine, id).state is SlotState.SENDING))
+        says(17, "and then ")
+        yield id
+
+
+async def test_the_last_words_come_after_every_edit_of_the_beginning(engine: Engine) -> None:
+    channel = SlowEdits()
+    async with written(engine, channel) as id:
+        engine.clock.advance(1.1)
+        await asyncio.sleep(0.05)
+        assert channel.edited == []
+        channel.may_end.set()
+        await until(lambda: holds(now(engine, id).state is SlotState.SENT))
+        engine.clock.advance(3)
+        await asyncio.sleep(0.05)
+
+    assert [one.text for one in channel.edited] == ["Once upon a time", "The end."]
+    assert len(channel.sent) == 1
+
+
+async def test_the_last_words_wait_for_an_edit_that_takes_long_and_that_is_no_try(engine: Engine) -> None:
+    channel = SlowEdits()
+    async with written(engine, channel, patience_s=0.05) as id:
+        for _ in range(3):
+            await until(lambda: holds(now(engine, id).due_at == engine.clock.now() + timedelta(seconds=ASK_AGAIN_S)))
+            assert (now(engine, id).state, now(engine, id).attempts) == (SlotState.DUE, 0)
+            engine.clock.advance(ASK_AGAIN_S)
+        channel.may_end.set()
+        await until(lambda: holds(bool(channel.edited)))
+        engine.clock.advance(ASK_AGAIN_S)
+        await until(lambda: holds(now(engine, id).state is SlotState.SENT))
+
+    assert [one.text for one in channel.edited] == ["Once upon a time", "The end."]
+
+
+@pytest.mark.parametrize("end", [RETRY, DOUBTFUL_EDIT])
+async def test_after_an_edit_whose_end_is_unknown_the_last_words_wait_until_it_has_come(
+    engine: Engine, end: SendFailed
+) -> None:
+    channel = SlowEdits(end=end)
+    async with written(engine, channel) as id:
+        channel.may_end.set()
+        await until(lambda: holds(now(engine, id).due_at == engine.clock.now() + timedelta(seconds=SETTLED_AFTER_S)))
+        assert (now(engine, id).state, now(engine, id).attempts, channel.edited) == (SlotState.DUE, 0, [])
+        engine.clock.advance(SETTLED_AFTER_S)
+        await until(lambda: holds(now(engine, id).state is SlotState.SENT))
+
+        # It may come later still, from a platform that takes its time: the end is shown once more then.
+        engine.clock.advance(EDIT_IN_DOUBT.total_seconds() + 1)
+        assert await engine.store.fire_timers() == 1
+        await until(lambda: holds(len(channel.edited) == 2))
+
+    assert [(one.text, one.slot.stands) for one in channel.edited] == [("The end.", False), ("The end.", True)]
+
+
+@pytest.mark.parametrize(("failure", "again"), [(DOUBTFUL_EDIT, 1), (EDIT_TO_WAIT_FOR, 1), (WAIT, 0)])
+async def test_over_an_edit_that_was_not_answered_what_is_newer_is_shown_once_more(
+    engine: Engine, failure: SendFailed, again: int
+) -> None:
+    """However long it was waited for, and though that was no try."""
+    card = await asked(engine)
+    channel = FakeChannel()
+    await delivered(engine, channel)
+    (wait,) = await engine.store.open_approvals()
+    await engine.press(wait.id)
+    channel.outcomes = [failure]
+    await delivered(engine, channel)
+    with engine.store.transition():
+        engine.store.rewrite(engine.store.slots[card], "newer", 0)
+    await delivered(engine, channel)
+    assert now(engine, card).state is SlotState.SENT
+    engine.clock.advance(EDIT_IN_DOUBT.total_seconds() + 1)
+    assert await engine.store.fire_timers() == again
+
+
+@pytest.mark.parametrize("outcome", [DEAD, RETRY])
+async def test_what_stands_there_is_not_given_up_when_it_cannot_be_shown_once_more(
+    engine: Engine, outcome: SendFailed
+) -> None:
+    """Nobody is told, since nothing is lost."""
+    id = await slot(engine)
+    await delivered(engine, FakeChannel())
+    assert await engine.store.slot_overwritten(id, 0)
+    await delivered(engine, FakeChannel(outcomes=[outcome] * 9), rounds=7)
+    found = now(engine, id)
+    assert (found.state, found.version, found.sent_version) == (SlotState.SENT, 2, 2)
+    assert len(engine.store.slots) == 1

@@ -1,0 +1,129 @@
+"""The end of an answer that was shown while it was written: its last words and edits under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from gateway.domain.ids import SlotId
+from gateway.domain.live import ANSWERS, Rested
+from gateway.errors import SendFailed, SendOutcome
+from gateway.outbound.live_edits import ASK_AGAIN_S, SETTLED_AFTER_S
+from tests.support.fakes import FakeChannel
+from tests.support.makers import CHAT
+from tests.unit.gateway.outbound.test_live_edits import TURN, SlowChannel, World, running
+
+
+@pytest.fixture
+async def world() -> AsyncGenerator[World]:
+    async with running(World(FakeChannel())) as found:
+        yield found
+
+
+async def test_finish_waits_for_the_edit_under_way() -> None:
+    channel = SlowChannel()
+    async with running(World(channel)) as world:
+        slot = await world.begins()
+        await world.writes("a time there ")
+        await world.passes(1.1)
+        assert channel.begun == 1
+        await world.writes("was ")
+        await world.passes(1.1)
+        assert channel.begun == 1  # one at a time
+        async with asyncio.TaskGroup() as group:
+            finishing = group.create_task(world.streams.finish(slot.id))
+            await asyncio.sleep(0.05)
+            assert not finishing.done()
+            channel.go.set()
+            assert await finishing == 0
+        await world.passes(1.1)
+        assert world.edits == ["Once upon a time there"]
+
+
+async def test_to_finish_what_was_never_shown_is_nothing(world: World) -> None:
+    assert await world.streams.finish(SlotId("unknown")) == 0
+    assert world.edits == []
+
+
+async def test_an_edit_that_hangs_is_given_up_and_may_still_come() -> None:
+    channel = SlowChannel()
+    async with running(World(channel, edit_within_s=0.1)) as world:
+        slot = await world.begins()
+        await world.writes("a time ")
+        await world.passes(1.1)
+        async with asyncio.timeout(2):
+            assert await world.streams.finish(slot.id) == SETTLED_AFTER_S
+        assert (channel.begun, world.edits) == (1, [])
+
+
+async def test_finish_does_not_wait_for_ever_and_does_not_cut_an_edit_off() -> None:
+    channel = SlowChannel()
+    async with running(World(channel, patience_s=0.05)) as world:
+        slot = await world.begins()
+        await world.writes("a time ")
+        await world.passes(1.1)
+        for _ in range(2):
+            assert await world.streams.finish(slot.id) == ASK_AGAIN_S
+        channel.go.set()
+        assert await world.streams.finish(slot.id) == 0
+    assert (channel.begun, world.edits) == (1, ["Once upon a time"])
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (None, 0),
+        (SendFailed("gone", outcome=SendOutcome.DEAD), 0),
+        (SendFailed("429", outcome=SendOutcome.WAIT), 0),
+        (SendFailed("no", outcome=SendOutcome.WAIT, unsettled=True), SETTLED_AFTER_S),
+        (SendFailed("no", outcome=SendOutcome.RETRY), SETTLED_AFTER_S),
+        (SendFailed("no", outcome=SendOutcome.UNCERTAIN), SETTLED_AFTER_S),
+        (RuntimeError("the channel broke"), SETTLED_AFTER_S),
+    ],
+)
+async def test_the_last_words_wait_while_an_edit_may_still_come(
+    world: World, failure: Exception | None, expected: float
+) -> None:
+    world.channel.outcomes = [failure]
+    slot = await world.begins()
+    await world.writes("a time ")
+    await world.passes(1.1)
+    assert await world.streams.finish(slot.id) == pytest.approx(expected)
+    world.clock.advance(2)
+    assert await world.streams.finish(slot.id) == pytest.approx(max(expected - 2, 0))
+    world.clock.advance(SETTLED_AFTER_S)
+    assert await world.streams.finish(slot.id) == 0
+
+
+# --- a turn that is not worked on any more ------------------------------------------------------
+
+
+async def test_a_turn_that_rests_shows_no_typing(world: World) -> None:
+    await world.working()
+    world.store.live.publish(ANSWERS, Rested(turn=TURN))
+    for _ in range(10):
+        await world.passes(1.0)
+    assert world.channel.typed == []
+
+
+async def test_a_turn_that_rests_is_forgotten_after_a_second_and_not_before(world: World) -> None:
+    await world.begins()
+    world.store.live.publish(ANSWERS, Rested(turn=TURN))
+    await world.passes(0.9)
+    await world.writes("a time there ")
+    await world.passes(0.2)
+    assert world.edits == ["Once upon a time there"]
+    await world.passes(1.0)
+    await world.writes("was a king ")
+    await world.passes(1.1)
+    assert world.edits == ["Once upon a time there"]
+
+
+async def test_a_turn_that_is_taken_up_again_goes_on(world: World) -> None:
+    await world.working()
+    world.store.live.publish(ANSWERS, Rested(turn=TURN))
+    await world.working()
+    await world.passes(0.5)
+    assert world.channel.typed == [CHAT]

@@ -1,0 +1,256 @@
+"""The audit's hashes: whatever is done to a row shows, and the reason names it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gateway.domain.audit import AuditHead, AuditRow, Because, StartedCall
+from gateway.domain.ids import NodeId, Principal, SessionId, TurnId, WaitId
+from gateway.domain.turns import TurnKind
+from gateway.policy.audit import PAGE, Broken, Why, beginning_of, follow, hash_of, missing, sealed, verify
+from tests.support.makers import EPOCH
+
+EMPTY = AuditHead(since=EPOCH, seq=0, hash=beginning_of(EPOCH))
+ROW = AuditRow(
+    seq=0,
+    at=EPOCH + timedelta(seconds=1),
+    session=SessionId("main:ann"),
+    turn=TurnId("t1"),
+    n=1,
+    lane=TurnKind.MODEL,
+    tool="shell",
+    action_sha="ab" * 32,
+    because=Because.APPROVAL,
+    wait=WaitId("w1"),
+    decided_by=Principal("telegram:1001"),
+    sandbox="basic",
+    node=NodeId("here#1"),
+    prev_hash="",
+    hash="",
+)
+OTHERWISE: dict[str, Any] = {
+    "at": EPOCH,
+    "session": "main:bob",
+    "turn": "t2",
+    "n": 2,
+    "lane": TurnKind.COMMAND,
+    "tool": "file_read",
+    "action_sha": "cd" * 32,
+    "because": Because.SETTINGS,
+    "wait": None,
+    "decided_by": "telegram:2002",
+    "sandbox": "off",
+    "node": "there#1",
+}
+
+
+def written(count: int) -> list[AuditRow]:
+    """An audit of so many calls, one for each step of a turn."""
+    rows: list[AuditRow] = []
+    head = EMPTY
+    for n in range(1, count + 1):
+        rows.append(sealed(replace(ROW, n=n), head))
+        head = replace(head, seq=rows[-1].seq, hash=rows[-1].hash)
+    return rows
+
+
+def started(rows: Sequence[AuditRow]) -> list[StartedCall]:
+    """The calls whose rows these are, as their steps say."""
+    return [StartedCall(ord=10 * row.seq - 9, turn=row.turn, n=row.n, started_at=row.at, row=row) for row in rows]
+
+
+class Rows:
+    """An audit of these rows and calls."""
+
+    def __init__(self, rows: Sequence[AuditRow], calls: Sequence[StartedCall] | None = None) -> None:
+        """Take what is there."""
+        self.rows = rows
+        self.calls = started(rows) if calls is None else calls
+        self.limits: list[int] = []
+
+    async def audit_head(self) -> AuditHead:
+        """Where it stands."""
+        return replace(EMPTY, seq=self.rows[-1].seq, hash=self.rows[-1].hash) if self.rows else EMPTY
+
+    async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
+        """A page of rows."""
+        self.limits.append(limit)
+        return [row for row in self.rows if row.seq > after][:limit]
+
+    async def started_calls(self, after: int, limit: int) -> Sequence[StartedCall]:
+        """A page of calls."""
+        self.limits.append(limit)
+        return [call for call in self.calls if call.ord > after][:limit]
+
+
+# --- hashes -------------------------------------------------------------------------------------
+
+
+def test_a_hash_stays_the_same_in_later_versions() -> None:
+    """Whoever noted a head elsewhere compares it years later."""
+    (first,) = written(1)
+    assert EMPTY.hash == "3aebe817a654b0041e0c2f4ad7f4e1853083ba4e2c102fb0ff1ccec3b0e083c0"
+    assert first.hash == "aafa3241b4f0c7c0164b19119120631c94c74373f9cbb0998cc0fbd8ac7bdf17"
+
+
+@pytest.fixture
+def in_kathmandu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Five hours and three quarters ahead."""
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Kathmandu")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_kathmandu")
+def test_a_hash_is_the_same_wherever_the_machine_stands() -> None:
+    """It may be moved, or its zone be set, between two looks."""
+    assert beginning_of(EPOCH) == EMPTY.hash
+
+
+@pytest.mark.parametrize("name", sorted(OTHERWISE))
+def test_a_hash_covers_every_field(name: str) -> None:
+    (row,) = written(1)
+    assert hash_of(replace(row, **{name: OTHERWISE[name]})) != row.hash
+
+
+def test_no_field_is_left_out_of_that() -> None:
+    assert {field.name for field in fields(AuditRow)} == {*OTHERWISE, "seq", "prev_hash", "hash"}
+
+
+# --- what is wrong ------------------------------------------------------------------------------
+
+
+def test_a_whole_audit_is_followed_to_its_end_in_any_pages() -> None:
+    rows = written(7)
+    for size in (1, 3, 7):
+        head = EMPTY
+        for first in range(0, 7, size):
+            head, broken = follow(head, rows[first : first + size])
+            assert broken is None
+        assert (head.seq, head.hash) == (7, rows[-1].hash)
+
+
+def renumbered(rows: list[AuditRow]) -> list[AuditRow]:
+    """Rows 3 and 4 in each other's places, their hashes made anew."""
+    third, fourth = rows[2], rows[3]
+    rows[2], rows[3] = (replace(row, seq=seq) for row, seq in ((fourth, 3), (third, 4)))
+    rows[2], rows[3] = (replace(row, hash=hash_of(row)) for row in rows[2:4])
+    return rows
+
+
+Harm = Callable[[list[AuditRow]], list[AuditRow]]
+HARMS: list[tuple[Harm, Why, str, int]] = [
+    (lambda rows: [*rows[:2], replace(rows[2], tool="x"), *rows[3:]], Why.CHANGED, "row 3 is not what", 2),
+    (lambda rows: [*rows[:2], replace(rows[2], hash="0" * 64), *rows[3:]], Why.CHANGED, "row 3 is not what", 2),
+    (lambda rows: [*rows[:2], *rows[3:]], Why.REMOVED, "row 3 is gone", 2),
+    (lambda rows: [rows[0], *rows[4:]], Why.REMOVED, "rows 2 to 4 are gone", 1),
+    (lambda rows: rows[1:], Why.REMOVED, "row 1 is gone", 0),
+    (lambda rows: [rows[0], rows[2], rows[1], *rows[3:]], Why.REMOVED, "row 2 is gone", 1),
+    (lambda rows: [rows[0], replace(rows[2], seq=2), replace(rows[1], seq=3)], Why.CHANGED, "row 2 is not what", 1),
+    (renumbered, Why.MOVED, "row 3 does not follow", 2),
+    (lambda rows: [rows[0], rows[1], rows[1], *rows[2:]], Why.REMOVED, "rows", 2),
+]
+"""What is done, what is said of it, and how many rows are whole."""
+HARM_NAMES = ["changed", "its hash too", "removed", "several", "the first", "order", "exchanged", "made anew", "twice"]
+
+
+@pytest.mark.parametrize(("harm", "why", "says", "whole"), HARMS, ids=HARM_NAMES)
+def test_what_was_done_to_rows_is_found(harm: Harm, why: Why, says: str, whole: int) -> None:
+    head, broken = follow(EMPTY, harm(written(5)))
+    assert broken is not None
+    assert (broken.why, head.seq) == (why, whole)
+    assert says in broken.says
+
+
+def test_a_row_that_was_made_anew_with_all_after_it_has_another_head() -> None:
+    """Nothing in the file tells: whoever noted the head elsewhere knows."""
+    before = written(3)
+    anew = [sealed(replace(ROW, n=1, tool="harmless"), EMPTY)]
+    for n in (2, 3):
+        anew.append(sealed(replace(ROW, n=n), replace(EMPTY, seq=n - 1, hash=anew[-1].hash)))
+    head, broken = follow(EMPTY, anew)
+    assert broken is None
+    assert head.hash != before[-1].hash
+
+
+def test_when_the_audit_began_is_bound_too() -> None:
+    """Else a later date would hide every call before it."""
+    later = EPOCH + timedelta(days=1)
+    _, broken = follow(AuditHead(since=later, seq=0, hash=beginning_of(later)), written(2))
+    assert broken is not None
+    assert broken.why is Why.MOVED
+
+
+# --- the calls that started ---------------------------------------------------------------------
+
+
+def test_calls_with_their_rows_are_in_order() -> None:
+    assert missing(EPOCH, started(written(3))) is None
+
+
+def test_a_call_without_a_row_is_named() -> None:
+    calls = started(written(3))
+    found = missing(EPOCH, [*calls[:2], replace(calls[2], row=None)])
+    assert found == Broken(
+        why=Why.NOT_WRITTEN,
+        says="The audit is not whole: the call at step 3 of turn t1 started at 2026-01-01T00:00:01.000000+00:00, "
+        "and there is no row of it.",
+    )
+
+
+def test_a_call_from_before_the_audit_needs_none() -> None:
+    (call,) = started(written(1))
+    assert missing(call.started_at, [replace(call, row=None)]) is None
+    assert missing(call.started_at - timedelta(microseconds=1), [replace(call, row=None)]) is not None
+
+
+@pytest.mark.parametrize("other", [{"n": 2}, {"turn": TurnId("t2")}, {"started_at": EPOCH}], ids=str)
+def test_another_calls_row_is_none(other: dict[str, Any]) -> None:
+    (call,) = started(written(1))
+    found = missing(EPOCH, [replace(call, **other)])
+    assert found is not None
+    assert found.why is Why.ANOTHER_CALL
+    assert "row 1, which should say so" in found.says
+
+
+# --- all of it ----------------------------------------------------------------------------------
+
+
+async def test_all_of_it_is_read_in_pages() -> None:
+    rows = written(2 * PAGE + 1)
+    audit = Rows(rows)
+    found = await verify(audit)
+    assert (found.rows, found.calls, found.head, found.broken) == (len(rows), len(rows), rows[-1].hash, None)
+    assert set(audit.limits) == {PAGE}
+
+
+async def test_nothing_started_is_whole() -> None:
+    found = await verify(Rows([]))
+    assert (found.rows, found.calls, found.head, found.broken) == (0, 0, EMPTY.hash, None)
+
+
+async def test_a_tail_that_was_cut_off_shows_by_the_calls() -> None:
+    """The rows that are left are whole: only the steps know that there were more."""
+    rows = written(5)
+    calls = [replace(call, row=call.row if call.n < 4 else None) for call in started(rows)]
+    found = await verify(Rows(rows[:3], calls))
+    assert found.rows == 3
+    assert found.broken is not None
+    assert (found.broken.why, "step 4 of turn t1" in found.broken.says) == (Why.NOT_WRITTEN, True)
+
+
+async def test_it_stops_at_the_first_thing_that_is_wrong() -> None:
+    rows = written(PAGE + 5)
+    audit = Rows([*rows[:3], replace(rows[3], sandbox="basic?"), *rows[4:]], [])
+    found = await verify(audit)
+    assert (found.rows, len(audit.limits)) == (3, 1)
+    assert found.broken is not None
+    assert found.broken.why is Why.CHANGED

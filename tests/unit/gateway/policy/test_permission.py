@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
+from gateway.domain.ids import SessionId
+from gateway.domain.sessions import Origin, Session, SessionKind
+from gateway.domain.tools import Availability, Default, Effect, Reach, Risk, ToolPolicy, ToolSpec
+from gateway.policy.permission import available, decide, default_approval, describe_availability, refused
+from tests.support.makers import EPOCH
+
+SPEC = ToolSpec(
+    name="shell", description="Runs.", risk=Risk.EXECUTE, effect=Effect.UNSAFE, availability=Availability.ALWAYS
+)
+POLICY = ToolPolicy(availability=Availability.ALWAYS, approval={}, timeout_s=30, actions={}, sandbox=None)
+YES = None
+
+
+def session(
+    kind: SessionKind = SessionKind.MAIN, *, root: SessionKind | None = None, tools: tuple[str, ...] | None = None
+) -> Session:
+    return Session(
+        id=SessionId("s"),
+        kind=kind,
+        origin=Origin.DIRECT,
+        owner=None,
+        title="",
+        epoch=0,
+        root_kind=root or kind,
+        tools=tools,
+        created_at=EPOCH,
+        active_at=EPOCH,
+    )
+
+
+@pytest.mark.parametrize(
+    ("availability", "kind", "tools", "reason"),
+    [
+        (Availability.ALWAYS, SessionKind.MAIN, None, YES),
+        (Availability.ALWAYS, SessionKind.DM, None, YES),
+        (Availability.ALWAYS, SessionKind.NON_MAIN, None, YES),
+        (Availability.MAIN, SessionKind.MAIN, None, YES),
+        (Availability.MAIN, SessionKind.DM, None, DenyReason.ONLY_IN_MAIN),
+        (Availability.MAIN, SessionKind.NON_MAIN, None, DenyReason.ONLY_IN_MAIN),
+        (Availability.NON_MAIN, SessionKind.MAIN, None, DenyReason.NOT_IN_MAIN),
+        (Availability.NON_MAIN, SessionKind.DM, None, YES),
+        (Availability.NON_MAIN, SessionKind.NON_MAIN, None, YES),
+        (Availability.BLOCKED, SessionKind.MAIN, None, DenyReason.BLOCKED),
+        (Availability.BLOCKED, SessionKind.DM, None, DenyReason.BLOCKED),
+        (Availability.BLOCKED, SessionKind.NON_MAIN, None, DenyReason.BLOCKED),
+    ],
+)
+def test_where_a_tool_exists(
+    availability: Availability, kind: SessionKind, tools: tuple[str, ...] | None, reason: DenyReason | None
+) -> None:
+    found = available("shell", availability, session(kind, tools=tools))
+
+    assert (found.reason if found else YES) is reason
+    assert found is None or "shell" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("availability", "root", "tools", "reason"),
+    [
+        (Availability.MAIN, SessionKind.MAIN, ("shell", "files"), YES),
+        (Availability.MAIN, SessionKind.MAIN, ("files",), DenyReason.NOT_GRANTED),
+        (Availability.ALWAYS, SessionKind.DM, ("shell",), YES),
+        (Availability.ALWAYS, SessionKind.MAIN, (), DenyReason.NOT_GRANTED),
+        (Availability.NON_MAIN, SessionKind.NON_MAIN, ("files",), DenyReason.NOT_GRANTED),
+        (Availability.BLOCKED, SessionKind.MAIN, ("shell",), DenyReason.BLOCKED),
+        # It was given the tool before the configuration took that from its root.
+        (Availability.MAIN, SessionKind.DM, ("shell",), DenyReason.ONLY_IN_MAIN),
+        (Availability.MAIN, SessionKind.NON_MAIN, ("shell",), DenyReason.ONLY_IN_MAIN),
+        (Availability.NON_MAIN, SessionKind.MAIN, ("shell",), DenyReason.NOT_IN_MAIN),
+    ],
+)
+def test_a_child_has_of_what_it_was_given_what_its_root_may_have_now(
+    availability: Availability, root: SessionKind, tools: tuple[str, ...], reason: DenyReason | None
+) -> None:
+    found = available("shell", availability, session(SessionKind.NON_MAIN, root=root, tools=tools))
+
+    assert (found.reason if found else YES) is reason
+
+
+@pytest.mark.parametrize(
+    ("availability", "kind", "tools", "hint"),
+    [
+        (
+            Availability.MAIN,
+            SessionKind.DM,
+            None,
+            "shell runs only where an owner speaks directly. Direct chats of others are not main.",
+        ),
+        (
+            Availability.MAIN,
+            SessionKind.NON_MAIN,
+            None,
+            "shell runs only where an owner speaks directly. This conversation is not main.",
+        ),
+        (Availability.NON_MAIN, SessionKind.MAIN, None, "shell is configured for every session but main ones."),
+        (Availability.BLOCKED, SessionKind.MAIN, None, "The owner has blocked shell."),
+        (Availability.ALWAYS, SessionKind.MAIN, ("files",), "This sub-session was not given shell."),
+    ],
+)
+def test_a_session_without_a_tool_is_told_why(
+    availability: Availability, kind: SessionKind, tools: tuple[str, ...] | None, hint: str
+) -> None:
+    found = available("shell", availability, session(kind, tools=tools))
+
+    assert found is not None
+    assert found.hint == hint
+
+
+@pytest.mark.parametrize("availability", ["", "Main", "main-only", "unknown", None, 1])
+@pytest.mark.parametrize("kind", list(SessionKind))
+def test_a_permission_that_is_none_never_makes_a_tool_available(availability: object, kind: SessionKind) -> None:
+    """c5: closed by default. `main-only` is an alias of the configuration; here it is as foreign as any other."""
+    for tools in (None, ("shell",)):
+        assert available("shell", cast(Availability, availability), session(kind, tools=tools)) == Deny(
+            reason=DenyReason.POLICY_ERROR, hint="The permission of shell is not one; correct it."
+        )
+
+
+@pytest.mark.parametrize("kind", ["", "owner", None])
+def test_a_kind_that_is_none_is_not_main(kind: object) -> None:
+    assert available("shell", Availability.MAIN, session(cast(SessionKind, kind))) is not None
+
+
+@pytest.mark.parametrize(
+    ("risk", "approval"),
+    [
+        (Risk.NONE, Default.ALLOW),
+        (Risk.READ, Default.ALLOW),
+        (Risk.WRITE, Default.ASK),
+        (Risk.EXECUTE, Default.ASK),
+        (Risk.NETWORK, Default.ASK),
+    ],
+)
+@pytest.mark.parametrize("kind", list(SessionKind))
+def test_the_default_is_that_of_the_risk(risk: Risk, approval: Default, kind: SessionKind) -> None:
+    assert default_approval(replace(SPEC, risk=risk), POLICY, session(kind)) is approval
+
+
+@pytest.mark.parametrize(
+    ("approval", "askable", "kind", "verdict"),
+    [
+        ({"main": Default.ALLOW}, True, SessionKind.MAIN, Allow),
+        ({"main": Default.ALLOW}, False, SessionKind.MAIN, Allow),
+        ({"main": Default.ALLOW}, True, SessionKind.DM, Ask),
+        ({"main": Default.DENY}, True, SessionKind.MAIN, DenyReason.CONFIGURED),
+        ({"dm": Default.DENY}, True, SessionKind.DM, DenyReason.CONFIGURED),
+        ({"dm": Default.DENY}, True, SessionKind.MAIN, Ask),
+        ({"non-main": Default.ASK}, False, SessionKind.NON_MAIN, DenyReason.NOBODY_TO_ASK),
+        ({}, True, SessionKind.MAIN, Ask),
+        ({}, False, SessionKind.MAIN, DenyReason.NOBODY_TO_ASK),
+    ],
+)
+def test_the_configuration_speaks_before_the_risk(
+    approval: Mapping[str, Default], askable: bool, kind: SessionKind, verdict: type[Allow | Ask] | DenyReason
+) -> None:
+    found = decide(SPEC, replace(POLICY, approval=approval), session(kind), askable=askable)
+
+    assert (found.reason if isinstance(found, Deny) else type(found)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("configured", "kind", "root", "approval"),
+    [
+        ({}, SessionKind.MAIN, SessionKind.MAIN, Default.ALLOW),
+        ({}, SessionKind.DM, SessionKind.DM, Default.ASK),
+        ({}, SessionKind.NON_MAIN, SessionKind.NON_MAIN, Default.DENY),
+        # Of a child, its root's kind counts; and the owner's word before the tool's.
+        ({}, SessionKind.NON_MAIN, SessionKind.MAIN, Default.ALLOW),
+        ({"main": Default.DENY}, SessionKind.NON_MAIN, SessionKind.MAIN, Default.DENY),
+        ({"main": Default.DENY}, SessionKind.DM, SessionKind.DM, Default.ASK),
+    ],
+)
+def test_a_tools_own_word_stands_between_the_configuration_and_the_risk(
+    configured: Mapping[str, Default], kind: SessionKind, root: SessionKind, approval: Default
+) -> None:
+    own = {"main": Default.ALLOW, "non-main": Default.DENY}
+    where = replace(session(kind), root_kind=root)
+
+    assert default_approval(replace(SPEC, approval=own), replace(POLICY, approval=configured), where) is approval
+
+
+def test_a_child_is_decided_like_its_root() -> None:
+    child = replace(session(SessionKind.NON_MAIN, tools=("shell",)), root_kind=SessionKind.MAIN)
+    policy = replace(POLICY, approval={"main": Default.ALLOW, "non-main": Default.DENY})
+
+    assert isinstance(decide(SPEC, policy, child, askable=True), Allow)
+
+
+@pytest.mark.parametrize("word", ["", "yes", "ALLOW", None, True])
+def test_an_approval_that_is_none_never_allows(word: object) -> None:
+    policy = replace(POLICY, approval={"main": cast(Default, word)})
+
+    found = decide(SPEC, policy, session(), askable=True)
+
+    assert found == Deny(reason=DenyReason.POLICY_ERROR, hint="The approval of shell is not one; correct it.")
+
+
+@pytest.mark.parametrize(
+    ("approval", "askable", "verdict"),
+    [
+        (Default.ALLOW, True, Allow(because="execute is allowed here")),
+        (Default.ASK, True, Ask(because="execute needs an approval")),
+        (Default.DENY, True, Deny(reason=DenyReason.CONFIGURED, hint="The configuration denies shell here.")),
+        (
+            Default.ASK,
+            False,
+            Deny(
+                reason=DenyReason.NOBODY_TO_ASK,
+                hint="shell needs an approval and nobody can be asked: let an owner open the page or a direct chat.",
+            ),
+        ),
+    ],
+)
+def test_a_decision_says_why_and_what_would_help(approval: Default, askable: bool, verdict: Decision) -> None:
+    assert decide(SPEC, replace(POLICY, approval={"main": approval}), session(), askable=askable) == verdict
+
+
+# --- reach --------------------------------------------------------------------------------------
+
+HERE, ELSEWHERE = "example.org", "example.net"
+ASKED = {"main": Default.ASK}
+ALLOWED = {"main": Default.ALLOW}
+DENIED = {"main": Default.DENY}
+NOBODY, NO = DenyReason.NOBODY_TO_ASK, DenyReason.CONFIGURED
+
+
+@pytest.mark.parametrize(
+    ("risk", "scope", "permitted", "approval", "askable", "verdict"),
+    [
+        # What only reads is not asked about, unless the owner denies the tool.
+        (Risk.NONE, "", (), {}, True, Allow),
+        (Risk.READ, "", (), {}, True, Allow),
+        (Risk.READ, "", (), ASKED, True, Allow),
+        (Risk.READ, "", (), ASKED, False, Allow),
+        (Risk.READ, "", (), ALLOWED, True, Allow),
+        (Risk.READ, "", (), DENIED, True, NO),
+        # What was allowed in this session is not asked about again.
+        (Risk.NETWORK, HERE, (HERE,), {}, True, Allow),
+        (Risk.NETWORK, HERE, (HERE,), {}, False, Allow),
+        (Risk.NETWORK, HERE, (HERE, ELSEWHERE), ASKED, True, Allow),
+        (Risk.NETWORK, HERE, (HERE,), ALLOWED, True, Allow),
+        (Risk.NETWORK, HERE, (HERE,), DENIED, True, NO),
+        # Another scope, or none, is.
+        (Risk.NETWORK, HERE, (ELSEWHERE,), {}, True, Ask),
+        (Risk.NETWORK, HERE, (f"www.{HERE}", f"{HERE}:8080", "org", HERE.upper()), {}, True, Ask),
+        (Risk.NETWORK, HERE, (), {}, True, Ask),
+        (Risk.NETWORK, HERE, (), ASKED, True, Ask),
+        (Risk.NETWORK, HERE, (), {}, False, NOBODY),
+        (Risk.NETWORK, HERE, (), ALLOWED, True, Allow),
+        (Risk.NETWORK, HERE, (), DENIED, True, NO),
+        (Risk.NETWORK, "", (HERE,), {}, True, Ask),
+        (Risk.NETWORK, "", ("",), {}, True, Ask),
+        (Risk.EXECUTE, "", (HERE,), {}, True, Ask),
+        (Risk.EXECUTE, "", (), {}, False, NOBODY),
+        (Risk.WRITE, "", (), DENIED, True, NO),
+    ],
+)
+def test_a_call_is_decided_by_what_it_reaches(
+    risk: Risk,
+    scope: str,
+    permitted: tuple[str, ...],
+    approval: Mapping[str, Default],
+    askable: bool,
+    verdict: type[Allow | Ask] | DenyReason,
+) -> None:
+    reach, policy = Reach(risk=risk, scope=scope), replace(POLICY, approval=approval)
+    for own_risk in Risk if approval != ALLOWED else [risk]:  # the reach stands in place of the spec's
+        spec = replace(SPEC, risk=own_risk)
+        found = decide(spec, policy, session(), askable=askable, reach=reach, permitted=permitted)
+
+        assert (found.reason if isinstance(found, Deny) else type(found)) is verdict
+
+
+@pytest.mark.parametrize(
+    ("risk", "verdict"), [(Risk.NETWORK, Allow), (Risk.READ, Allow), (Risk.EXECUTE, Ask), (Risk.WRITE, Ask)]
+)
+def test_allow_is_said_of_what_the_tool_usually_does(risk: Risk, verdict: type[Allow | Ask]) -> None:
+    spec, policy = replace(SPEC, risk=Risk.NETWORK), replace(POLICY, approval=ALLOWED)
+    assert type(decide(spec, policy, session(), askable=True, reach=Reach(risk=risk))) is verdict
+
+
+@pytest.mark.parametrize("risk", list(Risk))
+def test_what_the_settings_do_not_have_is_refused_whatever_its_risk(risk: Risk) -> None:
+    reach = Reach(risk=risk, scope=HERE, refused="Scripts are off. The owner can turn them on.")
+
+    assert refused(reach) == Deny(reason=DenyReason.CONFIGURED, hint="Scripts are off. The owner can turn them on.")
+    assert refused(replace(reach, refused="")) is None
+
+
+@pytest.mark.parametrize("reach", [Reach(risk=Risk.READ), Reach(risk=Risk.NETWORK, scope=HERE)])
+def test_an_approval_that_is_none_does_not_let_a_reach_pass(reach: Reach) -> None:
+    policy = replace(POLICY, approval={"main": cast(Default, "yes")})
+    found = decide(SPEC, policy, session(), askable=True, reach=reach, permitted=(HERE,))
+
+    assert isinstance(found, Deny)
+    assert found.reason is DenyReason.POLICY_ERROR
+
+
+@pytest.mark.parametrize(
+    ("reach", "permitted", "verdict"),
+    [
+        (
+            Reach(risk=Risk.NETWORK, scope=HERE),
+            (HERE,),
+            Allow(because="example.org was allowed in this session", scoped=True),
+        ),
+        (Reach(risk=Risk.READ, scope=HERE), (), Allow(because="read is allowed here")),
+        (Reach(risk=Risk.NETWORK, scope=HERE), (), Ask(because="network needs an approval")),
+    ],
+)
+def test_a_decision_speaks_of_what_the_call_reaches(
+    reach: Reach, permitted: tuple[str, ...], verdict: Decision
+) -> None:
+    assert decide(SPEC, POLICY, session(), askable=True, reach=reach, permitted=permitted) == verdict
+
+
+def test_what_only_reads_is_allowed_by_its_risk_where_the_tool_is_asked_about() -> None:
+    policy = replace(POLICY, approval=ASKED)
+
+    assert decide(SPEC, policy, session(), askable=True, reach=Reach(risk=Risk.READ)) == Allow(
+        because="read is allowed here"
+    )
+
+
+def test_what_the_owner_allows_is_said_by_the_risk_of_the_call() -> None:
+    spec, policy = replace(SPEC, risk=Risk.NETWORK), replace(POLICY, approval=ALLOWED)
+
+    assert decide(spec, policy, session(), askable=True) == Allow(because="network is allowed here")
+
+
+@pytest.mark.parametrize(
+    ("availability", "words"),
+    [
+        (Availability.ALWAYS, "everywhere"),
+        (Availability.MAIN, "main sessions only"),
+        (Availability.NON_MAIN, "everywhere but main sessions"),
+        (Availability.BLOCKED, "blocked"),
+    ],
+)
+def test_every_permission_can_be_said(availability: Availability, words: str) -> None:
+    assert describe_availability(availability) == words

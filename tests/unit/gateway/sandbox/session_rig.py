@@ -1,0 +1,154 @@
+"""Enclosures in every way that a program can be held, for the tests of them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.domain.tools import Mode
+from gateway.ports import Enclosure, Gate, TurnedAway
+from gateway.sandbox import Containment, enclosed
+
+PYTHON = Path("/usr/bin/python3")
+ROOT = Path(__file__).parents[4]
+
+# name: mode, and what of the machine is pretended to be missing
+WAYS: dict[str, tuple[Mode, dict[str, bool]]] = {
+    "basic": (Mode.BASIC, {}),
+    "off": (Mode.OFF, {}),
+    "off-unshare": (Mode.OFF, {"can_bwrap": False}),
+    "off-keeper": (Mode.OFF, {"can_bwrap": False, "can_pid_namespace": False}),
+}
+
+ASKS = """
+import socket, sys
+for line in sys.stdin:
+    kind, host, port = line.split()
+    try:
+        with socket.create_connection((host, int(port)), 3) as there:
+            print(there.makefile().readline().strip() if kind == "read" else "connected", flush=True)
+            if kind == "leave":
+                kept = globals().setdefault("kept", [])
+                kept.append(there.dup())
+    except OSError as error:
+        print("no:", error.strerror or error, flush=True)
+"""
+"""Reads `read|leave HOST PORT` and says what came of it; `leave` leaves the connection open."""
+
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(float(sys.argv[1]))
+time.sleep(float(sys.argv[1]))
+"""
+
+
+class Way:
+    """A `Gate` that says who it is to whoever connects."""
+
+    def __init__(self, address: str, name: str) -> None:
+        self.address = address
+        self.name = name
+        self.met = 0
+
+    def let(self, scopes: Collection[str]) -> None:
+        """Everything is."""
+
+    def turned_away(self) -> Sequence[TurnedAway]:
+        return ()
+
+    async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.met += 1
+        writer.write(f"{self.name}\n".encode())
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+class Bench:
+    """Enclosures of one way, beneath a state folder that holds a secret."""
+
+    def __init__(self, folder: Path, mode: Mode, containment: Containment) -> None:
+        self.state = folder / "state"
+        self.parent = self.state / "tools" / "browser"
+        self.parent.mkdir(parents=True)
+        (self.state / "secret").write_text("token-of-the-daemon")
+        self.mode = mode
+        self.containment = containment
+        self.ways: list[Way] = []
+        self.mark = f"3{secrets.randbelow(10**9):09d}"
+        """A number of seconds that only this test sleeps."""
+
+    @asynccontextmanager
+    async def serve(self, sock: socket.socket, address: str) -> AsyncGenerator[Gate]:
+        way = Way(address, f"way-{len(self.ways)}")
+        self.ways.append(way)
+        server = await asyncio.start_server(way.meet, sock=sock)
+        try:
+            yield way
+        finally:
+            server.close()
+
+    @asynccontextmanager
+    async def enclosed(self, program: Path = PYTHON, *, gates: int = 2, **more: Any) -> AsyncGenerator[Enclosure]:
+        given: dict[str, Any] = {"mode": self.mode, "containment": self.containment, "serve": self.serve, **more}
+        async with enclosed(program, parent=self.parent, gates=gates, **given) as enclosure:
+            yield enclosure
+
+
+def living(mark: str) -> list[int]:
+    """The processes that have `mark` as an argument, or as part of one."""
+    found: list[int] = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):
+                if mark.encode() in (folder / "cmdline").read_bytes():
+                    found.append(int(folder.name))
+    return found
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("it did not come to that in 10 s")
+
+
+@asynccontextmanager
+async def started(enclosure: Enclosure, script: str, *arguments: str) -> AsyncGenerator[Process]:
+    """Python with a script, started as a library starts a browser: by the launcher's path."""
+    argv = [enclosure.launcher, "-I", "-c", script, *arguments]
+    process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+async def printed(enclosure: Enclosure, script: str, *arguments: str) -> str:
+    async with started(enclosure, script, *arguments) as process:
+        out, err = await process.communicate()
+    assert (process.returncode, err.decode()) == (0, "")
+    return out.decode()
+
+
+async def ask(process: Process, kind: str, address: str) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    host, _, port = address.removeprefix("http://").partition(":")
+    process.stdin.write(f"{kind} {host} {port}\n".encode())
+    return (await process.stdout.readline()).decode().strip()

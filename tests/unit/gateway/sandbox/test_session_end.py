@@ -1,0 +1,136 @@
+"""The end of a program that outlives calls: whoever ends it, and however, nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from playwright.async_api import async_playwright
+
+from agent_tools.browser.chromium import READS
+from gateway.domain.tools import Mode
+from gateway.ports import Gate
+from tests.support.browser import executable
+from tests.unit.gateway.sandbox.session_rig import ROOT, STUBBORN, Bench, Way, living, started, until
+
+
+async def test_closing_leaves_nothing(bench: Bench) -> None:
+    async with AsyncExitStack() as stack:
+        async with bench.enclosed() as enclosure:
+            process = await stack.enter_async_context(started(enclosure, STUBBORN, bench.mark))
+            async with enclosure.gate():
+                await until(lambda: len(living(bench.mark)) >= 4)
+        assert living(bench.mark) == []
+        assert await process.wait() != 0
+
+
+async def test_a_cancellation_waits_for_the_end_and_goes_on(bench: Bench) -> None:
+    async def work() -> None:
+        async with bench.enclosed() as enclosure, started(enclosure, STUBBORN, bench.mark), enclosure.gate():
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    await until(lambda: len(living(bench.mark)) >= 4)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert living(bench.mark) == []
+    assert list(bench.parent.iterdir()) == []
+
+
+async def test_who_kills_the_launcher_kills_the_program(bench: Bench) -> None:
+    async with bench.enclosed() as enclosure, started(enclosure, STUBBORN, bench.mark) as process:
+        await until(lambda: len(living(bench.mark)) >= 4)
+        process.kill()
+        await until(lambda: living(bench.mark) == [])
+
+
+async def test_killed_in_the_first_moment_leaves_nothing(bench: Bench) -> None:
+    async with bench.enclosed() as enclosure, started(enclosure, STUBBORN, bench.mark) as process:
+        await until(lambda: len(living(bench.mark)) >= 2)
+        process.kill()
+        await until(lambda: living(bench.mark) == [])
+
+
+async def test_what_is_left_in_the_background_ends_with_the_program(bench: Bench) -> None:
+    script = "import subprocess, sys; subprocess.Popen(['sleep', sys.argv[1]], start_new_session=True); print('done')"
+    async with bench.enclosed() as enclosure, started(enclosure, script, bench.mark) as process:
+        await process.communicate()
+        await until(lambda: living(bench.mark) == [])
+
+
+DAEMON = """
+import asyncio, sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from gateway.sandbox import Containment, enclosed
+
+@asynccontextmanager
+async def serve(sock, address):
+    yield
+
+async def main(parent, mode, containment, script, mark):
+    contained = eval(containment, {"Containment": Containment})
+    async with enclosed(Path("/usr/bin/python3"), mode=mode, parent=Path(parent), gates=1, serve=serve,
+                        containment=contained) as enclosure:
+        await asyncio.create_subprocess_exec(enclosure.launcher, "-c", script, mark)
+        async with enclosure.gate():
+            await asyncio.sleep(60)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_a_killed_daemon_leaves_no_process_and_the_next_one_removes_its_folder(bench: Bench) -> None:
+    argv = [sys.executable, "-c", DAEMON, str(bench.parent), bench.mode, repr(bench.containment), STUBBORN, bench.mark]
+    async with bench.enclosed() as alive:
+        daemon = await asyncio.create_subprocess_exec(*argv, cwd=ROOT)
+        await until(lambda: len(living(bench.mark)) >= 5)
+        daemon.kill()
+        await daemon.wait()
+        await until(lambda: living(bench.mark) == [])
+        (left,) = set(bench.parent.iterdir()) - {alive.folder.parent}
+        tmp = Path(os.readlink(left / "tmp")) if bench.mode is Mode.OFF else left
+        assert tmp.is_dir()
+        async with bench.enclosed():
+            assert alive.folder.is_dir()
+            assert not left.exists()
+            assert not tmp.exists()
+
+
+async def test_a_real_browser(basic: Bench) -> None:
+    pages: list[bytes] = []
+
+    async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pages.append((await reader.readuntil(b"\r\n\r\n")).splitlines()[0])
+        body = b"<title>A page</title>"
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n" % len(body))
+        writer.write(b"Connection: close\r\n\r\n" + body)
+        writer.close()
+
+    @asynccontextmanager
+    async def serve(sock: socket.socket, address: str) -> AsyncGenerator[Gate]:
+        async with await asyncio.start_server(page, sock=sock):
+            yield Way(address, "proxy")
+
+    program = Path(executable() or "chromium")
+    async with async_playwright() as playwright, basic.enclosed(program, serve=serve, readable=READS) as enclosure:
+        browser = await playwright.chromium.launch(executable_path=enclosure.launcher, chromium_sandbox=True)
+        async with enclosure.gate() as gate:
+            context = await browser.new_context(proxy={"server": gate.address, "bypass": "<-loopback>"})
+            shown = await context.new_page()
+            await shown.goto("http://a-page.test/")
+            assert await shown.title() == "A page"
+            await shown.goto("http://127.0.0.1:8470/")
+            assert await shown.title() == "A page", "loopback too is asked of the gate"
+            await context.close()
+        await browser.close()
+    assert pages[0] == b"GET http://a-page.test/ HTTP/1.1"
+    assert b"GET http://127.0.0.1:8470/ HTTP/1.1" in pages
+    assert living(enclosure.folder.parent.name) == []

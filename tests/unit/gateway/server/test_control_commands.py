@@ -1,0 +1,200 @@
+"""What commands at the shell are answered: links, lists, and what an owner says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.domain.steps import Answer
+from gateway.domain.tools import Risk
+from gateway.domain.turns import Lease, TurnState
+from gateway.errors import BadRequest, ModelError
+from gateway.server import control_commands
+from gateway.server.control_commands import Answers
+from tests.support.engine import Engine, Served, served
+from tests.support.fakes import CLEO, NODE, FakeTool, calls, in_background
+from tests.support.makers import ANN
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncIterator[Served]:
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE)
+    async with served(Engine(tmp_path, [shell, FakeTool(name="read")])) as found:
+        yield found
+
+
+def local(page: Served, *owners: str) -> Answers:
+    names = [name for name in (ANN, CLEO) if name in (owners or ("ann",))]
+    return Answers(
+        pages=page.pages,
+        http=page.http,
+        ingress=page.engine.ingress,
+        views=page.engine.store,
+        audit=page.engine.store,
+        live=page.engine.store.live,
+        clock=page.engine.clock,
+        owners=names,
+    )
+
+
+async def does(commands: Answers, name: str, **args: Any) -> Any:
+    async with asyncio.timeout(10):
+        return await commands.commands()[name](args)
+
+
+async def test_a_link_signs_its_owner_in_once(page: Served) -> None:
+    found = await does(local(page), "link")
+    base, _, code = found["url"].partition("/#code=")
+
+    assert (base, found["owner"], found["expires_s"]) == (page.url, "ann", 600)
+    for expected in (200, 401):
+        async with page.client() as client, client.post(f"{base}/api/signin", json={"code": code}) as response:
+            assert response.status == expected
+
+
+async def test_the_port_is_the_one_that_is_listened_on(page: Served) -> None:
+    assert page.url.endswith(f":{(await does(local(page), 'port'))['port']}")
+
+
+async def test_there_is_no_link_to_a_page_that_is_switched_off(page: Served) -> None:
+    commands = local(page)
+    commands.page = False
+    with pytest.raises(BadRequest, match="The web page is switched off") as wrong:
+        await does(commands, "link")
+    assert "[channels.web] enabled = true" in wrong.value.cure
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ({}, "There are several owners. Name one of them: ann, cleo."),
+        ({"owner": "nobody"}, "There is no owner 'nobody'. Name one of them: ann, cleo."),
+        ({"owner": 7}, "There is no owner '7'."),
+        ({"owner": "a" * 500}, "There is no owner 'aaaa"),
+    ],
+)
+async def test_who_is_meant_must_be_clear(page: Served, args: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadRequest) as wrong:
+        await does(local(page, "ann", "cleo"), "link", **args)
+
+    assert says in str(wrong.value)
+    assert len(str(wrong.value)) < 200
+
+
+async def test_sessions_and_approvals_are_listed(page: Served) -> None:
+    engine = page.engine
+    lease = await engine.planned("shell:ls \u202e")
+    await engine.settle(lease)
+
+    (session,) = await does(local(page), "sessions")
+    assert (session["id"], session["kind"], session["running"], session["waiting"]) == ("main:ann", "main", 1, 1)
+    (approval,) = await does(local(page), "approvals")
+    assert (approval["tool"], approval["session"], approval["rendered"]) == ("shell", "main:ann", r"ls \u{202E}")
+
+
+async def test_the_audit_is_verified_and_its_last_rows_are_shown(page: Served) -> None:
+    engine = page.engine
+    lease = await engine.planned("read:one", "read:two", "shell:ls")
+    await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    await engine.press(wait.id)
+    assert await engine.settle(lease)
+
+    found = await does(local(page), "audit", last=1)
+    assert (found["count"], found["calls"], found["broken"]) == (3, 3, None)
+    assert found["head"] == (await engine.store.audit_head()).hash
+    (row,) = found["rows"]
+    assert (row["seq"], row["call"], row["tool"], row["because"]) == (3, f"{lease.turn}/3", "shell", "approval")
+    assert (row["decided_by"], row["approval"], row["by"]) == ("telegram:1001", wait.id, "model")
+    assert [one["seq"] for one in (await does(local(page), "audit", last=500))["rows"]] == [1, 2, 3]
+    assert (await does(local(page), "audit", last=0))["rows"] == []
+
+
+async def test_an_audit_that_is_not_whole_says_where(page: Served) -> None:
+    engine = page.engine
+    lease = await engine.planned("read:one", "read:two")
+    await engine.settle(lease)
+    engine.store.audit.pop()
+
+    found = await does(local(page), "audit", last=20)
+    assert (found["count"], len(found["rows"])) == (1, 1)
+    assert f"of turn {lease.turn} started at" in found["broken"]
+    assert "there is no row of it" in found["broken"]
+
+
+@pytest.mark.parametrize("last", [None, -1, 501, "3", True, 2.0])
+async def test_how_many_rows_must_be_a_number(page: Served, last: object) -> None:
+    with pytest.raises(BadRequest, match="Name one from 0 to 500"):
+        await does(local(page), "audit", last=last)
+
+
+@pytest.mark.parametrize("text", [None, "", "  ", 7, ["x"]])
+async def test_nothing_is_not_sent(page: Served, text: object) -> None:
+    with pytest.raises(BadRequest, match="no text to send"):
+        await does(local(page), "send", text=text)
+
+
+async def test_a_message_from_the_shell_is_the_owners_own(page: Served) -> None:
+    found = await does(local(page), "send", text="hello")
+
+    assert found["answer"] is None
+    turn = (await page.engine.store.turn(found["turn"])).turn
+    assert (turn.session, turn.principal, turn.state) == ("main:ann", "web:ann", TurnState.QUEUED)
+
+
+async def test_who_waits_gets_the_answer_and_nothing_older(page: Served) -> None:
+    engine = page.engine
+    engine.model.script = [Answer(text="Old."), calls("read", text="Looking."), Answer(text="New.")]
+    async with in_background(engine.sessions().run()):
+        await does(local(page), "send", text="one", wait=True)
+        found = await does(local(page), "send", text="two", wait=True)
+
+    assert found["answer"] == "Looking.\n\nNew."
+
+
+async def test_a_control_command_is_answered_at_once(page: Served) -> None:
+    assert await does(local(page), "send", text="/stop", wait=True) == {"answer": "Nothing is running or waiting here."}
+
+
+async def test_whoever_waits_gets_the_answer_whatever_else_happened_in_the_session(
+    page: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_commands, "CHANGES_AT_ONCE", 3)
+    engine, commands = page.engine, local(page)
+    engine.model.script = [Answer(text="The answer.")]
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(does(commands, "send", text="hello", wait=True))
+        lease = await until_claimed(engine)
+        for _ in range(10):
+            await does(commands, "send", text="/tree")
+        await engine.run(lease)
+    assert waiting.result() | {"turn": ""} == {"answer": "The answer.", "turn": "", "state": "done"}
+
+
+async def test_commands_at_the_same_time_get_each_its_own_reply(page: Served) -> None:
+    commands, replies = local(page), dict[str, str]()
+    for name in ("tree", "approvals", "stop", "sessions"):
+        replies[name] = (await does(commands, "send", text=f"/{name}"))["answer"]
+    for _ in range(5):
+        async with asyncio.TaskGroup() as group:
+            tasks = {name: group.create_task(does(commands, "send", text=f"/{name}")) for name in replies}
+        assert {name: task.result()["answer"] for name, task in tasks.items()} == replies
+
+
+async def test_a_turn_that_failed_says_so(page: Served) -> None:
+    engine = page.engine
+    engine.model.script = [ModelError("It is away.", cure="Try again.")]
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(does(local(page), "send", text="hello", wait=True))
+        await engine.run(await until_claimed(engine))
+    assert waiting.result()["state"] == "failed"
+    assert "It is away." in waiting.result()["answer"]
+
+
+async def until_claimed(engine: Engine) -> Lease:
+    (claimed,) = await engine.store.claim(NODE, wait_s=5)
+    return claimed.lease

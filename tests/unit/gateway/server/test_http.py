@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from config.load import load
+from config.plugins import tool_specs
+from gateway.app import App, build
+from gateway.errors import StartError
+from gateway.ports import Auth, Endpoint
+from gateway.sandbox import Containment
+from gateway.server.http import HEADERS, HttpServer
+from gateway.server.http_checks import Address
+from gateway.store.memory import MemoryStore
+from tests.support.clock import FakeClock
+from tests.support.engine import Engine, Served, served
+
+HOSTS = frozenset({"127.0.0.1:8470", "dragoman.example"})
+ORIGINS = frozenset({"http://127.0.0.1:8470", "https://dragoman.example"})
+OURS = {"Host": "127.0.0.1:8470"}
+
+
+# --- every route of the daemon ------------------------------------------------------------------
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    """The daemon as it is wired by default; only its server listens."""
+    config = tmp_path / "config.toml"
+    config.write_text("[http]\nport = 0\n")
+    loaded = load(config, tmp_path / "state", {"HOME": str(tmp_path)}, tool_specs())
+    clock = FakeClock()
+    async with aiohttp.ClientSession() as client:
+        made = build(
+            loaded,
+            containment=Containment(can_bwrap=False, can_pid_namespace=False),
+            environ={},
+            client=client,
+            clock=clock,
+            store=MemoryStore(clock),
+        )
+        await made.daemon.http.start()
+        yield made
+        await made.daemon.http.stop()
+
+
+def routes(app: App) -> list[tuple[str, str]]:
+    """Method and path of every route there is; a new one is among them by itself."""
+    runner = app.daemon.http._runner  # pyright: ignore[reportPrivateUsage] - all real routes
+    assert runner is not None
+    found = {
+        (route.method, route.resource.canonical) for route in runner.app.router.routes() if route.resource is not None
+    }
+    return sorted((method, _filled(path)) for method, path in found if method != "HEAD")
+
+
+def _filled(path: str) -> str:
+    named = {"path": "x.js", "turn": "t1", "n": "1", "picture": "1", "file": "1"}
+    return path.format_map(named)
+
+
+def by_cookie(app: App) -> set[tuple[str, str]]:
+    """The routes that need a sign-in."""
+    endpoints = app.daemon.http.endpoints
+    return {(e.method, e.path.split("{")[0]) for e in endpoints if e.auth is Auth.COOKIE}
+
+
+async def asked(app: App, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], Any]:
+    url = f"http://127.0.0.1:{app.daemon.http.port}{path}"
+    async with (
+        aiohttp.ClientSession() as client,
+        client.request(method, url, headers=headers, allow_redirects=False) as response,
+    ):
+        return response.status, response.headers, await response.read()
+
+
+def test_who_is_public_is_a_decision(app: App) -> None:
+    public = {(e.method, e.path) for e in app.daemon.http.endpoints if e.auth is not Auth.COOKIE}
+
+    assert public == {("GET", "/"), ("GET", "/static/{path:.+}"), ("POST", "/api/signin")}
+    assert len(routes(app)) == len(app.daemon.http.endpoints) + 3  # and health, readiness, metrics
+
+
+CLAIMS: list[dict[str, str]] = [
+    {},
+    {"Cookie": "dragoman=forged"},
+    {"Authorization": "Bearer x"},
+    {"X-Forwarded-For": "127.0.0.1", "X-Owner": "owner", "X-Scopes": "admin"},
+]
+"""c3: nothing that a client says of itself is believed."""
+
+
+async def test_every_route_asks_for_a_cookie_where_it_needs_one(app: App) -> None:
+    for method, path in routes(app):
+        needs = any(method == m and path.startswith(p) for m, p in by_cookie(app) if p != "/")
+        for headers in (
+            {},
+            {"Cookie": "dragoman=forged"},
+            {"Authorization": "Bearer x"},
+            {"X-Owner": "owner", "X-Forwarded-For": "127.0.0.1"},
+        ):
+            status, found, _ = await asked(app, method, path, headers)
+            assert (status == 401) == (needs or (method, path) == ("POST", "/api/signin")), (method, path, status)
+            assert "Set-Cookie" not in found
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1:1"}, 421),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ],
+)
+async def test_every_route_refuses_a_foreign_host_and_a_foreign_page(
+    app: App, headers: Mapping[str, str], status: int
+) -> None:
+    for method, path in routes(app):
+        for more in ({}, {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}):
+            found, _, body = await asked(app, method, path, {**more, **headers})
+            assert (found, "error" in json.loads(body)) == (status, True), (method, path)
+
+
+async def test_every_route_that_changes_something_refuses_other_sites(app: App) -> None:
+    for method, path in routes(app):
+        status, _, _ = await asked(app, method, path, {"Sec-Fetch-Site": "cross-site"})
+        assert (status == 403) == (method != "GET"), (method, path)
+    status, _, _ = await asked(app, "GET", "/ws", {"Sec-Fetch-Site": "cross-site", "Upgrade": "websocket"})
+    assert status == 403
+
+
+async def test_every_answer_carries_the_headers_that_protect_a_page(app: App) -> None:
+    answers = [await asked(app, method, path, {}) for method, path in routes(app)]
+    answers += [
+        await asked(app, "GET", "/nosuch", {}),
+        await asked(app, "DELETE", "/", {}),
+        await asked(app, "GET", "/", {"Host": "evil.example"}),
+        await asked(app, "GET", "/", {"If-None-Match": "x"}),
+    ]
+
+    for status, headers, _ in answers:
+        assert {name: headers.get(name) for name in HEADERS} == HEADERS, status
+    assert "default-src 'self'" in HEADERS["Content-Security-Policy"]
+    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in HEADERS["Content-Security-Policy"]
+
+
+async def test_a_body_that_is_too_large_is_not_read(app: App) -> None:
+    url = f"http://127.0.0.1:{app.daemon.http.port}/api/signin"
+    async with aiohttp.ClientSession() as client, client.post(url, data=io.BytesIO(b"x" * 2_000_000)) as response:
+        assert response.status in (401, 413)
+
+
+# --- health -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncIterator[Served]:
+    async with served(Engine(tmp_path)) as found:
+        yield found
+
+
+async def got(page: Served, path: str) -> tuple[int, str]:
+    async with page.client() as client, client.get(page.url + path) as response:
+        return response.status, await response.text()
+
+
+async def test_it_is_ready_while_the_store_writes_and_nobody_waits_too_long(page: Served) -> None:
+    assert await got(page, "/healthz") == (200, '{"ok": true}')
+    assert (await got(page, "/readyz"))[0] == 200
+
+    page.engine.store.failing = {"probe": 1}
+    status, text = await got(page, "/readyz")
+    assert (status, "store: The store failed" in text) == (503, True)
+    assert (await got(page, "/healthz"))[0] == 200
+
+    await page.engine.say()
+    page.engine.clock.advance(61)
+    status, text = await got(page, "/readyz")
+    assert (status, "a turn has been queued for 61 s" in text) == (503, True)
+
+
+async def test_metrics_count_what_happens_and_name_nobody(page: Served) -> None:
+    await page.engine.say("a private word")
+    status, text = await got(page, "/metrics")
+
+    assert status == 200
+    assert 'dragoman_messages_total{outcome="queued"} 1.0' in text
+    assert "dragoman_queued_turns 1" in text
+    assert re.search(r"^dragoman_tasks [1-9]", text, re.MULTILINE)
+    assert not re.search(r"[:/]1001\b", text)
+    assert "private" not in text
+
+
+# --- failures -----------------------------------------------------------------------------------
+
+
+async def test_a_handler_that_breaks_tells_nothing_of_why(tmp_path: Path) -> None:
+    async def breaks(_request: web.Request) -> web.Response:
+        raise RuntimeError("a secret detail")
+
+    engine = Engine(tmp_path)
+    endpoint = Endpoint(method="GET", path="/breaks", handler=breaks, auth=Auth.PUBLIC)
+    http = HttpServer(
+        address=Address(host="127.0.0.1", port=0),
+        endpoints=[endpoint],
+        sign_ins=engine.pages(),
+        health=engine.store,
+        meters=engine.meters,
+        clock=engine.clock,
+    )
+    await http.start()
+    async with (
+        aiohttp.ClientSession() as client,
+        client.get(f"http://127.0.0.1:{http.port}/breaks") as response,
+    ):
+        text = await response.text()
+    await http.stop()
+    await http.stop()
+
+    assert response.status == 500
+    assert "secret" not in text
+    assert "its log tells more" in text
+
+
+async def test_a_port_that_is_taken_is_said_with_the_cure(page: Served, tmp_path: Path) -> None:
+    engine = Engine(tmp_path)
+    http = HttpServer(
+        address=Address(host="127.0.0.1", port=page.http.port),
+        endpoints=[],
+        sign_ins=engine.pages(),
+        health=engine.store,
+        meters=engine.meters,
+        clock=engine.clock,
+    )
+    with pytest.raises(StartError, match=r"Cannot listen on 127\.0\.0\.1:\d+: .*Choose another"):
+        async with asyncio.timeout(5):
+            await http.start()

@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.domain.ids import SessionId, TurnId, child_session, main_session
+from gateway.domain.messages import Received
+from gateway.domain.steps import Step
+from gateway.domain.tools import KeptFile, ResultStatus, Risk, ToolResult
+from gateway.domain.waits import Verb
+from gateway.errors import Forbidden
+from gateway.ports import Credential, Desk, Kept, ToolContext
+from gateway.server.web_access import Pages
+from tests.support.engine import Engine
+from tests.support.fakes import BOB_CHAT, CLEO, CLEO_CHAT, CLEO_TELEGRAM, GROUP, FakeTool, Text, calls, done
+from tests.support.makers import ANN, ANN_TELEGRAM, BOB, CHAT, inbound
+from tests.unit.gateway.toolcalls.subsession_rig import call, planned, spawning
+
+ANNS, CLEOS = main_session(ANN), main_session(CLEO)
+DM, CHAT_ = SessionId("dm:telegram/default/2002"), SessionId("chat:telegram/default/-1003")
+
+
+async def much(ctx: ToolContext, _args: Text) -> ToolResult:
+    ctx.output.write(b"line\n" * 50_000)
+    return done("")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return Engine(
+        tmp_path, [FakeTool(name="read", risk=Risk.READ, body=much), FakeTool(name="shell", risk=Risk.EXECUTE)]
+    )
+
+
+@pytest.fixture
+def pages(engine: Engine) -> Pages:
+    return engine.pages()
+
+
+async def talked(engine: Engine) -> TurnId:
+    """Something was said in every kind of session; return the turn of Cleo's main one, with a long output."""
+    engine.model.script = [calls("read")]
+    turn = await engine.say("hello", who=CLEO_TELEGRAM, where=CLEO_CHAT)
+    await engine.run(await engine.claim())
+    for who, where in ((BOB, BOB_CHAT), (BOB, GROUP), (ANN_TELEGRAM, CHAT)):
+        await engine.say("hello", who=who, where=where)
+        await engine.run(await engine.claim())
+    return turn
+
+
+# --- sub-sessions -------------------------------------------------------------------------------
+
+
+async def test_an_owner_opens_the_sub_sessions_of_the_own_main_session_and_not_anothers(tmp_path: Path) -> None:
+    engine = spawning(tmp_path)
+    lease = await planned(engine, call("sessions_spawn", task="count"), who=CLEO_TELEGRAM, where=CLEO_CHAT)
+    await engine.settle(lease)
+    child = child_session(lease.turn, 1)
+    pages = engine.pages()
+
+    assert (await pages.older(CLEO, child, None)).rows
+    for asked in (pages.older(ANN, child, None), pages.changes(ANN, child, 0)):
+        with pytest.raises(Forbidden):
+            await asked
+
+
+# --- another owner's main session ---------------------------------------------------------------
+
+Ask = Callable[[Pages, TurnId], Awaitable[object]]
+FORBIDDEN: dict[str, Ask] = {
+    "changes": lambda pages, _: pages.changes(ANN, CLEOS, 0),
+    "older": lambda pages, _: pages.older(ANN, CLEOS, None),
+}
+NOTHING: dict[str, Ask] = {"output": lambda pages, turn: pages.output(ANN, turn, 1)}
+OWN = {"sign_in", "sign_out", "welcome", "sessions", "card", "saw", "watch"}
+"""They take no session: they tell of the owner, of all that the owner may see, or carry no content."""
+
+
+def test_every_method_of_the_desk_is_looked_at_here() -> None:
+    methods = {name for name, _ in inspect.getmembers(Desk, inspect.isfunction) if not name.startswith("_")}
+
+    assert methods == {*FORBIDDEN, *NOTHING, *OWN}
+
+
+@pytest.mark.parametrize("method", FORBIDDEN)
+async def test_another_owners_main_session_is_refused_in_the_words_for_one_that_does_not_exist(
+    engine: Engine, pages: Pages, method: str
+) -> None:
+    turn = await talked(engine)
+    with pytest.raises(Forbidden) as refused:
+        await FORBIDDEN[method](pages, turn)
+    with pytest.raises(Forbidden) as unknown:
+        await pages.changes(ANN, SessionId("main:nobody"), 0)
+
+    assert str(refused.value) == str(unknown.value)
+
+
+async def test_an_output_of_another_owners_main_session_is_not_there(engine: Engine, pages: Pages) -> None:
+    turn = await talked(engine)
+
+    assert await NOTHING["output"](pages, turn) is None
+    own = await pages.output(CLEO, turn, 1)
+    assert own is not None
+    assert own.read_bytes() == b"line\n" * 50_000
+
+
+async def test_the_list_has_the_own_main_session_first_and_never_another_owners(engine: Engine, pages: Pages) -> None:
+    await talked(engine)
+
+    assert next(line.session.id for line in await pages.sessions(ANN)) == ANNS
+    assert {line.session.id for line in await pages.sessions(ANN)} == {ANNS, DM, CHAT_}
+    assert {line.session.id for line in await pages.sessions(CLEO)} == {CLEOS, DM, CHAT_}
+
+
+async def test_the_own_main_session_is_counted_however_many_others_were_active_later(
+    engine: Engine, pages: Pages
+) -> None:
+    await engine.say("hello", where=CHAT)
+    engine.clock.advance(1)
+    await engine.groups(201)
+    first, *_ = await pages.sessions(ANN)
+    await engine.ingress.message(inbound("/status", key="status"))
+
+    assert (first.session.id, first.queued) == (ANNS, 1)
+    assert "0 running, 0 waiting for a decision, 1 queued." in (await engine.texts())[-1]
+
+
+async def test_an_owner_who_never_spoke_has_a_main_session_to_begin_in(pages: Pages) -> None:
+    (line,) = await pages.sessions(ANN)
+    assert (line.session.id, line.rev) == (ANNS, 0)
+    assert (await pages.changes(ANN, ANNS, 0)).rows == ()
+    assert (await pages.older(ANN, ANNS, None)).rows == ()
+
+
+async def test_a_card_of_one_page_does_not_work_on_another(engine: Engine, pages: Pages) -> None:
+    await engine.store.saw_page(ANN)
+    lease = await engine.planned("shell:ls", who=BOB, where=GROUP)
+    await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    anns, cleos = pages.card(ANN, wait), pages.card(CLEO, wait)
+
+    assert {b.handle for b in anns.buttons}.isdisjoint({b.handle for b in cleos.buttons})
+    assert engine.handles.verb(anns.buttons[0].handle, wait.id, ["page:ann"]) is Verb.ONCE
+    assert engine.handles.verb(anns.buttons[0].handle, wait.id, ["page:cleo"]) is None
+
+
+async def test_what_is_everybodys_both_owners_see(engine: Engine, pages: Pages) -> None:
+    await talked(engine)
+    for owner in (ANN, CLEO):
+        rows = (await pages.older(owner, DM, None)).rows
+        assert [row.item.message.text for row in rows if isinstance(row.item, Received)] == ["hello"]
+
+
+@pytest.mark.parametrize("n", [-1, 0, 2, 99])
+async def test_only_a_step_with_a_long_output_has_a_file(engine: Engine, pages: Pages, n: int) -> None:
+    turn = await talked(engine)
+
+    assert await pages.output(CLEO, turn, n) is None
+    assert await pages.output(CLEO, TurnId("../../etc/passwd"), 1) is None
+
+
+async def test_a_picture_is_given_by_its_number_to_who_sees_the_session(tmp_path: Path) -> None:
+    async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
+        made = (await ctx.picture(b"one", "image/png"), await ctx.picture(b"two", "image/gif"))
+        return ToolResult(status=ResultStatus.OK, text="drawn", pictures=made)
+
+    engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
+    turn, pages = await talked(engine), engine.pages()
+
+    found = [await pages.output(CLEO, turn, 1, Kept.PICTURE, at) for at in (0, 1)]
+    assert [path and path.read_bytes() for path in found] == [b"one", b"two"]
+    assert await pages.output(CLEO, turn, 1) is None
+    for owner, n, at in ((ANN, 1, 0), (CLEO, 1, 2), (CLEO, 1, -1), (CLEO, 0, 0)):
+        assert await pages.output(owner, turn, n, Kept.PICTURE, at) is None
+
+
+async def test_a_file_is_given_by_its_number_to_who_sees_the_session(tmp_path: Path) -> None:
+    async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
+        shot = await ctx.picture(b"shot", "image/png")
+        names = (shot.file, "link.pdf", "../../../escaped.pdf")
+        files = tuple(KeptFile(file=one, name="Bill.pdf", media_type="application/pdf") for one in names)
+        return ToolResult(status=ResultStatus.OK, text="saved", files=files)
+
+    engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=saves)])
+    turn, pages = await talked(engine), engine.pages()
+    folder = engine.workspaces.outputs(CLEOS)
+    (tmp_path / "escaped.pdf").write_bytes(b"secret")
+    (folder / "link.pdf").symlink_to(tmp_path / "escaped.pdf")
+
+    found = await pages.output(CLEO, turn, 1, Kept.FILE, 0)
+    assert found is not None
+    assert (found.read_bytes(), found.parent) == (b"shot", folder)
+    assert await pages.output(CLEO, turn, 1, Kept.PICTURE, 0) is None  # it is no picture of the result
+    for owner, n, at in ((ANN, 1, 0), (CLEO, 1, 1), (CLEO, 1, 2), (CLEO, 1, 3), (CLEO, 1, -1), (CLEO, 0, 0)):
+        assert await pages.output(owner, turn, n, Kept.FILE, at) is None
+
+
+async def test_an_output_that_was_removed_is_not_there(engine: Engine, pages: Pages) -> None:
+    turn = await talked(engine)
+    path = await pages.output(CLEO, turn, 1)
+    assert path is not None
+    path.unlink()
+
+    assert await pages.output(CLEO, turn, 1) is None
+
+
+# --- sign-in ------------------------------------------------------------------------------------
+
+
+async def test_a_link_signs_in_once(engine: Engine, pages: Pages) -> None:
+    code = await pages.mint_code(ANN)
+    found = await pages.sign_in(code, "here")
+    assert found is not None
+    owner, credential = found
+
+    assert owner == ANN
+    assert await pages.owner_of(credential) == ANN
+    assert await pages.sign_in(code, "here") is None
+    await pages.sign_out(credential)
+    await pages.sign_out(credential)
+    assert await pages.owner_of(credential) is None
+    stored = repr([engine.store.codes, engine.store.cookies])
+    assert code not in stored
+    assert credential.cookie not in stored
+    assert credential.key not in stored
+    assert credential.key not in repr(credential)
+
+
+async def test_a_link_is_good_for_ten_minutes_and_a_sign_in_for_thirty_days(engine: Engine, pages: Pages) -> None:
+    late = await pages.mint_code(ANN)
+    engine.clock.advance(600)
+    assert await pages.sign_in(late, "here") is None
+
+    found = await pages.sign_in(await pages.mint_code(ANN), "here")
+    assert found is not None
+    engine.clock.advance(30 * 86_400 - 1)
+    assert await pages.owner_of(found[1]) == ANN
+    engine.clock.advance(1)
+    assert await pages.owner_of(found[1]) is None
+
+
+async def test_guessing_is_stopped_and_a_right_code_does_not_help_then(engine: Engine, pages: Pages) -> None:
+    code = await pages.mint_code(ANN)
+    for n in range(10):
+        assert await pages.sign_in(f"guess{n}", "there") is None
+
+    with pytest.raises(Forbidden, match="Too many"):
+        await pages.sign_in(code, "there")
+    assert await pages.sign_in(code, "elsewhere") is not None
+    engine.clock.advance(900)
+    assert await pages.sign_in("guess", "there") is None
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "a" * 10_000, "\x00"])
+async def test_no_other_cookie_signs_in(pages: Pages, cookie: str) -> None:
+    assert await pages.owner_of(Credential(cookie=cookie, key="")) is None
+    assert await pages.owner_of(Credential(cookie="", key=cookie)) is None
+
+
+def test_the_page_is_welcomed_with_the_commands_of_its_main_session(pages: Pages) -> None:
+    found = pages.welcome(ANN)
+
+    assert (found.owner, found.main, found.model) == (ANN, ANNS, "scripted")
+    names = [command.name for command in found.commands]
+    assert {"stop", "new", "read", "shell"} <= set(names)
+    assert len(names) == len(set(names))
+
+
+async def test_a_secret_in_what_a_model_wants_to_call_is_not_shown_and_is_used(tmp_path: Path) -> None:
+    secret = "correct horse battery"
+    engine = Engine(tmp_path, [read := FakeTool(name="read", risk=Risk.READ)], secrets=[secret])
+    engine.model.script = [calls(f"read:x {secret} y")]
+    await engine.say("hello")
+    await engine.run(await engine.claim())
+
+    for rows in (await engine.pages().older(ANN, ANNS, None), await engine.pages().changes(ANN, ANNS, 0)):
+        (step,) = [row.item for row in rows.rows if isinstance(row.item, Step) and row.item.call is not None]
+        assert step.call is not None
+        assert json.loads(step.call.arguments) == {"text": "x [hidden] y"}
+    assert read.calls == [f"x {secret} y"]

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.domain.ids import SessionId, TurnId
+from gateway.domain.live import Changed, LiveEvent, OutputDelta, SlotsDue, TurnsDue
+from gateway.store.event_bus import KEPT, LocalLive
+
+
+def delta(start: int) -> OutputDelta:
+    return OutputDelta(session=SessionId("s"), turn=TurnId("t"), n=1, start=start, text="x")
+
+
+async def soon(events: AsyncIterator[LiveEvent]) -> LiveEvent:
+    async with asyncio.timeout(1):
+        return await anext(events)
+
+
+async def test_a_listener_hears_its_topics_in_order_and_no_others() -> None:
+    live = LocalLive()
+    async with live.subscribe("a", "b") as events:
+        live.publish("c", Changed(session=SessionId("c")))
+        live.publish("a", TurnsDue())
+        live.publish("b", SlotsDue())
+
+        assert [await soon(events), await soon(events)] == [TurnsDue(), SlotsDue()]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await anext(events)
+
+
+async def test_every_listener_hears_it_and_what_was_before_is_not_heard() -> None:
+    live = LocalLive()
+    live.publish("a", delta(0))
+    async with live.subscribe("a") as one, live.subscribe("a") as other:
+        live.publish("a", delta(1))
+
+        assert await soon(one) == await soon(other) == delta(1)
+
+
+async def test_a_waiting_listener_is_woken() -> None:
+    live = LocalLive()
+    async with live.subscribe("a") as events, asyncio.TaskGroup() as group:
+        found = group.create_task(soon(events))
+        await asyncio.sleep(0)
+        live.publish("a", TurnsDue())
+
+    assert found.result() == TurnsDue()
+
+
+async def test_a_slow_listener_loses_its_oldest_events_and_publishing_never_waits() -> None:
+    live = LocalLive()
+    async with live.subscribe("a") as events:
+        for n in range(KEPT + 5):
+            live.publish("a", delta(n))
+
+        assert KEPT == 1000
+        assert [await soon(events) for _ in range(KEPT)] == [delta(n) for n in range(5, KEPT + 5)]
+
+
+async def test_a_listener_that_left_keeps_nothing_alive_and_hears_nothing() -> None:
+    live = LocalLive()
+    async with live.subscribe("a", "b") as events:
+        live.publish("a", delta(1))
+    live.publish("a", delta(2))
+
+    assert await soon(events) == delta(1)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await anext(events)

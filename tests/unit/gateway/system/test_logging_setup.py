@@ -1,0 +1,377 @@
+from __future__ import annotations
+
+import base64
+import contextlib
+import html
+import io
+import json
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from channels.slack import settings as slack
+from channels.telegram import settings as telegram
+from gateway.system.logging_setup import OF_OURS, TOLD_AGAIN_S, TOLD_AT_MOST, Seldom, log, set_up_logs
+from gateway.system.metrics import Meters
+from gateway.system.redaction import HELD_BACK_AT_MOST, HIDDEN, Redactor
+
+CANARIES = {
+    "telegram": "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
+    "slack bot": "xoxb-17653672481-19874698323-pdFZKVeTuE8sk7oOcHrzqqgy",
+    "slack app": "xapp-1-A0123456789-1234567890123-abcdef0123456789",
+    "model": "sk-proj-4f9aB7cDe8FgHiJkLmNoPq",
+    "bearer": "Bearer abcdef0123456789.ABCDEF/x+y==",
+    "link": "http://127.0.0.1:8470/#code=Zm9vYmFyYmF6cXV4",
+    "configured": "correct horse battery",
+}
+IN_ADDRESS = {**CANARIES, "telegram": f"bot{CANARIES['telegram']}"}
+"""As it stands in an address: Telegram's is a part of the path."""
+PLAIN = {**CANARIES, "bearer": "abcdef0123456789.ABCDEF/x+y==", "link": "Zm9vYmFyYmF6cXV4"}
+
+
+FORMS = (*telegram.SECRETS, *slack.SECRETS)
+"""Those of the platforms, as the daemon is given them."""
+
+
+@pytest.fixture
+def redactor() -> Redactor:
+    return Redactor([CANARIES["configured"], "short", ""], FORMS)
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+@pytest.mark.parametrize("frame", ["{}", "before {} after", '{{"token": "{}"}}', "{}\nnext line", "({})", "x={}&y=1"])
+def test_a_secret_is_hidden_wherever_it_stands(redactor: Redactor, kind: str, frame: str) -> None:
+    hidden = redactor.text(frame.format(CANARIES[kind]))
+
+    assert PLAIN[kind] not in hidden
+    assert HIDDEN in hidden
+
+
+@pytest.mark.parametrize("kind", ["telegram", "slack bot", "slack app", "configured"])
+def test_a_token_is_hidden_inside_of_a_word_too(redactor: Redactor, kind: str) -> None:
+    assert PLAIN[kind] not in redactor.text(f"https://api.example.org/bot{CANARIES[kind]}/getMe")
+
+
+@pytest.mark.parametrize("before", ["密钥是", "é", "ключ", "api_key=", "/"])
+def test_a_key_is_hidden_right_behind_a_letter_that_no_key_has(redactor: Redactor, before: str) -> None:
+    assert redactor.text(f"{before}{CANARIES['model']}") == f"{before}{HIDDEN}"
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+def test_a_secret_is_hidden_however_deep(redactor: Redactor, kind: str) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            return f"<Odd {secret}>"
+
+    secret = CANARIES[kind]
+    value: dict[Any, Any] = {
+        "list": [secret, {"deeper": (secret, {secret})}],
+        secret: "as a key",
+        "object": Odd(),
+        "error": ValueError(f"bad token {secret}"),
+        "bytes": secret.encode(),
+    }
+
+    assert PLAIN[kind] not in repr(redactor.value(value))
+
+
+def test_what_is_no_secret_stays(redactor: Redactor) -> None:
+    plain: dict[str, Any] = {
+        "text": "short, 12:30, sk-1, risk-free, task-force-of-seventeen, bearer of news",
+        "n": 1,
+        "f": 0.5,
+        "b": True,
+        "none": None,
+        "list": ["a"],
+    }
+
+    assert redactor.value(plain) == plain
+
+
+def test_a_secret_inside_of_another_is_hidden_whole() -> None:
+    assert Redactor(["secret", "secret-and-more"]).text("secret-and-more secret") == f"{HIDDEN} {HIDDEN}"
+
+
+def test_a_secret_is_text_and_no_pattern() -> None:
+    assert Redactor(["a.b*c(d"]).text("aXbbc(d a.b*c(d") == f"aXbbc(d {HIDDEN}"
+
+
+ODD = 'p√ss: "word"/+\\?'
+
+
+@pytest.mark.parametrize("secret", ["correct horse battery", ODD, CANARIES["telegram"], "123456"])
+def test_a_secret_is_hidden_however_it_is_written(secret: str) -> None:
+    redactor = Redactor([secret])
+    data = secret.encode()
+    addresses = [quote(secret, safe=""), quote(secret), quote(secret, safe="!'()*"), quote_plus(secret)]
+    in_json = json.dumps(secret)[1:-1]
+    for written in (
+        *addresses,
+        *(re.sub("%..", lambda one: one[0].lower(), one) for one in addresses),
+        *(in_json, in_json.replace("/", r"\/"), json.dumps(secret, ensure_ascii=False)[1:-1]),
+        *(data.decode("latin-1"), repr(data)[2:-1], data.hex(), html.escape(secret)),
+    ):
+        assert redactor.text(f"x={written}&y") == f"x={HIDDEN}&y"
+
+
+def test_a_secret_that_is_no_text_is_hidden_too() -> None:
+    """Such a one comes of a variable whose bytes are not UTF-8; whoever reads those refuses it."""
+    assert Redactor(["abcdef\udcffgh"]).text("x abcdef\udcffgh y") == f"x {HIDDEN} y"
+
+
+@pytest.mark.parametrize("encoded", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("before", ["", "u", "us", "user:"])
+@pytest.mark.parametrize("after", ["", "x", "xy", "xyz"])
+@pytest.mark.parametrize("secret", ["correct horse battery", ODD, "???>>>~~~"])
+def test_a_secret_is_hidden_in_base64_whatever_stands_beside_it(
+    encoded: Callable[[bytes], bytes], before: str, after: str, secret: str
+) -> None:
+    """As a password is in a header. A character that something beside it has a part in may stay, at each end one."""
+    whole = encoded(f"{before}{secret}{after}".encode()).decode()
+    shown = Redactor([secret]).text(whole)
+    assert HIDDEN in shown
+    assert len(whole) - len(shown.replace(HIDDEN, "")) >= len(secret.encode()) * 8 // 6 - 1
+
+
+def test_of_a_short_secret_no_few_letters_are_hidden() -> None:
+    """Four characters of base64 would stand in many words."""
+    assert Redactor(["123456"]).text("MTIzN MTIz NDU2 IzND") == "MTIzN MTIz NDU2 IzND"
+
+
+# --- a text that is shown while it is written ----------------------------------------------------
+
+SECRETS = ["correct horse battery staple", "密码是 开门吧", "abab-abab-abab", "two\nlines\nof it", "correct horse cart"]
+
+
+@pytest.mark.parametrize(
+    ("text", "pending"),
+    [
+        ("", 0),
+        ("the", 3),
+        ("it is the", 6),
+        ("it is the ", 4),
+        ("你好世界", 0),
+        ("你好，correct horse bat", 17),
+        ("so it is correct ", 8),
+        ("so correct horse battery stapl", 27),
+        ("so correct horse c", 15),
+        ("so correct horse battery staple", 28),  # hidden as a whole, so it stays whole
+        ("世界 密码是 开", 5),
+        ("世界 密码是", 3),
+        ("世界 two\nlines\no", 11),
+        ("x abab-abab-abab-aba", 20),
+        ("see Bearer abcdef0123456789 and more 你", 0),
+    ],
+)
+def test_what_could_be_the_beginning_of_a_secret_is_not_shown_yet(text: str, pending: int) -> None:
+    assert Redactor(SECRETS).pending(text) == pending
+
+
+def shown_in_pieces(redactor: Redactor, pieces: Iterable[str]) -> str:
+    """What is shown of a text that comes in pieces, the rest of it at its end."""
+    held, out = "", ""
+    for piece in pieces:
+        held += piece
+        cut = len(held) - redactor.pending(held)
+        out, held = out + redactor.text(held[:cut]), held[cut:]
+    return out + redactor.text(held)
+
+
+@given(st.lists(st.sampled_from([*SECRETS, *CANARIES.values(), "a", "你", " ", "\n", "correct ", "horse", "abab-"])))
+@settings(deadline=None, max_examples=200)
+def test_a_text_in_pieces_shows_what_the_whole_shows(parts: list[str]) -> None:
+    redactor = Redactor([*SECRETS, CANARIES["configured"]], FORMS)
+    text = " ".join(parts)
+
+    assert shown_in_pieces(redactor, text) == redactor.text(text)
+    assert shown_in_pieces(redactor, [text[i : i + 7] for i in range(0, len(text), 7)]) == redactor.text(text)
+
+
+def test_a_text_without_a_break_is_shown_sometime_but_for_a_secret_that_began() -> None:
+    redactor = Redactor(SECRETS)
+    long = "x" * (HELD_BACK_AT_MOST + 1)
+
+    assert redactor.pending(long) == HELD_BACK_AT_MOST
+    assert redactor.pending("你" + long[1:]) == HELD_BACK_AT_MOST
+    assert redactor.pending(long[len("correct") :] + "correct") == HELD_BACK_AT_MOST
+    assert shown_in_pieces(redactor, (long + SECRETS[0])) == long + HIDDEN
+    # A secret that goes over into itself must not hold back for ever.
+    assert shown_in_pieces(Redactor(["ababab"]), "ab" * 3000) == HIDDEN * 1000
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+@pytest.mark.parametrize("step", [7, 5_000])
+def test_a_secret_before_a_long_word_is_not_shown_letter_by_letter(redactor: Redactor, kind: str, step: int) -> None:
+    """What is looked at goes on behind it: seen from there, the secret would only be the end of one."""
+    text = f'See {CANARIES[kind]}","data":"{"A" * 3 * HELD_BACK_AT_MOST} done.'
+
+    shown = shown_in_pieces(redactor, (text[at : at + step] for at in range(0, len(text), step)))
+
+    assert shown == redactor.text(text)
+    assert HIDDEN in shown
+
+
+def test_a_token_that_does_not_end_is_hidden_while_it_may_be_one(redactor: Redactor) -> None:
+    assert redactor.pending("sk-" + "A" * 2 * HELD_BACK_AT_MOST) == HELD_BACK_AT_MOST
+    shown = shown_in_pieces(redactor, ["sk-", *["A" * 16] * (3 * HELD_BACK_AT_MOST // 16)])
+    assert shown.startswith(HIDDEN)
+    assert "sk-" not in shown
+
+
+def test_of_secrets_that_begin_alike_the_longer_one_is_waited_for() -> None:
+    redactor = Redactor(["hook-of-bob", "hook-of-bob-9f8e7d"])
+    assert redactor.pending_known("see hook-of-bob") == len("hook-of-bob")
+    assert redactor.pending_known("see hook-of-bob-9f8e7d ") == 0
+    assert redactor.pending_known("see hook-of-bob-hook") == len("hook")
+
+
+def fail(error: Exception, *, because: Exception) -> None:
+    raise error from because
+
+
+# --- the sink -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sink(redactor: Redactor) -> Iterator[io.StringIO]:
+    """Logs as the daemon sets them up; everything as it was after the test."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    was = structlog.get_config()
+    structlog.contextvars.clear_contextvars()
+    with contextlib.redirect_stderr(io.StringIO()) as stderr:
+        set_up_logs("debug", redactor)
+        yield stderr
+    structlog.configure(**was)
+    root.handlers[:], root.level = before, level
+    for ours in OF_OURS:
+        logging.getLogger(ours).setLevel(logging.NOTSET)
+
+
+def lines(sink: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in sink.getvalue().splitlines()]
+
+
+class Terminal(io.StringIO):
+    """A standard error that people look at."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
+def test_a_terminal_gets_plain_lines_that_cannot_steer_it(redactor: Redactor) -> None:
+    was = structlog.get_config()
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    with contextlib.redirect_stderr(Terminal()) as stderr:
+        set_up_logs("info", redactor)
+        log("x").warning("said\x1b[2J", text="a\nb", secret=f"token {CANARIES['telegram']}")
+    structlog.configure(**was)
+    root.handlers[:], root.level = before, level
+    (line,) = stderr.getvalue().splitlines()
+
+    assert "warning said\\x1b[2J" in line
+    assert "text=a\\nb" in line
+    assert "module=x" in line
+    assert HIDDEN in line
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+def test_no_line_of_ours_carries_a_secret(sink: io.StringIO, kind: str) -> None:
+    secret = CANARIES[kind]
+    with structlog.contextvars.bound_contextvars(session=secret):
+        log("x").info(f"event {secret}", url=f"https://api.example.org/{IN_ADDRESS[kind]}/x", deep=[{"a": secret}])
+        try:
+            fail(RuntimeError(f"failed with {secret}"), because=ValueError(secret))
+        except RuntimeError:
+            log("x").exception("broke", more=secret)
+    found = lines(sink)
+
+    assert [line["level"] for line in found] == ["info", "error"]
+    assert PLAIN[kind] not in json.dumps(found, ensure_ascii=False)
+    assert "RuntimeError" in found[1]["exception"]
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+def test_no_line_of_a_library_carries_a_secret(sink: io.StringIO, kind: str) -> None:
+    """CVE-2026-27003: an HTTP library logged whole addresses, with the bot's token in them."""
+    secret = CANARIES[kind]
+    library = logging.getLogger("some.library")
+    library.warning("GET %s", f"https://api.example.org/{IN_ADDRESS[kind]}/getMe")
+    try:
+        fail(OSError(secret), because=KeyError(secret))
+    except OSError:
+        library.exception("failed: %s", {"token": secret})
+    library.error("as extra", extra={"token": secret})
+    found = lines(sink)
+
+    assert len(found) == 3
+    assert PLAIN[kind] not in json.dumps(found, ensure_ascii=False)
+    assert all(line["logger"] == "some.library" for line in found)
+
+
+def test_libraries_say_nothing_below_a_warning_even_when_we_debug(sink: io.StringIO) -> None:
+    logging.getLogger("some.library").info("chatter")
+    logging.getLogger("some.library").debug("more chatter")
+    log("x").debug("ours")
+
+    assert [line["event"] for line in lines(sink)] == ["ours"]
+
+
+def test_channels_and_tools_say_all_that_we_do(sink: io.StringIO) -> None:
+    logging.getLogger("channels.slack.socket").info("sent again")
+    logging.getLogger("agent_tools.browser").debug("begun")
+
+    assert [json.loads(line)["event"] for line in sink.getvalue().splitlines()] == ["sent again", "begun"]
+
+
+def test_a_line_is_one_line_of_json_with_the_ids_of_its_context(sink: io.StringIO) -> None:
+    with structlog.contextvars.bound_contextvars(session="main:ann", turn="t1"):
+        log("toolcalls").info("two\nlines", n=1)
+    (line,) = lines(sink)
+
+    assert (line["event"], line["session"], line["turn"], line["module"], line["n"]) == (
+        "two\nlines",
+        "main:ann",
+        "t1",
+        "toolcalls",
+        1,
+    )
+    assert line["timestamp"].endswith("Z")
+
+
+def test_every_daemon_counts_for_itself() -> None:
+    one, other = Meters(), Meters()
+    one.messages.labels("queued").inc()
+
+    assert one.registry.get_sample_value("dragoman_messages_total", {"outcome": "queued"}) == 1
+    assert other.registry.get_sample_value("dragoman_messages_total", {"outcome": "queued"}) is None
+
+
+def test_what_strangers_can_cause_is_told_some_times_a_minute_and_then_how_often_it_was_not() -> None:
+    now = 5.0
+    told: list[tuple[str, dict[str, object]]] = []
+    seldom = Seldom(lambda: now)
+
+    def say(event: str, **words: object) -> None:
+        told.append((event, words))
+
+    def flood(times: int) -> None:
+        for n in range(times):
+            seldom.tell(say, "refused", n=n)
+
+    flood(3)
+    assert told == [("refused", {"n": n}) for n in range(3)]
+    flood(1_000)
+    assert len(told) == TOLD_AT_MOST
+    now += TOLD_AGAIN_S
+    flood(2)
+    assert told[TOLD_AT_MOST:] == [("refused", {"n": 0, "left_out": 1_003 - TOLD_AT_MOST}), ("refused", {"n": 1})]

@@ -1,0 +1,74 @@
+"""The words of a status line."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.system.redaction import Redactor, redacted_line
+from gateway.system.status_text import at_work, count, duration, is_at_work, money
+
+
+@pytest.mark.parametrize(
+    ("micros", "currency", "text"),
+    [
+        (12_000, "USD", "$0.012"),
+        (12_000, "€", "€0.012"),
+        (3_400_000, "CHF", "3.40 CHF"),
+        (1_234_567_890, "EUR", "€1,234.57"),
+        (999, "USD", "<$0.001"),
+        (5, "CHF", "<0.001 CHF"),
+        (0, "USD", "$0.000"),
+    ],
+)
+def test_money(micros: int, currency: str, text: str) -> None:
+    assert money(micros, currency) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0 s"),
+        (0.4, "0 s"),
+        (11.6, "12 s"),
+        (59.6, "1 min"),
+        (200, "3 min 20 s"),
+        (3600, "1 h"),
+        (7500, "2 h 5 min"),
+    ],
+)
+def test_a_time(seconds: float, text: str) -> None:
+    assert duration(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize("text", ["shell: df -h", "", "▸ x", " "])
+def test_a_line_that_will_change_is_known_by_its_mark(text: str) -> None:
+    assert is_at_work(at_work(text))
+
+
+@pytest.mark.parametrize("text", ["Ended.", "1 call (shell), 2 s", "thinking", "", " ▸ thinking", "Stopped. ▸"])
+def test_a_last_word_is_not_known_as_one_that_will_change(text: str) -> None:
+    assert not is_at_work(text)
+
+
+def test_counts() -> None:
+    assert [count(1, "call"), count(2, "call")] == ["1 call", "2 calls"]
+
+
+@given(st.text(), st.integers(1, 300))
+def test_one_line_is_settled(text: str, limit: int) -> None:
+    once = redacted_line(text, limit, Redactor())
+
+    assert len(once) <= limit
+    assert redacted_line(once, limit, Redactor()) == once
+
+
+@pytest.mark.parametrize("long", ["sk-" + "b" * 6_000, "ValueError: bearer " + "a" * 6_000])
+def test_what_is_one_long_secret_leaves_a_line_all_the_same(long: str) -> None:
+    line = redacted_line(long, 500, Redactor())
+    assert line
+    assert "b" * 16 not in line
+    assert "a" * 16 not in line

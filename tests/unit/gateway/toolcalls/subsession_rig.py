@@ -1,0 +1,97 @@
+"""Beside the tests of sub-sessions: an engine whose tools spawn, and what a test asks of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from agent_tools import sessions_list, sessions_spawn, sessions_stop
+from gateway.domain.children import Agent
+from gateway.domain.ids import CallId, Principal, TurnId
+from gateway.domain.messages import Conversation
+from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.steps import Answer
+from gateway.domain.tools import ToolCall, ToolPolicy
+from gateway.domain.turns import Lease, TurnLimits, TurnState
+from gateway.domain.waits import Wait, WaitKind
+from gateway.toolcalls.registry import Tool
+from tests.support.engine import Engine
+from tests.support.fakes import FakeTool
+from tests.support.makers import ANN_TELEGRAM, CHAT
+
+AGENTS = {
+    "reader": Agent(name="reader", description="Reads.", model="small", tools=("read", "think")),
+    "plain": Agent(name="plain", description="As its parent."),
+}
+LIMITS = TurnLimits(tokens=600_000, active=timedelta(minutes=15), child_active=timedelta(minutes=10))
+
+
+def own_tool(module: ModuleType) -> Tool:
+    """A tool of Dragoman with its own defaults."""
+    spec = module.SPEC
+    policy = ToolPolicy(
+        availability=spec.availability, approval={}, timeout_s=spec.timeout_s, actions={}, sandbox=spec.sandbox
+    )
+    return Tool(spec=spec, policy=policy, arguments=module.Args, run=module.run)
+
+
+def spawning(
+    folder: Path,
+    tools: Iterable[FakeTool | Tool] = (),
+    *,
+    agents: Mapping[str, Agent] = AGENTS,
+    limits: TurnLimits = LIMITS,
+    **more: Any,
+) -> Engine:
+    """An engine with the tools of sub-sessions beside these."""
+    own = [own_tool(module) for module in (sessions_spawn, sessions_list, sessions_stop)]
+    engine = Engine(folder, [*tools, *own], agents=agents, limits=limits, **more)
+    engine.models.others.update(big=engine.model, small=engine.model)
+    return engine
+
+
+def call(tool: str, n: int = 0, **arguments: Any) -> ToolCall:
+    """A call as a model makes it."""
+    return ToolCall(id=CallId(f"c{n}"), tool=tool, arguments=json.dumps(arguments))
+
+
+async def planned(engine: Engine, *calls: ToolCall, who: Principal = ANN_TELEGRAM, where: Conversation = CHAT) -> Lease:
+    """A held turn of a root whose first answer made these calls."""
+    turn = await engine.say(who=who, where=where)
+    lease = await engine.claim()
+    assert lease.turn == turn
+    await answered(engine, lease, *calls)
+    return lease
+
+
+async def answered(engine: Engine, lease: Lease, *calls: ToolCall) -> None:
+    """The model's next answer of a held turn makes these calls."""
+    view = await engine.store.turn(lease.turn)
+    given = [one.id for one in view.inputs if one.given is None]
+    await engine.store.plan(lease, Answer(text="", calls=calls, model="scripted"), given=given, slots=[])
+
+
+async def ended(engine: Engine, lease: Lease, text: str, state: TurnState = TurnState.DONE) -> None:
+    """The turn ends with these words."""
+    view = await engine.store.turn(lease.turn)
+    slot = NewSlot(conversation=view.turn.conversation, kind=SlotKind.ANSWER, text=text)
+    answer = Answer(text=text, model="scripted") if state is TurnState.DONE else None
+    given = [one.id for one in view.inputs if one.given is None] if answer else []
+    await engine.store.finish_turn(lease, state, answer=answer, given=given, slots=[slot], timers=[])
+
+
+async def child_wait(engine: Engine, turn: TurnId) -> Wait:
+    """The one wait on a child that a turn has."""
+    (wait,) = [one for one in await engine.waits(turn) if one.kind is WaitKind.CHILD]
+    return wait
+
+
+async def a_child(engine: Engine, **asked: Any) -> tuple[Lease, Lease]:
+    """A turn of Ann's that waits for one child, and the child's turn, claimed."""
+    parent = await planned(engine, call("sessions_spawn", task="count", **asked))
+    assert not await engine.settle(parent)
+    return parent, await engine.claim()

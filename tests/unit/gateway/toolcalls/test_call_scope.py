@@ -1,0 +1,424 @@
+"""Calls of a tool that says what each reaches: what is asked about, what an approval covers, in which order they go."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from gateway.domain.audit import Because
+from gateway.domain.ids import SessionId, main_session
+from gateway.domain.slots import SlotKind
+from gateway.domain.steps import StepState
+from gateway.domain.tools import EVERY_SCOPE, Default, Effect, KeptFile, Picture, Reach, ResultStatus, Risk, ToolResult
+from gateway.domain.turns import Lease, TurnState
+from gateway.domain.waits import Verb, WaitState
+from gateway.ports import ToolContext
+from gateway.system.cancellation import Ending, Halt
+from gateway.toolcalls.decide import after_a_wait
+from gateway.toolcalls.registry import Tool
+from tests.support.engine import Engine
+from tests.support.fakes import BOB_CHAT, GROUP, FailingStore, FakeTool, Text, calls, done, in_background, until
+from tests.support.makers import ANN, BOB, inbound
+
+OK, DENIED, CANCELLED, UNKNOWN = ResultStatus.OK, ResultStatus.DENIED, ResultStatus.CANCELLED, ResultStatus.UNKNOWN
+SCRIPTS_ARE_OFF = "Scripts are off. The owner can turn them on."
+
+
+def reach(args: Text) -> Reach:
+    """What a call of the fake browser can do at worst: `open HOST/…`, `upload`, `script`, `broken`; the rest reads."""
+    action, _, what = args.text.partition(" ")
+    match action:
+        case "open":
+            return Reach(risk=Risk.NETWORK, scope=what.split("/")[0])
+        case "upload":
+            return Reach(risk=Risk.NETWORK)
+        case "script":
+            return Reach(risk=Risk.EXECUTE, refused=SCRIPTS_ARE_OFF)
+        case "broken":
+            raise LookupError("no such host")
+        case _:
+            return Reach(risk=Risk.READ)
+
+
+@dataclass(slots=True)
+class Browser:
+    """A tool that keeps something: it remembers its calls, and what it was allowed at each."""
+
+    fake: FakeTool = field(
+        default_factory=lambda: FakeTool(name="browser", risk=Risk.NETWORK, effect=Effect.UNSAFE, approval={})
+    )
+    scopes: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
+
+    async def run(self, ctx: ToolContext, args: Text) -> ToolResult:
+        """Remember the scopes."""
+        self.scopes.append(ctx.scopes)
+        return done(args.text)
+
+    def tool(self) -> Tool:
+        """As the registry takes it."""
+        self.fake.body = self.run
+        return replace(self.fake.tool(), reach=reach)
+
+
+@pytest.fixture
+def browser() -> Browser:
+    return Browser()
+
+
+@pytest.fixture
+def shell() -> FakeTool:
+    return FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
+
+
+@pytest.fixture
+def look() -> FakeTool:
+    return FakeTool(name="look", risk=Risk.READ)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, browser: Browser, shell: FakeTool, look: FakeTool) -> Engine:
+    return Engine(tmp_path, [browser.tool(), shell, look])
+
+
+async def allow(engine: Engine, lease: Lease) -> None:
+    """Somebody allows what is open."""
+    (wait,) = [one for one in await engine.waits(lease.turn) if one.state is WaitState.OPEN]
+    await engine.press(wait.id)
+
+
+async def until_result(engine: Engine, lease: Lease, n: int) -> None:
+    """Wait until a call has ended."""
+
+    async def ended() -> bool:
+        return (await engine.results(lease.turn))[n - 1] is not None
+
+    await until(ended)
+
+
+async def again(engine: Engine, lease: Lease, *named: str) -> bool:
+    """The model answers once more, with these calls."""
+    await engine.store.plan(lease, calls(*named), given=[], slots=[])
+    return await engine.settle(lease)
+
+
+async def opened(engine: Engine, *hosts: str) -> Lease:
+    """A turn in which these hosts were allowed."""
+    lease = await engine.planned(f"browser:open {hosts[0]}/")
+    for host in hosts[1:]:
+        assert not await engine.settle(lease)
+        await allow(engine, lease)
+        assert await engine.settle(lease)
+        await engine.store.plan(lease, calls(f"browser:open {host}/"), given=[], slots=[])
+    assert not await engine.settle(lease)
+    await allow(engine, lease)
+    assert await engine.settle(lease)
+    return lease
+
+
+# --- what is asked about ------------------------------------------------------------------------
+
+
+async def test_an_approval_shows_the_address_and_covers_the_host(engine: Engine) -> None:
+    lease = await engine.planned("browser:open example.org/a?b=c")
+    assert not await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+
+    assert wait.approval is not None
+    assert (wait.approval.scope, wait.approval.risk) == ("example.org", Risk.NETWORK)
+    assert wait.approval.rendered == "open example.org/a?b=c"
+
+
+async def test_an_allowed_host_is_not_asked_about_again_and_another_is(engine: Engine, browser: Browser) -> None:
+    lease = await opened(engine, "example.org")
+    assert await again(engine, lease, "browser:open example.org/other")
+    assert not await again(engine, lease, "browser:open example.net/")
+
+    assert browser.fake.calls == ["open example.org/", "open example.org/other"]
+    assert [wait.state for wait in await engine.waits(lease.turn)] == [WaitState.CONSUMED, WaitState.OPEN]
+
+
+async def test_the_audit_says_that_a_host_was_allowed_before_and_what_needed_nobody(engine: Engine) -> None:
+    lease = await opened(engine, "example.org")
+    assert await again(engine, lease, "browser:open example.org/b", "shell:date")
+    rows = await engine.store.audit_rows(0, 10)
+    assert [(row.tool, row.because) for row in sorted(rows, key=lambda row: row.n)] == [
+        ("browser", Because.APPROVAL),
+        ("browser", Because.SCOPE),
+        ("shell", Because.SETTINGS),
+    ]
+
+
+async def test_a_tool_has_every_host_that_was_allowed_and_the_calls_own(engine: Engine, browser: Browser) -> None:
+    lease = await opened(engine, "example.org", "example.net")
+    assert await again(engine, lease, "browser:click")
+
+    both = {"example.org", "example.net"}
+    assert browser.scopes == [{"example.org"}, both, both]
+
+
+async def test_where_the_owners_settings_ask_nobody_every_host_is_allowed(tmp_path: Path, browser: Browser) -> None:
+    """Also to the calls after the one that opened it: no approval is stored that would cover them."""
+    browser.fake.approval = {"main": Default.ALLOW}
+    engine = Engine(tmp_path, [browser.tool()])
+    lease = await engine.planned("browser:open example.org/", "browser:click")
+
+    assert await engine.settle(lease)
+    assert browser.scopes == [{"example.org", EVERY_SCOPE}, {EVERY_SCOPE}]
+
+
+async def test_what_only_reads_runs_and_what_gives_something_away_is_asked_each_time(engine: Engine) -> None:
+    lease = await engine.planned("browser:click")
+    assert await engine.settle(lease)
+    for _ in range(2):
+        assert not await again(engine, lease, "browser:upload")
+        await allow(engine, lease)
+        assert await engine.settle(lease)
+
+    requests = [wait.approval for wait in await engine.waits(lease.turn)]
+    assert [(one.scope, one.risk) for one in requests if one] == [("", Risk.NETWORK)] * 2
+
+
+async def test_what_the_settings_do_not_have_is_refused_with_their_words(engine: Engine, browser: Browser) -> None:
+    lease = await engine.planned("browser:script")
+
+    assert await engine.settle(lease)
+    found = await engine.result(lease.turn, 1)
+    assert (found.status, found.code, found.hint) == (DENIED, "configured", SCRIPTS_ARE_OFF)
+    assert browser.fake.calls == []
+
+
+async def test_a_reach_that_fails_is_a_refusal(engine: Engine, browser: Browser) -> None:
+    lease = await engine.planned("browser:broken", "look")
+
+    assert await engine.settle(lease)
+    assert await engine.results(lease.turn) == [DENIED, OK]
+    assert (await engine.result(lease.turn, 1)).code == "policy_error"
+    assert browser.fake.calls == []
+
+
+async def test_a_denied_host_is_asked_about_again(engine: Engine, browser: Browser) -> None:
+    lease = await engine.planned("browser:open example.org/")
+    await engine.settle(lease)
+    (wait,) = await engine.waits(lease.turn)
+    await engine.press(wait.id, Verb.DENY)
+    assert await engine.settle(lease)
+    assert not await again(engine, lease, "browser:open example.org/")
+
+    assert browser.fake.calls == []
+
+
+async def test_a_new_history_and_another_session_begin_with_nothing_allowed(engine: Engine, browser: Browser) -> None:
+    lease = await opened(engine, "example.org")
+    await engine.store.finish_turn(lease, TurnState.FAILED, answer=None, given=(), slots=(), timers=())
+    elsewhere = await engine.planned("browser:open example.org/", who=BOB, where=BOB_CHAT)
+    await engine.settle(elsewhere)
+    await engine.ingress.message(inbound("/new"))
+    anew = await engine.planned("browser:open example.org/")
+    assert not await engine.settle(anew)
+
+    assert len(browser.fake.calls) == 1
+
+
+async def test_an_allowed_host_is_gone_where_the_owner_denies_the_tool_now(engine: Engine, tmp_path: Path) -> None:
+    lease = await opened(engine, "example.org")
+    denying = Browser()
+    denying.fake.approval = {"main": Default.DENY}
+    later = Engine(tmp_path, [denying.tool()], store=engine.store)
+
+    assert await again(later, lease, "browser:open example.org/")
+    assert denying.fake.calls == []
+
+
+async def test_an_approval_whose_tool_says_something_else_now_does_not_hold(engine: Engine, tmp_path: Path) -> None:
+    lease = await engine.planned("browser:open example.org/")
+    await engine.settle(lease)
+    await allow(engine, lease)
+    changed = Browser()
+
+    def wider(_: Text) -> Reach:
+        return Reach(risk=Risk.NETWORK, scope="*")
+
+    later = Engine(tmp_path, [replace(changed.tool(), reach=wider)], store=engine.store)
+
+    assert await later.settle(lease)
+    assert (await later.result(lease.turn, 1)).code == "not_approved"
+    assert changed.fake.calls == []
+
+
+@pytest.mark.parametrize("changed", ["refused", "broken"])
+async def test_an_approved_call_is_checked_anew_before_it_runs(engine: Engine, tmp_path: Path, changed: str) -> None:
+    lease = await engine.planned("browser:open example.org/")
+    await engine.settle(lease)
+    await allow(engine, lease)
+
+    def now(_: Text) -> Reach:
+        if changed == "broken":
+            raise LookupError("no such host")
+        return Reach(risk=Risk.NETWORK, scope="example.org", refused="The browser is closed today.")
+
+    other = Browser()
+    later = Engine(tmp_path, [replace(other.tool(), reach=now)], store=engine.store)
+
+    assert await later.settle(lease)
+    assert (await later.result(lease.turn, 1)).status is DENIED
+    assert other.fake.calls == []
+
+
+async def test_where_nobody_can_be_asked_what_reads_still_runs(tmp_path: Path, browser: Browser) -> None:
+    engine = Engine(tmp_path, [browser.tool()])
+    lease = await engine.planned("browser:open example.org/", "browser:click", who=BOB, where=GROUP)
+
+    assert await engine.settle(lease)
+    assert (await engine.result(lease.turn, 1)).code == "nobody_to_ask"
+    assert await engine.results(lease.turn) == [DENIED, OK]
+
+
+# --- in which order -----------------------------------------------------------------------------
+
+
+async def test_calls_run_one_at_a_time_in_their_order_whatever_they_reach(engine: Engine, browser: Browser) -> None:
+    lease = await opened(engine, "example.org")
+    browser.fake.most = 0
+    made = [f"browser:click {n}" for n in range(4)]
+    made[2:2] = ["browser:open example.org/next"]
+
+    assert await again(engine, lease, *made)
+    assert browser.fake.most == 1
+    assert browser.fake.calls[1:] == [one.removeprefix("browser:") for one in made]
+
+
+@pytest.mark.parametrize("risk", [Risk.NETWORK, Risk.READ])
+async def test_other_tools_run_beside_it_and_its_own_calls_one_after_the_other(
+    tmp_path: Path, browser: Browser, look: FakeTool, risk: Risk
+) -> None:
+    """Also when it only reads, and four such calls would run side by side."""
+    browser.fake.risk, browser.fake.hold, look.hold = risk, True, True
+    engine = Engine(tmp_path, [browser.tool(), look])
+    lease = await engine.planned("browser:click", "browser:type", "look:a", "look:b")
+    async with in_background(engine.settle(lease)) as settling:
+        await browser.fake.until_begun()
+        await look.until_begun(2)
+        assert browser.fake.calls == ["click"]
+        look.release.set()
+        await asyncio.sleep(0.02)  # it is looked at again
+        assert browser.fake.calls == ["click"]
+        browser.fake.release.set()
+        await settling
+
+    assert browser.fake.calls == ["click", "type"]
+
+
+async def test_what_comes_behind_a_call_that_waits_is_not_run_and_the_turn_parks(
+    engine: Engine, browser: Browser, shell: FakeTool
+) -> None:
+    """It would act on another page than its model meant: nobody knows yet whether the page before it opens."""
+    lease = await engine.planned(
+        "browser:open example.org/", "browser:click", "shell:ls", "browser:open example.org/next"
+    )
+
+    assert not await engine.settle(lease)
+    assert await engine.results(lease.turn) == [None, CANCELLED, OK, CANCELLED]
+    assert await engine.result(lease.turn, 2) == after_a_wait("browser")
+    assert len(await engine.waits(lease.turn)) == 1
+    assert await engine.store.park(lease)
+    await allow(engine, lease)
+    assert await engine.settle(await engine.claim())
+    assert browser.fake.calls == ["open example.org/"]
+    assert shell.calls == ["ls"]
+
+
+async def test_what_comes_before_a_call_that_waits_runs_first(engine: Engine, browser: Browser) -> None:
+    browser.fake.hold = True
+    lease = await engine.planned("browser:click", "browser:open example.org/", "look:a")
+    async with in_background(engine.settle(lease)) as settling:
+        await browser.fake.until_begun()
+        await until_result(engine, lease, 3)
+        await asyncio.sleep(0.02)  # it is looked at again
+        assert await engine.waits(lease.turn) == []  # decided when its turn has come
+        browser.fake.release.set()
+        await settling
+
+    assert await engine.results(lease.turn) == [OK, None, OK]
+    assert len(await engine.waits(lease.turn)) == 1
+
+
+async def test_behind_a_refused_call_the_next_one_is_decided_at_once(engine: Engine, browser: Browser) -> None:
+    lease = await engine.planned("browser:script", "browser:broken", "browser:click")
+
+    assert await engine.settle(lease)
+    assert await engine.results(lease.turn) == [DENIED, DENIED, OK]
+
+
+# --- what it costs, and crashes -----------------------------------------------------------------
+
+
+class CountingStore(FailingStore):
+    """Counts how often the allowed scopes were read."""
+
+    reads = 0
+
+    async def allowed_scopes(self, session: SessionId) -> frozenset[tuple[str, str]]:
+        """Count, and read."""
+        self.reads += 1
+        return await super().allowed_scopes(session)
+
+
+async def test_the_store_is_not_asked_about_tools_that_keep_nothing(engine: Engine, tmp_path: Path) -> None:
+    store = CountingStore(engine.clock)
+    other = Engine(tmp_path, [Browser().tool(), FakeTool(name="look", risk=Risk.READ)], store=store)
+    lease = await other.planned("look:a", "look:b")
+    assert await other.settle(lease)
+    assert store.reads == 0
+    assert not await again(other, lease, "browser:open example.org/", "browser:click", "look:c")
+    assert store.reads == 1
+    assert not await other.settle(lease)
+    assert store.reads == 1  # it only waits
+
+
+@pytest.mark.parametrize(("effect", "status", "runs"), [(Effect.UNSAFE, UNKNOWN, 2), (Effect.PURE, OK, 3)])
+async def test_a_call_of_an_allowed_host_that_a_crash_cut_in_half_follows_its_effect(
+    tmp_path: Path, effect: Effect, status: ResultStatus, runs: int
+) -> None:
+    browser = Browser()
+    browser.fake.effect = effect
+    engine = Engine(tmp_path, [browser.tool()])
+    lease = await opened(engine, "example.org")
+    await engine.store.plan(lease, calls("browser:open example.org/next"), given=[], slots=[])
+    browser.fake.hold = True
+    await browser.fake.until_begun()
+    work = asyncio.create_task(engine.settle(lease, Halt(why=Ending.LOST)))
+    await browser.fake.until_begun()
+    work.cancel()
+    await asyncio.wait([work])
+    assert (await engine.step(lease.turn, 3)).state is StepState.STARTED
+    engine.clock.advance(16)
+    await engine.store.reclaim()
+    browser.fake.release.set()
+
+    assert await engine.settle(await engine.claim())
+    assert ((await engine.result(lease.turn, 3)).status, len(browser.fake.calls)) == (status, runs)
+
+
+# --- what is shown of a result ------------------------------------------------------------------
+
+
+async def test_pictures_and_files_of_a_call_are_shown_with_its_result(tmp_path: Path) -> None:
+    async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
+        (ctx.cwd / "page.pdf").write_bytes(b"%PDF")
+        kept = await ctx.keep(ctx.cwd / "page.pdf", "The page.pdf", "application/pdf")
+        return replace(done(), pictures=(await ctx.picture(b"x", "image/png"),), files=(kept,), untrusted=True)
+
+    engine = Engine(tmp_path, [FakeTool(name="saves", body=saves)])
+    lease = await engine.planned("saves")
+    assert await engine.settle(lease)
+
+    found = await engine.result(lease.turn, 1)
+    kept = KeptFile(file=f"{lease.turn}-1-f1.pdf", name="The page.pdf", media_type="application/pdf")
+    assert (found.files, found.untrusted) == ((kept,), True)
+    assert found.pictures == (Picture(file=f"{lease.turn}-1-1.png", media_type="image/png"),)
+    assert (engine.workspaces.outputs(main_session(ANN)) / kept.file).read_bytes() == b"%PDF"
+    shown = [slot for slot in await engine.slots() if slot.kind is SlotKind.FILE]
+    assert [slot.file.file for slot in shown if slot.file] == [found.pictures[0].file, kept.file]

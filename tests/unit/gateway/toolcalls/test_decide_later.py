@@ -1,0 +1,297 @@
+"""What becomes of a call that was asked about, was cut in half by a crash, or began a sub-session, each by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.domain.steps import StepState
+from gateway.domain.tools import Availability, Default, Effect, Reach, ResultStatus, Risk, ToolResult
+from gateway.domain.waits import Wait, WaitKind, WaitState
+from gateway.toolcalls.decide import Runnable, Scopes, after_a_wait, not_approved
+from gateway.toolcalls.registry import Tool
+from tests.support.fakes import Text
+from tests.support.makers import EPOCH
+from tests.support.turns import turn_view
+from tests.unit.gateway.toolcalls.rig import asked, deciding, first, reaching, step, tool, waiting
+
+OK, ERROR, DENIED = ResultStatus.OK, ResultStatus.ERROR, ResultStatus.DENIED
+EXPIRED, CANCELLED, UNKNOWN = ResultStatus.EXPIRED, ResultStatus.CANCELLED, ResultStatus.UNKNOWN
+HALF = "Do not assume success or failure; it is not run again unless it is asked for and allowed anew."
+
+
+# --- a call that was asked about ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wait", "result"),
+    [
+        (
+            waiting(WaitState.DENIED),
+            ToolResult(status=DENIED, text="", code="denied", hint="Nothing was run."),
+        ),
+        (
+            waiting(WaitState.DENIED, reason="use trash", decided=True),
+            ToolResult(
+                status=DENIED,
+                text="",
+                code="denied",
+                hint="The person who denied it says: use trash Nothing was run.",
+            ),
+        ),
+        (
+            waiting(WaitState.EXPIRED),
+            ToolResult(status=EXPIRED, text="", code="expired", hint="Nobody decided in time; nothing was run."),
+        ),
+        (
+            waiting(WaitState.EXPIRED, decided=True),
+            ToolResult(
+                status=EXPIRED,
+                text="",
+                code="expired",
+                hint="It was allowed, but could not start within 5 minutes of that; nothing was run.",
+            ),
+        ),
+        (
+            waiting(WaitState.CANCELLED, decided=True),
+            ToolResult(status=CANCELLED, text="", code="withdrawn", hint="It was withdrawn; nothing was run."),
+        ),
+        (waiting(WaitState.OPEN), None),
+        (waiting(WaitState.OPEN, kind=WaitKind.CHILD), None),
+        (waiting(WaitState.APPROVED), None),  # of something else than an action
+        (None, None),
+    ],
+)
+def test_what_was_not_allowed_is_a_result_that_says_nothing_was_run(
+    tmp_path: Path, wait: Wait | None, result: ToolResult | None
+) -> None:
+    one = step(state=StepState.ASKED)
+
+    assert deciding(tmp_path).later(turn_view(steps=[one]), one, wait) == result
+
+
+def test_what_was_allowed_runs_as_it_was_shown(tmp_path: Path) -> None:
+    by, one = deciding(tmp_path), step()
+    request = asked(by, one)
+    later = replace(one, state=StepState.ASKED)
+    found = by.later(turn_view(steps=[later]), later, waiting(WaitState.APPROVED, approval=request))
+
+    assert isinstance(found, Runnable)
+    assert (found.wait, found.call.action, found.call.action_sha) == (
+        "w0123456789abcdef",
+        request.action,
+        request.action_sha,
+    )
+    assert found.call.arguments == Text(text="ls")
+
+
+def test_what_was_allowed_of_a_reach_keeps_it(tmp_path: Path) -> None:
+    host = Reach(risk=Risk.NETWORK, scope="example.org")
+    by, one = deciding(tmp_path, reaching(host)), step()
+    request = asked(by, one)
+    allowed: Scopes = [("shell", "example.net"), ("other", "example.com")]
+    wait = waiting(WaitState.APPROVED, approval=request)
+    found = by.later(turn_view(steps=[one]), replace(one, state=StepState.ASKED), wait, allowed)
+
+    assert (request.risk, request.scope) == (Risk.NETWORK, "example.org")
+    assert isinstance(found, Runnable)
+    assert (found.call.reach, found.call.scopes) == (host, {"example.org", "example.net"})
+
+
+def test_a_tool_that_changed_since_it_was_asked_is_asked_again(tmp_path: Path) -> None:
+    class Other(Text):
+        mode: str
+
+    one = step()
+    wait = waiting(WaitState.APPROVED, approval=asked(deciding(tmp_path), one))
+    by = deciding(tmp_path, replace(tool(), arguments=Other))
+
+    assert by.later(turn_view(steps=[one]), replace(one, state=StepState.ASKED), wait) == ToolResult(
+        status=ERROR,
+        text="",
+        code="invalid_arguments",
+        hint="The tool changed after it was asked; ask again.",
+    )
+
+
+def test_the_words_of_an_approval_that_does_not_hold_and_of_a_call_behind_a_wait() -> None:
+    assert not_approved() == ToolResult(
+        status=DENIED,
+        text="",
+        code="not_approved",
+        hint="Its approval is for another action, or was withdrawn; nothing was run.",
+    )
+    assert after_a_wait("browser") == ToolResult(
+        status=CANCELLED,
+        text="",
+        code="behind_a_wait",
+        hint="Not run: the call of browser before it waits for a decision, and its calls run in order. "
+        "Make it again when you have the result of that one, if it is still right.",
+    )
+
+
+# --- a call that a crash cut in half --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("known", "began"),
+    [(True, "the start at 00:00:05 UTC"), (False, "the start")],
+)
+def test_what_may_have_happened_is_said_to_be_unknown(tmp_path: Path, known: bool, began: str) -> None:
+    at = EPOCH + timedelta(seconds=5) if known else None
+    one = replace(step(state=StepState.STARTED), started_at=at)
+
+    assert deciding(tmp_path).later(turn_view(steps=[one]), one, None) == ToolResult(
+        status=UNKNOWN,
+        text="",
+        code="unknown",
+        hint=f"Outcome unknown: the process ended after {began}. {HALF}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "again"),
+    [
+        (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.PURE), True),
+        (tool(Risk.READ, Effect.IDEMPOTENT), tool(Risk.READ, Effect.IDEMPOTENT), True),
+        (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.UNSAFE), False),
+        # The settings changed over the restart: what would be asked about, or is refused, does not run by itself.
+        (tool(Risk.READ, Effect.PURE), tool(Risk.WRITE, Effect.PURE), False),
+        (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.PURE, availability=Availability.BLOCKED), False),
+        (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.PURE, approval={"main": Default.DENY}), False),
+    ],
+)
+def test_what_may_run_twice_runs_again_when_it_is_still_allowed(
+    tmp_path: Path, before: Tool, now: Tool, again: bool
+) -> None:
+    one = step()
+    allowed = first(deciding(tmp_path, before), one)
+    cut = replace(one, state=StepState.STARTED)
+    found = deciding(tmp_path, now).later(turn_view(steps=[cut]), cut, None)
+
+    assert isinstance(allowed, Runnable)
+    if again:
+        assert isinstance(found, Runnable)
+        assert (found.wait, found.call.action) == (None, allowed.call.action)
+    else:
+        assert isinstance(found, ToolResult)
+        assert found.status is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("effect", "availability", "again"),
+    [
+        (Effect.PURE, Availability.ALWAYS, True),
+        (Effect.IDEMPOTENT, Availability.ALWAYS, True),
+        (Effect.UNSAFE, Availability.ALWAYS, False),
+        (Effect.PURE, Availability.BLOCKED, False),
+    ],
+)
+def test_what_was_approved_and_cut_runs_again_as_it_was_approved(
+    tmp_path: Path, effect: Effect, availability: Availability, again: bool
+) -> None:
+    one = step()
+    request = asked(deciding(tmp_path, tool(effect=effect)), one)
+    by = deciding(tmp_path, tool(effect=effect, availability=availability))
+    # The transcript says something else than what was allowed: it is not what counts.
+    cut = replace(step(arguments='{"text": "rm"}'), state=StepState.STARTED)
+    found = by.later(turn_view(steps=[cut]), cut, waiting(WaitState.CONSUMED, approval=request))
+
+    if again:
+        assert isinstance(found, Runnable)
+        assert (found.wait, found.call.action) == (None, request.action)
+    else:
+        assert isinstance(found, ToolResult)
+        assert found.status is UNKNOWN
+
+
+# --- a call that spawned a child ------------------------------------------------------------------
+
+
+def ended(state: str, text: str = "", **more: Any) -> Wait:
+    payload = {"child": "child:t.1", "state": state, "text": text, **more}
+    return waiting(WaitState.ANSWERED, kind=WaitKind.CHILD, payload=payload)
+
+
+@pytest.mark.parametrize(
+    ("wait", "result"),
+    [
+        (ended("done", "Here.", active_ms=1200), ToolResult(status=OK, text="Here.", duration_ms=1200, untrusted=True)),
+        (ended("done"), ToolResult(status=OK, text="", hint="It said nothing.")),
+        (
+            ended("failed", "Half of it."),
+            ToolResult(
+                status=ERROR, text="Half of it.", code="child_failed", hint="The sub-session failed.", untrusted=True
+            ),
+        ),
+        (
+            ended("failed"),
+            ToolResult(status=ERROR, text="", code="child_failed", hint="The sub-session failed. It said nothing."),
+        ),
+        (
+            ended("stopped", "Half."),
+            ToolResult(
+                status=CANCELLED,
+                text="Half.",
+                code="child_stopped",
+                hint="The sub-session was stopped.",
+                untrusted=True,
+            ),
+        ),
+        (
+            ended("dreaming", "?"),
+            ToolResult(
+                status=ERROR,
+                text="",
+                code="child_failed",
+                hint="The sub-session ended in a way that is not known.",
+            ),
+        ),
+        (
+            waiting(WaitState.ANSWERED, kind=WaitKind.CHILD),
+            ToolResult(
+                status=ERROR,
+                text="",
+                code="child_failed",
+                hint="The sub-session ended in a way that is not known.",
+            ),
+        ),
+        (
+            waiting(WaitState.EXPIRED, kind=WaitKind.CHILD),
+            ToolResult(
+                status=EXPIRED,
+                text="",
+                code="expired",
+                hint="The sub-session did not end in time and was stopped.",
+            ),
+        ),
+        (
+            waiting(WaitState.CANCELLED, kind=WaitKind.CHILD),
+            ToolResult(status=CANCELLED, text="", code="withdrawn", hint="The sub-session was stopped."),
+        ),
+    ],
+)
+def test_the_one_result_of_a_child_says_how_it_ended(tmp_path: Path, wait: Wait, result: ToolResult) -> None:
+    one = step(state=StepState.STARTED)
+
+    assert deciding(tmp_path).later(turn_view(steps=[one]), one, wait) == result
+
+
+@pytest.mark.parametrize(
+    ("state", "hint"),
+    [
+        ("done", "The middle is left out; the page shows all of it in child:t.1."),
+        ("failed", "The sub-session failed. The middle is left out; the page shows all of it in child:t.1."),
+    ],
+)
+def test_long_last_words_of_a_child_lose_their_middle(tmp_path: Path, state: str, hint: str) -> None:
+    one = step(state=StepState.STARTED)
+    found = deciding(tmp_path).later(turn_view(steps=[one]), one, ended(state, "a" * 20_000 + "b" * 20_000))
+
+    assert isinstance(found, ToolResult)
+    assert (found.hint, found.dropped_bytes) == (hint, 40_000 - 32_768)
+    assert found.text == "a" * 16_384 + "\n[… 7,232 bytes left out …]\n" + "b" * 16_384

@@ -1,0 +1,411 @@
+from __future__ import annotations
+
+import ast
+import asyncio
+import stat
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.domain.ids import TurnId, WaitId, main_session
+from gateway.domain.live import OutputDelta, session_topic
+from gateway.domain.routes import empty_session
+from gateway.domain.steps import Step, StepKind, StepState
+from gateway.domain.tools import PICTURE_BYTES, Action, Park, ResultStatus, ToolPolicy, ToolResult
+from gateway.domain.turns import Lease, Turn, TurnKind, TurnState
+from gateway.domain.views import TurnView
+from gateway.errors import BadRequest
+from gateway.ports import ToolContext
+from gateway.system.cancellation import Ending, Halt
+from gateway.toolcalls.execution import FAULT_CHARS, Execution, Prepared, limit_s
+from gateway.toolcalls.permits import Permit, PermitOffice
+from tests.support.engine import Engine
+from tests.support.fakes import NODE, Body, FakeTool, Text, done
+from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH, route
+
+ROOT = Path(__file__).resolve().parents[4]
+LEASE = Lease(turn=TurnId("t1"), session=main_session(ANN), node=NODE, fence=3, expires_at=EPOCH)
+VIEW = TurnView(
+    session=empty_session(route(), EPOCH),
+    turn=Turn(
+        id=TurnId("t1"),
+        session=main_session(ANN),
+        epoch=0,
+        kind=TurnKind.MODEL,
+        state=TurnState.RUNNING,
+        conversation=CHAT,
+        principal=ANN_TELEGRAM,
+        created_at=EPOCH,
+        started_at=EPOCH,
+        ended_at=None,
+        active_ms=0,
+    ),
+    inputs=(),
+    steps=(),
+    waits=(),
+)
+STEP = Step(turn=TurnId("t1"), n=2, kind=StepKind.TOOL, state=StepState.STARTED)
+SECRET = "correct horse battery"
+
+# --- limits -------------------------------------------------------------------------------------
+
+SPEC = FakeTool(name="x").tool().spec
+POLICY = ToolPolicy(
+    availability=SPEC.availability, approval={}, timeout_s=30, actions={"download": 300, "peek": 5}, sandbox=None
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "longest", "seconds"),
+    [
+        ({}, None, 30),
+        ({"action": "download"}, None, 300),
+        ({"action": "peek"}, None, 5),
+        ({"action": "other"}, None, 30),
+        ({"action": 7}, None, 30),
+        ({"action": ["download"]}, None, 30),
+        ({"timeout": 3}, None, 3),
+        ({"timeout": 0.5}, None, 0.5),
+        ({"timeout": 99}, None, 30),  # a call may only lower it …
+        ({"timeout": 99}, 600, 99),  # … unless the tool lets it raise it
+        ({"timeout": 9999}, 600, 600),
+        ({"timeout": 9999}, 10, 30),
+        ({"action": "download", "timeout": 400}, None, 300),
+        ({"action": "download", "timeout": 1}, None, 1),
+        ({"timeout": 0}, 600, 30),
+        ({"timeout": -1}, 600, 30),
+        ({"timeout": None}, 600, 30),
+        ({"timeout": "99"}, 600, 30),
+        ({"timeout": float("nan")}, 600, 30),
+        ({"timeout": float("inf")}, 600, 600),
+        ({"timeout": True}, 600, 30),
+    ],
+)
+def test_how_long_a_call_may_take(arguments: Mapping[str, Any], longest: float | None, seconds: float) -> None:
+    assert limit_s(replace(SPEC, max_timeout_s=longest), POLICY, arguments) == seconds
+
+
+# --- one place ----------------------------------------------------------------------------------
+
+
+def test_only_execution_calls_a_tool_and_only_toolcalls_issues_permits() -> None:
+    """I01: the one choke point, read from the source, so that a second one cannot come unnoticed."""
+    runs: set[str] = set()
+    issues: set[str] = set()
+    for path in ROOT.glob("gateway/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = path.relative_to(ROOT).as_posix()
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            owner = node.func.value
+            called = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
+            if node.func.attr == "run" and called == "tool":
+                runs.add(name)
+            if node.func.attr == "issue" and called == "office":
+                issues.add(name)
+    assert runs == {"gateway/toolcalls/execution.py"}
+    assert issues == {"gateway/toolcalls/scheduler.py"}
+
+
+# --- running ------------------------------------------------------------------------------------
+
+
+async def fine(_ctx: ToolContext, args: Text) -> ToolResult:
+    return done(args.text)
+
+
+async def printed(ctx: ToolContext, args: Text) -> ToolResult:
+    ctx.output.write(args.text.encode())
+    return done("")
+
+
+async def hangs(ctx: ToolContext, args: Text) -> ToolResult:
+    ctx.output.write(b"as far as ")
+    ctx.output.write(b"it came")
+    await asyncio.sleep(3600)
+    return done(args.text)
+
+
+async def fails(_ctx: ToolContext, _args: Text) -> ToolResult:
+    return ToolResult(status=ResultStatus.ERROR, text="it broke", code="exit", exit_code=2)
+
+
+async def raises(_ctx: ToolContext, _args: Text) -> ToolResult:
+    raise RuntimeError(f"no luck with {SECRET}")
+
+
+async def raises_much(_ctx: ToolContext, args: Text) -> ToolResult:
+    raise RuntimeError(args.text)
+
+
+async def refuses(_ctx: ToolContext, _args: Text) -> ToolResult:
+    raise BadRequest("That will not do.", cure="Do it otherwise.")
+
+
+async def times_out_inside(_ctx: ToolContext, _args: Text) -> ToolResult:
+    raise TimeoutError("a socket, far away")
+
+
+async def parks(_ctx: ToolContext, _args: Text) -> Park:
+    return Park(wait=WaitId("w1"))
+
+
+class Bench:
+    """One call of one tool, ready to run."""
+
+    def __init__(self, folder: Path, body: Body, *, text: str = "hi", timeout_s: float = 30.0) -> None:
+        self.engine = Engine(folder, secrets=[SECRET])
+        self.tool = FakeTool(name="fake", body=body, timeout_s=timeout_s)
+        cwd = str(self.engine.workspaces.workspace(LEASE.session))
+        action = Action(tool="fake", arguments={"text": text}, cwd=cwd, sandbox=None)
+        self.call = Prepared(
+            view=VIEW, step=STEP, tool=self.tool.tool(), arguments=Text(text=text), action=action, action_sha="sha"
+        )
+        self.partial: list[ToolResult] = []
+
+    @property
+    def execution(self) -> Execution:
+        return self.engine.execution
+
+    async def run(self, halt: Halt | None = None, permit: Permit | None = None) -> ToolResult | Park:
+        async def keep(result: ToolResult) -> None:
+            self.partial.append(result)
+
+        permit = permit or self.execution.office.issue(LEASE, STEP.n, "sha")
+        return await self.execution.run(permit, self.call, LEASE, halt or Halt(), keep)
+
+    async def result(self) -> ToolResult:
+        found = await self.run()
+        assert isinstance(found, ToolResult)
+        return found
+
+
+async def test_a_call_that_goes_well_gives_its_text(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, fine)
+    found = await bench.result()
+
+    assert (found.status, found.text, found.full_output) == (ResultStatus.OK, "hi", "")
+    assert bench.partial == []
+    calls = bench.engine.meters.registry.get_sample_value("dragoman_tool_calls_total", {"tool": "fake", "status": "ok"})
+    assert calls == 1
+
+
+async def test_what_it_printed_is_the_text_when_it_says_nothing_else(tmp_path: Path) -> None:
+    assert (await Bench(tmp_path, printed, text="printed").result()).text == "printed"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "hint"),
+    [
+        (fails, ResultStatus.ERROR, "exit", ""),
+        (raises, ResultStatus.ERROR, "crashed", "fake failed by a fault of its own."),
+        (refuses, ResultStatus.ERROR, "error", "That will not do. Do it otherwise."),
+        (times_out_inside, ResultStatus.ERROR, "error", "Something inside timed out."),
+    ],
+)
+async def test_a_failure_is_a_result(tmp_path: Path, body: Body, status: ResultStatus, code: str, hint: str) -> None:
+    found = await Bench(tmp_path, body).result()
+
+    assert (found.status, found.code, found.hint) == (status, code, hint)
+
+
+async def test_a_wait_is_passed_on(tmp_path: Path) -> None:
+    assert await Bench(tmp_path, parks).run() == Park(wait=WaitId("w1"))
+
+
+async def test_at_its_limit_a_call_is_stopped_and_what_it_printed_is_kept(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, hangs, timeout_s=0.05)
+    found = await bench.result()
+
+    assert (found.status, found.code, found.text) == (ResultStatus.TIMEOUT, "timeout", "as far as it came")
+    assert found.hint == "Stopped after 0.05 s, the limit of fake."
+    assert bench.tool.running == 0
+
+
+@pytest.mark.parametrize(
+    ("why", "hint"),
+    [
+        (Ending.STOP, "cancelled by /stop"),
+        (Ending.SHUTDOWN, "cancelled by shutdown"),
+        (Ending.LIMIT, "cancelled: the turn's time is over"),
+    ],
+)
+async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path, why: Ending, hint: str) -> None:
+    bench, halt = Bench(tmp_path, hangs), Halt()
+    task = asyncio.create_task(bench.run(halt))
+    await bench.tool.until_begun()
+    halt.why = why
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    (partial,) = bench.partial
+    assert (partial.status, partial.code, partial.hint) == (ResultStatus.CANCELLED, why.value, hint)
+    assert partial.text == "as far as it came"
+    assert bench.tool.running == 0
+
+
+@pytest.mark.parametrize("why", [Ending.LOST, None])
+async def test_who_lost_the_lease_stores_nothing(tmp_path: Path, why: Ending | None) -> None:
+    bench, halt = Bench(tmp_path, hangs), Halt()
+    task = asyncio.create_task(bench.run(halt))
+    await bench.tool.until_begun()
+    halt.why = why
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert bench.partial == []
+
+
+@pytest.mark.parametrize(
+    "made_for",
+    [
+        (LEASE, 2, "another action"),
+        (LEASE, 3, "sha"),
+        (replace(LEASE, fence=2), 2, "sha"),
+        (replace(LEASE, turn=TurnId("t2")), 2, "sha"),
+    ],
+    ids=["action", "step", "fence", "turn"],
+)
+async def test_a_permit_for_something_else_runs_nothing(tmp_path: Path, made_for: tuple[Lease, int, str]) -> None:
+    bench = Bench(tmp_path, fine)
+
+    for permit in (bench.execution.office.issue(*made_for), PermitOffice().issue(LEASE, 2, "sha"), Permit(b"\0" * 32)):
+        with pytest.raises(PermissionError):
+            await bench.run(permit=permit)
+    assert bench.tool.calls == []
+
+
+async def test_a_call_that_was_allowed_in_another_folder_runs_nothing(tmp_path: Path) -> None:
+    """c9: the folder is a part of what was shown; it became a link to another one meanwhile."""
+    bench = Bench(tmp_path, fine)
+    workspace = bench.engine.workspaces.workspace(LEASE.session)
+    (tmp_path / "elsewhere").mkdir()
+    workspace.rmdir()
+    workspace.symlink_to(tmp_path / "elsewhere")
+    found = await bench.result()
+
+    assert (found.status, bench.tool.calls) == (ResultStatus.ERROR, [])
+    assert "Nothing was run" in found.hint
+
+
+async def test_a_tool_that_was_not_planned_to_start_a_process_cannot(tmp_path: Path) -> None:
+    async def sneaks(ctx: ToolContext, _args: Text) -> ToolResult:
+        await ctx.spawn(["/bin/touch", str(tmp_path / "canary")])
+        return done()
+
+    found = await Bench(tmp_path, sneaks).result()
+
+    assert (found.status, found.code) == (ResultStatus.ERROR, "error")
+    assert not (tmp_path / "canary").exists()
+
+
+async def test_secrets_are_out_of_the_result_and_of_what_is_shown_live(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, printed, text=f"key: {SECRET}")
+    async with bench.engine.store.live.subscribe(session_topic(LEASE.session)) as events:
+        found = await bench.result()
+        async with asyncio.timeout(1):
+            shown = [await anext(events) for _ in range(2)]
+
+    assert found.text == "key: [hidden]"
+    assert [(one.turn, one.n, one.start, one.text) for one in shown if isinstance(one, OutputDelta)] == [
+        ("t1", 2, 0, "key: "),
+        ("t1", 2, 5, "[hidden]"),
+    ]
+
+
+@pytest.mark.parametrize("room", [5, len(SECRET) - 1, len(SECRET)])
+async def test_what_a_broken_tool_says_is_cut_behind_its_secrets_not_within(tmp_path: Path, room: int) -> None:
+    before = "x" * (FAULT_CHARS - len("RuntimeError: ") - room)
+    found = await Bench(tmp_path, raises_much, text=f"{before}{SECRET}{'y' * 10_000}").result()
+
+    assert len(found.text) == FAULT_CHARS
+    assert SECRET[:5] not in found.text
+
+
+async def test_long_output_is_kept_whole_in_a_file_that_only_the_daemon_reads(tmp_path: Path) -> None:
+    found = await Bench(tmp_path, printed, text="line of output\n" * 10_000).result()
+
+    path = tmp_path / "outputs"
+    (file,) = path.glob("*/*")
+    assert found.full_output == file.name == "t1-2.txt"
+    assert found.dropped_bytes > 0
+    assert file.read_text() == "line of output\n" * 10_000
+    assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0
+
+
+async def test_the_step_has_a_key_of_its_own_and_a_folder_of_its_session(tmp_path: Path) -> None:
+    seen: list[tuple[str, Path]] = []
+
+    async def looks(ctx: ToolContext, _args: Text) -> ToolResult:
+        seen.append((ctx.step_key, ctx.cwd))
+        return done()
+
+    bench = Bench(tmp_path, looks)
+    await bench.result()
+
+    assert seen == [("t1/2", bench.engine.workspaces.workspace(LEASE.session))]
+
+
+# --- pictures -----------------------------------------------------------------------------------
+
+
+async def test_pictures_are_kept_beside_the_output_under_names_that_a_second_run_uses_again(tmp_path: Path) -> None:
+    async def draws(ctx: ToolContext, args: Text) -> ToolResult:
+        pictures = [await ctx.picture(args.text.encode(), "image/png"), await ctx.picture(b"two", "image/jpeg")]
+        return replace(done(), pictures=tuple(pictures))
+
+    bench = Bench(tmp_path, draws, text="one")
+    found = await bench.result()
+    bench.call = replace(bench.call, arguments=Text(text="new"))
+    again = await bench.result()
+
+    assert found.pictures == again.pictures
+    assert [(one.file, one.media_type) for one in found.pictures] == [
+        ("t1-2-1.png", "image/png"),
+        ("t1-2-2.jpg", "image/jpeg"),
+    ]
+    folder = bench.engine.workspaces.outputs(LEASE.session)
+    assert [(folder / one.file).read_bytes() for one in found.pictures] == [b"new", b"two"]
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("size", "media_type", "says"),
+    [
+        (PICTURE_BYTES + 1, "image/png", "The picture has 10,000,001 bytes. At most 10,000,000 are kept."),
+        (1, "image/svg+xml", "'image/svg+xml' is no picture. Use one of image/png"),
+        (1, "", "'' is no picture."),
+        (1, "../" * 100, "is no picture."),
+    ],
+)
+async def test_what_is_no_picture_or_too_large_is_not_kept(
+    tmp_path: Path, size: int, media_type: str, says: str
+) -> None:
+    async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
+        return replace(done(), pictures=(await ctx.picture(b"x" * size, media_type),))
+
+    bench = Bench(tmp_path, draws)
+    found = await bench.result()
+
+    assert (found.status, found.pictures) == (ResultStatus.ERROR, ())
+    assert says in found.hint
+    assert not bench.engine.workspaces.outputs(LEASE.session).exists()
+
+
+async def test_a_picture_does_not_follow_a_link(tmp_path: Path) -> None:
+    async def draws(ctx: ToolContext, _args: Text) -> ToolResult:
+        return replace(done(), pictures=(await ctx.picture(b"x", "image/png"),))
+
+    bench = Bench(tmp_path, draws)
+    folder = bench.engine.workspaces.outputs(LEASE.session)
+    folder.mkdir(parents=True)
+    (tmp_path / "mine").write_bytes(b"untouched")
+    (folder / "t1-2-1.png").symlink_to(tmp_path / "mine")
+
+    assert (await bench.result()).status is ResultStatus.ERROR
+    assert (tmp_path / "mine").read_bytes() == b"untouched"

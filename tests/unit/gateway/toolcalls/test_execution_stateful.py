@@ -1,0 +1,82 @@
+"""What a running tool has to keep things by: whose they are, what it was allowed, files for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gateway.domain.steps import StepState
+from gateway.domain.tools import Action, Mode, ResultStatus, ToolResult
+from gateway.domain.turns import Lease
+from gateway.domain.views import TurnView
+from gateway.ports import ToolContext
+from gateway.system.cancellation import Halt
+from gateway.toolcalls.execution import Prepared
+from gateway.toolcalls.workspaces import kept_for
+from tests.support.engine import Engine
+from tests.support.fakes import FakeTool, Text, done
+
+
+@dataclass(slots=True)
+class Seen:
+    """A tool that looks at its context."""
+
+    kept_for: list[str] = field(default_factory=list[str])
+    sandboxes: list[Mode | None] = field(default_factory=list[Mode | None])
+    scopes: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
+
+    async def body(self, ctx: ToolContext, _args: Text) -> ToolResult:
+        """Look."""
+        self.kept_for.append(ctx.kept_for)
+        self.sandboxes.append(ctx.sandbox)
+        self.scopes.append(ctx.scopes)
+        return done()
+
+
+def prepared(engine: Engine, view: TurnView, sandbox: Mode | None, scopes: frozenset[str] = frozenset()) -> Prepared:
+    """The first call of a turn, allowed with these scopes."""
+    tool = engine.registry.get("fake")
+    assert tool is not None
+    cwd = str(engine.workspaces.workspace(view.session.id))
+    action = Action(tool="fake", arguments={}, cwd=cwd, sandbox=sandbox)
+    step = replace(view.steps[1], state=StepState.STARTED)
+    return Prepared(view=view, step=step, tool=tool, arguments=Text(), action=action, action_sha="sha", scopes=scopes)
+
+
+async def run(engine: Engine, lease: Lease, call: Prepared) -> ToolResult:
+    """Run a call."""
+
+    async def partial(_: ToolResult) -> None:
+        raise AssertionError("it was not cut")
+
+    permit = engine.execution.office.issue(lease, call.step.n, "sha")
+    found = await engine.execution.run(permit, call, lease, Halt(), partial)
+    assert isinstance(found, ToolResult)
+    return found
+
+
+async def test_a_call_is_told_whose_it_is_how_it_is_contained_and_what_was_allowed(tmp_path: Path) -> None:
+    seen = Seen()
+    engine = Engine(tmp_path, [FakeTool(name="fake", body=seen.body)])
+    lease = await engine.planned("fake")
+    view = await engine.store.turn(lease.turn)
+    await run(engine, lease, prepared(engine, view, Mode.BASIC, frozenset({"example.org"})))
+    anew = replace(view, turn=replace(view.turn, epoch=view.turn.epoch + 1))
+    await run(engine, lease, prepared(engine, anew, None))
+
+    assert seen.kept_for == [kept_for(view.session.id, 0), kept_for(view.session.id, 1)]
+    assert seen.sandboxes == [Mode.BASIC, None]
+    assert seen.scopes == [{"example.org"}, frozenset()]
+
+
+async def test_a_file_that_cannot_be_kept_is_an_error_that_says_why(tmp_path: Path) -> None:
+    async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
+        return replace(done(), files=(await ctx.keep(Path("../secret"), "x", ""),))
+
+    engine = Engine(tmp_path, [FakeTool(name="fake", body=saves)])
+    lease = await engine.planned("fake")
+    assert await engine.settle(lease)
+    found = await engine.result(lease.turn, 1)
+
+    assert (found.status, found.files) == (ResultStatus.ERROR, ())
+    assert found.hint == "'../secret' is no regular file in the workspace. Name one that is."

@@ -1,0 +1,69 @@
+"""Each session has folders of its own, and a name that tools keep its things by."""
+
+from __future__ import annotations
+
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from gateway.domain.ids import SessionId
+from gateway.toolcalls.workspaces import Workspaces, kept_for
+
+
+def test_each_session_has_a_private_folder_that_no_id_can_leave(tmp_path: Path) -> None:
+    spaces = Workspaces(tmp_path)
+    ids = ["main:ann", "main-ann", "main:ANN", "chat:../../etc", "/", "..", "a" * 500, "dm:web/page/x", "chat:\x00"]
+    folders = [spaces.workspace(SessionId(one)) for one in ids]
+
+    assert len(set(folders)) == len(ids)
+    for folder in folders:
+        assert folder.parent == tmp_path / "workspaces"
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert len(folder.name) < 64
+    assert spaces.workspace(SessionId("main:ann")) == folders[0]
+    assert not spaces.outputs(SessionId("main:ann")).exists()
+
+
+def test_a_kept_file_is_found_by_its_name(tmp_path: Path) -> None:
+    spaces, session = Workspaces(tmp_path), SessionId("main:ann")
+    folder = spaces.outputs(session)
+    folder.mkdir(parents=True)
+    (folder / "t1-2.txt").write_text("all of it")
+
+    assert spaces.kept(session, "t1-2.txt") == folder / "t1-2.txt"
+    assert spaces.kept(SessionId("main:bob"), "t1-2.txt") is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "gone.txt", "link.txt", "below", "below/inner", "../secret", "nul\0"])
+def test_what_is_no_regular_file_of_the_folder_is_not_there(tmp_path: Path, name: str) -> None:
+    spaces, session = Workspaces(tmp_path), SessionId("main:ann")
+    folder = spaces.outputs(session)
+    (folder / "below").mkdir(parents=True)
+    (folder / "below" / "inner").write_text("inner")
+    (folder.parent / "secret").write_text("secret")
+    (folder / "link.txt").symlink_to(folder.parent / "secret")
+
+    assert spaces.kept(session, name) is None
+    assert spaces.kept(session, str(folder / name)) is None
+
+
+def test_each_session_and_each_history_of_it_has_a_name_of_its_own() -> None:
+    sessions = [
+        "main:ann",
+        "main-ann",
+        "main:anñ",
+        "chat:../../etc",
+        "child:t1.2",
+        "child:t1.3",
+        "a" * 500,
+        "a" * 501,
+        "",
+    ]
+    names = [kept_for(SessionId(one), epoch) for one in sessions for epoch in (0, 1, 11)]
+
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one) for one in names)
+    assert kept_for(SessionId("main:ann"), 3) == kept_for(SessionId("main:ann"), 3)
+    assert kept_for(SessionId("main:ann"), 3).startswith("main-ann-3-")
