@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
 from gateway.domain.children import SpawnMode
-from gateway.domain.tools import Availability, Default, Effect, Park, Risk, ToolResult, ToolSpec
+from gateway.domain.tools import ApprovalMode, Availability, Effect, Park, Risk, ToolResult, ToolSpec
 from gateway.ports import Task, ToolContext
 
 SPEC = ToolSpec(
@@ -22,7 +22,7 @@ SPEC = ToolSpec(
     risk=Risk.NONE,
     effect=Effect.IDEMPOTENT,
     availability=Availability.ALWAYS,
-    approval={"main": Default.ALLOW, "dm": Default.ASK, "non-main": Default.ASK},
+    approval={"main": ApprovalMode.ALLOW, "dm": ApprovalMode.ASK, "non-main": ApprovalMode.ASK},
     positional="task",
     shows="task",
     command="spawn",

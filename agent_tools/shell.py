@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
-from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, Sandbox, ToolResult, ToolSpec
+from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, SandboxPolicy, ToolResult, ToolSpec
 from gateway.ports import ToolContext
 
 SPEC = ToolSpec(
@@ -24,7 +24,7 @@ SPEC = ToolSpec(
     availability=Availability.MAIN,
     timeout_s=120.0,
     max_timeout_s=600.0,
-    sandbox=Sandbox.AUTO,
+    sandbox=SandboxPolicy.AUTO,
     positional="command",
     shows="command",
 )

@@ -10,14 +10,14 @@ from pydantic import BaseModel
 
 from channels._shared.settings import ONE_ACCOUNT
 from config.basics import is_loopback
-from config.reading import Path, Reader, dotted
+from config.reading import Path, TableReader, dotted
 
 A = TypeVar("A", bound=BaseModel)
 Tables: TypeAlias = Mapping[str, tuple[Path, object]]
 
 
 def read_accounts(
-    raw: object, at: Path, kind: type[A], reader: Reader, *, needs: str, check: Callable[[Path, A], None]
+    raw: object, at: Path, kind: type[A], reader: TableReader, *, needs: str, check: Callable[[Path, A], None]
 ) -> dict[str, A] | None:
     """Read the table `at` as the accounts that it means. None when there was a problem; all of them are remembered.
 
@@ -33,7 +33,7 @@ def read_accounts(
     return read if tables and len(read) == len(tables) else None
 
 
-def account_tables(raw: object, at: Path, reader: Reader, *, needs: str) -> Tables:
+def account_tables(raw: object, at: Path, reader: TableReader, *, needs: str) -> Tables:
     """Return each account's table with its place; none, and a problem, when it is not clear which there are."""
     before, channel = len(reader.problems), dotted(at)
     table = reader.table(raw, at)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from config.basics import Table
 from config.model import a_path
-from config.reading import Path, Reader, suggest
+from config.reading import Path, TableReader, suggest
 from config.texts import Texts
 from config.values import Flaw
 from gateway.domain.children import Agent
@@ -46,7 +46,7 @@ class AgentSettings(Table):
 
 
 def read_agents(
-    raw: object, models: Collection[str] | None, tools: Collection[str], texts: Texts, reader: Reader
+    raw: object, models: Collection[str] | None, tools: Collection[str], texts: Texts, reader: TableReader
 ) -> Mapping[str, Agent]:
     """Return the agents by name; problems are remembered. `models` is None when that table cannot be used."""
     agents: dict[str, Agent] = {}
@@ -72,7 +72,7 @@ def read_agents(
 
 
 def _check(
-    settings: AgentSettings, models: Collection[str] | None, tools: Collection[str], path: Path, reader: Reader
+    settings: AgentSettings, models: Collection[str] | None, tools: Collection[str], path: Path, reader: TableReader
 ) -> None:
     if settings.model is not None and models is not None and settings.model not in models:
         cure = f"{suggest(settings.model, models)}; further ones are added with [[model.fallback]]"

@@ -17,7 +17,7 @@ from config.agents import read_agents
 from config.model import ModelSettings
 from config.people import check_chats, check_people, read_owners
 from config.places import find_config, find_state
-from config.reading import Reader, as_error, suggest
+from config.reading import TableReader, as_error, suggest
 from config.settings import (
     COMES_LATER,
     ChannelsSettings,
@@ -116,7 +116,7 @@ def load(
 
 def read_tables(
     path: Path | str | None, environ: Mapping[str, str]
-) -> tuple[Path | None, dict[str, Any], Mapping[tuple[str, ...], str], Reader]:
+) -> tuple[Path | None, dict[str, Any], Mapping[tuple[str, ...], str], TableReader]:
     """Return the file, its tables with the environment laid over them, which keys that set, and their reader.
 
     Nothing in the tables is checked yet. Raises `ConfigError` when the file cannot be read at all.
@@ -124,7 +124,7 @@ def read_tables(
     file = find_config(path, environ)
     raw = {} if file is None else _parse(file)
     overrides = _overrides(raw, environ)
-    reader = Reader(file=str(file or "(no file)"), variables=overrides, environ=environ)
+    reader = TableReader(file=str(file or "(no file)"), variables=overrides, environ=environ)
     _lay_over(raw, overrides, environ, reader)
     return file, raw, overrides, reader
 
@@ -167,7 +167,7 @@ def _overrides(raw: Mapping[str, Any], environ: Mapping[str, str]) -> dict[tuple
 
 
 def _lay_over(
-    raw: dict[str, Any], overrides: Mapping[tuple[str, ...], str], environ: Mapping[str, str], reader: Reader
+    raw: dict[str, Any], overrides: Mapping[tuple[str, ...], str], environ: Mapping[str, str], reader: TableReader
 ) -> None:
     for path, name in overrides.items():
         if len(path) > LEVELS_AT_MOST:
@@ -188,7 +188,7 @@ def _lay_over(
 
 
 def _read(
-    raw: Mapping[str, Any], state: Path, model: ModelSettings | None, specs: Mapping[str, ToolSpec], reader: Reader
+    raw: Mapping[str, Any], state: Path, model: ModelSettings | None, specs: Mapping[str, ToolSpec], reader: TableReader
 ) -> tuple[Settings | None, Mapping[str, ToolPolicy], list[str]]:
     for key in raw:
         if key == "rules":
@@ -226,7 +226,7 @@ def _imported_names(raw: object) -> Collection[str]:
     return {name for name, table in tables.items() if isinstance(table, dict) and "module" in table and name != "web"}
 
 
-def _read_channels(raw: object, http: HttpSettings | None, reader: Reader) -> ChannelsSettings | None:
+def _read_channels(raw: object, http: HttpSettings | None, reader: TableReader) -> ChannelsSettings | None:
     web: WebSettings | None = WebSettings()
     telegram: TelegramSettings | None = None
     slack: SlackSettings | None = None
@@ -257,7 +257,7 @@ def _read_channels(raw: object, http: HttpSettings | None, reader: Reader) -> Ch
     return ChannelsSettings(web=web, telegram=telegram, slack=slack, imported=imported)
 
 
-def _is_channel_name(name: str, reader: Reader) -> bool:
+def _is_channel_name(name: str, reader: TableReader) -> bool:
     fits = name.isascii() and name.isidentifier() and name == name.lower() and len(name) <= 32
     if not fits:
         reader.wrong(("channels", name), f"{name!r} cannot be a channel's name", "Use lower case letters, digits and _")

@@ -9,7 +9,7 @@ from typing import Any, cast
 from channels.slack.manifest import manifest
 from channels.slack.settings import Mode
 from config.load import read_tables
-from config.reading import Reader, as_error, suggest
+from config.reading import TableReader, as_error, suggest
 from config.slack import slack_accounts
 from gateway.errors import ConfigError
 
@@ -45,7 +45,7 @@ def _chosen(names: list[str], account: str | None) -> str:
     return account
 
 
-def _public_url(raw: object, reader: Reader) -> str:
+def _public_url(raw: object, reader: TableReader) -> str:
     url = reader.table(raw, ("http",)).get("public_url", "")
     if not isinstance(url, str) or (url and not url.startswith("https://")):
         reader.wrong(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
-from config.reading import Path, Reader
+from config.reading import Path, TableReader
 from config.values import EnvText, Flaw
 from gateway.domain.ids import PAGE, OwnerName, Principal
 
@@ -26,7 +26,9 @@ NAMES_TOLD = 20
 _ANY = re.compile(r"[^\s:*\x00-\x1f]{1,128}")
 
 
-def read_owners(raw: object, imported: Collection[str], reader: Reader) -> Mapping[OwnerName, tuple[Principal, ...]]:
+def read_owners(
+    raw: object, imported: Collection[str], reader: TableReader
+) -> Mapping[OwnerName, tuple[Principal, ...]]:
     """Read `[owners]`. No table, or an empty one: one owner called "owner". A principal belongs to one owner only."""
     owners: dict[OwnerName, tuple[Principal, ...]] = {}
     belongs: dict[str, str] = {}
@@ -51,7 +53,7 @@ def read_owners(raw: object, imported: Collection[str], reader: Reader) -> Mappi
     return owners or {DEFAULT_OWNER: ()}
 
 
-def check_people(listed: Sequence[str], imported: Collection[str], reader: Reader) -> list[str]:
+def check_people(listed: Sequence[str], imported: Collection[str], reader: TableReader) -> list[str]:
     """Check `people.allow`. Returns warnings: `channel:*` lets everyone in."""
     warnings: list[str] = []
     for n, who in enumerate(listed):
@@ -65,7 +67,7 @@ def check_people(listed: Sequence[str], imported: Collection[str], reader: Reade
     return warnings
 
 
-def check_chats(listed: Sequence[str], imported: Collection[str], reader: Reader) -> None:
+def check_chats(listed: Sequence[str], imported: Collection[str], reader: TableReader) -> None:
     """Check `chats.allow`."""
     for n, chat in enumerate(listed):
         try:
@@ -74,7 +76,7 @@ def check_chats(listed: Sequence[str], imported: Collection[str], reader: Reader
             reader.flaw(("chats", "allow", n), flaw)
 
 
-def _texts(listed: Any, path: Path, reader: Reader) -> Iterator[tuple[Path, str]]:
+def _texts(listed: Any, path: Path, reader: TableReader) -> Iterator[tuple[Path, str]]:
     try:
         read = reader.value(tuple[str, ...], listed, path)
     except Flaw as flaw:

@@ -88,7 +88,7 @@ def dotted(path: Path) -> str:
     return text.removeprefix(".")
 
 
-class Reader:
+class TableReader:
     """Turns raw tables into models and remembers what was wrong."""
 
     def __init__(self, *, file: str, variables: Mapping[tuple[str, ...], str], environ: Mapping[str, str]) -> None:

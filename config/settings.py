@@ -36,7 +36,7 @@ from config.values import Flaw
 from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
-from gateway.domain.tools import Availability, Default, Sandbox
+from gateway.domain.tools import ApprovalMode, Availability, SandboxPolicy
 from gateway.domain.turns import TurnLimits
 
 COMES_LATER = "comes with a later version"
@@ -106,8 +106,8 @@ def _main_only(text: object) -> object:
 def _by_kind(value: object) -> object:
     if not isinstance(value, str):
         return value
-    if value not in set(Default):
-        choices = ", ".join(f'"{one}"' for one in Default)
+    if value not in set(ApprovalMode):
+        choices = ", ".join(f'"{one}"' for one in ApprovalMode)
         cure = f'Write one of {choices}, or a table by kind: {{ main = "ask", dm = "deny" }}'
         raise Flaw(f"{value!r} is none of the choices", cure)
     return dict.fromkeys(SessionKind, value)
@@ -240,7 +240,7 @@ class LogSettings(Table):
 
 
 _KINDS = [kind.value for kind in SessionKind]
-_APPROVALS = [one.value for one in Default]
+_APPROVALS = [one.value for one in ApprovalMode]
 _APPROVALS_BY_KIND: dict[str, Any] = {
     "anyOf": [
         {"enum": _APPROVALS},
@@ -258,16 +258,16 @@ class ToolSettings(Table):
     permission: Annotated[Availability, BeforeValidator(_main_only)] | None = Field(
         default=None, description='Where it exists: "always", "main", "non-main" (everywhere but main), "blocked".'
     )
-    approval: Annotated[dict[SessionKind, Default], BeforeValidator(_by_kind), WithJsonSchema(_APPROVALS_BY_KIND)] = (
-        Field(
-            default_factory=dict[SessionKind, Default],
-            description='"ask", "allow" or "deny", or by kind of session: { main = "ask", dm = "deny" }.',
-        )
+    approval: Annotated[
+        dict[SessionKind, ApprovalMode], BeforeValidator(_by_kind), WithJsonSchema(_APPROVALS_BY_KIND)
+    ] = Field(
+        default_factory=dict[SessionKind, ApprovalMode],
+        description='"ask", "allow" or "deny", or by kind of session: { main = "ask", dm = "deny" }.',
     )
     timeout: timedelta | None = Field(
         default=None, description="After which time a call is stopped that names none itself."
     )
-    sandbox: Sandbox | None = Field(
+    sandbox: SandboxPolicy | None = Field(
         default=None, description='Containment in main: "off", "basic", "auto". Elsewhere it is at least "basic".'
     )
 

@@ -9,14 +9,14 @@ from pydantic import ValidationError
 from channels.slack.settings import SlackAccount, SlackSettings
 from config.accounts import account_tables, is_safe_to_send_to, read_accounts
 from config.basics import is_in_clear
-from config.reading import Path, Reader
+from config.reading import Path, TableReader
 from config.settings import HttpSettings
 
 TABLE = ("channels", "slack")
 NEEDS = "a bot_token"
 
 
-def read_slack(raw: object, http: HttpSettings | None, reader: Reader) -> SlackSettings | None:
+def read_slack(raw: object, http: HttpSettings | None, reader: TableReader) -> SlackSettings | None:
     """Read the table as the accounts that it means. None when there was a problem; all of them are remembered.
 
     `http` is None when that table cannot be used; what needs it is not checked then.
@@ -49,12 +49,12 @@ def slack_warnings(slack: SlackSettings | None) -> list[str]:
     return lines
 
 
-def slack_accounts(raw: object, reader: Reader) -> Mapping[str, tuple[Path, object]]:
+def slack_accounts(raw: object, reader: TableReader) -> Mapping[str, tuple[Path, object]]:
     """Return each account's table with its place; none, and a problem, when it is not clear which there are."""
     return account_tables(raw, TABLE, reader, needs=NEEDS)
 
 
-def _check_public_url(url: str, path: Path, reader: Reader) -> None:
+def _check_public_url(url: str, path: Path, reader: TableReader) -> None:
     if is_safe_to_send_to(url):
         return
     what = "Slack sends through TLS, and public_url is http://" if url else "nothing says where Slack can send events"

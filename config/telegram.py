@@ -7,14 +7,14 @@ from pydantic import ValidationError
 from channels.telegram.settings import TelegramAccount, TelegramSettings
 from config.accounts import is_safe_to_send_to, read_accounts
 from config.basics import is_in_clear
-from config.reading import Path, Reader
+from config.reading import Path, TableReader
 from config.settings import HttpSettings
 
 TABLE = ("channels", "telegram")
 NEEDS = "a token"
 
 
-def read_telegram(raw: object, http: HttpSettings | None, reader: Reader) -> TelegramSettings | None:
+def read_telegram(raw: object, http: HttpSettings | None, reader: TableReader) -> TelegramSettings | None:
     """Read the table as the accounts that it means. None when there was a problem; all of them are remembered.
 
     `http` is None when that table cannot be used; what needs it is not checked then.
@@ -46,7 +46,7 @@ def telegram_warnings(telegram: TelegramSettings | None) -> list[str]:
     return lines
 
 
-def _check_public_url(url: str, path: Path, reader: Reader) -> None:
+def _check_public_url(url: str, path: Path, reader: TableReader) -> None:
     if is_safe_to_send_to(url):
         return
     what = "webhooks come through TLS, and public_url is http://" if url else "nothing says where webhooks can be sent"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.reading import Path as Key
-from config.reading import Reader
+from config.reading import TableReader
 from config.values import Flaw
 
 MOST_BYTES = 65_536
@@ -19,7 +19,7 @@ class Texts:
 
     folder: Path | None
 
-    def read(self, paths: Sequence[str], key: Key, reader: Reader) -> str:
+    def read(self, paths: Sequence[str], key: Key, reader: TableReader) -> str:
         """Return what the files of one key say, in order, with an empty line between; problems are remembered."""
         found: list[str] = []
         left = MOST_BYTES

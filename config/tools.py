@@ -9,11 +9,11 @@ from typing import Any, cast
 from pydantic import create_model
 
 from config.plugins import own_tool_spec
-from config.reading import Path, Reader, suggest
+from config.reading import Path, TableReader, suggest
 from config.settings import ToolSettings
 from config.values import Flaw, spoken
 from gateway.domain.sessions import SessionKind
-from gateway.domain.tools import Availability, Default, Risk, ToolPolicy, ToolSpec
+from gateway.domain.tools import ApprovalMode, Availability, Risk, ToolPolicy, ToolSpec
 from gateway.errors import ConfigError
 
 TIMEOUTS = "timeouts"
@@ -21,7 +21,9 @@ TIMEOUTS = "timeouts"
 _LONGEST = timedelta(days=1)
 
 
-def read_own_tools(raw: object, specs: Mapping[str, ToolSpec], reader: Reader) -> Mapping[str, tuple[str, ToolSpec]]:
+def read_own_tools(
+    raw: object, specs: Mapping[str, ToolSpec], reader: TableReader
+) -> Mapping[str, tuple[str, ToolSpec]]:
     """Return the owner's own tools, each with its import path, by name: the tables that have a `module`."""
     found: dict[str, tuple[str, ToolSpec]] = {}
     tables = cast("dict[str, object]", raw) if isinstance(raw, dict) else {}
@@ -44,7 +46,7 @@ def read_own_tools(raw: object, specs: Mapping[str, ToolSpec], reader: Reader) -
 
 
 def read_tools(
-    raw: object, specs: Mapping[str, ToolSpec], reader: Reader
+    raw: object, specs: Mapping[str, ToolSpec], reader: TableReader
 ) -> tuple[Mapping[str, ToolPolicy], list[str]]:
     """Return a policy for every tool, and warnings. Unknown tools, actions, keys and values are problems."""
     table = reader.table(raw, ("tools",))
@@ -86,7 +88,7 @@ def _own(spec: ToolSpec, settings: ToolSettings) -> Any:
     )
 
 
-def _read_timeouts(raw: object, specs: Mapping[str, ToolSpec], reader: Reader) -> Mapping[str, timedelta]:
+def _read_timeouts(raw: object, specs: Mapping[str, ToolSpec], reader: TableReader) -> Mapping[str, timedelta]:
     known = {*specs, *(f"{name}.{action}" for name, spec in specs.items() for action in spec.actions)}
     timeouts: dict[str, timedelta] = {}
     for key, value in reader.table(raw, ("tools", TIMEOUTS)).items():
@@ -105,14 +107,14 @@ def _read_timeouts(raw: object, specs: Mapping[str, ToolSpec], reader: Reader) -
     return timeouts
 
 
-def _check_fits(settings: ToolSettings, spec: ToolSpec, path: Path, reader: Reader) -> None:
+def _check_fits(settings: ToolSettings, spec: ToolSpec, path: Path, reader: TableReader) -> None:
     if settings.timeout is not None:
         _check_timeout(settings.timeout, spec, (*path, "timeout"), reader)
     if settings.sandbox is not None and spec.sandbox is None:
         reader.wrong((*path, "sandbox"), f"{spec.name} starts no process, so nothing can be contained", "Remove it")
 
 
-def _check_timeout(timeout: timedelta, spec: ToolSpec, path: Path, reader: Reader) -> None:
+def _check_timeout(timeout: timedelta, spec: ToolSpec, path: Path, reader: TableReader) -> None:
     longest = _LONGEST if spec.max_timeout_s is None else timedelta(seconds=spec.max_timeout_s)
     if timeout > longest:
         reader.wrong(path, f"{spec.name} may run for {spoken(longest)} at most", f'Write "{spoken(longest)}" or less')
@@ -121,7 +123,7 @@ def _check_timeout(timeout: timedelta, spec: ToolSpec, path: Path, reader: Reade
 def _policy(spec: ToolSpec, settings: ToolSettings, timeouts: Mapping[str, timedelta]) -> ToolPolicy:
     timeout = settings.timeout or timeouts.get(spec.name)
     actions = {action: timeouts.get(f"{spec.name}.{action}") for action in spec.actions}
-    configured: dict[str, Default] = {kind.value: choice for kind, choice in settings.approval.items()}
+    configured: dict[str, ApprovalMode] = {kind.value: choice for kind, choice in settings.approval.items()}
     return ToolPolicy(
         availability=settings.permission or spec.availability,
         approval={**spec.approval, **configured},
@@ -138,7 +140,7 @@ def _warnings(spec: ToolSpec, policy: ToolPolicy) -> list[str]:
     lines: list[str] = []
     outside = policy.availability in {Availability.ALWAYS, Availability.NON_MAIN}
     for kind in (SessionKind.DM, SessionKind.NON_MAIN):
-        if outside and policy.approval.get(kind.value) is Default.ALLOW:
+        if outside and policy.approval.get(kind.value) is ApprovalMode.ALLOW:
             lines.append(f"tools.{spec.name}: runs without asking anyone in sessions of kind {kind.value}.")
     return lines
 

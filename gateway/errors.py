@@ -164,11 +164,11 @@ class SendFailed(DragomanError):
         answered: bool = False,
         unsettled: bool = False,
     ) -> None:
-        """Carry the outcome class; for `WAIT`, when which scope (`Pace.scope`) opens again, and `unsettled`: whether
-        this was an edit that may still be made.
+        """Carry the outcome class. For `WAIT`, `until` says when `scope` (`RateLimit.scope`) opens again.
 
-        `creating`: whether a new message was about to appear, so that an `UNCERTAIN` one may stand there twice;
-        `answered`: of such a one the platform said that it failed, so that it hardly does.
+        `creating`: a new message was about to appear, so an `UNCERTAIN` one may be shown twice.
+        `answered`: the platform reported a failure of that message, so a duplicate is unlikely.
+        `unsettled`: this was an edit that may still take effect.
         """
         super().__init__(message)
         self.outcome = outcome

@@ -66,7 +66,7 @@ class Change:
     """One mutant, as the list names it: mutmut's own numbers move with every line of code."""
 
     function: str
-    """With its module: `gateway.policy.routing.route`, `gateway.approvals.button_token.Handles.make`."""
+    """With its module: `gateway.policy.routing.route`, `gateway.approvals.button_token.ButtonTokens.make`."""
     old: str
     """The lines that go, without indentation, joined by spaces."""
     new: str

@@ -10,18 +10,18 @@ import os
 
 from agent_tools.browser.arguments import SPEC, Args, reach
 from agent_tools.browser.finding import find_chromium
-from agent_tools.browser.settings import Settings
+from agent_tools.browser.settings import BrowserSettings
 from agent_tools.browser.tool import BrowserTool
-from gateway.ports import KeptTool, ToolPlace
+from gateway.ports import StatefulTool, ToolHost
 
 __all__ = ["SPEC", "Args", "keep", "look", "reach"]
 
 
-def keep(place: ToolPlace) -> KeptTool:
+def keep(place: ToolHost) -> StatefulTool:
     """Make the tool. Nothing is started before its first call."""
     return BrowserTool(place)
 
 
-def look(settings: Settings) -> str:
+def look(settings: BrowserSettings) -> str:
     """Say what it will run. Raises `NotFound` with the cure when that is not there."""
     return f"Chromium is {find_chromium(settings.executable, os.environ)}"

@@ -16,11 +16,11 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agent_tools.browser import files, navigating, pointing, reading, tabs
 from agent_tools.browser.arguments import Args
-from agent_tools.browser.page_session import Seat
-from agent_tools.browser.settings import Settings
+from agent_tools.browser.page_session import PageSession
+from agent_tools.browser.settings import BrowserSettings
 from agent_tools.browser.trouble import Trouble, cure_of, meaning
 from gateway.domain.text import one_line
-from gateway.domain.tools import KeptFile, Picture, ResultStatus, ToolResult
+from gateway.domain.tools import Artifact, Picture, ResultStatus, ToolResult
 from gateway.ports import ToolContext
 
 LOAD_S = 30.0
@@ -36,10 +36,10 @@ WENT_ON = "context was destroyed"
 class _Call:
     """What an action works with."""
 
-    seat: Seat
+    seat: PageSession
     ctx: ToolContext
     args: Args
-    settings: Settings
+    settings: BrowserSettings
 
     @property
     def limit_s(self) -> float:
@@ -57,12 +57,12 @@ class _Done:
     """Words of the page."""
     status: int = 0
     pictures: tuple[Picture, ...] = ()
-    files: tuple[KeptFile, ...] = ()
+    files: tuple[Artifact, ...] = ()
     heading: bool = True
     """Whether the result names the page."""
 
 
-async def perform(seat: Seat, ctx: ToolContext, args: Args, settings: Settings) -> ToolResult:
+async def perform(seat: PageSession, ctx: ToolContext, args: Args, settings: BrowserSettings) -> ToolResult:
     """Do one action. What fails in a page is a result; only a cancellation goes on, after the load was stopped."""
     try:
         done = await _ACTIONS[args.action](_Call(seat=seat, ctx=ctx, args=args, settings=settings))
@@ -80,7 +80,7 @@ async def perform(seat: Seat, ctx: ToolContext, args: Args, settings: Settings) 
         raise
 
 
-async def _told(seat: Seat, done: _Done) -> ToolResult:
+async def _told(seat: PageSession, done: _Done) -> ToolResult:
     """Put a result together."""
     lines = [done.said] if done.said else []
     if done.heading and (page := await tabs.current(seat)) is not None:
@@ -98,7 +98,7 @@ async def _heading(page: Page, status: int) -> str:
     return f"Page: {await tabs.title(page) or 'without a title'} — {one_line(page.url, 2000)}{answered}"
 
 
-def _beside(seat: Seat) -> list[str]:
+def _beside(seat: PageSession) -> list[str]:
     """Tell what else happened since the last result, a line each."""
     told = [f"Note: {text}" for text in seat.notes]
     seat.notes.clear()
@@ -108,7 +108,7 @@ def _beside(seat: Seat) -> list[str]:
     return told
 
 
-def _failed(seat: Seat, trouble: Trouble) -> ToolResult:
+def _failed(seat: PageSession, trouble: Trouble) -> ToolResult:
     return trouble.result("\n".join(_beside(seat)), untrusted=True)
 
 
@@ -156,7 +156,7 @@ async def _open(call: _Call) -> _Done:
     return _Done(page=seen, status=status)
 
 
-async def _loadable(seat: Seat) -> Page:
+async def _loadable(seat: PageSession) -> Page:
     """Return a tab that can go somewhere; one that hangs is closed for it."""
     page = await tabs.current(seat)
     if page is not None and not await navigating.answers(page, 0.5):
@@ -166,7 +166,7 @@ async def _loadable(seat: Seat) -> Page:
     return page
 
 
-async def _refused_at_the_gate(seat: Seat, page: Page, url: str) -> None:
+async def _refused_at_the_gate(seat: PageSession, page: Page, url: str) -> None:
     """Raise `Trouble` when the page itself was refused on the way out; its parts are told later."""
     turned = list(seat.gate.turned_away())
     mains = {_host_and_port(url), _host_and_port(page.url)}

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agent_tools.browser.hosts import checked_url, scope_of
-from agent_tools.browser.settings import Settings
-from gateway.domain.tools import Availability, Default, Effect, Reach, Risk, Sandbox, ToolSpec
+from agent_tools.browser.settings import BrowserSettings
+from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, Risk, SandboxPolicy, ToolSpec
 
 SPEC = ToolSpec(
     name="browser",
@@ -48,11 +48,11 @@ SPEC = ToolSpec(
         "evaluate": 30.0,
         "close": 30.0,
     },
-    sandbox=Sandbox.AUTO,
+    sandbox=SandboxPolicy.AUTO,
     positional="action",
     shows="url",
-    approval={"dm": Default.DENY, "non-main": Default.DENY},
-    settings=Settings,
+    approval={"dm": ApprovalMode.DENY, "non-main": ApprovalMode.DENY},
+    settings=BrowserSettings,
     needs="playwright",
     extra="browser",
 )
@@ -233,22 +233,22 @@ class Args(BaseModel):
         return self
 
 
-def reach(args: Args, settings: Settings) -> Reach:
+def reach(args: Args, settings: BrowserSettings) -> CallScope:
     """Say what a call does at worst: a host is asked for once in a session, what is given away each time.
 
     What a page that is open links to needs no word here: the guard of navigations keeps it on hosts that were allowed.
     """
     if args.url is not None:
-        return Reach(risk=Risk.NETWORK, scope=scope_of(args.url))
+        return CallScope(risk=Risk.NETWORK, scope=scope_of(args.url))
     if args.action == "upload":
-        return Reach(risk=Risk.NETWORK)
+        return CallScope(risk=Risk.NETWORK)
     if args.action == "evaluate":
         refused = (
             "Scripts are not run in pages here. "
             'The owner allows to ask for them with evaluate = "ask" in [tools.browser].'
         )
-        return Reach(risk=Risk.EXECUTE, refused="" if settings.evaluate == "ask" else refused)
-    return Reach(risk=Risk.READ)
+        return CallScope(risk=Risk.EXECUTE, refused="" if settings.evaluate == "ask" else refused)
+    return CallScope(risk=Risk.READ)
 
 
 # --- what people type, and what models fill in ----------------------------------------------------

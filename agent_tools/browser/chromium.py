@@ -29,11 +29,11 @@ from playwright.async_api import (
 from agent_tools.browser.asking import teach
 from agent_tools.browser.finding import find_chromium
 from agent_tools.browser.navigating import answers, stop
-from agent_tools.browser.page_session import Seat
-from agent_tools.browser.settings import Settings
-from gateway.domain.tools import Mode
+from agent_tools.browser.page_session import PageSession
+from agent_tools.browser.settings import BrowserSettings
+from gateway.domain.tools import SandboxMode
 from gateway.errors import DragomanError
-from gateway.ports import Enclosure, ToolPlace
+from gateway.ports import SandboxSession, ToolHost
 
 if TYPE_CHECKING:
     from playwright._impl._api_structures import StorageStateCookie
@@ -79,8 +79,8 @@ NOWHERE = "http://127.0.0.1:9"
 
 @asynccontextmanager
 async def chromium(
-    place: ToolPlace, settings: Settings, sandbox: Mode | None
-) -> AsyncGenerator[tuple[Browser, Enclosure]]:
+    place: ToolHost, settings: BrowserSettings, sandbox: SandboxMode | None
+) -> AsyncGenerator[tuple[Browser, SandboxSession]]:
     """Run driver and browser; both are gone afterwards, within about 4 s.
 
     Raises `NotFound` when there is no Chromium, `DragomanError` when it does not start.
@@ -104,7 +104,7 @@ async def chromium(
                     downloads_path=_made(enclosure.folder / "files"),
                     env={"PATH": os.defpath},  # for the launcher, which gives Chromium one of its own
                     # Root is the one user that Chromium's own sandbox refuses, and in the enclosure nobody is root.
-                    chromium_sandbox=sandbox == Mode.BASIC or os.geteuid() != 0,
+                    chromium_sandbox=sandbox == SandboxMode.BASIC or os.geteuid() != 0,
                     proxy={"server": NOWHERE, "bypass": "<-loopback>"},
                     handle_sighup=False,
                     handle_sigint=False,
@@ -153,7 +153,7 @@ async def _driver() -> AsyncGenerator[Playwright]:
             left.set()
 
 
-def _starter(enclosure: Enclosure) -> Path:
+def _starter(enclosure: SandboxSession) -> Path:
     """What playwright starts: the launcher, with the profile where the enclosure has it (of a switch the last holds).
 
     playwright would have it in its own temporary folder, and refuses to be told another one.
@@ -191,7 +191,7 @@ def _first_line(error: Exception) -> str:
 
 
 @asynccontextmanager
-async def seated(browser: Browser, enclosure: Enclosure, key: str, kept: Path) -> AsyncGenerator[Seat]:
+async def seated(browser: Browser, enclosure: SandboxSession, key: str, kept: Path) -> AsyncGenerator[PageSession]:
     """Open a place with a way out of its own, with what was `kept` in that file; keep it there again at the end.
 
     Raises `DragomanError` when it cannot be opened.
@@ -207,7 +207,7 @@ async def seated(browser: Browser, enclosure: Enclosure, key: str, kept: Path) -
                 if state is None:
                     raise
                 state, context = None, await _context(browser, gate.address, None)
-            seat = Seat(context=context, gate=gate, folder=folder)
+            seat = PageSession(context=context, gate=gate, folder=folder)
             try:
                 context.on("page", lambda page: _watch(page, seat))
                 if state is not None:
@@ -223,7 +223,7 @@ async def seated(browser: Browser, enclosure: Enclosure, key: str, kept: Path) -
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-async def leave(seat: Seat) -> None:
+async def leave(seat: PageSession) -> None:
     """Close what a place has in the browser. What does not answer in time is left to the enclosure."""
     await _within_end(seat.context.close)
     if seat.guard is not None:
@@ -241,14 +241,14 @@ async def _context(browser: Browser, way_out: str, state: StorageState | None) -
         )
 
 
-def _watch(page: Page, seat: Seat) -> None:
+def _watch(page: Page, seat: PageSession) -> None:
     def crashed(page: Page) -> None:
         seat.crashed.append(page)
 
     page.on("crash", crashed)
 
 
-async def alive(seat: Seat) -> bool:
+async def alive(seat: PageSession) -> bool:
     """Whether driver and browser still answer for this place. About a millisecond."""
     try:
         async with asyncio.timeout(ANSWER_S):
@@ -258,7 +258,7 @@ async def alive(seat: Seat) -> bool:
     return True
 
 
-async def tidy(seat: Seat) -> bool:
+async def tidy(seat: PageSession) -> bool:
     """Make a place usable after a call was cut or a page crashed: loading stops; a page that is stuck is closed.
 
     False when the place cannot be used any more.

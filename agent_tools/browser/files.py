@@ -12,10 +12,10 @@ from playwright.async_api import ElementHandle, Error, Page
 
 from agent_tools.browser import navigating, pointing, tabs, workspace
 from agent_tools.browser.guard import Arrival
-from agent_tools.browser.page_session import Seat
+from agent_tools.browser.page_session import PageSession
 from agent_tools.browser.trouble import Trouble, meaning
 from gateway.domain.text import one_line
-from gateway.domain.tools import KEPT_BYTES, KeptFile
+from gateway.domain.tools import KEPT_BYTES, Artifact
 from gateway.ports import ToolContext
 
 """What the gateway keeps for people; larger files stay in the workspace only."""
@@ -26,7 +26,7 @@ _PDF_S = 45.0
 _MB = 1024 * 1024
 
 
-async def pdf(ctx: ToolContext, page: Page, path: str | None) -> tuple[str, KeptFile]:
+async def pdf(ctx: ToolContext, page: Page, path: str | None) -> tuple[str, Artifact]:
     """Store the page as PDF in the workspace; return what to say and the file."""
     name = workspace.safe_name(await tabs.title(page) + ".pdf", "page")
     parts = workspace.parts_of(ctx.cwd, path or f"browser/{name}")
@@ -42,7 +42,7 @@ async def pdf(ctx: ToolContext, page: Page, path: str | None) -> tuple[str, Kept
 # --- to the page ----------------------------------------------------------------------------------
 
 
-async def upload(seat: Seat, ctx: ToolContext, page: Page, ref: str, path: str) -> str:
+async def upload(seat: PageSession, ctx: ToolContext, page: Page, ref: str, path: str) -> str:
     """Give a file of the workspace to a field, or to a button that asks for one. Return what to say."""
     field = await pointing.locate(page, ref)
     await _is_of_an_allowed_host(seat, await field.element_handle(timeout=pointing.ACT_S * 1000))
@@ -62,7 +62,7 @@ async def upload(seat: Seat, ctx: ToolContext, page: Page, ref: str, path: str) 
     return f"{'/'.join(parts)} ({size} bytes) was given to the page."
 
 
-async def _is_of_an_allowed_host(seat: Seat, field: ElementHandle) -> None:
+async def _is_of_an_allowed_host(seat: PageSession, field: ElementHandle) -> None:
     """Raise `Trouble` for a field in a frame of a host that nobody allowed: the card names only the page's own."""
     assert seat.guard is not None, "`tabs.prepare` comes first"
     frame = await field.owner_frame()
@@ -77,7 +77,9 @@ async def _is_of_an_allowed_host(seat: Seat, field: ElementHandle) -> None:
 # --- from the page --------------------------------------------------------------------------------
 
 
-async def download_from(seat: Seat, ctx: ToolContext, url: str, path: str | None, most_mb: int) -> tuple[str, str]:
+async def download_from(
+    seat: PageSession, ctx: ToolContext, url: str, path: str | None, most_mb: int
+) -> tuple[str, str]:
     """Fetch an address as a file, beside the current tab. Return its path in the workspace and what to say."""
     parts = workspace.parts_of(ctx.cwd, path) if path else ()
     page = await tabs.new_tab(seat)
@@ -98,7 +100,7 @@ async def download_from(seat: Seat, ctx: ToolContext, url: str, path: str | None
 
 
 async def download_by(
-    seat: Seat, ctx: ToolContext, page: Page, ref: str, path: str | None, most_mb: int
+    seat: PageSession, ctx: ToolContext, page: Page, ref: str, path: str | None, most_mb: int
 ) -> tuple[str, str]:
     """Click what starts a download. Return its path in the workspace and what to say."""
     parts = workspace.parts_of(ctx.cwd, path) if path else ()
@@ -112,7 +114,7 @@ async def download_by(
 
 
 @asynccontextmanager
-async def _arriving(seat: Seat, *, force: bool) -> AsyncGenerator[Arrival]:
+async def _arriving(seat: PageSession, *, force: bool) -> AsyncGenerator[Arrival]:
     """Take one download into the seat's folder; afterwards none is taken, and nothing of it is left there."""
     assert seat.guard is not None, "`tabs.prepare` comes first"
     arrival = Arrival(force=force)
@@ -137,7 +139,7 @@ def _remove(path: Path) -> None:
 
 
 async def _take(
-    seat: Seat, ctx: ToolContext, arrival: Arrival, parts: tuple[str, ...], most_mb: int
+    seat: PageSession, ctx: ToolContext, arrival: Arrival, parts: tuple[str, ...], most_mb: int
 ) -> tuple[str, str]:
     """See a download to its end and bring it into the workspace. As long as the call may take. Raises `Trouble`."""
     await _begun(seat, arrival)
@@ -160,7 +162,7 @@ async def _take(
     return path, f"{path} ({size} bytes) is in the workspace; the host calls it “{one_line(arrival.suggested, 120)}”."
 
 
-async def _begun(seat: Seat, arrival: Arrival) -> None:
+async def _begun(seat: PageSession, arrival: Arrival) -> None:
     """Wait until a download begins. Raises `Trouble` when none does."""
     assert seat.guard is not None
     with suppress(TimeoutError):
@@ -195,7 +197,7 @@ def _too_large(most_mb: int) -> Trouble:
     )
 
 
-async def kept(ctx: ToolContext, path: str) -> KeptFile | None:
+async def kept(ctx: ToolContext, path: str) -> Artifact | None:
     """Keep a downloaded file for people too, unless it is too large for that."""
     there = ctx.cwd / path
     if _size(there) > KEPT_BYTES:

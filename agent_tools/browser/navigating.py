@@ -11,7 +11,7 @@ from playwright.async_api import TimeoutError as PlaywrightTimeout
 from agent_tools.browser import tabs
 from agent_tools.browser.guard import CURE, ask
 from agent_tools.browser.hosts import scope_of
-from agent_tools.browser.page_session import Seat
+from agent_tools.browser.page_session import PageSession
 from agent_tools.browser.trouble import SNAPSHOT, Trouble
 from gateway.domain.text import one_line
 
@@ -37,7 +37,7 @@ _EMPTY_S = 3.0
 _PAUSE_S = 0.05
 
 
-async def go(seat: Seat, page: Page, url: str, limit_s: float) -> int:
+async def go(seat: PageSession, page: Page, url: str, limit_s: float) -> int:
     """Load an address, until its words are there; return the HTTP status, 0 when there is none. Raises `Trouble`."""
     assert seat.guard is not None, "`tabs.prepare` comes first"
     seat.guard.stopped = ""
@@ -57,7 +57,7 @@ async def go(seat: Seat, page: Page, url: str, limit_s: float) -> int:
     return response.status if response else 0
 
 
-async def back(seat: Seat, page: Page, limit_s: float) -> None:
+async def back(seat: PageSession, page: Page, limit_s: float) -> None:
     """Go to the page before this one. Raises `Trouble` when there is none that may be shown."""
     assert seat.guard is not None
     seat.guard.stopped = ""
@@ -96,7 +96,7 @@ async def settle(page: Page, limit_s: float = SETTLE_S) -> None:
                     return
 
 
-async def here(seat: Seat) -> Page:
+async def here(seat: PageSession) -> Page:
     """Return the current tab, which shows an allowed page. Raises `Trouble` when there is none.
 
     Asked before and after something is read: a page may have gone elsewhere at any time. Where it must not be, it is
@@ -124,7 +124,7 @@ def is_of(page: Page, host: str) -> None:
         raise Trouble("host", text, f"Open a page of {host} first, or name the host of the page that is open.")
 
 
-async def shown(seat: Seat) -> Page:
+async def shown(seat: PageSession) -> Page:
     """Return the current tab, which has something to be read. Raises `Trouble` as `here`, and for the one empty tab.
 
     A place begins with that one, also where another had pages open before the browser crashed or was shut down.
@@ -174,7 +174,7 @@ async def stop(page: Page) -> None:
             await session.detach()
 
 
-async def revive(seat: Seat) -> Trouble | None:
+async def revive(seat: PageSession) -> Trouble | None:
     """After something took too long: stop what still loads, and close a tab that does not answer at all.
 
     Return what to say when that was so.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.ports import Gate
+from gateway.ports import EgressProxy
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Seat:
+class PageSession:
     """One session's cookies, tabs and way out. Closed as a whole; calls of one session come one after another."""
 
     context: BrowserContext
-    gate: Gate
+    gate: EgressProxy
     folder: Path
     """For downloads and uploads: private to this seat, beneath the enclosure's folder; removed with the seat."""
     page: Page | None = None

@@ -17,16 +17,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from agent_tools.browser.page_session import Seat
-from agent_tools.browser.settings import Settings
-from gateway.domain.tools import Mode
+from agent_tools.browser.page_session import PageSession
+from agent_tools.browser.settings import BrowserSettings
+from gateway.domain.tools import SandboxMode
 from gateway.errors import DragomanError
-from gateway.ports import ToolPlace
+from gateway.ports import ToolHost
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
 
-    from gateway.ports import Enclosure
+    from gateway.ports import SandboxSession
 
 _log = logging.getLogger(__name__)
 LOOK_EVERY_S = 1.0
@@ -39,14 +39,14 @@ FORGET_AFTER = timedelta(days=30)
 
 
 @dataclass(slots=True, eq=False)
-class _Chair:
+class _Lease:
     """One session's place, from the first call's wish to its end."""
 
     key: str
     users: int = 0
     """Calls that have it or wait for it."""
     used_at: float = 0.0
-    seat: Seat | None = None
+    seat: PageSession | None = None
     failed: DragomanError | None = None
     untidy: bool = False
     """A call was cut in it."""
@@ -64,15 +64,15 @@ class _Chair:
 
 
 @dataclass(slots=True, eq=False)
-class _Life:
+class _Instance:
     """One browser, from the first call's wish to its end."""
 
-    sandbox: Mode | None
+    sandbox: SandboxMode | None
     used_at: float
-    chairs: dict[str, _Chair] = field(default_factory=dict[str, _Chair])
+    chairs: dict[str, _Lease] = field(default_factory=dict[str, _Lease])
     failed: DragomanError | None = None
     browser: Browser | None = None
-    enclosure: Enclosure | None = None
+    enclosure: SandboxSession | None = None
     task: asyncio.Task[None] | None = None
     group: asyncio.TaskGroup | None = None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -82,22 +82,22 @@ class _Life:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Keeper:
+class BrowserPool:
     """The browsers by sandbox, normally one, and the places in them by session."""
 
-    def __init__(self, place: ToolPlace, prepare: Callable[[Seat], Awaitable[None]]) -> None:
+    def __init__(self, place: ToolHost, prepare: Callable[[PageSession], Awaitable[None]]) -> None:
         """`prepare` is given each new place before its first use."""
         self._place = place
-        self._settings = cast("Settings", place.settings)
+        self._settings = cast("BrowserSettings", place.settings)
         self._prepare = prepare
-        self._lives: dict[Mode | None, _Life] = {}
+        self._lives: dict[SandboxMode | None, _Instance] = {}
         self._group: asyncio.TaskGroup | None = None
         self._serving = asyncio.Event()
 
     # --- for calls ------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def seat(self, key: str, sandbox: Mode | None) -> AsyncGenerator[Seat]:
+    async def seat(self, key: str, sandbox: SandboxMode | None) -> AsyncGenerator[PageSession]:
         """The session's place, for one call alone; started, opened or repaired first. Raises `DragomanError`.
 
         When the body is cut, the page stops loading before the next call begins.
@@ -123,7 +123,7 @@ class Keeper:
                 if chair.untidy:
                     chair.wake.set()
 
-    async def leave(self, key: str, sandbox: Mode | None) -> bool:
+    async def leave(self, key: str, sandbox: SandboxMode | None) -> bool:
         """Save and close the session's place; return whether there was one."""
         life = self._lives.get(sandbox)
         chair = life.chairs.get(key) if life else None
@@ -134,7 +134,7 @@ class Keeper:
         await chair.gone.wait()
         return True
 
-    async def _usable(self, life: _Life, chair: _Chair) -> Seat | None:
+    async def _usable(self, life: _Instance, chair: _Lease) -> PageSession | None:
         """Return the place; None when it ends, and another must be opened once it is gone. The lock is held."""
         await chair.ready.wait()
         if chair.failed is not None:
@@ -154,7 +154,7 @@ class Keeper:
 
     # --- who has which place --------------------------------------------------------------------
 
-    async def _chair(self, key: str, sandbox: Mode | None) -> tuple[_Life, _Chair]:
+    async def _chair(self, key: str, sandbox: SandboxMode | None) -> tuple[_Instance, _Lease]:
         """Return the session's place and count the caller among its users. It may not be ready yet."""
         while True:
             life = await self._life(sandbox)
@@ -170,11 +170,11 @@ class Keeper:
                 await self._make_room(others)
             else:
                 assert life.group is not None
-                chair = life.chairs[key] = _Chair(key, users=1)
+                chair = life.chairs[key] = _Lease(key, users=1)
                 life.group.create_task(self._keep_seat(life, chair), name=f"browser seat {key}")
                 return life, chair
 
-    async def _make_room(self, chairs: list[_Chair]) -> None:
+    async def _make_room(self, chairs: list[_Lease]) -> None:
         """The place that was unused for the longest gives way; one that is leaving anyway is waited for."""
         leaving = next((chair for chair in chairs if chair.leaving), None)
         oldest = leaving or min((c for c in chairs if not c.users), key=lambda c: c.used_at, default=None)
@@ -188,11 +188,11 @@ class Keeper:
             async with asyncio.timeout(GIVE_WAY_S):
                 await oldest.gone.wait()
 
-    def _chairs(self) -> Iterator[_Chair]:
+    def _chairs(self) -> Iterator[_Lease]:
         for life in self._lives.values():
             yield from life.chairs.values()
 
-    async def _life(self, sandbox: Mode | None) -> _Life:
+    async def _life(self, sandbox: SandboxMode | None) -> _Instance:
         """Return a browser that runs; the first caller has it started. Raises `DragomanError` when that fails."""
         try:
             async with asyncio.timeout(SERVED_WITHIN_S):
@@ -204,7 +204,7 @@ class Keeper:
         if life is None:
             if self._group is None:
                 raise DragomanError("The browser is being shut down.")
-            life = self._lives[sandbox] = _Life(sandbox, self._place.clock.monotonic())
+            life = self._lives[sandbox] = _Instance(sandbox, self._place.clock.monotonic())
             life.task = self._group.create_task(self._keep(life), name=f"browser {sandbox}")
         await life.ready.wait()
         if life.failed is not None:
@@ -247,7 +247,7 @@ class Keeper:
                 for life in lives:
                     await life.gone.wait()
 
-    async def _keep(self, life: _Life) -> None:
+    async def _keep(self, life: _Instance) -> None:
         """One browser's whole life."""
         try:
             await asyncio.to_thread(_import_playwright)
@@ -278,7 +278,7 @@ class Keeper:
             life.ready.set()
             life.gone.set()
 
-    async def _until_over(self, life: _Life) -> None:
+    async def _until_over(self, life: _Instance) -> None:
         """Wait for the browser's end: it crashed, the daemon stops, or nobody used it for long enough."""
         idle = self._settings.idle.total_seconds()
         while not life.over.is_set():
@@ -292,7 +292,7 @@ class Keeper:
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await life.over.wait()
 
-    async def _keep_seat(self, life: _Life, chair: _Chair) -> None:
+    async def _keep_seat(self, life: _Instance, chair: _Lease) -> None:
         """One place's whole life."""
         from agent_tools.browser.chromium import seated
 
@@ -313,7 +313,7 @@ class Keeper:
             chair.ready.set()
             chair.gone.set()
 
-    async def _until_left(self, chair: _Chair, seat: Seat) -> None:
+    async def _until_left(self, chair: _Lease, seat: PageSession) -> None:
         while not chair.leaving:
             await chair.wake.wait()
             chair.wake.clear()
@@ -339,7 +339,7 @@ def _import_playwright() -> None:
     importlib.import_module("agent_tools.browser.chromium")
 
 
-async def _tidied(chair: _Chair, seat: Seat) -> bool:
+async def _tidied(chair: _Lease, seat: PageSession) -> bool:
     """Clean up after a cut call or a crash; the lock is held. False: the place is of no more use."""
     from agent_tools.browser.chromium import tidy
 

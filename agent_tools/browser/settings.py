@@ -32,7 +32,7 @@ def _idle(value: timedelta) -> timedelta:
     return value
 
 
-class Settings(BaseModel):
+class BrowserSettings(BaseModel):
     """What the owner may change of the browser."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from playwright.async_api import Dialog, Error, Page
 
 from agent_tools.browser.guard import Guard, note
-from agent_tools.browser.page_session import Seat
+from agent_tools.browser.page_session import PageSession
 from agent_tools.browser.trouble import Trouble
 from gateway.domain.text import one_line
 
@@ -22,7 +22,7 @@ MOST_DIALOGS = 50
 CLOSE_S = 5.0
 
 
-async def prepare(seat: Seat) -> None:
+async def prepare(seat: PageSession) -> None:
     """Put guards on a new context and open its first tab. Once for a seat, before its first call."""
     dialogs: Counter[Page] = Counter()
     context = seat.context
@@ -47,7 +47,7 @@ async def prepare(seat: Seat) -> None:
     context.on("dialog", asked)
 
 
-async def _popup(seat: Seat, page: Page) -> None:
+async def _popup(seat: PageSession, page: Page) -> None:
     """Keep a tab that a page opened, or close it when there are too many."""
     if seat.guard is None or seat.guard.making_tab:
         return
@@ -59,7 +59,7 @@ async def _popup(seat: Seat, page: Page) -> None:
             note(seat, f"The page opened tab {number(seat, page)}. Go there with `tabs`.")
 
 
-async def _answer(seat: Seat, dialog: Dialog, how_many: int) -> None:
+async def _answer(seat: PageSession, dialog: Dialog, how_many: int) -> None:
     """Let a page go on that asks something: nobody is there to answer. It may always be left."""
     with suppress(Error):  # its tab is gone
         if dialog.type == "beforeunload":
@@ -75,7 +75,7 @@ async def _answer(seat: Seat, dialog: Dialog, how_many: int) -> None:
 # --- the actions ----------------------------------------------------------------------------------
 
 
-async def new_tab(seat: Seat) -> Page:
+async def new_tab(seat: PageSession) -> Page:
     """Open an empty tab. The caller says whether it is the current one."""
     assert seat.guard is not None, "`prepare` comes first"
     seat.guard.making_tab = True
@@ -85,7 +85,7 @@ async def new_tab(seat: Seat) -> Page:
         seat.guard.making_tab = False
 
 
-async def current(seat: Seat) -> Page | None:
+async def current(seat: PageSession) -> Page | None:
     """Return the current tab; the last one when that was closed, and None when there is none at all."""
     page = seat.page
     if page is None or page.is_closed():
@@ -93,26 +93,26 @@ async def current(seat: Seat) -> Page | None:
     return page
 
 
-def number(seat: Seat, page: Page) -> int:
+def number(seat: PageSession, page: Page) -> int:
     """Return what a tab is called: 1 for the oldest; 0 when it is closed."""
     pages = seat.context.pages
     return pages.index(page) + 1 if page in pages else 0
 
 
-def _numbered(seat: Seat, tab: int) -> Page:
+def _numbered(seat: PageSession, tab: int) -> Page:
     pages = seat.context.pages
     if tab > len(pages):
         raise Trouble("tab", f"There is no tab {tab}.", "Use `tabs` without a number to see them.")
     return pages[tab - 1]
 
 
-async def switch(seat: Seat, tab: int) -> None:
+async def switch(seat: PageSession, tab: int) -> None:
     """Make a tab the current one."""
     seat.page = _numbered(seat, tab)
     await seat.page.bring_to_front()
 
 
-async def listed(seat: Seat) -> str:
+async def listed(seat: PageSession) -> str:
     """Name the tabs, a line each. An address that is not allowed is not told."""
     assert seat.guard is not None
     lines: list[str] = []
@@ -132,7 +132,7 @@ async def title(page: Page) -> str:
     return ""
 
 
-async def close(seat: Seat, tab: int | None) -> str:
+async def close(seat: PageSession, tab: int | None) -> str:
     """Close one tab, or all. No page can prevent it."""
     pages = list(seat.context.pages) if tab is None else [_numbered(seat, tab)]
     for page in pages:

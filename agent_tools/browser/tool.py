@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from agent_tools.browser.arguments import Args
-from agent_tools.browser.pool import Keeper
-from agent_tools.browser.settings import Settings
+from agent_tools.browser.pool import BrowserPool
+from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.errors import DragomanError
-from gateway.ports import ToolContext, ToolPlace
+from gateway.ports import ToolContext, ToolHost
 
 if TYPE_CHECKING:
-    from agent_tools.browser.page_session import Seat
+    from agent_tools.browser.page_session import PageSession
 
 
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
@@ -22,10 +22,10 @@ _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionErro
 class BrowserTool:
     """`ports.KeptTool`."""
 
-    def __init__(self, place: ToolPlace) -> None:
+    def __init__(self, place: ToolHost) -> None:
         """Nothing is started here."""
-        self._settings = cast("Settings", place.settings)
-        self._keeper = Keeper(place, _prepare)
+        self._settings = cast("BrowserSettings", place.settings)
+        self._keeper = BrowserPool(place, _prepare)
 
     async def serve(self) -> None:
         """Keep the browsers, until cancelled."""
@@ -46,7 +46,7 @@ class BrowserTool:
         said = "Closed; cookies are kept." if was_there else "No page was open."
         return ToolResult(status=ResultStatus.OK, text=said)
 
-    async def _act(self, seat: Seat, ctx: ToolContext, args: Args) -> ToolResult:
+    async def _act(self, seat: PageSession, ctx: ToolContext, args: Args) -> ToolResult:
         from playwright.async_api import Error
 
         from agent_tools.browser.actions import perform
@@ -69,7 +69,7 @@ class BrowserTool:
         return result
 
 
-async def _prepare(seat: Seat) -> None:
+async def _prepare(seat: PageSession) -> None:
     from agent_tools.browser.tabs import prepare
 
     await prepare(seat)

@@ -10,7 +10,7 @@ from typing import Protocol
 from gateway.ports import Sink
 
 
-class Account(Protocol):
+class ServedAccount(Protocol):
     """One account of a channel."""
 
     @property
@@ -31,7 +31,7 @@ class Account(Protocol):
         ...
 
 
-async def serve(platform: str, accounts: Iterable[Account], sink: Sink, pause_s: float) -> None:
+async def serve(platform: str, accounts: Iterable[ServedAccount], sink: Sink, pause_s: float) -> None:
     """Serve every account until cancelled. One that broke begins again after `pause_s` seconds."""
     async with asyncio.TaskGroup() as group:
         for account in accounts:
@@ -39,7 +39,7 @@ async def serve(platform: str, accounts: Iterable[Account], sink: Sink, pause_s:
             group.create_task(work, name=f"{platform.lower()} {account.name}")
 
 
-async def _keep_running(platform: str, account: Account, sink: Sink, pause_s: float) -> None:
+async def _keep_running(platform: str, account: ServedAccount, sink: Sink, pause_s: float) -> None:
     while True:
         try:
             await account.run(sink)
@@ -49,6 +49,6 @@ async def _keep_running(platform: str, account: Account, sink: Sink, pause_s: fl
         await asyncio.sleep(pause_s)
 
 
-def troubles(accounts: Iterable[Account]) -> str:
+def troubles(accounts: Iterable[ServedAccount]) -> str:
     """What is wrong with any of them; empty when all is well."""
     return " ".join(filter(None, (account.trouble() for account in accounts)))

@@ -41,7 +41,7 @@ NOTHING = "(no arguments)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class RenderedRow:
     """A row of a card and how it is shown."""
 
     row: CardRow
@@ -102,7 +102,7 @@ class Row:
         shown = [button for button in self.row.buttons if whole or button.verb is not Verb.ONCE]
         return sorted(shown, key=lambda button: order.index(button.verb))
 
-    def filed(self) -> Row:
+    def filed(self) -> RenderedRow:
         """Return it with all of it in a file."""
         facts = [f"{label}: {value}" for label, value in self.row.facts]
         approval = self.row.wait.approval
@@ -113,6 +113,6 @@ class Row:
         return replace(self, file=FilePart(name=name, data=text.encode(errors="replace"), caption=caption))
 
 
-def rows_of(rows: Sequence[CardRow]) -> list[Row]:
+def rows_of(rows: Sequence[CardRow]) -> list[RenderedRow]:
     """Number the rows of a card."""
-    return [Row(row=row, index=n, several=len(rows) > 1) for n, row in enumerate(rows, 1)]
+    return [RenderedRow(row=row, index=n, several=len(rows) > 1) for n, row in enumerate(rows, 1)]

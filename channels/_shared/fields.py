@@ -23,7 +23,7 @@ class Malformed(ValueError):
     """A field is missing, or something else than it should be. The message names it, and repeats nothing of it."""
 
 
-class Fields:
+class PayloadFields:
     """One object of a payload. A field that is null counts as absent."""
 
     __slots__ = ("_at", "_raw")

@@ -44,7 +44,7 @@ UNANSWERED = (aiohttp.ClientError, OSError, TimeoutError)  # `_Stuck` is one too
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What came back, whatever it says."""
 
     status: int
@@ -84,7 +84,7 @@ class Wire:
         limits: aiohttp.ClientTimeout,
         file: BinaryIO | None = None,
         **arguments: Any,
-    ) -> Answer | NoAnswer:
+    ) -> HttpAnswer | NoAnswer:
         """Send one request and return its answer; a redirect is one too. `called`: what is asked for, to be named.
 
         `file`: an open one that is sent with it; the request is given up when nothing of it is taken any more.
@@ -95,7 +95,7 @@ class Wire:
         asked = self._client.request(verb, url, timeout=limits, allow_redirects=False, **arguments)
         try:
             async with _while_taken(file), asked as response:
-                return Answer(response.status, response.headers, await response.read())
+                return HttpAnswer(response.status, response.headers, await response.read())
         except UNANSWERED as error:
             return self._failed(error, called)
 

@@ -60,7 +60,7 @@ P = TypeVar("P", bound=HasDigest)
 
 
 @dataclass(slots=True, kw_only=True)
-class Screen(ABC, Generic[P]):
+class MessageSync(ABC, Generic[P]):
     """One place to show one slot in. Every method raises `SendFailed`."""
 
     digests: Digests

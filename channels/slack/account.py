@@ -15,19 +15,19 @@ from types import MappingProxyType
 from typing import Any
 
 from channels.slack.bans import Bans
-from channels.slack.bolt_dispatch import Door
-from channels.slack.download import Download
+from channels.slack.bolt_dispatch import BoltDispatch
+from channels.slack.download import SlackDownload
 from channels.slack.failures import BAD_TOKEN, REINSTALL, scope_trouble, token_trouble
 from channels.slack.inbound import Identity
 from channels.slack.manifest import SCOPES
-from channels.slack.people import People
-from channels.slack.presence import Courtesies
-from channels.slack.request import Declined, SlackClient, SlackFailure, Unanswered
+from channels.slack.people import SlackDirectory
+from channels.slack.presence import Presence
+from channels.slack.request import SlackClient, SlackDeclined, SlackFailure, SlackUnanswered
 from channels.slack.settings import SlackAccount, endpoint_path
 from channels.slack.socket import LinkDisabled, Sockets, Timing
 from channels.slack.threads import Threads
-from channels.slack.updates import Errands, Updates
-from channels.slack.web import Answer, Web
+from channels.slack.updates import Errands, SlackUpdates
+from channels.slack.web import SlackAck, Web
 from gateway.domain.messages import Conversation
 from gateway.domain.sessions import SessionKind
 from gateway.errors import StoreError
@@ -43,7 +43,7 @@ ENDED: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pauses:
+class SlackPauses:
     """Seconds between tries."""
 
     first: float = 1.0
@@ -56,7 +56,7 @@ class Pauses:
     """After a connection that stood so long the next one is made at once."""
 
 
-class Account:
+class SlackConnection:
     """Serves one workspace. Its `repr` says nothing of the tokens."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Account:
         name: str,
         settings: SlackAccount,
         context: ChannelContext,
-        pauses: Pauses,
+        pauses: SlackPauses,
         timing: Timing,
     ) -> None:
         """Take the workspace's settings. Nothing is asked of Slack before `run`."""
@@ -73,14 +73,14 @@ class Account:
         self._context = context
         self._bans = Bans(name, context.notes, context.clock)
         self.client = self._client_of(settings.bot_token.get_secret_value())
-        self.download = Download(self.client, settings.api_root)
+        self.download = SlackDownload(self.client, settings.api_root)
         self.panels = Threads(f"{name}/panels", context.notes)
-        self.courtesies = Courtesies(name, self.client, context.clock)
+        self.courtesies = Presence(name, self.client, context.clock)
         self._pauses = pauses
         self._timing = timing
         self._log = logging.getLogger(__name__)
-        self._door = Door(name, self.client, self._take)
-        self._updates: Updates | None = None
+        self._door = BoltDispatch(name, self.client, self._take)
+        self._updates: SlackUpdates | None = None
         self._sockets: Sockets | None = None
         self._trouble = STARTING
         self._lasting = ""
@@ -135,7 +135,7 @@ class Account:
 
     # --- sending ------------------------------------------------------------------------------------
 
-    async def refused(self, declined: Declined) -> None:
+    async def refused(self, declined: SlackDeclined) -> None:
         """Slack refused a request of ours: some of that only a person can do something about."""
         if declined.error in BAD_TOKEN:
             self._unsent = token_trouble(declined)
@@ -151,11 +151,11 @@ class Account:
 
     # --- hearing ------------------------------------------------------------------------------------
 
-    async def _take(self, payload: object) -> Answer:
+    async def _take(self, payload: object) -> SlackAck:
         """Take a payload; before we know who we are there is nobody to take it."""
-        return Answer(stored=False) if self._updates is None else await self._updates.take(payload)
+        return SlackAck(stored=False) if self._updates is None else await self._updates.take(payload)
 
-    def _taker(self, me: Identity, sink: Sink, group: asyncio.TaskGroup) -> Updates:
+    def _taker(self, me: Identity, sink: Sink, group: asyncio.TaskGroup) -> SlackUpdates:
         later = Errands(self.name, group)
         helm = self._context.helm
         known = [one.name for kind in (SessionKind.MAIN, SessionKind.NON_MAIN) for one in helm.commands(kind)]
@@ -167,11 +167,11 @@ class Account:
             text = "A message could not be taken and was put aside. The log says why."
             later(self._alert("poison", text), "alert")
 
-        return Updates(
+        return SlackUpdates(
             me=me,
             sink=sink,
             clock=self._context.clock,
-            people=People(self.client, self._context.clock),
+            people=SlackDirectory(self.client, self._context.clock),
             threads=Threads(self.name, self._context.notes),
             panels=self.panels,
             courtesies=self.courtesies,
@@ -190,7 +190,7 @@ class Account:
         async def where() -> str:
             url = (await client.call("apps.connections.open", {})).get("url")
             if not isinstance(url, str) or not url.startswith("wss://" if tls else ("ws://", "wss://")):
-                raise Unanswered("Slack named no address to connect to.")
+                raise SlackUnanswered("Slack named no address to connect to.")
             return url
 
         return Sockets(
@@ -249,9 +249,9 @@ class Account:
         if isinstance(error, LinkDisabled):
             text = 'Socket Mode is off. Switch it on at api.slack.com/apps, or write mode = "http" and start again.'
             await self._need_help("socket-mode", text, error)
-        elif isinstance(error, Declined) and error.error in BAD_TOKEN:
+        elif isinstance(error, SlackDeclined) and error.error in BAD_TOKEN:
             await self._need_help("token", token_trouble(error), error)
-        elif isinstance(error, Declined) and error.error == "missing_scope":
+        elif isinstance(error, SlackDeclined) and error.error == "missing_scope":
             await self._need_help("scopes", scope_trouble(error), error)
         else:
             if self._sockets is None or not self._sockets.stand():
@@ -267,7 +267,7 @@ class Account:
     async def _pause(self, error: Exception | None) -> None:
         pause = min(self._pauses.first * 2.0 ** min(self._failures, 10), self._pauses.longest)
         self._failures += 1
-        if isinstance(error, Declined):
+        if isinstance(error, SlackDeclined):
             pause = max(pause, error.retry_after_s)
         self._log.warning("account %s: %s Again in %g s.", self.name, error or "A connection ended.", pause)
         await asyncio.sleep(pause)
@@ -288,7 +288,7 @@ def _identity(name: str, answer: Mapping[str, Any]) -> Identity:
     told = {key: answer.get(key) for key in ("team_id", "user_id", "user")}
     team, user, called = told["team_id"], told["user_id"], told["user"]
     if not isinstance(team, str) or not isinstance(user, str) or not team or not user:
-        raise Unanswered("Slack did not say who the bot is.")
+        raise SlackUnanswered("Slack did not say who the bot is.")
     return Identity(
         account=name, team=team, user=user, name=called if isinstance(called, str) and called else "dragoman"
     )

@@ -13,17 +13,17 @@ from dataclasses import replace
 from channels._shared.accounts import serve, troubles
 from channels._shared.showing import Digests
 from channels.slack import ids
-from channels.slack.account import Account, Pauses
+from channels.slack.account import SlackConnection, SlackPauses
 from channels.slack.download import refused
 from channels.slack.files import FILE
-from channels.slack.outbound import Renderer
-from channels.slack.request import Declined
+from channels.slack.outbound import SlackRenderer
+from channels.slack.request import SlackDeclined
 from channels.slack.send_state import Unfinished
 from channels.slack.settings import SlackSettings
-from channels.slack.showing import Screen
+from channels.slack.showing import SlackMessageSync
 from channels.slack.socket import Timing
 from gateway.domain.messages import Attachment, Conversation
-from gateway.domain.slots import Pace, Showing, SlotKind
+from gateway.domain.slots import RateLimit, RenderedSlot, SlotKind
 from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
 from gateway.ports import Auth, ChannelContext, Clock, Endpoint, Progress, Sink
 
@@ -33,7 +33,7 @@ OVERALL_BURST_S = 2.0
 STREAMED_PER_MIN = 40.0
 STREAMED_BURST = 20
 """`chat.update` is a method of tier 3: 50 a minute and workspace. Beginnings leave ten of them to what must arrive."""
-PAUSES = Pauses()
+PAUSES = SlackPauses()
 TIMING = Timing()
 
 
@@ -42,7 +42,7 @@ class SlackChannel:
 
     name = ids.CHANNEL
 
-    def __init__(self, context: ChannelContext, pauses: Pauses = PAUSES, timing: Timing = TIMING) -> None:
+    def __init__(self, context: ChannelContext, pauses: SlackPauses = PAUSES, timing: Timing = TIMING) -> None:
         """Make the accounts. Nothing is asked of Slack before `run`, or the first send."""
         settings = context.settings
         if not isinstance(settings, SlackSettings):
@@ -51,9 +51,9 @@ class SlackChannel:
         self._pauses = pauses
         self._digests = Digests()
         self._unfinished = Unfinished()
-        self._renderer = Renderer()
+        self._renderer = SlackRenderer()
         self._accounts = {
-            name: Account(name, account, context, pauses, timing) for name, account in settings.accounts.items()
+            name: SlackConnection(name, account, context, pauses, timing) for name, account in settings.accounts.items()
         }
         self._streamed = {name: _Room(context.clock) for name in self._accounts}
 
@@ -71,11 +71,11 @@ class SlackChannel:
 
     # --- out ----------------------------------------------------------------------------------------
 
-    async def send(self, showing: Showing, progress: Progress) -> str:
+    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
         """Show a new slot."""
         return await self.edit(showing, progress)
 
-    async def edit(self, showing: Showing, progress: Progress) -> str:
+    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
         """Make what is shown of a slot equal to its content; a slot without any has no messages."""
         slot = showing.slot
         account = self._accounts.get(slot.conversation.account)
@@ -86,7 +86,7 @@ class SlackChannel:
             return slot.platform_id  # it is shown, and what came of a call never changes
         if showing.partial and not self._streamed[account.name].take():
             return slot.platform_id  # it need not arrive
-        screen = Screen(
+        screen = SlackMessageSync(
             client=account.client,
             slot=slot,
             digests=self._digests,
@@ -112,7 +112,7 @@ class SlackChannel:
             raise FetchFailed(f"There is no Slack account {conversation.account!r} in the configuration.")
         try:
             await account.download.fetch(file.source, write)
-        except Declined as declined:
+        except SlackDeclined as declined:
             await account.refused(declined)
             failure = refused(declined)
         else:
@@ -133,7 +133,7 @@ class SlackChannel:
         if in_panel:
             await account.courtesies.working(conversation.chat, conversation.thread)
 
-    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
         """The limits of the workspace and the channel, whose threads share them; those that are 0 are none."""
         account = self._accounts.get(conversation.account)
         if account is None:
@@ -144,7 +144,7 @@ class SlackChannel:
             (conversation.account_scope, overall_per_s, max(BURST, int(overall_per_s * OVERALL_BURST_S))),
             (conversation.chat_scope, limits.per_channel_per_s, BURST),
         )
-        return [Pace(scope=scope, every_s=1 / per_s, burst=burst) for scope, per_s, burst in wanted if per_s > 0]
+        return [RateLimit(scope=scope, every_s=1 / per_s, burst=burst) for scope, per_s, burst in wanted if per_s > 0]
 
     @property
     def streams(self) -> bool:

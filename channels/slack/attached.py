@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from channels.slack.fields import Fields, Malformed
+from channels.slack.fields import Malformed, SlackFields
 from gateway.domain.messages import Attachment
 
 FETCHED_AT_MOST = 10
@@ -31,7 +31,7 @@ _ACCESS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def attached(said: Fields) -> tuple[tuple[Attachment, ...], str]:
+def attached(said: SlackFields) -> tuple[tuple[Attachment, ...], str]:
     """Return the files of a message that can be asked for, and what to say of the others; empty for none.
 
     A file that is described wrongly takes nothing else of its message with it. Raises `Malformed` for what is no list
@@ -52,7 +52,7 @@ def _kind_of(media_type: str) -> str:
     return next((name for start, name in _KINDS if media_type.startswith(start)), "a file")
 
 
-def _read(told: Fields) -> Attachment | str:
+def _read(told: SlackFields) -> Attachment | str:
     """One file, or what to say of one that cannot be had.
 
     Where it is is asked for when it is fetched: of a file of another workspace a message tells the id alone.

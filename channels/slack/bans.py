@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from gateway.errors import StoreError
-from gateway.ports import ChannelNotes, Clock
+from gateway.ports import ChannelKeyValue, Clock
 
 KEPT_FROM_S = 2.0
 """A shorter ban ends before the next life begins, so it costs no write."""
@@ -38,7 +38,7 @@ class Ban:
 class Bans:
     """The banned methods of one account, whichever of its tokens they take. One of the channel's notes."""
 
-    def __init__(self, account: str, notes: ChannelNotes, clock: Clock) -> None:
+    def __init__(self, account: str, notes: ChannelKeyValue, clock: Clock) -> None:
         """Read nothing yet."""
         self._key = f"bans/{account}"
         self._notes = notes

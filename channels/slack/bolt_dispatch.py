@@ -18,7 +18,7 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
 from channels.slack.request import SlackClient
-from channels.slack.web import Answer, Take
+from channels.slack.web import SlackAck, Take
 
 ANY = re.compile("")
 TAKEN = "dragoman_taken"
@@ -28,7 +28,7 @@ NOT_STORED = 503
 Json = dict[str, Any]
 
 
-class Door:
+class BoltDispatch:
     """One workspace's app. It asks Slack nothing and starts nothing."""
 
     def __init__(self, name: str, client: SlackClient, take: Take) -> None:
@@ -41,13 +41,13 @@ class Door:
         for kind in ("view_submission", "view_closed"):
             app.view({"type": kind, "callback_id": ANY})(self._listener())
 
-    async def answer(self, payload: object) -> Answer:
+    async def answer(self, payload: object) -> SlackAck:
         """Take one payload, and say what Slack is told. Raises nothing that `take` does not."""
         read = cast("Json", payload) if isinstance(payload, dict) else None
         answer = await self._by_bolt(read) if read is not None else None
         return await self._take(cast("object", payload)) if answer is None else answer
 
-    async def _by_bolt(self, payload: Json) -> Answer | None:
+    async def _by_bolt(self, payload: Json) -> SlackAck | None:
         """Let bolt find who takes it; None when nobody did."""
         try:
             request = AsyncBoltRequest(mode="socket_mode", body=payload)
@@ -56,8 +56,8 @@ class Door:
             return None
         response = await self._app.async_dispatch(request)
         if response.status == 200 and (TAKEN in request.context or payload.get("type") == "url_verification"):
-            return Answer(stored=True, body=_body(response))
-        return Answer(stored=False) if TAKEN in request.context else None
+            return SlackAck(stored=True, body=_body(response))
+        return SlackAck(stored=False) if TAKEN in request.context else None
 
     def _listener(self) -> Any:
         """One for each kind: bolt wants functions of their own."""

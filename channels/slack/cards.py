@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, Row, rows_of
+from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, RenderedRow, rows_of
 from channels.slack.blocks import Json, buttons, code, header, line, size, small
 from channels.slack.limits import ACTION_CHARS, BLOCKS
-from channels.slack.parts import ROOM, Part, TextPart
+from channels.slack.parts import ROOM, Part, SlackTextPart
 from channels.slack.plain import clean
 from gateway.domain.slots import CardRow
 from gateway.domain.text import cut, plain
@@ -37,11 +37,11 @@ def card(rows: Sequence[CardRow]) -> list[Part]:
     for message in _packed(plan):
         blocks = [block for row in message for block in [*_said(row), *_state(row)]]
         said = "\n".join(" ".join(filter(None, (_title(row), _outcome(row)))) for row in message)
-        parts.append(TextPart(blocks=tuple(blocks), said=said))
+        parts.append(SlackTextPart(blocks=tuple(blocks), said=said))
     return parts
 
 
-def _plan(rows: Sequence[CardRow]) -> list[Row]:
+def _plan(rows: Sequence[CardRow]) -> list[RenderedRow]:
     """Say which rows need a file: the long ones, then the longest until few messages are enough."""
     plan = rows_of(rows)
     for n in sorted(range(len(plan)), key=lambda n: -len(plan[n].rendered)):
@@ -50,9 +50,9 @@ def _plan(rows: Sequence[CardRow]) -> list[Row]:
     return plan
 
 
-def _packed(plan: Sequence[Row]) -> list[list[Row]]:
+def _packed(plan: Sequence[RenderedRow]) -> list[list[RenderedRow]]:
     """Spread rows over messages, in order."""
-    messages: list[list[Row]] = []
+    messages: list[list[RenderedRow]] = []
     left = 0
     for row in plan:
         needed = _size(row)
@@ -64,18 +64,18 @@ def _packed(plan: Sequence[Row]) -> list[list[Row]]:
     return messages
 
 
-def _size(row: Row) -> int:
+def _size(row: RenderedRow) -> int:
     """Characters at most, decided or not."""
     return sum(map(size, _said(row))) + OUTCOME_CHARS
 
 
-def _title(row: Row) -> str:
+def _title(row: RenderedRow) -> str:
     """Which row it is, how risky, and what will be done."""
     risk = f"{row.risk} · " if row.risk else ""
     return f"{row.number}{risk}{plain(row.row.title)}".strip() or NOTHING
 
 
-def _said(row: Row) -> list[Json]:
+def _said(row: RenderedRow) -> list[Json]:
     """What stays the same: what, the action itself, what to know about it."""
     approval = row.row.wait.approval
     text = clean(row.rendered) if row.file is None else cut(clean(row.rendered), HEAD_CHARS)
@@ -92,7 +92,7 @@ def _said(row: Row) -> list[Json]:
     ]
 
 
-def _state(row: Row) -> list[Json]:
+def _state(row: RenderedRow) -> list[Json]:
     """What can be done about it while it is open, or what became of it. Once only for what is shown whole."""
     outcome, pressable = _outcome(row), row.buttons(clean)
     if pressable:
@@ -100,6 +100,6 @@ def _state(row: Row) -> list[Json]:
     return [line(outcome)] if outcome else []
 
 
-def _outcome(row: Row) -> str:
+def _outcome(row: RenderedRow) -> str:
     """What became of it, on one line."""
     return cut(plain(row.outcome), OUTCOME_CHARS)

@@ -14,7 +14,7 @@ from yarl import URL
 
 from channels._shared.download import check, pour
 from channels.slack.failures import BAD_TOKEN, REINSTALL, scope_trouble, token_trouble
-from channels.slack.request import Declined, Json, SlackClient, SlackFailure
+from channels.slack.request import Json, SlackClient, SlackDeclined, SlackFailure
 from gateway.errors import FetchFailed
 
 SLACK = "slack.com"
@@ -27,7 +27,7 @@ NO_PLACE = "Slack did not say where the file is."
 ELSEWHERE = "The file is kept outside of Slack, where the app does not go."
 
 
-class Download:
+class SlackDownload:
     """Reads files of one workspace."""
 
     def __init__(self, client: SlackClient, root: str) -> None:
@@ -53,7 +53,7 @@ class Download:
     async def _info(self, file: str) -> Json:
         try:
             found = (await self._client.call("files.info", {"file": file})).get("file")
-        except Declined:
+        except SlackDeclined:
             raise
         except SlackFailure as error:
             why = str(error)
@@ -115,7 +115,7 @@ class Download:
         return found
 
 
-def refused(declined: Declined) -> FetchFailed:
+def refused(declined: SlackDeclined) -> FetchFailed:
     """Say what it means that Slack did not tell where a file is."""
     if declined.error in ("file_not_found", "file_deleted"):
         return FetchFailed(GONE, cure=SEND_AGAIN)

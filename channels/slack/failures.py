@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from channels._shared.http import UNREACHED_AGAIN_S
-from channels.slack.request import WAIT_UNTOLD_S, Declined, NotSent, SlackFailure, Unreached
+from channels.slack.request import WAIT_UNTOLD_S, SlackDeclined, SlackFailure, SlackNotSent, SlackUnreached
 from gateway.errors import SendFailed, SendOutcome
 
 TOKEN_AGAIN_S = 60.0
@@ -22,7 +22,7 @@ WAIT_AT_LEAST_S = 1.0
 REINSTALL = "Reinstall the app from `dragoman slack-manifest` in its workspace, then start Dragoman again."
 
 
-class Act(StrEnum):
+class SlackAct(StrEnum):
     """What was tried."""
 
     CREATE = "create"
@@ -37,7 +37,7 @@ class Act(StrEnum):
     """A file's bytes, which nobody sees before the upload is completed."""
 
 
-class Remedy(StrEnum):
+class SlackRemedy(StrEnum):
     """What to do instead of failing."""
 
     DONE = "done"
@@ -48,7 +48,7 @@ class Remedy(StrEnum):
     """The message is gone, or no longer to be changed: show its content in a new one."""
 
 
-Judgement: TypeAlias = Remedy | SendFailed
+Judgement: TypeAlias = SlackRemedy | SendFailed
 
 BAD_TOKEN = frozenset(
     {
@@ -68,19 +68,19 @@ BAD_TOKEN = frozenset(
 _LATER = frozenset(
     {"ratelimited", "rate_limited", "message_limit_exceeded", "service_unavailable", "team_added_to_org"}
 )
-_REMEDIES: Mapping[tuple[Act, str], Remedy] = MappingProxyType(
+_REMEDIES: Mapping[tuple[SlackAct, str], SlackRemedy] = MappingProxyType(
     {
-        (Act.EDIT, "cant_update_message"): Remedy.ANEW,
-        (Act.EDIT, "edit_window_closed"): Remedy.ANEW,
-        (Act.EDIT, "message_not_found"): Remedy.ANEW,
-        (Act.EDIT, "message_not_in_streaming_state"): Remedy.ANEW,
-        (Act.EDIT, "msg_too_long"): Remedy.ANEW,  # an edit may be shorter than a new message
-        (Act.EDIT, "is_inactive"): Remedy.DONE,
-        (Act.DELETE, "cant_delete_message"): Remedy.DONE,
-        (Act.DELETE, "channel_not_found"): Remedy.DONE,
-        (Act.DELETE, "compliance_exports_prevent_deletion"): Remedy.DONE,
-        (Act.DELETE, "is_inactive"): Remedy.DONE,
-        (Act.DELETE, "message_not_found"): Remedy.DONE,
+        (SlackAct.EDIT, "cant_update_message"): SlackRemedy.ANEW,
+        (SlackAct.EDIT, "edit_window_closed"): SlackRemedy.ANEW,
+        (SlackAct.EDIT, "message_not_found"): SlackRemedy.ANEW,
+        (SlackAct.EDIT, "message_not_in_streaming_state"): SlackRemedy.ANEW,
+        (SlackAct.EDIT, "msg_too_long"): SlackRemedy.ANEW,  # an edit may be shorter than a new message
+        (SlackAct.EDIT, "is_inactive"): SlackRemedy.DONE,
+        (SlackAct.DELETE, "cant_delete_message"): SlackRemedy.DONE,
+        (SlackAct.DELETE, "channel_not_found"): SlackRemedy.DONE,
+        (SlackAct.DELETE, "compliance_exports_prevent_deletion"): SlackRemedy.DONE,
+        (SlackAct.DELETE, "is_inactive"): SlackRemedy.DONE,
+        (SlackAct.DELETE, "message_not_found"): SlackRemedy.DONE,
     }
 )
 _BLOCKS = frozenset(
@@ -116,18 +116,18 @@ _DEAD: Mapping[str, str] = MappingProxyType(
 
 
 def judge(
-    error: SlackFailure, act: Act, *, chat_scope: str, account_scope: str, now: datetime, silent_s: float
+    error: SlackFailure, act: SlackAct, *, chat_scope: str, account_scope: str, now: datetime, silent_s: float
 ) -> Judgement:
-    """Say what a failed request means. The scopes are those of the channel's and of the account's `Pace`.
+    """Say what a failed request means. The scopes are those of the channel's and of the account's `RateLimit`.
 
     `silent_s`: how long to wait where Slack says nothing; 0 when that counts as a try.
     """
-    if isinstance(error, Unreached):
+    if isinstance(error, SlackUnreached):
         # Not a fault of this message, which waits for as long as it takes, and with it all others.
         return _wait(str(error), UNREACHED_AGAIN_S, account_scope, now)
-    if isinstance(error, NotSent):
+    if isinstance(error, SlackNotSent):
         return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
-    if not isinstance(error, Declined):
+    if not isinstance(error, SlackDeclined):
         return _silent(error, act, silent_s, chat_scope, now)
     if passes(error):
         # Messages are counted by channel. Everything else is counted by method, which the client sees to itself: other
@@ -143,10 +143,10 @@ def judge(
 
 def passes(error: SlackFailure) -> bool:
     """Whether the same request may be answered well a little later, without anybody doing something about it."""
-    return not isinstance(error, Declined) or error.error in _LATER or error.status == 429
+    return not isinstance(error, SlackDeclined) or error.error in _LATER or error.status == 429
 
 
-def token_trouble(error: Declined) -> str:
+def token_trouble(error: SlackDeclined) -> str:
     """Say to the owner that a token is not good, and which."""
     key = "app_token" if error.method == "apps.connections.open" else "bot_token"
     return (
@@ -155,21 +155,21 @@ def token_trouble(error: Declined) -> str:
     )
 
 
-def scope_trouble(error: Declined) -> str:
+def scope_trouble(error: SlackDeclined) -> str:
     """Say to the owner what the app may not do."""
     return f"The app lacks the scope {error.needed or '(not named)'} for {error.method}. {REINSTALL}"
 
 
-def _silent(error: SlackFailure, act: Act, silent_s: float, scope: str, now: datetime) -> SendFailed:
+def _silent(error: SlackFailure, act: SlackAct, silent_s: float, scope: str, now: datetime) -> SendFailed:
     """Nobody knows what became of it: a new message is in doubt, everything else is repeated for as long as it takes.
 
     An edit may still be made, over something newer.
     """
-    if act is Act.CREATE:
+    if act is SlackAct.CREATE:
         return SendFailed(str(error), outcome=SendOutcome.UNCERTAIN, creating=True)
     if silent_s > 0:
-        return _wait(str(error), silent_s, scope, now, unsettled=act is Act.EDIT)
-    outcome = SendOutcome.UNCERTAIN if act is Act.EDIT else SendOutcome.RETRY
+        return _wait(str(error), silent_s, scope, now, unsettled=act is SlackAct.EDIT)
+    outcome = SendOutcome.UNCERTAIN if act is SlackAct.EDIT else SendOutcome.RETRY
     return SendFailed(str(error), outcome=outcome, creating=False)
 
 
@@ -178,9 +178,9 @@ def _wait(why: str, seconds: float, scope: str, now: datetime, *, unsettled: boo
     return SendFailed(why, outcome=SendOutcome.WAIT, until=until, scope=scope, creating=False, unsettled=unsettled)
 
 
-def _refused(error: Declined, act: Act) -> Judgement:
-    if error.error in _BLOCKS and act in (Act.CREATE, Act.RECREATE, Act.EDIT):
-        return Remedy.PLAIN
+def _refused(error: SlackDeclined, act: SlackAct) -> Judgement:
+    if error.error in _BLOCKS and act in (SlackAct.CREATE, SlackAct.RECREATE, SlackAct.EDIT):
+        return SlackRemedy.PLAIN
     remedy = _REMEDIES.get((act, error.error))
     if remedy is not None:
         return remedy

@@ -8,12 +8,12 @@ from channels._shared import fields
 from channels._shared.fields import Malformed
 from channels.slack import ids
 
-__all__ = ["Fields", "Malformed"]
+__all__ = ["Malformed", "SlackFields"]
 
 _ID = re.compile(r"[A-Z][A-Z0-9]{1,31}")
 
 
-class Fields(fields.Fields):
+class SlackFields(fields.PayloadFields):
     """One object of a payload."""
 
     __slots__ = ()

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from channels.slack.limits import NAME_CHARS
-from channels.slack.parts import FilePart, StoredPart
+from channels.slack.parts import FilePart, SlackStoredPart
 from channels.slack.plain import escaped
-from channels.slack.request import Json, NotSent, SlackClient, Unanswered
+from channels.slack.request import Json, SlackClient, SlackNotSent, SlackUnanswered
 from gateway.domain.ids import SlotId
 
 FILE = "F"
@@ -23,7 +23,7 @@ MARK_CHARS = 12
 ENDING_CHARS = 16
 
 
-def mark_of(slot: SlotId, number: int, part: FilePart | StoredPart) -> str:
+def mark_of(slot: SlotId, number: int, part: FilePart | SlackStoredPart) -> str:
     """Return what only the file of part `number` (from 0) of a slot has in its name; the same in every process."""
     return hashlib.sha256(json.dumps([slot, number, part.digest]).encode()).hexdigest()[:MARK_CHARS]
 
@@ -37,7 +37,7 @@ def marked(name: str, mark: str) -> str:
     return stem[: NAME_CHARS - len(last)] + last
 
 
-async def upload(client: SlackClient, part: FilePart | StoredPart, mark: str) -> str:
+async def upload(client: SlackClient, part: FilePart | SlackStoredPart, mark: str) -> str:
     """Bring a file's bytes to Slack, marked, and return its id. Nobody sees it yet, so it may be repeated.
 
     Raises `SlackFailure`; `NotSent` for bytes that are not taken: it may be this file that Slack cannot be brought.
@@ -45,17 +45,17 @@ async def upload(client: SlackClient, part: FilePart | StoredPart, mark: str) ->
     place = await client.call("files.getUploadURLExternal", {"filename": marked(part.name, mark), "length": part.size})
     url, file = place.get("upload_url"), place.get("file_id")
     if not isinstance(url, str) or not isinstance(file, str) or not file.startswith(FILE):
-        raise Unanswered("Slack named no place for a file.")
+        raise SlackUnanswered("Slack named no place for a file.")
     try:
         if isinstance(part, FilePart):
             await client.upload(url, part.data)
         else:
             await _stream(client, url, part.path)
-    except Unanswered as unanswered:
+    except SlackUnanswered as unanswered:
         why = str(unanswered)
     else:
         return file
-    raise NotSent(why)
+    raise SlackNotSent(why)
 
 
 async def _stream(client: SlackClient, url: str, path: Path) -> None:
@@ -67,10 +67,10 @@ async def _stream(client: SlackClient, url: str, path: Path) -> None:
         with content:
             await client.upload(url, content)
         return
-    raise NotSent(f"A file could not be read to be sent: {why}.")
+    raise SlackNotSent(f"A file could not be read to be sent: {why}.")
 
 
-async def show(client: SlackClient, file: str, part: FilePart | StoredPart, place: Json) -> None:
+async def show(client: SlackClient, file: str, part: FilePart | SlackStoredPart, place: Json) -> None:
     """Show an uploaded file in `place` (`channel_id`, `thread_ts`), once. Raises `SlackFailure`."""
     content: Json = {"files": [{"id": file, "title": part.name}]}
     said = escaped(part.said)  # a field that Slack reads as its own notation

@@ -17,7 +17,7 @@ from channels._shared.fields import as_ascii
 from channels.slack import ids, inbound_text
 from channels.slack.attached import attached
 from channels.slack.blocks import DENY_WITH_REASON, REASON, FormPlace, verb_of
-from channels.slack.fields import Fields, Malformed
+from channels.slack.fields import Malformed, SlackFields
 from gateway.domain.ids import Handle
 from gateway.domain.messages import REASON_AT_MOST, Conversation, Inbound, Press, Refused, RefusedReason
 from gateway.domain.text import plain
@@ -81,7 +81,7 @@ class About:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pressing:
+class SlackPress:
     """A button press, or a form with a reason, and where whoever pressed can be told what came of it."""
 
     press: Press
@@ -109,13 +109,13 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class AgentSessionEnded:
     """The app was removed from the workspace, or its token was revoked."""
 
     why: str
 
 
-Meaning: TypeAlias = Inbound | Pressing | Asking | Panel | Ended | Refused
+Meaning: TypeAlias = Inbound | SlackPress | Asking | Panel | AgentSessionEnded | Refused
 
 
 class _Unusable(Exception):
@@ -129,7 +129,7 @@ class _Unusable(Exception):
 def about(payload: object) -> About | None:
     """Say whom to ask Slack about before `read`; None when nobody speaks whom it would know. Never raises."""
     try:
-        fields = Fields(payload)
+        fields = SlackFields(payload)
         if "command" in fields:
             return About(user=fields.id("user_id", "UW"), channel=fields.id("channel_id", "CDG"), command=True)
         if fields.text("type") != "event_callback":
@@ -149,7 +149,7 @@ def read(payload: object, me: Identity, now: datetime, known: Known = Known()) -
     """Say what a payload means to `me`: any JSON value is taken. `now`: nothing was sent later than that."""
     reason, raw = RefusedReason.POISON, ""
     try:
-        return _Reading(me, now, known).payload(Fields(payload))
+        return _Reading(me, now, known).payload(SlackFields(payload))
     except _Unusable as unusable:
         reason, detail = unusable.reason, unusable.detail
     except Malformed as malformed:
@@ -160,7 +160,7 @@ def read(payload: object, me: Identity, now: datetime, known: Known = Known()) -
 
 def _refused_key(payload: object) -> str:
     try:
-        return ids.event_key(Fields(payload).word("event_id", most=64))
+        return ids.event_key(SlackFields(payload).word("event_id", most=64))
     except Malformed:
         return f"h{hashlib.sha256(written(payload, most=None).encode()).hexdigest()[:32]}"
 
@@ -179,7 +179,7 @@ class _Reading:
     now: datetime
     known: Known
 
-    def payload(self, payload: Fields) -> Meaning:
+    def payload(self, payload: SlackFields) -> Meaning:
         if "command" in payload:
             return self._command(payload)
         kind = payload.text("type", most=100)
@@ -194,7 +194,7 @@ class _Reading:
             raise Malformed("type: text is wanted")
         raise _Unusable(RefusedReason.UNKNOWN, _safe(kind))
 
-    def _of_ours(self, payload: Fields) -> None:
+    def _of_ours(self, payload: SlackFields) -> None:
         """Refuse what another workspace or another app is told. In a shared channel `team_id` may be either side's."""
         teams = [one.text("team_id", most=64) for one in payload.objects("authorizations", most=100)]
         teams += [payload.text("team_id", most=64), payload.text("context_team_id", most=64)]
@@ -203,19 +203,19 @@ class _Reading:
         if self.me.app and payload.text("api_app_id", most=64) not in ("", self.me.app):
             raise _Unusable(RefusedReason.UNKNOWN, "of another app")
 
-    def _event(self, payload: Fields, event: Fields) -> Meaning:
+    def _event(self, payload: SlackFields, event: SlackFields) -> Meaning:
         kind = event.word("type", most=100)
         if kind in ("message", "app_mention"):
             return self._message_event(payload, event)
         if kind in _PANEL:
             return self._panel(event, opened=kind == "assistant_thread_started")
         if kind in _ENDS:
-            return Ended(why=kind)
+            return AgentSessionEnded(why=kind)
         raise _Unusable(RefusedReason.UNKNOWN, _safe(kind))
 
     # --- messages -------------------------------------------------------------------------------
 
-    def _message_event(self, payload: Fields, event: Fields) -> Inbound:
+    def _message_event(self, payload: SlackFields, event: SlackFields) -> Inbound:
         subtype = event.text("subtype", most=100)
         if subtype == "message_changed":
             return self._edit(payload, event)
@@ -226,7 +226,9 @@ class _Reading:
         bots = {"bot_message", "bot_add", "bot_remove"}
         raise _Unusable(RefusedReason.NOT_A_PERSON if subtype in bots else RefusedReason.UNKNOWN, _safe(subtype))
 
-    def _message(self, payload: Fields, event: Fields, said: Fields, *, mentioned: bool = False) -> Inbound:
+    def _message(
+        self, payload: SlackFields, event: SlackFields, said: SlackFields, *, mentioned: bool = False
+    ) -> Inbound:
         """Read a message. `said` is the message itself: the event, or what an edit tells of."""
         user = self._person(said)
         channel, ts = event.id("channel", "CDG"), said.ts("ts")
@@ -255,7 +257,7 @@ class _Reading:
             unsure=not self.known.certain and team == self.me.team,
         )
 
-    def _edit(self, payload: Fields, event: Fields) -> Inbound:
+    def _edit(self, payload: SlackFields, event: SlackFields) -> Inbound:
         said, before = event.object("message"), event.maybe("previous_message")
         if said.text("subtype", most=100) not in _SAID:
             raise _Unusable(RefusedReason.UNKNOWN, "message_changed of no message")
@@ -265,7 +267,7 @@ class _Reading:
         found = self._message(payload, event, said, mentioned=before is not None and self._names_us(before))
         return self._amended(found, ids.edit_key(self.me.team, found.conversation.chat, said.ts("ts"), edited.ts("ts")))
 
-    def _deletion(self, payload: Fields, event: Fields) -> Inbound:
+    def _deletion(self, payload: SlackFields, event: SlackFields) -> Inbound:
         before = event.maybe("previous_message")
         if before is None or before.text("subtype", most=100) not in _SAID:
             raise _Unusable(RefusedReason.UNKNOWN, "message_deleted of no message")
@@ -277,7 +279,7 @@ class _Reading:
     def _amended(found: Inbound, key: str) -> Inbound:
         return replace(found, event_key=key, edits=found.event_key)
 
-    def _person(self, said: Fields) -> str:
+    def _person(self, said: SlackFields) -> str:
         """Return who wrote a message, who must be a person, writing without the help of an app."""
         if any(key in said for key in ("bot_id", "bot_profile", "app_id")):
             raise _Unusable(RefusedReason.NOT_A_PERSON, "a bot speaks")
@@ -286,13 +288,13 @@ class _Reading:
             raise _Unusable(RefusedReason.NOT_A_PERSON, "a bot speaks")
         return user
 
-    def _takes_part(self, said: Fields) -> bool:
+    def _takes_part(self, said: SlackFields) -> bool:
         return self.known.takes_part or said.text("parent_user_id", most=64) == self.me.user
 
-    def _names_us(self, said: Fields) -> bool:
+    def _names_us(self, said: SlackFields) -> bool:
         return inbound_text.names(said.text("text"), self.me.user)
 
-    def _name(self, profile: Fields | None, user: str) -> str:
+    def _name(self, profile: SlackFields | None, user: str) -> str:
         told = "" if profile is None else profile.text("display_name") or profile.text("real_name")
         return plain(self.known.name or told)[:NAME_AT_MOST].rstrip() or user
 
@@ -303,7 +305,7 @@ class _Reading:
 
     # --- commands, presses, forms, the panel ----------------------------------------------------
 
-    def _command(self, command: Fields) -> Inbound:
+    def _command(self, command: SlackFields) -> Inbound:
         if command.text("team_id", most=64) != self.me.team:
             raise _Unusable(RefusedReason.UNKNOWN, "of another workspace")
         user, channel = command.id("user_id", "UW"), command.id("channel_id", "CDG")
@@ -330,7 +332,7 @@ class _Reading:
             unsure=not self.known.certain,
         )
 
-    def _press(self, payload: Fields) -> Pressing | Asking:
+    def _press(self, payload: SlackFields) -> SlackPress | Asking:
         action = next(iter(payload.objects("actions", most=25)), None)
         if action is None or action.text("type", most=100) != "button" or "value" not in action:
             raise _Unusable(RefusedReason.UNKNOWN, "block_actions without a button of ours")
@@ -347,9 +349,9 @@ class _Reading:
         if verb_of(name) is Verb.DENY_REASON:
             trigger = payload.word("trigger_id", most=200)
             return Asking(press=press, user=user, channel=channel, trigger=trigger)
-        return Pressing(press=press, user=user, channel=channel)
+        return SlackPress(press=press, user=user, channel=channel)
 
-    def _form(self, payload: Fields) -> Pressing:
+    def _form(self, payload: SlackFields) -> SlackPress:
         view = payload.object("view")
         if view.text("callback_id", most=255) != DENY_WITH_REASON:
             raise _Unusable(RefusedReason.UNKNOWN, "view_submission of no form of ours")
@@ -368,9 +370,9 @@ class _Reading:
             handle=Handle(place.handle),
             reason=reason.strip()[:REASON_AT_MOST],
         )
-        return Pressing(press=press, user=user, channel=place.channel)
+        return SlackPress(press=press, user=user, channel=place.channel)
 
-    def _pressing_team(self, payload: Fields, who: Fields) -> str:
+    def _pressing_team(self, payload: SlackFields, who: SlackFields) -> str:
         """Return the workspace of whoever pressed; the one that it happened in must be ours."""
         told = payload.maybe("team")
         place = "" if told is None else told.text("id", most=64)
@@ -379,7 +381,7 @@ class _Reading:
             raise _Unusable(RefusedReason.UNKNOWN, "of another workspace")
         return team
 
-    def _panel(self, event: Fields, *, opened: bool) -> Panel:
+    def _panel(self, event: SlackFields, *, opened: bool) -> Panel:
         thread = event.object("assistant_thread")
         channel, ts = thread.id("channel_id", "D"), thread.ts("thread_ts")
         place = ids.conversation(self.me.account, channel, ts)
@@ -389,7 +391,7 @@ class _Reading:
 # --- single fields ------------------------------------------------------------------------------
 
 
-def _team(payload: Fields, event: Fields, said: Fields) -> str:
+def _team(payload: SlackFields, event: SlackFields, said: SlackFields) -> str:
     """Return the workspace of whoever wrote. `user_team` stands there when it is another one's account."""
     for place in (said, event):
         found = place.maybe_id("user_team", "TE") or place.maybe_id("team", "TE") or place.maybe_id("source_team", "TE")
@@ -398,7 +400,7 @@ def _team(payload: Fields, event: Fields, said: Fields) -> str:
     return payload.id("team_id", "TE")
 
 
-def _pressed_at(payload: Fields) -> tuple[str, str, str]:
+def _pressed_at(payload: SlackFields) -> tuple[str, str, str]:
     """Return the channel, the message and its thread: none for a message that others answered in one."""
     container, message = payload.object("container"), payload.maybe("message")
     channel, at = container.id("channel_id", "CDG"), container.ts("message_ts")
@@ -406,7 +408,7 @@ def _pressed_at(payload: Fields) -> tuple[str, str, str]:
     return channel, at, "" if thread == at else thread
 
 
-def _quoted(said: Fields) -> str:
+def _quoted(said: SlackFields) -> str:
     """Return what of somebody else's was passed on with a message."""
     for one in said.objects("attachments", most=100):
         if one.flag("is_share") or one.flag("is_msg_unfurl"):

@@ -99,7 +99,7 @@ class _Fence:
     closes: str
 
 
-class Markup:
+class SlackMarkup:
     """Reads Markdown. Make one and keep it: making the parser costs more than using it."""
 
     def __init__(self) -> None:

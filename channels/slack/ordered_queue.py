@@ -22,7 +22,7 @@ class _Lane:
     """A heap: when it was said, who came first, and told when it is the turn."""
 
 
-class Lanes:
+class OrderedQueue:
     """A queue for each place that something is being taken from; one that is empty is forgotten."""
 
     def __init__(self) -> None:

@@ -12,10 +12,10 @@ from channels._shared.showing import shown_by
 from channels.slack.blocks import markdown, small
 from channels.slack.cards import card
 from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, TEXT_PARTS, UPLOAD_BYTES
-from channels.slack.markup import Markup, safe
-from channels.slack.parts import ROOM, Part, StoredPart, TextPart
+from channels.slack.markup import SlackMarkup, safe
+from channels.slack.parts import ROOM, Part, SlackStoredPart, SlackTextPart
 from channels.slack.plain import clean
-from gateway.domain.slots import Showing, SlotKind
+from gateway.domain.slots import RenderedSlot, SlotKind
 from gateway.domain.text import cut, plain, visible
 
 LINES = 2000
@@ -29,7 +29,7 @@ SAID_CHARS = 3000
 GOES_ON = "…"
 
 
-class Renderer:
+class SlackRenderer:
     """Says which messages show a slot. Make one and keep it; it holds the parser and nothing else.
 
     It works in the event loop, so what it reads is bounded, by the constants above and the limits of messages.
@@ -37,9 +37,9 @@ class Renderer:
 
     def __init__(self) -> None:
         """Make the parser."""
-        self._markup = Markup()
+        self._markup = SlackMarkup()
 
-    def parts(self, showing: Showing) -> list[Part]:
+    def parts(self, showing: RenderedSlot) -> list[Part]:
         """Return the messages of this slot, in order; none when there is nothing to see.
 
         A card has the same number and kinds of messages while it is open and once it is decided. Nothing that a person
@@ -67,7 +67,7 @@ class Renderer:
         """What there is of a text that is still being written, in one message."""
         source = self._markup.closed(clean(_lines(text, ROOM)))
         head = next(self._markup.split(safe(source), ROOM - len(GOES_ON)), "")
-        return [TextPart(blocks=(markdown(head), small([GOES_ON])), said=self._said(head))] if head else []
+        return [SlackTextPart(blocks=(markdown(head), small([GOES_ON])), said=self._said(head))] if head else []
 
     def _final(self, text: str) -> list[Part]:
         """The text in messages, or its beginning and a file when it would take too many."""
@@ -76,7 +76,7 @@ class Renderer:
         found = list(islice(self._markup.split(safe(text), ROOM), TEXT_PARTS + 1))
         if len(found) > TEXT_PARTS:
             return self._as_file(text)
-        return [TextPart(blocks=(markdown(piece),), said=self._said(piece)) for piece in found]
+        return [SlackTextPart(blocks=(markdown(piece),), said=self._said(piece)) for piece in found]
 
     def _as_file(self, text: str) -> list[Part]:
         """The beginning in one message, everything in a file. Of a command's output, also how it ended."""
@@ -87,17 +87,17 @@ class Renderer:
         blocks = tuple(markdown(piece) for piece in (head, end) if piece)
         caption = f"The whole text: {len(whole):,} characters"
         return [
-            TextPart(blocks=blocks, said=self._said(f"{head}\n{end}")),
+            SlackTextPart(blocks=blocks, said=self._said(f"{head}\n{end}")),
             FilePart(name=name, data=text_file(whole, UPLOAD_BYTES, "Slack"), caption=caption),
         ]
 
-    def _stored(self, showing: Showing) -> list[Part]:
+    def _stored(self, showing: RenderedSlot) -> list[Part]:
         """A file that came of a call; its caption, and why that is all, where it cannot be shown."""
         caption = self._said(showing.text) if visible(clean(showing.text)) else ""
         file, size = showing.slot.file, size_of(showing.path)
         if file is not None and showing.path is not None and 0 < size <= UPLOAD_BYTES:
             name = plain(file.name)[:NAME_CHARS] or file.file
-            return [StoredPart(name=name, path=showing.path, size=size, caption=cut(caption, CAPTION_CHARS))]
+            return [SlackStoredPart(name=name, path=showing.path, size=size, caption=cut(caption, CAPTION_CHARS))]
         why = too_large("Slack") if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
         text = f"{cut(showing.text, CAPTION_CHARS)}\n\n{why}".strip()
         return self._final(text)[:1]
@@ -111,7 +111,7 @@ class Renderer:
 def _status(text: str) -> list[Part]:
     """One line as it is, whole or not: nothing in it formats."""
     shown = plain(text)[:STATUS_CHARS]
-    return [TextPart(blocks=(small([shown]),), said=shown)] if visible(shown) else []
+    return [SlackTextPart(blocks=(small([shown]),), said=shown)] if visible(shown) else []
 
 
 def _lines(text: str, chars: int, lines: int = LINES) -> str:

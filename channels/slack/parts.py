@@ -20,14 +20,14 @@ ROOM = MESSAGE_CHARS - len(RESENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextPart:
+class SlackTextPart:
     """A message of blocks."""
 
     blocks: tuple[Json, ...]
     said: str
     """What it says, in plain text: for notifications, and for whoever cannot see blocks."""
 
-    def sent_again(self) -> TextPart:
+    def sent_again(self) -> SlackTextPart:
         """Return it with the mark."""
         return replace(self, blocks=(small([RESENT]), *self.blocks), said=f"{RESENT} {self.said}")
 
@@ -56,7 +56,7 @@ class TextPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredPart:
+class SlackStoredPart:
     """A message with a file that came of a call. It is sent from where it is kept, and never edited."""
 
     name: str
@@ -66,7 +66,7 @@ class StoredPart:
     caption: str
     mark: str = ""
 
-    def sent_again(self) -> StoredPart:
+    def sent_again(self) -> SlackStoredPart:
         """Return it with the mark."""
         return replace(self, mark=RESENT)
 
@@ -89,6 +89,6 @@ def _field(text: str, limit: int) -> str:
     return escaped(shown)
 
 
-Part: TypeAlias = TextPart | FilePart | StoredPart
+Part: TypeAlias = SlackTextPart | FilePart | SlackStoredPart
 
 NO_PREVIEWS: Json = {"unfurl_links": False, "unfurl_media": False}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from channels.slack.failures import passes
-from channels.slack.fields import Fields, Malformed
-from channels.slack.request import Declined, SlackClient, SlackFailure
+from channels.slack.fields import Malformed, SlackFields
+from channels.slack.request import SlackClient, SlackDeclined, SlackFailure
 from gateway.ports import Clock
 
 KNOWN_AT_MOST = 2_000
@@ -41,7 +41,7 @@ NOBODY = Standing(member=False)
 UNKNOWN = Standing(member=False, certain=False)
 
 
-class People:
+class SlackDirectory:
     """The people of one workspace."""
 
     def __init__(self, client: SlackClient, clock: Clock, *, known_at_most: int = KNOWN_AT_MOST) -> None:
@@ -62,7 +62,7 @@ class People:
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 answer = await self._client.call("users.info", {"user": user})
-        except Declined as declined:
+        except SlackDeclined as declined:
             again_s = max(again_s, declined.retry_after_s)
             found = found if passes(declined) else NOBODY
         except (SlackFailure, TimeoutError):
@@ -85,7 +85,7 @@ class People:
             except (SlackFailure, TimeoutError):
                 return ""
             try:
-                self._direct[user] = Fields(answer).object("channel").id("id", "DCG")
+                self._direct[user] = SlackFields(answer).object("channel").id("id", "DCG")
             except Malformed:
                 return ""
             while len(self._direct) > self._known_at_most:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from channels.slack.request import Declined, SlackClient, SlackFailure
+from channels.slack.request import SlackClient, SlackDeclined, SlackFailure
 from gateway.domain.text import one_line
 from gateway.ports import Clock
 
@@ -28,7 +28,7 @@ MISSING_FOR_S = 600.0
 HARMLESS = frozenset({"already_reacted", "no_reaction", "message_not_found", "user_not_in_channel"})
 
 
-class Courtesies:
+class Presence:
     """Those of one account."""
 
     def __init__(self, name: str, client: SlackClient, clock: Clock) -> None:
@@ -90,7 +90,7 @@ class Courtesies:
         try:
             async with asyncio.timeout(WITHIN_S), self._places:
                 await self._client.call(method, parameters)
-        except Declined as declined:
+        except SlackDeclined as declined:
             self._refused(method, declined)
         except (SlackFailure, TimeoutError):
             pass
@@ -100,7 +100,7 @@ class Courtesies:
             return True
         return False
 
-    def _refused(self, method: str, declined: Declined) -> None:
+    def _refused(self, method: str, declined: SlackDeclined) -> None:
         if declined.error in HARMLESS:
             return
         wait_s = declined.retry_after_s

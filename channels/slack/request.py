@@ -17,7 +17,7 @@ from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
-from channels._shared.http import Answer, NoAnswer, Wire, length_of, within
+from channels._shared.http import HttpAnswer, NoAnswer, Wire, length_of, within
 from channels.slack.bans import Bans
 from gateway.domain.text import plain
 
@@ -45,19 +45,19 @@ class SlackFailure(SlackClientError):
     """A request failed; says the method, and nothing of addresses or tokens."""
 
 
-class NotSent(SlackFailure):
+class SlackNotSent(SlackFailure):
     """The request did not get as far as Slack: nothing happened."""
 
 
-class Unreached(NotSent):
+class SlackUnreached(SlackNotSent):
     """Nothing of this account gets as far as Slack now."""
 
 
-class Unanswered(SlackFailure):
+class SlackUnanswered(SlackFailure):
     """The request was written, and no answer that can be read came back: what it asks for may have happened."""
 
 
-class Declined(SlackFailure):
+class SlackDeclined(SlackFailure):
     """Slack refused: nothing happened."""
 
     def __init__(
@@ -129,7 +129,7 @@ class SlackClient(AsyncWebClient):
         file = None if isinstance(data, bytes) else data
         answer = await self._ask("POST", url, "a file's upload", arguments, limits, file)
         if answer.status != 200:
-            raise Unanswered(f"Slack did not take a file (status {answer.status}).")
+            raise SlackUnanswered(f"Slack did not take a file (status {answer.status}).")
 
     async def get(self, url: URL, *, with_token: bool) -> aiohttp.ClientResponse:
         """Ask for a file and return the answer, whatever it is, before its body. Redirects are answers too.
@@ -151,7 +151,7 @@ class SlackClient(AsyncWebClient):
             await self._fail_point("J17")
         try:
             told = _good(called, answer)
-        except Declined as declined:
+        except SlackDeclined as declined:
             if declined.error == LIMITED and called not in BY_CHANNEL:
                 await self._bans.learn(called, declined.retry_after_s)
             raise
@@ -161,7 +161,7 @@ class SlackClient(AsyncWebClient):
         """Refuse in Slack's name what it would refuse for some time yet, in this workspace. Raises `Declined`."""
         left_s = 0.0 if called in BY_CHANNEL else await self._bans.left_s(called)
         if left_s > 0:
-            raise Declined(LIMITED, method=called, status=429, retry_after_s=left_s)
+            raise SlackDeclined(LIMITED, method=called, status=429, retry_after_s=left_s)
 
     async def _ask(
         self,
@@ -171,7 +171,7 @@ class SlackClient(AsyncWebClient):
         arguments: Json,
         limits: aiohttp.ClientTimeout,
         file: BinaryIO | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         found = await self._wire.ask(verb, url, called, limits, file, **arguments)
         if isinstance(found, NoAnswer):
             raise _failure(found)
@@ -180,8 +180,8 @@ class SlackClient(AsyncWebClient):
 
 def _failure(failed: NoAnswer) -> SlackFailure:
     if failed.sent:
-        return Unanswered(failed.why)
-    return NotSent(failed.why) if failed.reached else Unreached(failed.why)
+        return SlackUnanswered(failed.why)
+    return SlackNotSent(failed.why) if failed.reached else SlackUnreached(failed.why)
 
 
 def _form(parameters: Mapping[str, object]) -> dict[str, str]:
@@ -194,7 +194,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _good(called: str, came: Answer) -> Json:
+def _good(called: str, came: HttpAnswer) -> Json:
     """Return a good answer. Raises `Declined` where Slack itself said no, else `Unanswered`."""
     status, answer = came.status, _json(came.body)
     if status == 200 and answer.get("ok") is True:
@@ -202,10 +202,12 @@ def _good(called: str, came: Answer) -> Json:
     error = answer.get("error")
     told = error[:100] if isinstance(error, str) else ""
     if status == 429:
-        raise Declined(LIMITED, method=called, status=status, retry_after_s=_retry_after(came.headers))
+        raise SlackDeclined(LIMITED, method=called, status=status, retry_after_s=_retry_after(came.headers))
     if not told or status >= 500 or told in UNCLEAR:
-        raise Unanswered(f"Slack did not say what became of {called} (status {status}{', ' + told if told else ''}).")
-    raise Declined(
+        raise SlackUnanswered(
+            f"Slack did not say what became of {called} (status {status}{', ' + told if told else ''})."
+        )
+    raise SlackDeclined(
         told,
         method=called,
         status=status,

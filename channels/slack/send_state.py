@@ -28,7 +28,7 @@ class Look:
 
 
 @dataclass(slots=True)
-class Tries:
+class SendStates:
     """What is known of one slot from its earlier tries."""
 
     look: Look | None = None
@@ -58,11 +58,11 @@ class Unfinished:
 
     def __init__(self) -> None:
         """Know of none."""
-        self._kept: OrderedDict[SlotId, Tries] = OrderedDict()
+        self._kept: OrderedDict[SlotId, SendStates] = OrderedDict()
 
-    def of(self, slot: SlotId) -> Tries:
+    def of(self, slot: SlotId) -> SendStates:
         """Return what is known of a slot."""
-        tries = self._kept.setdefault(slot, Tries())
+        tries = self._kept.setdefault(slot, SendStates())
         self._kept.move_to_end(slot)
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from channels.slack.files import mark_of, shows
-from channels.slack.parts import FilePart, Part, StoredPart
+from channels.slack.parts import FilePart, Part, SlackStoredPart
 from channels.slack.request import Json, SlackClient
 from channels.slack.send_state import Look
 from gateway.domain.ids import SlotId
@@ -74,7 +74,7 @@ async def found(client: SlackClient, doubt: Doubt, look: Look) -> tuple[str, boo
 
 
 def _is(message: Json, doubt: Doubt) -> str:
-    if isinstance(doubt.part, FilePart | StoredPart):
+    if isinstance(doubt.part, FilePart | SlackStoredPart):
         return shows(message, mark_of(doubt.slot, doubt.number, doubt.part))
     told, ts = message.get("metadata"), message.get("ts")
     return ts if told == metadata(doubt.slot, doubt.number) and isinstance(ts, str) else ""

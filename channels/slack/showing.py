@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from channels._shared import showing
 from channels.slack import files, sending
-from channels.slack.failures import Act, Remedy, judge
-from channels.slack.parts import NO_PREVIEWS, FilePart, Part, StoredPart, TextPart
-from channels.slack.request import Declined, Json, NotSent, SlackClient, SlackFailure, Unanswered
-from channels.slack.send_state import Tries
+from channels.slack.failures import SlackAct, SlackRemedy, judge
+from channels.slack.parts import NO_PREVIEWS, FilePart, Part, SlackStoredPart, SlackTextPart
+from channels.slack.request import Json, SlackClient, SlackDeclined, SlackFailure, SlackNotSent, SlackUnanswered
+from channels.slack.send_state import SendStates
 from channels.slack.sending import Doubt
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot
@@ -37,15 +37,15 @@ CANNOT_LOOK = frozenset(
 
 
 @dataclass(slots=True, kw_only=True)
-class Screen(showing.Screen[Part]):
+class SlackMessageSync(showing.MessageSync[Part]):
     """One channel, or thread, to show one slot in. Every method raises `SendFailed`."""
 
     client: SlackClient
     slot: Slot
     clock: Clock
-    refused: Callable[[Declined], Awaitable[None]]
+    refused: Callable[[SlackDeclined], Awaitable[None]]
     """Told what Slack refused, for some of it concerns the whole account."""
-    tries: Tries
+    tries: SendStates
     _doubt: bool = field(init=False)
     """The next message that is made may stand there already."""
 
@@ -58,7 +58,7 @@ class Screen(showing.Screen[Part]):
         return self.slot.conversation
 
     async def _change(self, message: str, part: Part, *, known: bool) -> bool:
-        if isinstance(part, FilePart | StoredPart):
+        if isinstance(part, FilePart | SlackStoredPart):
             return message.startswith(files.FILE) and not known  # after a restart: a file's content never changes
         return not message.startswith(files.FILE) and await self._edit(message, part)
 
@@ -66,20 +66,22 @@ class Screen(showing.Screen[Part]):
 
     async def _create(self, at: int, part: Part) -> str:
         """Show a part in a new message; in the one that is found there, if it may stand there already."""
-        act = Act.CREATE
+        act = SlackAct.CREATE
         if self._doubt:
             there, looked = await self._look(at, part)
             self._doubt = False
-            if there and not isinstance(part, TextPart):
+            if there and not isinstance(part, SlackTextPart):
                 self.digests.put(self._key(there), part.digest)
                 return there  # with this very content
             if there:
                 return await self._refresh(there, at, part)
             if looked:
-                act = Act.RECREATE  # the slot stays in doubt until it is shown
+                act = SlackAct.RECREATE  # the slot stays in doubt until it is shown
             else:
                 part = part.sent_again()
-        made = await (self._send_text(at, part, act) if isinstance(part, TextPart) else self._send_file(at, part, act))
+        made = await (
+            self._send_text(at, part, act) if isinstance(part, SlackTextPart) else self._send_file(at, part, act)
+        )
         self.digests.put(self._key(made), part.digest)
         return made
 
@@ -88,7 +90,7 @@ class Screen(showing.Screen[Part]):
         doubt = Doubt(conversation=self._place, slot=self.slot.id, number=at, part=part, since=self.slot.created_at)
         try:
             answer = await sending.found(self.client, doubt, self.tries.look_for(at))
-        except Declined as declined:
+        except SlackDeclined as declined:
             if declined.error in CANNOT_LOOK:
                 self.tries.look = None
                 return "", False
@@ -98,29 +100,29 @@ class Screen(showing.Screen[Part]):
         else:
             self.tries.look = None
             return answer
-        judged = await self._judge(failure, Act.LOOK)
+        judged = await self._judge(failure, SlackAct.LOOK)
         assert isinstance(judged, SendFailed), "there is no remedy for what cannot be seen"
         raise judged
 
-    async def _send_text(self, at: int, part: TextPart, act: Act) -> str:
+    async def _send_text(self, at: int, part: SlackTextPart, act: SlackAct) -> str:
         where = self._in_thread({"channel": self._place.chat})
         fixed = where | NO_PREVIEWS | {"metadata": sending.metadata(self.slot.id, at)}
 
         async def ask(content: Json) -> str:
             ts = (await self.client.call("chat.postMessage", fixed | content)).get("ts")
             if not isinstance(ts, str) or not ts:
-                raise Unanswered("An answer from Slack to chat.postMessage cannot be read.")
+                raise SlackUnanswered("An answer from Slack to chat.postMessage cannot be read.")
             return ts
 
         return _certain(await self._call(act, ask, part))
 
-    async def _send_file(self, at: int, part: FilePart | StoredPart, act: Act) -> str:
+    async def _send_file(self, at: int, part: FilePart | SlackStoredPart, act: SlackAct) -> str:
         mark = files.mark_of(self.slot.id, at, part)
 
         async def bring(_: Json) -> str:
             return await files.upload(self.client, part, mark)
 
-        file = _certain(await self._call(Act.UPLOAD, bring))
+        file = _certain(await self._call(SlackAct.UPLOAD, bring))
         where = self._in_thread({"channel_id": self._place.chat})
 
         async def show(_: Json) -> str:
@@ -131,7 +133,7 @@ class Screen(showing.Screen[Part]):
 
     # --- changing and taking away -------------------------------------------------------------------
 
-    async def _edit(self, message: str, part: TextPart) -> bool:
+    async def _edit(self, message: str, part: SlackTextPart) -> bool:
         """Change a message; False when that is not possible any more."""
         # Not known until it is answered: an edit that is not may be made late.
         self.digests.drop(self._key(message))
@@ -140,7 +142,7 @@ class Screen(showing.Screen[Part]):
             await self.client.call("chat.update", {"channel": self._place.chat, "ts": message} | content)
             return message
 
-        if await self._call(Act.EDIT, ask, part) is Remedy.ANEW:
+        if await self._call(SlackAct.EDIT, ask, part) is SlackRemedy.ANEW:
             return False
         self.digests.put(self._key(message), part.digest)
         return True
@@ -153,14 +155,14 @@ class Screen(showing.Screen[Part]):
                 await self.client.call("chat.delete", {"channel": self._place.chat, "ts": ts})
             return message
 
-        await self._call(Act.DELETE, ask)
+        await self._call(SlackAct.DELETE, ask)
         self.digests.drop(self._key(message))
 
     # --- asking -------------------------------------------------------------------------------------
 
     async def _call(
-        self, act: Act, ask: Callable[[Json], Awaitable[str]], part: TextPart | None = None
-    ) -> str | Remedy:
+        self, act: SlackAct, ask: Callable[[Json], Awaitable[str]], part: SlackTextPart | None = None
+    ) -> str | SlackRemedy:
         """Ask with a part's content, and once more without blocks where Slack refuses those."""
         content = part.payload() if part is not None else {}
         why = ""
@@ -173,16 +175,16 @@ class Screen(showing.Screen[Part]):
             judged = await self._judge(failure, act)
             if isinstance(judged, SendFailed):
                 raise judged
-            if judged is not Remedy.PLAIN:
+            if judged is not SlackRemedy.PLAIN:
                 return judged
             content = part.plain() if part is not None else {}
         raise SendFailed(why, outcome=SendOutcome.DEAD, creating=False)
 
-    async def _judge(self, failure: SlackFailure, act: Act) -> Remedy | SendFailed:
+    async def _judge(self, failure: SlackFailure, act: SlackAct) -> SlackRemedy | SendFailed:
         silent_s = 0.0
-        if isinstance(failure, Declined):
+        if isinstance(failure, SlackDeclined):
             await self.refused(failure)
-        elif not isinstance(failure, NotSent):
+        elif not isinstance(failure, SlackNotSent):
             silent_s = self.tries.silent(self.clock.monotonic())
         place, now = self._place, self.clock.now()
         scopes = {"chat_scope": place.chat_scope, "account_scope": place.account_scope}
@@ -195,6 +197,6 @@ class Screen(showing.Screen[Part]):
         return f"{self._place.chat_scope}/{message}"
 
 
-def _certain(made: str | Remedy) -> str:
-    assert not isinstance(made, Remedy), "only edits and deletions are done without an answer"
+def _certain(made: str | SlackRemedy) -> str:
+    assert not isinstance(made, SlackRemedy), "only edits and deletions are done without an answer"
     return made

@@ -18,7 +18,7 @@ from typing import Any, cast
 import aiohttp
 
 from channels.slack.request import SlackFailure
-from channels.slack.web import Answer, Take
+from channels.slack.web import SlackAck, Take
 from gateway.ports import Clock
 
 SOCKETS = 2
@@ -209,12 +209,12 @@ class Sockets:
             return  # what is stored is known when it comes again
         await self.fail_point("J3")
 
-    async def _stored(self, payload: object) -> Answer:
+    async def _stored(self, payload: object) -> SlackAck:
         try:
             return await self.take(payload)
         except Exception:  # the loop of an account: one payload must not end the connection (house rule 9)
             logging.getLogger(__name__).exception("account %s: a payload could not be taken", self.name)
-            return Answer(stored=False)
+            return SlackAck(stored=False)
 
     async def _send(self, sending: Awaitable[object]) -> None:
         """Write to a connection. One that takes nothing for long is dead."""

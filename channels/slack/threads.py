@@ -8,7 +8,7 @@ from typing import cast
 
 from channels.slack.ids import thread_key
 from gateway.errors import StoreError
-from gateway.ports import ChannelNotes
+from gateway.ports import ChannelKeyValue
 
 KEPT_AT_MOST = 1_000
 """Of one account; the longest unused are forgotten, and the bot has to be named there again."""
@@ -17,7 +17,7 @@ KEPT_AT_MOST = 1_000
 class Threads:
     """The threads of one account, by channel and ts. Kept over a restart, in one of the channel's notes."""
 
-    def __init__(self, account: str, notes: ChannelNotes) -> None:
+    def __init__(self, account: str, notes: ChannelKeyValue) -> None:
         """Read nothing yet."""
         self._key = f"threads/{account}"
         self._notes = notes

@@ -18,13 +18,13 @@ from typing import Any, Protocol, cast
 from channels._shared.poison import POISON_KEPT, Poison
 from channels.slack import ids, inbound
 from channels.slack.blocks import reason_form
-from channels.slack.inbound import About, Asking, Ended, Identity, Known, Meaning, Panel, Pressing
+from channels.slack.inbound import About, AgentSessionEnded, Asking, Identity, Known, Meaning, Panel, SlackPress
 from channels.slack.manifest import PROMPTS
-from channels.slack.ordered_queue import Lanes
-from channels.slack.people import People
-from channels.slack.presence import Courtesies
+from channels.slack.ordered_queue import OrderedQueue
+from channels.slack.people import SlackDirectory
+from channels.slack.presence import Presence
 from channels.slack.threads import Threads
-from channels.slack.web import Answer
+from channels.slack.web import SlackAck
 from gateway.domain.messages import Inbound, Refused
 from gateway.domain.routes import Accepted
 from gateway.domain.waits import PRESSED_TEXT, PressResult
@@ -46,23 +46,23 @@ class Later(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Updates:
+class SlackUpdates:
     """Takes the payloads of one account."""
 
     me: Identity
     sink: Sink
     clock: Clock
-    people: People
+    people: SlackDirectory
     threads: Threads
     panels: Threads
-    courtesies: Courtesies
+    courtesies: Presence
     commands: Collection[str]
     later: Later
     ended: Callable[[str], None]
     """Told when the app was removed, or its token revoked."""
     broken: Callable[[], None]
     """Told of a payload that was put aside."""
-    _lanes: Lanes = field(default_factory=Lanes)
+    _lanes: OrderedQueue = field(default_factory=OrderedQueue)
     _poison: Poison = field(init=False)
     _untitled: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict[tuple[str, str], None])
     """Threads of the panel in which nothing was said yet."""
@@ -71,15 +71,15 @@ class Updates:
         """Begin with nothing broken."""
         self._poison = Poison(channel=ids.CHANNEL, account=self.me.account, sink=self.sink, broken=self.broken)
 
-    async def take(self, payload: object) -> Answer:
+    async def take(self, payload: object) -> SlackAck:
         """Store one payload; return after the commit. Never raises for a store."""
         if _is_echo(payload, self.me):
-            return Answer(stored=True)
+            return SlackAck(stored=True)
         who = inbound.about(payload)
         if who is None:
-            return Answer(stored=await self._stored(payload, who))
+            return SlackAck(stored=await self._stored(payload, who))
         async with self._lanes.turn(who.channel, who.at):
-            return Answer(stored=await self._stored(payload, who))
+            return SlackAck(stored=await self._stored(payload, who))
 
     async def _stored(self, payload: object, who: About | None) -> bool:
         log = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class Updates:
             case Inbound():
                 accepted = await self.sink.message(meaning)
                 await self._taken(meaning, accepted)
-            case Pressing():
+            case SlackPress():
                 pressed = await self.sink.press(meaning.press)
                 self._tell(meaning, pressed.result)
             case Asking():
@@ -130,7 +130,7 @@ class Updates:
                     self._tell(meaning, pressed.result)
             case Panel():
                 await self._panel(meaning)
-            case Ended():
+            case AgentSessionEnded():
                 self.ended(meaning.why)
             case Refused():
                 await self.sink.refuse(replace(meaning, raw=meaning.raw[:POISON_KEPT]))
@@ -163,11 +163,11 @@ class Updates:
                 self._untitled.popitem(last=False)
             self.later(self.courtesies.suggest(channel, thread, PROMPTS), "prompts")
 
-    def _tell(self, pressing: Pressing | Asking, result: PressResult) -> None:
+    def _tell(self, pressing: SlackPress | Asking, result: PressResult) -> None:
         if result in TOLD:
             self._say(pressing, PRESSED_TEXT[result])
 
-    def _say(self, pressing: Pressing | Asking, text: str) -> None:
+    def _say(self, pressing: SlackPress | Asking, text: str) -> None:
         thread = pressing.press.conversation.thread
         self.later(self.courtesies.tell(pressing.channel, pressing.user, text, thread), "answer")
 

@@ -28,7 +28,7 @@ RETRY = ("X-Slack-Retry-Num", "X-Slack-Retry-Reason")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SlackAck:
     """What Slack is told of a payload."""
 
     stored: bool
@@ -37,7 +37,7 @@ class Answer:
     """What it is told besides, such as the challenge of an address that it checks."""
 
 
-Take: TypeAlias = Callable[[object], Awaitable[Answer]]
+Take: TypeAlias = Callable[[object], Awaitable[SlackAck]]
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:

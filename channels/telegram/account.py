@@ -18,14 +18,21 @@ from telegram import BotCommandScope, BotCommandScopeAllGroupChats, BotCommandSc
 from telegram.error import TelegramError
 
 from channels.telegram import inbound
-from channels.telegram.chat_migration import Moves
-from channels.telegram.download import Download
+from channels.telegram.chat_migration import ChatMigrations
+from channels.telegram.download import TelegramDownload
 from channels.telegram.failures import bad_token, token_trouble
 from channels.telegram.inbound import BotIdentity
 from channels.telegram.limits import DOWNLOAD_BYTES
-from channels.telegram.request import LONG_POLL_S, POLL_WITHIN_S, AiohttpRequest, Declined, TelegramBot, Unanswered
+from channels.telegram.request import (
+    LONG_POLL_S,
+    POLL_WITHIN_S,
+    AiohttpRequest,
+    TelegramBot,
+    TelegramDeclined,
+    TelegramUnanswered,
+)
 from channels.telegram.settings import OFFICIAL_API, TelegramAccount
-from channels.telegram.updates import Updates, number_of
+from channels.telegram.updates import TelegramUpdates, number_of
 from channels.telegram.webhook import Webhook
 from gateway.domain.sessions import SessionKind
 from gateway.domain.waits import PRESSED_TEXT, PressResult
@@ -45,7 +52,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pauses:
+class TelegramPauses:
     """Seconds between tries."""
 
     first: float = 1.0
@@ -61,11 +68,16 @@ class Pauses:
     """Within which a request is on its way."""
 
 
-class Account:
+class TelegramConnection:
     """Serves one bot. Its `repr` says nothing of the token."""
 
     def __init__(
-        self, name: str, settings: TelegramAccount, context: ChannelContext, moves: Moves, pauses: Pauses
+        self,
+        name: str,
+        settings: TelegramAccount,
+        context: ChannelContext,
+        moves: ChatMigrations,
+        pauses: TelegramPauses,
     ) -> None:
         """Take the bot's settings. Nothing is asked of Telegram before `run`."""
         self.name = name
@@ -80,8 +92,8 @@ class Account:
             AiohttpRequest(context.client, context.fail_point),
             AiohttpRequest(context.client, context.fail_point, answer_within_s=POLL_WITHIN_S),
         )
-        self.download = Download(self.bot)
-        self._updates: Updates | None = None
+        self.download = TelegramDownload(self.bot)
+        self._updates: TelegramUpdates | None = None
         self._answers = asyncio.Semaphore(ANSWERS_AT_ONCE)
         self._trouble = STARTING
         self._failures = 0
@@ -130,7 +142,7 @@ class Account:
             return f"Telegram account {self.name}: Telegram has not answered for {quiet_s:.0f} s."
         return ""
 
-    def _taker(self, me: User, sink: Sink, group: asyncio.TaskGroup) -> Updates:
+    def _taker(self, me: User, sink: Sink, group: asyncio.TaskGroup) -> TelegramUpdates:
         def answer(query: str, result: PressResult) -> None:
             group.create_task(self._answer(query, result), name=f"telegram {self.name} answer")
 
@@ -138,7 +150,7 @@ class Account:
             text = "A message could not be taken and was put aside. The log says why."
             group.create_task(self._alert("poison", text), name=f"telegram {self.name} alert")
 
-        return Updates(
+        return TelegramUpdates(
             bot=BotIdentity(
                 id=me.id,
                 username=me.username or "",
@@ -178,14 +190,14 @@ class Account:
             self._trouble = token_trouble(error)
             pause = self._pauses.token
             await self._alert("token", self._trouble)
-        elif isinstance(error, Declined) and error.code == 409:
+        elif isinstance(error, TelegramDeclined) and error.code == 409:
             self._trouble = "Somebody else polls with this bot's token. Stop the other program, or give it its own bot."
             pause = min(self._pauses.conflict * 2.0 ** min(self._conflicts, 10), self._pauses.longest)
             self._conflicts += 1
             await self._alert("conflict", self._trouble)
-        elif isinstance(error, Declined) and error.code == 429:
+        elif isinstance(error, TelegramDeclined) and error.code == 429:
             pause = max(error.retry_after_s, self._pauses.first)
-        elif isinstance(error, Declined) or self._trouble or not self._polling:
+        elif isinstance(error, TelegramDeclined) or self._trouble or not self._polling:
             self._trouble = str(error)
         self._log.warning("account %s: %s Again in %g s.", self.name, error, pause)
         await asyncio.sleep(pause)
@@ -277,7 +289,7 @@ class Account:
             except TelegramError as error:
                 confirm, wait_s = None, 0
                 await self._bear(error)
-                if isinstance(error, Declined) and error.code == 409:
+                if isinstance(error, TelegramDeclined) and error.code == 409:
                     return
                 continue
             self._well()
@@ -304,7 +316,7 @@ class Account:
             wanted["offset"] = offset
         found = await self.bot.call("getUpdates", wanted)
         if not isinstance(found, list):
-            raise Unanswered("An answer from Telegram to getUpdates cannot be read.")
+            raise TelegramUnanswered("An answer from Telegram to getUpdates cannot be read.")
         return cast("list[object]", found)
 
     async def _acknowledged(self) -> None:

@@ -13,20 +13,20 @@ from telegram.error import TelegramError
 from channels._shared.accounts import serve, troubles
 from channels._shared.showing import Digests
 from channels.telegram import ids
-from channels.telegram.account import Account, Pauses
-from channels.telegram.chat_migration import Moves
-from channels.telegram.failures import Act, judge
-from channels.telegram.outbound import Renderer
-from channels.telegram.request import Declined
+from channels.telegram.account import TelegramConnection, TelegramPauses
+from channels.telegram.chat_migration import ChatMigrations
+from channels.telegram.failures import TelegramAct, judge
+from channels.telegram.outbound import TelegramRenderer
+from channels.telegram.request import TelegramDeclined
 from channels.telegram.settings import TelegramSettings
-from channels.telegram.showing import Screen
+from channels.telegram.showing import TelegramMessageSync
 from gateway.domain.messages import Attachment, Conversation
-from gateway.domain.slots import Pace, Showing
+from gateway.domain.slots import RateLimit, RenderedSlot
 from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
 from gateway.ports import Auth, ChannelContext, Endpoint, Progress, Sink
 
 BURST = 3
-PAUSES = Pauses()
+PAUSES = TelegramPauses()
 
 
 class TelegramChannel:
@@ -34,18 +34,19 @@ class TelegramChannel:
 
     name = ids.CHANNEL
 
-    def __init__(self, context: ChannelContext, pauses: Pauses = PAUSES) -> None:
+    def __init__(self, context: ChannelContext, pauses: TelegramPauses = PAUSES) -> None:
         """Make the accounts. Nothing is asked of Telegram before `run`, or the first send."""
         settings = context.settings
         if not isinstance(settings, TelegramSettings):
             raise TypeError("the Telegram channel is built with its own settings")
         self._clock = context.clock
         self._pauses = pauses
-        self._moves = Moves(context.notes)
+        self._moves = ChatMigrations(context.notes)
         self._digests = Digests()
-        self._renderer = Renderer()
+        self._renderer = TelegramRenderer()
         self._accounts = {
-            name: Account(name, account, context, self._moves, pauses) for name, account in settings.accounts.items()
+            name: TelegramConnection(name, account, context, self._moves, pauses)
+            for name, account in settings.accounts.items()
         }
 
     def endpoints(self) -> Sequence[Endpoint]:
@@ -62,18 +63,18 @@ class TelegramChannel:
 
     # --- out ----------------------------------------------------------------------------------------
 
-    async def send(self, showing: Showing, progress: Progress) -> str:
+    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
         """Show a new slot."""
         return await self.edit(showing, progress)
 
-    async def edit(self, showing: Showing, progress: Progress) -> str:
+    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
         """Make what is shown of a slot equal to its content; a slot without any has no messages."""
         conversation = showing.slot.conversation
         account = self._accounts.get(conversation.account)
         if account is None or not _is_place(conversation):
             why = f"There is no Telegram account {conversation.account!r} with such a chat in the configuration."
             raise SendFailed(why, outcome=SendOutcome.DEAD, creating=False)
-        screen = Screen(
+        screen = TelegramMessageSync(
             bot=account.bot,
             conversation=conversation,
             chat=await self._moves.now(conversation.chat),
@@ -105,15 +106,15 @@ class TelegramChannel:
         try:
             chat = await self._moves.now(conversation.chat)
             await account.bot.call("sendChatAction", {"chat_id": chat, "action": "typing", **thread})
-        except Declined as declined:
+        except TelegramDeclined as declined:
             scopes = {"chat_scope": conversation.chat_scope, "account_scope": conversation.account_scope}
-            meant = judge(declined, Act.EDIT, now=self._clock.now(), **scopes)
+            meant = judge(declined, TelegramAct.EDIT, now=self._clock.now(), **scopes)
             if isinstance(meant, SendFailed) and meant.outcome is SendOutcome.WAIT:
                 raise meant from None
         except (TelegramError, StoreError):
             return
 
-    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
         """The limits of the account, the chat and, in groups, the group; those that are 0 are none."""
         account = self._accounts.get(conversation.account)
         if account is None:
@@ -125,7 +126,7 @@ class TelegramChannel:
             _Limit(chat, limits.per_chat_per_s, BURST),
             _Limit(f"{chat}/group", limits.per_group_per_min / 60 if is_group else 0, BURST),
         )
-        return [Pace(scope=one.scope, every_s=1 / one.per_s, burst=one.burst) for one in wanted if one.per_s > 0]
+        return [RateLimit(scope=one.scope, every_s=1 / one.per_s, burst=one.burst) for one in wanted if one.per_s > 0]
 
     @property
     def streams(self) -> bool:

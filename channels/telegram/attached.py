@@ -6,7 +6,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from channels.telegram.fields import Fields, Malformed
+from channels.telegram.fields import Malformed, TelegramFields
 from gateway.domain.messages import Attachment
 
 NAME_AT_MOST = 255
@@ -39,7 +39,7 @@ FILES: Mapping[str, _Kind] = types.MappingProxyType(
 """The fields of a message that bring a file, and how it is called when nobody said so."""
 
 
-def attached(message: Fields, most: int) -> tuple[tuple[Attachment, ...], str]:
+def attached(message: TelegramFields, most: int) -> tuple[tuple[Attachment, ...], str]:
     """Return the file of a message, or what to say of one that cannot be fetched after how it is called.
 
     `most`: bytes that the Bot API server gives out; 0 is no limit. Both are empty for a message that brings none. A
@@ -59,7 +59,7 @@ def attached(message: Fields, most: int) -> tuple[tuple[Attachment, ...], str]:
     return (found,), ""
 
 
-def _read(message: Fields, field: str) -> Attachment | None:
+def _read(message: TelegramFields, field: str) -> Attachment | None:
     """The file in a field; None for what is no file that anything could be done with. Raises `Malformed`."""
     kind = FILES[field]
     told = _largest(message) if field == "photo" else message.object(field)
@@ -73,12 +73,12 @@ def _read(message: Fields, field: str) -> Attachment | None:
     )
 
 
-def _largest(message: Fields) -> Fields | None:
+def _largest(message: TelegramFields) -> TelegramFields | None:
     """The largest of a photo's sizes; all of them are less than 10 MB."""
     sizes = message.objects("photo", most=SIZES_AT_MOST)
     return max(sizes, key=lambda one: one.count("width") * one.count("height"), default=None)
 
 
-def _moves(sticker: Fields) -> bool:
+def _moves(sticker: TelegramFields) -> bool:
     """Whether a sticker is no picture."""
     return sticker.flag("is_animated") or sticker.flag("is_video")

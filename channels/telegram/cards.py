@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, Row, rows_of
+from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, RenderedRow, rows_of
 from channels.telegram.formatted_text import Draft, Json, clean, shorten, units
 from channels.telegram.limits import CALLBACK_BYTES, TEXT_PARTS
-from channels.telegram.parts import ROOM, Part, TextPart
+from channels.telegram.parts import ROOM, Part, TelegramTextPart
 from gateway.domain.slots import CardRow
 from gateway.domain.text import plain
 
@@ -43,11 +43,11 @@ def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
         for row in message:
             draft.line(2)
             _write(draft, row, _outcome(row))
-        parts.append(TextPart.of(draft.rich(quiet=quiet), buttons if n == len(messages) - 1 else ()))
+        parts.append(TelegramTextPart.of(draft.rich(quiet=quiet), buttons if n == len(messages) - 1 else ()))
     return parts
 
 
-def _plan(rows: Sequence[CardRow]) -> list[Row]:
+def _plan(rows: Sequence[CardRow]) -> list[RenderedRow]:
     """Say which rows need a file: those that fill a message, then the longest until few messages are enough."""
     plan = rows_of(rows)
     sizes = [_size(row) for row in plan]
@@ -60,9 +60,9 @@ def _plan(rows: Sequence[CardRow]) -> list[Row]:
     return plan
 
 
-def _packed(plan: Sequence[Row]) -> list[list[Row]]:
+def _packed(plan: Sequence[RenderedRow]) -> list[list[RenderedRow]]:
     """Spread rows over messages, in order."""
-    messages: list[list[Row]] = []
+    messages: list[list[RenderedRow]] = []
     left = 0
     for row in plan:
         size = _size(row) + len(BETWEEN)
@@ -74,14 +74,14 @@ def _packed(plan: Sequence[Row]) -> list[list[Row]]:
     return messages
 
 
-def _size(row: Row) -> int:
+def _size(row: RenderedRow) -> int:
     """UTF-16 units at most, decided or not."""
     draft = Draft()
     _write(draft, row, "@x " * (OUTCOME_UNITS // 3))
     return units(draft.rich(quiet=True).text)
 
 
-def _write(draft: Draft, row: Row, outcome: str) -> None:
+def _write(draft: Draft, row: RenderedRow, outcome: str) -> None:
     """Write one row: what, the action itself, what to know about it, what became of it."""
     approval = row.row.wait.approval
     draft.line(2)
@@ -108,17 +108,17 @@ def _line(draft: Draft, text: str) -> None:
     draft.add(text)
 
 
-def _short(row: Row, text: str, limit: int) -> str:
+def _short(row: RenderedRow, text: str, limit: int) -> str:
     """All of it, but for a row that has its file."""
     return text if row.file is None else shorten(clean(text), limit)
 
 
-def _outcome(row: Row) -> str:
+def _outcome(row: RenderedRow) -> str:
     """What became of it, on one line."""
     return shorten(plain(row.outcome), OUTCOME_UNITS)
 
 
-def _buttons(row: Row) -> tuple[Json, ...]:
+def _buttons(row: RenderedRow) -> tuple[Json, ...]:
     """What can be pressed, on one line of the keyboard."""
     pressable = row.buttons(clean)
     assert all(0 < len(button.handle.encode()) <= CALLBACK_BYTES for button in pressable)

@@ -11,16 +11,16 @@ from dataclasses import replace
 
 from gateway.domain.messages import Conversation
 from gateway.errors import StoreError
-from gateway.ports import ChannelNotes
+from gateway.ports import ChannelKeyValue
 
 HOPS_AT_MOST = 10
 """A group moves once; more is a mistake that must not become an endless loop."""
 
 
-class Moves:
+class ChatMigrations:
     """What is known of moved groups; kept in the channel's notes, old id to new."""
 
-    def __init__(self, notes: ChannelNotes) -> None:
+    def __init__(self, notes: ChannelKeyValue) -> None:
         """Read nothing yet."""
         self._notes = notes
         self._new: dict[str, str] | None = None

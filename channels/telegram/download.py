@@ -17,7 +17,7 @@ from yarl import URL
 
 from channels._shared.download import check, pour
 from channels.telegram.failures import ASK_BOTFATHER, bad_token, token_trouble
-from channels.telegram.request import Declined, TelegramBot
+from channels.telegram.request import TelegramBot, TelegramDeclined
 from gateway.errors import FetchFailed
 
 PATH_AT_MOST = 1000
@@ -31,7 +31,7 @@ TOO_LARGE = "The file is larger than the Bot API server gives out, which is 20 M
 SEND_SMALLER = "Send a smaller one, or run a Bot API server of your own."
 
 
-class Download:
+class TelegramDownload:
     """Reads files over one bot."""
 
     def __init__(self, bot: TelegramBot) -> None:
@@ -82,7 +82,7 @@ def _checked(path: object) -> str:
 
 def _refused(error: TelegramError) -> FetchFailed:
     """Say what it means that Telegram did not tell where a file is."""
-    if not isinstance(error, Declined):
+    if not isinstance(error, TelegramDeclined):
         return FetchFailed(str(error), retryable=True)
     said = error.description.lower()
     if bad_token(error):

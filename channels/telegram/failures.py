@@ -14,7 +14,7 @@ from typing import TypeAlias
 from telegram.error import TelegramError
 
 from channels._shared.http import UNREACHED_AGAIN_S
-from channels.telegram.request import Declined, Failing, NotSent, Unreached
+from channels.telegram.request import Failing, TelegramDeclined, TelegramNotSent, TelegramUnreached
 from gateway.errors import SendFailed, SendOutcome
 
 TOKEN_AGAIN_S = 60.0
@@ -22,7 +22,7 @@ WAIT_AT_LEAST_S = 1.0
 ASK_BOTFATHER = "Get the bot's token from @BotFather, put it into the configuration and start Dragoman again."
 
 
-class Act(StrEnum):
+class TelegramAct(StrEnum):
     """What was tried."""
 
     CREATE = "create"
@@ -30,7 +30,7 @@ class Act(StrEnum):
     DELETE = "delete"
 
 
-class Remedy(StrEnum):
+class TelegramRemedy(StrEnum):
     """What to do instead of failing."""
 
     DONE = "done"
@@ -50,7 +50,7 @@ class Moved:
     chat: str
 
 
-Judgement: TypeAlias = Remedy | Moved | SendFailed
+Judgement: TypeAlias = TelegramRemedy | Moved | SendFailed
 
 _NO_PHOTO = ("photo_invalid", "photo_save_file_invalid", "image_process_failed", "too big for a photo", "type of file")
 _GONE = (
@@ -61,12 +61,12 @@ _GONE = (
     "no caption in the message to edit",
 )
 _CANNOT_GO = ("message to delete not found", "message can't be deleted", "message_id_invalid", "message identifier")
-_REMEDIES: tuple[tuple[Act | None, tuple[str, ...], Remedy], ...] = (
-    (Act.EDIT, ("message is not modified",), Remedy.DONE),
-    (Act.EDIT, _GONE, Remedy.ANEW),
-    (Act.DELETE, _CANNOT_GO, Remedy.DONE),
-    (Act.CREATE, _NO_PHOTO, Remedy.AS_FILE),
-    (None, ("can't parse entities", "entity_", "entities_", "entity beginning"), Remedy.PLAIN),
+_REMEDIES: tuple[tuple[TelegramAct | None, tuple[str, ...], TelegramRemedy], ...] = (
+    (TelegramAct.EDIT, ("message is not modified",), TelegramRemedy.DONE),
+    (TelegramAct.EDIT, _GONE, TelegramRemedy.ANEW),
+    (TelegramAct.DELETE, _CANNOT_GO, TelegramRemedy.DONE),
+    (TelegramAct.CREATE, _NO_PHOTO, TelegramRemedy.AS_FILE),
+    (None, ("can't parse entities", "entity_", "entities_", "entity beginning"), TelegramRemedy.PLAIN),
 )
 
 _DEAD: tuple[tuple[str, str], ...] = (
@@ -88,19 +88,19 @@ _DEAD: tuple[tuple[str, str], ...] = (
 )
 
 
-def judge(error: TelegramError, act: Act, *, chat_scope: str, account_scope: str, now: datetime) -> Judgement:
-    """Say what a failed request means. The scopes are those of the chat's and of the account's `Pace`."""
-    if isinstance(error, Unreached):
+def judge(error: TelegramError, act: TelegramAct, *, chat_scope: str, account_scope: str, now: datetime) -> Judgement:
+    """Say what a failed request means. The scopes are those of the chat's and of the account's `RateLimit`."""
+    if isinstance(error, TelegramUnreached):
         # Not a fault of this message, which waits for as long as it takes, and with it all others.
         return _wait(str(error), now + timedelta(seconds=UNREACHED_AGAIN_S), account_scope)
-    if isinstance(error, NotSent):
+    if isinstance(error, TelegramNotSent):
         return SendFailed(str(error), outcome=SendOutcome.RETRY, creating=False)
-    if not isinstance(error, Declined):
-        if act is Act.CREATE:
+    if not isinstance(error, TelegramDeclined):
+        if act is TelegramAct.CREATE:
             answered = isinstance(error, Failing)
             return SendFailed(str(error), outcome=SendOutcome.UNCERTAIN, creating=True, answered=answered)
         # An edit may still be made; to take something away again does no harm.
-        outcome = SendOutcome.UNCERTAIN if act is Act.EDIT else SendOutcome.RETRY
+        outcome = SendOutcome.UNCERTAIN if act is TelegramAct.EDIT else SendOutcome.RETRY
         return SendFailed(str(error), outcome=outcome, creating=False)
     if error.moved_to:
         return Moved(chat=error.moved_to)
@@ -115,12 +115,12 @@ def judge(error: TelegramError, act: Act, *, chat_scope: str, account_scope: str
 
 def bad_token(error: TelegramError) -> bool:
     """Whether Telegram does not accept the token: 401 for one that was revoked, 404 for one that cannot be one."""
-    return isinstance(error, Declined) and error.code in (401, 404)
+    return isinstance(error, TelegramDeclined) and error.code in (401, 404)
 
 
 def token_trouble(error: TelegramError) -> str:
     """Say it to the owner."""
-    code = error.code if isinstance(error, Declined) else 0
+    code = error.code if isinstance(error, TelegramDeclined) else 0
     return f"Telegram does not accept the bot's token ({code}). {ASK_BOTFATHER}"
 
 
@@ -128,7 +128,7 @@ def _wait(why: str, until: datetime, scope: str) -> SendFailed:
     return SendFailed(why, outcome=SendOutcome.WAIT, until=until, scope=scope, creating=False)
 
 
-def _refused(error: Declined, act: Act) -> Remedy | SendFailed:
+def _refused(error: TelegramDeclined, act: TelegramAct) -> TelegramRemedy | SendFailed:
     said = error.description.lower()
     for only, words, remedy in _REMEDIES:
         if only in (None, act) and any(word in said for word in words):

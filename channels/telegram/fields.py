@@ -8,10 +8,10 @@ from typing import ClassVar
 from channels._shared import fields
 from channels._shared.fields import LARGEST, TEXT_AT_MOST, Malformed
 
-__all__ = ["TEXT_AT_MOST", "Fields", "Malformed"]
+__all__ = ["TEXT_AT_MOST", "Malformed", "TelegramFields"]
 
 
-class Fields(fields.Fields):
+class TelegramFields(fields.PayloadFields):
     """One object of an update."""
 
     __slots__ = ()

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from channels._shared.fields import as_ascii
 from channels.telegram import ids
 from channels.telegram.attached import attached
-from channels.telegram.fields import Fields, Malformed
+from channels.telegram.fields import Malformed, TelegramFields
 from channels.telegram.inbound_text import Words
 from gateway.domain.ids import Handle
 from gateway.domain.messages import Conversation, Inbound, Press, Refused, RefusedReason
@@ -81,7 +81,7 @@ class BotIdentity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pressing:
+class TelegramPress:
     """A button press, and the query that Telegram wants answered."""
 
     query: str
@@ -89,14 +89,14 @@ class Pressing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Migration:
+class ChatMigration:
     """A group became a supergroup: the same chat goes on under a new id. Told twice, once in each."""
 
     old: str
     new: str
 
 
-Meaning: TypeAlias = Inbound | Pressing | Migration | Refused
+Meaning: TypeAlias = Inbound | TelegramPress | ChatMigration | Refused
 
 
 class _Unusable(Exception):
@@ -111,7 +111,7 @@ def read(update: object, bot: BotIdentity, now: datetime) -> Meaning:
     """Say what an update means to `bot`: any JSON value is taken. `now`: nothing was sent later than that."""
     reason, raw = RefusedReason.POISON, ""
     try:
-        fields = Fields(update)
+        fields = TelegramFields(update)
         fields.number("update_id", least=0)
         return _Reading(bot, now).update(fields)
     except _Unusable as unusable:
@@ -124,7 +124,7 @@ def read(update: object, bot: BotIdentity, now: datetime) -> Meaning:
 
 def _refused_key(update: object) -> str:
     try:
-        return ids.update_key(Fields(update).number("update_id", least=0))
+        return ids.update_key(TelegramFields(update).number("update_id", least=0))
     except Malformed:
         return f"x{hashlib.sha256(written(update).encode()).hexdigest()[:32]}"
 
@@ -141,7 +141,7 @@ class _Reading:
     bot: BotIdentity
     now: datetime
 
-    def update(self, update: Fields) -> Meaning:
+    def update(self, update: TelegramFields) -> Meaning:
         if "callback_query" in update:
             return self._press(update.object("callback_query"))
         if "message" in update:
@@ -155,13 +155,13 @@ class _Reading:
 
     # --- messages -------------------------------------------------------------------------------
 
-    def _message(self, message: Fields, *, edited: bool) -> Inbound | Migration:
+    def _message(self, message: TelegramFields, *, edited: bool) -> Inbound | ChatMigration:
         chat = message.object("chat")
         place, number = chat.number("id"), message.number("message_id", least=0)
         if "migrate_to_chat_id" in message:
-            return Migration(old=str(_group(chat, "id")), new=str(_group(message, "migrate_to_chat_id")))
+            return ChatMigration(old=str(_group(chat, "id")), new=str(_group(message, "migrate_to_chat_id")))
         if "migrate_from_chat_id" in message:
-            return Migration(old=str(_group(message, "migrate_from_chat_id")), new=str(_group(chat, "id")))
+            return ChatMigration(old=str(_group(message, "migrate_from_chat_id")), new=str(_group(chat, "id")))
         sender = _person(message, chat)
         who = sender.number("id")
         direct = chat.text("type") == "private" and place == who
@@ -191,12 +191,12 @@ class _Reading:
             follows="" if edited else _follows(chat, place, number),
         )
 
-    def _conversation(self, message: Fields, chat: int) -> Conversation:
+    def _conversation(self, message: TelegramFields, chat: int) -> Conversation:
         # A message in a plain group can have a message_thread_id too: that of the message it answers.
         topic = message.number("message_thread_id", least=1) if message.flag("is_topic_message") else None
         return ids.conversation(self.bot.account, chat, topic)
 
-    def _said(self, message: Fields, words: Words, *, edited: bool, brings: bool) -> tuple[str, str]:
+    def _said(self, message: TelegramFields, words: Words, *, edited: bool, brings: bool) -> tuple[str, str]:
         """Return the text, and what is quoted by the message itself. `brings`: something came with it."""
         if not words.text and (edited or not brings):  # an edit without words: a live location moves, for instance
             raise _Unusable(RefusedReason.UNKNOWN, _kind(message))
@@ -205,7 +205,7 @@ class _Reading:
             return borrowed if words.text else "", words.text
         return words.said_to(self.bot.id, self.bot.username), ""
 
-    def _addressed(self, message: Fields, words: Words, reply: Fields | None) -> bool:
+    def _addressed(self, message: TelegramFields, words: Words, reply: TelegramFields | None) -> bool:
         """Whether the bot is meant in a group."""
         if _borrowed(message):
             return False  # whom it names, somebody else named
@@ -219,7 +219,7 @@ class _Reading:
 
     # --- presses --------------------------------------------------------------------------------
 
-    def _press(self, query: Fields) -> Pressing:
+    def _press(self, query: TelegramFields) -> TelegramPress:
         number = query.word("id", most=PRESS_AT_MOST)
         who = _somebody(query)
         message = query.maybe("message")
@@ -235,13 +235,13 @@ class _Reading:
             handle=Handle(query.word("data", most=64)),
             can_ask_reason=True,
         )
-        return Pressing(query=number, press=press)
+        return TelegramPress(query=number, press=press)
 
 
 # --- who ----------------------------------------------------------------------------------------
 
 
-def _person(message: Fields, chat: Fields) -> Fields:
+def _person(message: TelegramFields, chat: TelegramFields) -> TelegramFields:
     """Return who wrote a message."""
     kind = chat.text("type")
     if kind == "channel" or "sender_chat" in message:
@@ -251,7 +251,7 @@ def _person(message: Fields, chat: Fields) -> Fields:
     return _somebody(message)
 
 
-def _somebody(event: Fields) -> Fields:
+def _somebody(event: TelegramFields) -> TelegramFields:
     """Return the account that did something, which must be a person's."""
     sender = event.object("from")
     if sender.number("id", least=1) in NOT_PEOPLE or sender.need_flag("is_bot"):
@@ -259,7 +259,7 @@ def _somebody(event: Fields) -> Fields:
     return sender
 
 
-def _name(sender: Fields) -> str:
+def _name(sender: TelegramFields) -> str:
     """Return how a person is called."""
     name = f"{sender.text('first_name')} {sender.text('last_name')}"
     return plain(name)[:NAME_AT_MOST].rstrip() or str(sender.number("id"))
@@ -268,7 +268,7 @@ def _name(sender: Fields) -> str:
 # --- what it answers, what it brings ------------------------------------------------------------
 
 
-def _borrowed(message: Fields) -> str:
+def _borrowed(message: TelegramFields) -> str:
     """Return what to say of words that are not the person's own, else nothing.
 
     Somebody else's message that is forwarded, or one that a bot wrote for the person, is handed on as data, so that a
@@ -279,7 +279,7 @@ def _borrowed(message: Fields) -> str:
     return "(written by a bot that was asked for it)" if "via_bot" in message else ""
 
 
-def _follows(chat: Fields, place: int, number: int) -> str:
+def _follows(chat: TelegramFields, place: int, number: int) -> str:
     """Return the key of the message before it. Only a supergroup counts its own messages.
 
     In a private chat or a plain group the number is one of all that the bot sends and gets in such chats: the next
@@ -289,7 +289,7 @@ def _follows(chat: Fields, place: int, number: int) -> str:
     return ids.message_key(place, number - 1) if counts else ""
 
 
-def _reply(message: Fields) -> Fields | None:
+def _reply(message: TelegramFields) -> TelegramFields | None:
     """Return the message that it answers. Telegram makes all of a topic answer the message that began the topic."""
     reply = message.maybe("reply_to_message")
     if reply is None or "forum_topic_created" in reply:
@@ -299,23 +299,23 @@ def _reply(message: Fields) -> Fields | None:
     return reply
 
 
-def _quoted(message: Fields, reply: Fields | None) -> str:
+def _quoted(message: TelegramFields, reply: TelegramFields | None) -> str:
     quote = message.maybe("quote")
     chosen = "" if quote is None else quote.text("text")
     return (chosen or ("" if reply is None else reply.text("text") or reply.text("caption")))[:QUOTED_AT_MOST]
 
 
-def _unread(message: Fields, words: Words) -> str:
+def _unread(message: TelegramFields, words: Words) -> str:
     found = next((name for key, name in UNREAD.items() if key in message), "")
     return found or ("an attachment" if words.text and "text" not in message else "")
 
 
-def _group(place: Fields, key: str) -> int:
+def _group(place: TelegramFields, key: str) -> int:
     """Return the id of a group: they are below zero."""
     return place.number(key, most=-1)
 
 
-def _kind(message: Fields) -> str:
+def _kind(message: TelegramFields) -> str:
     """Return what kind of message it is that has no words, for the log."""
     return next((_safe(key) for key in message.present() if key not in _EVERY_MESSAGE), "a message without words")
 

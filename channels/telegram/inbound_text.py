@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from channels.telegram.fields import TEXT_AT_MOST, Fields
+from channels.telegram.fields import TEXT_AT_MOST, TelegramFields
 
 ENTITIES_AT_MOST = 1000
 """Those that are read. Further ones mark words that are as good without it, so they refuse nothing."""
@@ -36,7 +36,7 @@ class Words:
     _units: bytes
 
     @staticmethod
-    def read(message: Fields) -> Words:
+    def read(message: TelegramFields) -> Words:
         """Read the words of a message; a caption when it has no text. Raises `Malformed`."""
         kind, marks = ("text", "entities") if "text" in message else ("caption", "caption_entities")
         text = message.text(kind)
@@ -104,7 +104,7 @@ class Words:
         return "".join([*parts, self.part(at, self.units)]).strip() if parts else self.part(begin, self.units)
 
 
-def _entity(fields: Fields) -> Entity:
+def _entity(fields: TelegramFields) -> Entity:
     start = fields.number("offset", least=0)
     user = fields.maybe("user")
     return Entity(

@@ -45,7 +45,7 @@ _Read: TypeAlias = Callable[[Token], Iterator[list[Token]]]
 """Reads what stands in a block, piece by piece; each stands on lines of its own."""
 
 
-class Markup:
+class TelegramMarkup:
     """Reads Markdown. Make one and keep it: making the parser costs more than using it."""
 
     def __init__(self) -> None:

@@ -13,10 +13,10 @@ from channels.telegram.cards import card
 from channels.telegram.formatted_text import Rich, clean, finish, joined, split, units
 from channels.telegram.limits import NAME_CHARS, TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
 from channels.telegram.markdown_scan import closed, output
-from channels.telegram.markup import Markup
-from channels.telegram.parts import CAPTION_ROOM, ROOM, Part, StoredPart, TextPart
+from channels.telegram.markup import TelegramMarkup
+from channels.telegram.parts import CAPTION_ROOM, ROOM, Part, TelegramStoredPart, TelegramTextPart
 from channels.telegram.pictures import is_photo
-from gateway.domain.slots import Showing, SlotKind
+from gateway.domain.slots import RenderedSlot, SlotKind
 from gateway.domain.text import plain, visible
 
 SOURCE_CHARS = 16_384
@@ -30,7 +30,7 @@ END_UNITS = 1_000
 GOES_ON = "…"
 
 
-class Renderer:
+class TelegramRenderer:
     """Says which messages show a slot. Make one and keep it; it holds the parser and nothing else.
 
     It works in the event loop, so what it reads is bounded: lines and characters by the constants above, formatting by
@@ -41,9 +41,9 @@ class Renderer:
 
     def __init__(self) -> None:
         """Make the parser."""
-        self._markup = Markup()
+        self._markup = TelegramMarkup()
 
-    def parts(self, showing: Showing) -> list[Part]:
+    def parts(self, showing: RenderedSlot) -> list[Part]:
         """Return the messages of this slot, in order; none when there is nothing to see.
 
         A card has the same number and kinds of messages while it is open and once it is decided. Names in the text
@@ -65,12 +65,12 @@ class Renderer:
             parts[there] = parts[there].sent_again()
         return parts
 
-    def _beginning(self, showing: Showing) -> list[Part]:
+    def _beginning(self, showing: RenderedSlot) -> list[Part]:
         """What there is of a text that is still being written, in one message."""
         head = next(split(self._head(showing), TEXT_UNITS - units(f" {GOES_ON}")), None)
-        return [] if head is None else [TextPart.of(joined([head, Rich(text=GOES_ON)], _gap(head)))]
+        return [] if head is None else [TelegramTextPart.of(joined([head, Rich(text=GOES_ON)], _gap(head)))]
 
-    def _final(self, showing: Showing) -> list[Part]:
+    def _final(self, showing: RenderedSlot) -> list[Part]:
         """The text in messages, or its beginning and a file when it would take too many."""
         text = showing.text
         if len(text) > SOURCE_CHARS or text.count("\n") >= SOURCE_LINES:
@@ -81,9 +81,9 @@ class Renderer:
         found = list(islice(split(rich, ROOM), TEXT_PARTS + 1)) if whole else []
         if not whole or len(found) > TEXT_PARTS:
             return self._as_file(showing, rich)
-        return [TextPart.of(one) for one in found]
+        return [TelegramTextPart.of(one) for one in found]
 
-    def _as_file(self, showing: Showing, rich: Rich) -> list[Part]:
+    def _as_file(self, showing: RenderedSlot, rich: Rich) -> list[Part]:
         """The beginning in one message, everything in a file. Of a command's output, also how it ended."""
         found = output(showing.text)
         name, whole, below = ("output.txt", *found) if found else ("answer.md", showing.text, "")
@@ -93,11 +93,11 @@ class Renderer:
         head = next(split(rich, ROOM - units(f"\n\n{end.text}")), Rich(text=""))
         caption = f"The whole text: {len(whole):,} characters"
         return [
-            TextPart.of(joined([head, end], "\n\n")),
+            TelegramTextPart.of(joined([head, end], "\n\n")),
             FilePart(name=name, data=text_file(whole, UPLOAD_BYTES, "Telegram"), caption=caption),
         ]
 
-    def _stored(self, showing: Showing) -> list[Part]:
+    def _stored(self, showing: RenderedSlot) -> list[Part]:
         """A file that came of a call; its caption, and why that is all, where it cannot be shown."""
         caption = self._caption(showing)
         file, path, size = showing.slot.file, showing.path, size_of(showing.path)
@@ -105,11 +105,11 @@ class Renderer:
         if file is not None and (can or showing.slot.platform_id):
             name = plain(file.name).replace('"', "'")[:NAME_CHARS] or file.file
             photo = can and path is not None and is_photo(path, size)
-            return [StoredPart(name=name, path=path if can else None, photo=photo, caption=caption)]
+            return [TelegramStoredPart(name=name, path=path if can else None, photo=photo, caption=caption)]
         why = too_large("Telegram") if size > UPLOAD_BYTES else EMPTY if size == 0 else GONE
-        return [TextPart.of(joined([caption, Rich(text=why)], "\n\n"))]
+        return [TelegramTextPart.of(joined([caption, Rich(text=why)], "\n\n"))]
 
-    def _caption(self, showing: Showing) -> Rich:
+    def _caption(self, showing: RenderedSlot) -> Rich:
         """As much of the text as fits beside a file."""
         rich = self._head(showing)
         found = next(split(rich, CAPTION_ROOM), Rich(text=""))
@@ -118,24 +118,24 @@ class Renderer:
         head = next(split(rich, CAPTION_ROOM - units(f" {GOES_ON}")), Rich(text=""))
         return joined([head, Rich(text=GOES_ON)], _gap(head))
 
-    def _head(self, showing: Showing) -> Rich:
+    def _head(self, showing: RenderedSlot) -> Rich:
         """As much of the beginning as one message can show."""
         lines = showing.text[:HEAD_CHARS].split("\n", HEAD_LINES)[:HEAD_LINES]
         return self._read(showing, closed("\n".join(lines)), messages=1)[0]
 
-    def _read(self, showing: Showing, markdown: str, *, messages: int) -> tuple[Rich, bool]:
+    def _read(self, showing: RenderedSlot, markdown: str, *, messages: int) -> tuple[Rich, bool]:
         """As much as so many messages can show, and whether that is all of it."""
         rich, whole = self._markup.beginning(markdown, messages=messages, quiet=_in_group(showing))
         return (rich if visible(rich.text) else Rich(text="")), whole
 
 
-def _status(showing: Showing) -> list[Part]:
+def _status(showing: RenderedSlot) -> list[Part]:
     """One line as it is, whole or not: nothing in it formats, it makes no sound and rings nobody in groups."""
     rich = finish(plain(showing.text), (), quiet=_in_group(showing))
-    return [TextPart(text=line.text, silent=True) for line in islice(split(rich, ROOM), 1)]
+    return [TelegramTextPart(text=line.text, silent=True) for line in islice(split(rich, ROOM), 1)]
 
 
-def _in_group(showing: Showing) -> bool:
+def _in_group(showing: RenderedSlot) -> bool:
     """Telegram's ids of groups and channels are below zero."""
     return showing.slot.conversation.chat.startswith("-")
 

@@ -20,7 +20,7 @@ CAPTION_ROOM = CAPTION_UNITS - units(f"{RESENT} ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextPart:
+class TelegramTextPart:
     """A message of text."""
 
     text: str
@@ -31,11 +31,11 @@ class TextPart:
     """Whether a new message makes no sound."""
 
     @staticmethod
-    def of(rich: Rich, buttons: tuple[tuple[Json, ...], ...] = ()) -> TextPart:
+    def of(rich: Rich, buttons: tuple[tuple[Json, ...], ...] = ()) -> TelegramTextPart:
         """Make it of text that fits."""
-        return TextPart(text=rich.text, entities=tuple(entities(rich)), buttons=buttons)
+        return TelegramTextPart(text=rich.text, entities=tuple(entities(rich)), buttons=buttons)
 
-    def sent_again(self) -> TextPart:
+    def sent_again(self) -> TelegramTextPart:
         """Return it with the mark; a block of code begins below that."""
         block = any(entity["type"] == "pre" and entity["offset"] == 0 for entity in self.entities)
         mark = f"{RESENT}\n" if block else f"{RESENT} "
@@ -62,7 +62,7 @@ class TextPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredPart:
+class TelegramStoredPart:
     """A message with a file that came of a call. It is sent from where it is kept; its caption can be edited."""
 
     name: str
@@ -73,7 +73,7 @@ class StoredPart:
     caption: Rich
     mark: str = ""
 
-    def sent_again(self) -> StoredPart:
+    def sent_again(self) -> TelegramStoredPart:
         """Return it with the mark."""
         return replace(self, mark=RESENT)
 
@@ -90,4 +90,4 @@ class StoredPart:
         return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:16]
 
 
-Part: TypeAlias = TextPart | FilePart | StoredPart
+Part: TypeAlias = TelegramTextPart | FilePart | TelegramStoredPart

@@ -35,23 +35,23 @@ _JSON = {"Content-Type": "application/json"}
 _Body: TypeAlias = aiohttp.FormData | bytes | None
 
 
-class NotSent(TelegramError):
+class TelegramNotSent(TelegramError):
     """The request did not get as far as Telegram: nothing happened."""
 
 
-class Unreached(NotSent):
+class TelegramUnreached(TelegramNotSent):
     """Nothing of this account gets as far as Telegram now."""
 
 
-class Unanswered(TelegramError):
+class TelegramUnanswered(TelegramError):
     """The request was written, and no answer that can be read came back: what it asks for may have happened."""
 
 
-class Failing(Unanswered):
+class Failing(TelegramUnanswered):
     """Telegram says that it failed itself, which hardly ever means that it happened."""
 
 
-class Declined(TelegramError):
+class TelegramDeclined(TelegramError):
     """Telegram refused: nothing happened."""
 
     def __init__(
@@ -147,7 +147,7 @@ class AiohttpRequest(BaseRequest):
         """Read a good answer. Raises `Unanswered` when it is none; nothing of it is logged."""
         answer = _json(payload)
         if "result" not in answer:
-            raise Unanswered("An answer from Telegram cannot be read.")
+            raise TelegramUnanswered("An answer from Telegram cannot be read.")
         return answer
 
 
@@ -189,8 +189,8 @@ class TelegramBot(Bot):
 
 def _failure(failed: NoAnswer) -> TelegramError:
     if failed.sent:
-        return Unanswered(failed.why)
-    return NotSent(failed.why) if failed.reached else Unreached(failed.why)
+        return TelegramUnanswered(failed.why)
+    return TelegramNotSent(failed.why) if failed.reached else TelegramUnreached(failed.why)
 
 
 def _body(request_data: RequestData | None) -> _Body:
@@ -222,7 +222,7 @@ def _declined(called: str, status: int, payload: bytes) -> TelegramError:
     given, description = answer.get("parameters"), answer.get("description")
     parameters = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     retry_after, moved_to = parameters.get("retry_after"), parameters.get("migrate_to_chat_id")
-    return Declined(
+    return TelegramDeclined(
         code,
         description[:DESCRIPTION_AT_MOST] if isinstance(description, str) else "",
         method=called,

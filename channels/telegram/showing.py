@@ -13,10 +13,10 @@ from telegram import InputFile, MessageEntity
 from telegram.error import TelegramError
 
 from channels._shared import showing
-from channels.telegram.chat_migration import Moves
-from channels.telegram.failures import Act, Moved, Remedy, judge
-from channels.telegram.parts import FilePart, Part, StoredPart, TextPart
-from channels.telegram.request import NotSent, TelegramBot, Unanswered
+from channels.telegram.chat_migration import ChatMigrations
+from channels.telegram.failures import Moved, TelegramAct, TelegramRemedy, judge
+from channels.telegram.parts import FilePart, Part, TelegramStoredPart, TelegramTextPart
+from channels.telegram.request import TelegramBot, TelegramNotSent, TelegramUnanswered
 from gateway.domain.messages import Conversation
 from gateway.errors import SendFailed, SendOutcome
 from gateway.ports import Clock
@@ -28,45 +28,47 @@ TRIES = 4
 
 
 @dataclass(slots=True, kw_only=True)
-class Screen(showing.Screen[Part]):
+class TelegramMessageSync(showing.MessageSync[Part]):
     """One chat, or topic, to show one slot in. Every method raises `SendFailed`."""
 
     bot: TelegramBot
     conversation: Conversation
     chat: str
     """Under which id the chat is reached now."""
-    moves: Moves
+    moves: ChatMigrations
     clock: Clock
 
     async def _change(self, message: str, part: Part, *, known: bool) -> bool:
         if isinstance(part, FilePart):
             return not known  # after a restart: a file's content never changes
         edited = await self._edit(message, part)
-        return edited or (isinstance(part, StoredPart) and part.path is None)  # there is nothing to show it anew with
+        return edited or (
+            isinstance(part, TelegramStoredPart) and part.path is None
+        )  # there is nothing to show it anew with
 
     async def _create(self, at: int, part: Part) -> str:
         found = await self._made(part)
-        if found is Remedy.AS_FILE and isinstance(part, StoredPart):
+        if found is TelegramRemedy.AS_FILE and isinstance(part, TelegramStoredPart):
             found = await self._made(replace(part, photo=False))
-        assert not isinstance(found, Remedy), "only edits and deletions are done without an answer"
+        assert not isinstance(found, TelegramRemedy), "only edits and deletions are done without an answer"
         self.digests.put(self._key(found), part.digest)
         return found
 
-    async def _made(self, part: Part) -> str | Remedy:
+    async def _made(self, part: Part) -> str | TelegramRemedy:
         """Show a part in a new message."""
 
         async def ask(payload: Json) -> str:
             if isinstance(part, FilePart):
                 return await self._send_document(InputFile(part.data, filename=part.name), payload)
-            if isinstance(part, StoredPart):
+            if isinstance(part, TelegramStoredPart):
                 return await self._send_stored(part, payload)
             place: Json = {"chat_id": self.chat} | ({"message_thread_id": self._thread} if self._thread else {})
             quiet: Json = {"disable_notification": True} if part.silent else {}
             return _message(await self.bot.call("sendMessage", place | quiet | payload))
 
         if isinstance(part, FilePart):
-            return await self._call(Act.CREATE, ask, {"caption": part.said})
-        return await self._call(Act.CREATE, ask, part.payload())
+            return await self._call(TelegramAct.CREATE, ask, {"caption": part.said})
+        return await self._call(TelegramAct.CREATE, ask, part.payload())
 
     @property
     def _thread(self) -> int | None:
@@ -78,7 +80,7 @@ class Screen(showing.Screen[Part]):
         )
         return str(made.message_id)
 
-    async def _send_stored(self, part: StoredPart, payload: Json) -> str:
+    async def _send_stored(self, part: TelegramStoredPart, payload: Json) -> str:
         """Send a file piece by piece from where it is."""
         assert part.path is not None, "what is not there is no file part before it is shown"
         try:
@@ -92,20 +94,20 @@ class Screen(showing.Screen[Part]):
                     return await self._send_document(file, payload)
                 made = await self.bot.send_photo(self.chat, file, message_thread_id=self._thread, **_caption(payload))
                 return str(made.message_id)
-        raise NotSent(f"A file could not be read to be sent: {why}.")
+        raise TelegramNotSent(f"A file could not be read to be sent: {why}.")
 
-    async def _edit(self, message: str, part: TextPart | StoredPart) -> bool:
+    async def _edit(self, message: str, part: TelegramTextPart | TelegramStoredPart) -> bool:
         """Change a message; False when that is not possible any more."""
         # Not known until it is answered: an edit that is not may be made late.
         self.digests.drop(self._key(message))
-        method = "editMessageText" if isinstance(part, TextPart) else "editMessageCaption"
+        method = "editMessageText" if isinstance(part, TelegramTextPart) else "editMessageCaption"
 
         async def ask(payload: Json) -> str:
             await self.bot.call(method, self._at(message) | payload)
             return message
 
-        found = await self._call(Act.EDIT, ask, part.payload())
-        if found is Remedy.ANEW:
+        found = await self._call(TelegramAct.EDIT, ask, part.payload())
+        if found is TelegramRemedy.ANEW:
             return False
         self.digests.put(self._key(message), part.digest)
         return True
@@ -115,10 +117,12 @@ class Screen(showing.Screen[Part]):
             await self.bot.call("deleteMessage", self._at(message))
             return message
 
-        await self._call(Act.DELETE, ask, {})
+        await self._call(TelegramAct.DELETE, ask, {})
         self.digests.drop(self._key(message))
 
-    async def _call(self, act: Act, ask: Callable[[Json], Awaitable[str]], payload: Json) -> str | Remedy:
+    async def _call(
+        self, act: TelegramAct, ask: Callable[[Json], Awaitable[str]], payload: Json
+    ) -> str | TelegramRemedy:
         """Ask, and once more where there is a remedy for the refusal."""
         why = ""
         for _ in range(TRIES):
@@ -132,15 +136,15 @@ class Screen(showing.Screen[Part]):
             if isinstance(found, Moved):
                 await self.moves.learn_if_possible(self.chat, found.chat)
                 self.chat = found.chat
-            elif found is Remedy.PLAIN and not MARKS.isdisjoint(payload):
+            elif found is TelegramRemedy.PLAIN and not MARKS.isdisjoint(payload):
                 payload = {name: value for name, value in payload.items() if name not in MARKS}
-            elif found is Remedy.PLAIN:
+            elif found is TelegramRemedy.PLAIN:
                 break
             else:
                 return found
         raise SendFailed(why, outcome=SendOutcome.DEAD, creating=False)
 
-    def _judge(self, error: TelegramError, act: Act) -> Remedy | Moved | SendFailed:
+    def _judge(self, error: TelegramError, act: TelegramAct) -> TelegramRemedy | Moved | SendFailed:
         where = self.conversation
         return judge(error, act, chat_scope=where.chat_scope, account_scope=where.account_scope, now=self.clock.now())
 
@@ -161,5 +165,5 @@ def _message(made: object) -> str:
     """The id of a message that was made. Raises `Unanswered` when Telegram did not give one."""
     number = cast("Json", made).get("message_id") if isinstance(made, dict) else None
     if not isinstance(number, int):
-        raise Unanswered("An answer from Telegram to sendMessage cannot be read.")
+        raise TelegramUnanswered("An answer from Telegram to sendMessage cannot be read.")
     return str(number)

@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from channels._shared.poison import POISON_KEPT, Poison
 from channels.telegram import ids, inbound
-from channels.telegram.chat_migration import Moves
-from channels.telegram.inbound import BotIdentity, Meaning, Migration, Pressing
+from channels.telegram.chat_migration import ChatMigrations
+from channels.telegram.inbound import BotIdentity, ChatMigration, Meaning, TelegramPress
 from gateway.domain.messages import Inbound, Refused
 from gateway.domain.waits import PressResult
 from gateway.errors import StoreError
@@ -25,7 +25,7 @@ SIDE_BY_SIDE = 16
 """Chats taken at once: enough for the store to commit them together."""
 
 
-class Answer(Protocol):
+class AnswerPress(Protocol):
     """Answers a press; returns at once."""
 
     def __call__(self, query: str, result: PressResult) -> None:
@@ -44,9 +44,9 @@ class _Event:
     def rank(self) -> int:
         """What goes first: a chat's new id, so that what is said there counts as said in the old one; then presses."""
         match self.meaning:
-            case Migration():
+            case ChatMigration():
                 return 0
-            case Pressing():
+            case TelegramPress():
                 return 1
             case _:
                 return 2
@@ -57,9 +57,9 @@ class _Event:
         match self.meaning:
             case Inbound(event_key=key) | Refused(event_key=key):
                 return key
-            case Pressing(press=press):
+            case TelegramPress(press=press):
                 return press.event_key
-            case Migration(old=old, new=new):
+            case ChatMigration(old=old, new=new):
                 return f"moved{old}.{new}"
 
     @property
@@ -68,15 +68,15 @@ class _Event:
         match self.meaning:
             case Inbound() as message:
                 return message.conversation.chat
-            case Pressing() as pressing:
+            case TelegramPress() as pressing:
                 return pressing.press.conversation.chat
             case Refused() as refused:
                 return refused.event_key
-            case Migration() as migration:
+            case ChatMigration() as migration:
                 return migration.old
 
 
-class Updates:
+class TelegramUpdates:
     """Takes the updates of one account."""
 
     def __init__(
@@ -84,9 +84,9 @@ class Updates:
         *,
         bot: BotIdentity,
         sink: Sink,
-        moves: Moves,
+        moves: ChatMigrations,
         clock: Clock,
-        answer: Answer,
+        answer: AnswerPress,
         broken: Callable[[], None],
     ) -> None:
         """Take who the bot is and where everything goes; `broken` is told of an event that was put aside."""
@@ -147,7 +147,7 @@ class Updates:
                 conversation = await self._moves.first(message.conversation)
                 later = await self._moves.later(conversation.chat)
                 await self._sink.message(replace(message, conversation=conversation, also_called=later))
-            case Pressing(query=query, press=press):
+            case TelegramPress(query=query, press=press):
                 conversation = await self._moves.first(press.conversation)
                 pressed = await self._sink.press(replace(press, conversation=conversation))
                 self._answer(query, pressed.result)
@@ -155,7 +155,7 @@ class Updates:
                 await self._sink.refuse(replace(refused, raw=refused.raw[:POISON_KEPT]))
                 if query := _query(event.raw):
                     self._answer(query, PressResult.NOT_VALID)
-            case Migration(old=old, new=new):
+            case ChatMigration(old=old, new=new):
                 await self._moves.learn(old, new)
 
 

@@ -20,12 +20,12 @@ from channels.web.settings import WebSettings
 from gateway.domain.ids import OwnerName, SessionId, TurnId
 from gateway.domain.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
 from gateway.domain.messages import Attachment, Conversation
-from gateway.domain.slots import CardRow, Pace, Showing
+from gateway.domain.slots import CardRow, RateLimit, RenderedSlot
 from gateway.domain.tools import PICTURES
 from gateway.domain.views import SessionLine
 from gateway.domain.waits import PRESSED_TEXT, PressResult, Wait
 from gateway.errors import BadRequest, DragomanError, FetchFailed, Forbidden, SendFailed, SendOutcome, StoreError
-from gateway.ports import COOKIE, Auth, ChannelContext, Credential, Desk, Endpoint, Kept, Progress, Sink
+from gateway.ports import COOKIE, ArtifactKind, Auth, ChannelContext, Credential, Endpoint, Progress, Sink, WebApi
 
 FRAME_AT_MOST = 1_048_576
 SIGN_IN_AT_MOST = 4096
@@ -91,11 +91,11 @@ class WebChannel:
             for page in list(self._pages):
                 page.stop()
 
-    async def send(self, showing: Showing, progress: Progress) -> str:
+    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
         """Never called: a slot on the page is sent when it is stored."""
         raise SendFailed("The page shows rows, not sends.", outcome=SendOutcome.DEAD)
 
-    async def edit(self, showing: Showing, progress: Progress) -> str:
+    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
         """Never called, like `send`."""
         return await self.send(showing, progress)
 
@@ -106,7 +106,7 @@ class WebChannel:
     async def typing(self, conversation: Conversation) -> None:
         """The page sees by itself that a turn runs."""
 
-    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
         """None: nothing is sent."""
         return ()
 
@@ -173,7 +173,9 @@ class WebChannel:
 
     async def _picture(self, request: web.Request) -> web.StreamResponse:
         turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
-        path = await self._desk.output(request["owner"], turn, n, Kept.PICTURE, int(request.match_info["picture"][:9]))
+        path = await self._desk.output(
+            request["owner"], turn, n, ArtifactKind.PICTURE, int(request.match_info["picture"][:9])
+        )
         kind = SHOWN.get(path.suffix) if path is not None else None
         if path is None or kind is None:
             raise web.HTTPNotFound(reason="There is no such picture.")
@@ -182,7 +184,9 @@ class WebChannel:
     async def _file(self, request: web.Request) -> web.StreamResponse:
         """A file of a call, to be saved and never to be shown: what is in it a tool chose, or a stranger."""
         turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
-        path = await self._desk.output(request["owner"], turn, n, Kept.FILE, int(request.match_info["file"][:9]))
+        path = await self._desk.output(
+            request["owner"], turn, n, ArtifactKind.FILE, int(request.match_info["file"][:9])
+        )
         if path is None:
             raise web.HTTPNotFound(reason="There is no such file.")
         headers = {
@@ -236,7 +240,7 @@ class WebChannel:
                 await self._open_sink().message(message)
                 await page.send({"op": "said", "id": id, "ok": True, "error": None})
                 await self._fail_point("J3")
-            case inbound.Pressing(id, press):
+            case inbound.PagePress(id, press):
                 pressed = await self._open_sink().press(press)
                 answer = {"result": pressed.result.value, "text": PRESSED[pressed.result]}
                 await page.send({"op": "pressed", "id": id, **answer})
@@ -248,7 +252,7 @@ class WebChannel:
         return self._sink
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> WebApi:
         """What the pages read from."""
         return self._desk
 

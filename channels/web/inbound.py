@@ -50,14 +50,14 @@ class Say:
 
 
 @dataclass(frozen=True, slots=True)
-class Pressing:
+class PagePress:
     """A press."""
 
     id: str
     press: Press
 
 
-Frame: TypeAlias = Open | Close | Older | Say | Pressing
+Frame: TypeAlias = Open | Close | Older | Say | PagePress
 
 
 def unpack(text: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _say(frame: dict[str, Any], owner: OwnerName, now: datetime) -> Say:
     return Say(_text(frame, "id"), message)
 
 
-def _press(frame: dict[str, Any], owner: OwnerName) -> Pressing:
+def _press(frame: dict[str, Any], owner: OwnerName) -> PagePress:
     reason = "" if frame.get("reason") is None else _text(frame, "reason")
     press = Press(
         event_key=_event_key(frame, owner),
@@ -117,7 +117,7 @@ def _press(frame: dict[str, Any], owner: OwnerName) -> Pressing:
         handle=Handle(_text(frame, "handle")[:128]),
         reason=reason[:REASON_AT_MOST],
     )
-    return Pressing(_text(frame, "id"), press)
+    return PagePress(_text(frame, "id"), press)
 
 
 def _event_key(frame: dict[str, Any], owner: OwnerName) -> str:

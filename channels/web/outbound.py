@@ -10,7 +10,7 @@ from typing import Any
 from gateway.domain.children import Lineage, child_place
 from gateway.domain.ids import PAGE, SYSTEM_CHILD, SessionId
 from gateway.domain.live import OutputDelta, TextDelta
-from gateway.domain.messages import Attachment, Brought, Conversation, Inbound, Received
+from gateway.domain.messages import Attachment, Conversation, FetchedFile, Inbound, Received
 from gateway.domain.slots import CardRow, Slot, SlotKind
 from gateway.domain.steps import Step, StepKind, Usage
 from gateway.domain.text import cut, plain
@@ -183,12 +183,12 @@ def _message(received: Received) -> Json:
     }
 
 
-def _attachments(received: Received) -> list[tuple[Attachment, Brought | None]]:
+def _attachments(received: Received) -> list[tuple[Attachment, FetchedFile | None]]:
     found = received.files or ()
     return [(one, found[at] if at < len(found) else None) for at, one in enumerate(received.message.attachments)]
 
 
-def _attached(file: Attachment, found: Brought | None) -> Json:
+def _attached(file: Attachment, found: FetchedFile | None) -> Json:
     """A file that came with a message: what it is called, and why it is not there."""
     return {"name": shown_name(file.name), "trouble": found.trouble if found is not None else ""}
 

@@ -13,7 +13,7 @@ from gateway.domain.text import plain
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.errors import ModelError
-from gateway.ports import Clock, Live, Steps
+from gateway.ports import Clock, EventBus, TurnJournal
 from gateway.system.redaction import HIDDEN, Redactor
 
 SHOWN_AFTER_S = 1.0
@@ -21,11 +21,11 @@ SHOWN_AFTER_S = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Writing:
+class AnswerStream:
     """One answer while it comes: told to the page as it is, and to chats that stream with care."""
 
-    steps: Steps
-    live: Live
+    steps: TurnJournal
+    live: EventBus
     redactor: Redactor
     clock: Clock
     view: TurnView

@@ -18,13 +18,13 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.domain.ids import SessionId
-from gateway.domain.messages import Attachment, Brought, Conversation, Received
+from gateway.domain.messages import Attachment, Conversation, FetchedFile, Received
 from gateway.domain.sessions import works_in
 from gateway.domain.tools import PICTURES
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.errors import DragomanError, FetchFailed
-from gateway.ports import Channel, Steps
+from gateway.ports import Channel, TurnJournal
 from gateway.system.logging_setup import log
 from gateway.system.redaction import Redactor
 
@@ -68,7 +68,7 @@ class Attachments:
     channels: Mapping[str, Channel]
     workspaces: Callable[[SessionId], Path]
     """A session's workspace; made when it is asked for. Raises `DragomanError` when it cannot be used."""
-    steps: Steps
+    steps: TurnJournal
     redactor: Redactor
     file_within_s: float = FILE_WITHIN_S
     all_within_s: float = ALL_WITHIN_S
@@ -86,7 +86,7 @@ class Attachments:
         if not waiting:
             return view
         ends = asyncio.get_running_loop().time() + self.all_within_s
-        found: dict[str, tuple[Brought, ...]] = {}
+        found: dict[str, tuple[FetchedFile, ...]] = {}
         for received in waiting:
             files = await self._of_message(received, view, ends)
             await self.steps.brought(lease, received.id, files)
@@ -94,9 +94,9 @@ class Attachments:
         inputs = tuple(replace(one, files=found.get(one.id, one.files)) for one in view.inputs)
         return replace(view, inputs=inputs)
 
-    async def _of_message(self, received: Received, view: TurnView, ends: float) -> tuple[Brought, ...]:
+    async def _of_message(self, received: Received, view: TurnView, ends: float) -> tuple[FetchedFile, ...]:
         """Fetch the files of one message, one after the other."""
-        files: list[Brought] = []
+        files: list[FetchedFile] = []
         left = MESSAGE_AT_MOST
         try:
             with _inbox(self.workspaces(works_in(view.session))) as folder:
@@ -114,7 +114,7 @@ class Attachments:
             files += [_missing(file, why) for file in received.message.attachments[len(files) :]]
         return tuple(files)
 
-    async def _one(self, file: Attachment, where: Conversation, target: _Target, ends: float) -> Brought:
+    async def _one(self, file: Attachment, where: Conversation, target: _Target, ends: float) -> FetchedFile:
         """Fetch one file; a failure is its trouble."""
         if file.size > target.room:
             return _missing(file, _too_large(target.room))
@@ -162,8 +162,8 @@ def _wanted(received: Received) -> bool:
     return unread and not received.context and bool(received.message.attachments)
 
 
-def _missing(file: Attachment, why: str) -> Brought:
-    return Brought(path="", size=max(file.size, 0), media_type=stated(file.media_type), trouble=why)
+def _missing(file: Attachment, why: str) -> FetchedFile:
+    return FetchedFile(path="", size=max(file.size, 0), media_type=stated(file.media_type), trouble=why)
 
 
 def _too_large(room: int) -> str:
@@ -236,12 +236,12 @@ class _Target:
         while rest:
             rest = rest[os.write(self._fd, rest) :]
 
-    def keep(self, file: Attachment) -> Brought:
+    def keep(self, file: Attachment) -> FetchedFile:
         """Give the whole file its name, in place of one that is there."""
         media_type = sniffed(self._head, file.media_type)
         name = f"{self.stem}{ending(file.name, media_type)}"
         os.rename(self._partial, name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
-        return Brought(path=f"{INBOX}/{name}", size=self._size, media_type=media_type)
+        return FetchedFile(path=f"{INBOX}/{name}", size=self._size, media_type=media_type)
 
     def drop(self) -> None:
         """Close it, and take away what is not whole. Twice is safe."""

@@ -32,7 +32,7 @@ from gateway.domain.steps import Answer, Usage
 from gateway.domain.text import head_and_tail
 from gateway.domain.views import Spent, TurnView
 from gateway.errors import ModelError, StoreError
-from gateway.ports import Books, Clock, Model, Models, Views
+from gateway.ports import Clock, Model, Models, Queries, UsageStore
 from gateway.system.logging_setup import log
 from gateway.system.redaction import Redactor
 
@@ -62,8 +62,8 @@ At most {SUMMARY_CHARS} characters of plain Markdown, in the language of the con
 class Compaction:
     """Writes summaries of long histories."""
 
-    views: Views
-    books: Books
+    views: Queries
+    books: UsageStore
     models: Models
     clock: Clock
     redactor: Redactor

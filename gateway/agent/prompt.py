@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway.agent.pictures import any_in, with_pictures
 from gateway.agent.transcript import Marks, Told, request, told_before
-from gateway.agent.turn_cache import OfEnded
+from gateway.agent.turn_cache import PerTurnCache
 from gateway.agent.window import (
     CONTEXT_TOKENS,
     HISTORY_TURNS,
@@ -26,7 +26,7 @@ from gateway.domain.prompts import ModelRequest, ToolOffer
 from gateway.domain.sessions import Session, works_in
 from gateway.domain.views import TurnView
 from gateway.errors import DragomanError
-from gateway.ports import Views
+from gateway.ports import Queries
 from gateway.toolcalls.registry import Registry
 
 
@@ -44,7 +44,7 @@ UNBOUND = Bounds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Prompt:
     """One request, and the history in it."""
 
     request: ModelRequest
@@ -63,10 +63,10 @@ class Question:
 
 
 @dataclass(slots=True, kw_only=True)
-class Questions:
+class PromptBuilder:
     """Makes what models are asked."""
 
-    views: Views
+    views: Queries
     registry: Registry
     outputs: Callable[[SessionId], Path]
     """Where a session's pictures are."""
@@ -80,14 +80,12 @@ class Questions:
     agents: Mapping[str, Agent] = field(default_factory=dict[str, Agent])
     context_tokens: int = CONTEXT_TOKENS
     marks: Marks = field(default_factory=Marks)
-    _sizes: OfEnded[int] = field(default_factory=lambda: OfEnded(chars_of))
+    _sizes: PerTurnCache[int] = field(default_factory=lambda: PerTurnCache(chars_of))
     _told: Told = field(default_factory=told_before)
     _measured: tuple[Sequence[ToolOffer], int] = ((), 0)
     """The tools that were offered last, and about how many characters they take."""
 
-    async def make(
-        self, view: TurnView, bounds: Bounds = UNBOUND, history: Sequence[TurnView] | None = None
-    ) -> Question:
+    async def make(self, view: TurnView, bounds: Bounds = UNBOUND, history: Sequence[TurnView] | None = None) -> Prompt:
         """Return what the session's model is asked now. The turn comes first; its history is given the room left.
 
         `history`: the last `HISTORY_TURNS` ended turns, where they were read just now.
@@ -109,14 +107,14 @@ class Questions:
         own = chars_of(now)
         given = window(history, room - own, sizes) if bounds.turns else ()
         asked = await self._pictured(view, request(system, given, now, tools, self.marks, session.summary, self._told))
-        return Question(request=asked, history=given, own_chars=own, bounds=bounds, long=long)
+        return Prompt(request=asked, history=given, own_chars=own, bounds=bounds, long=long)
 
-    async def make_alone(self, view: TurnView) -> Question:
+    async def make_alone(self, view: TurnView) -> Prompt:
         """Return the same for who reads nothing but the turn: the one who answers commands."""
         asked = request(self.system, (), view, self.registry.offers(view.session), self.marks)
-        return Question(request=asked, history=(), own_chars=0, bounds=Bounds(turns=0), long=False)
+        return Prompt(request=asked, history=(), own_chars=0, bounds=Bounds(turns=0), long=False)
 
-    async def make_shorter(self, view: TurnView, question: Question) -> Question | None:
+    async def make_shorter(self, view: TurnView, question: Prompt) -> Prompt | None:
         """Return it in half of its characters: its model said that it is too long. The second time without a history.
 
         None when there is nothing that can be left out.

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from gateway.agent.compaction import Compaction
-from gateway.agent.turn import Turns
+from gateway.agent.turn import TurnRunner
 from gateway.agent.window import LongHistory
 from gateway.domain.ids import NodeId, TurnId
 from gateway.domain.live import TURNS, LiveEvent, TurnsDue, turn_topic
@@ -24,11 +24,11 @@ from gateway.domain.turns import STOPPED_TEXT, Lease, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait
 from gateway.errors import DragomanError, LeaseLost, StoreError, first_of
-from gateway.ports import Lanes, Live, Views
-from gateway.system.cancellation import Ending, Halt
+from gateway.ports import EventBus, Queries, TurnQueue
+from gateway.system.cancellation import Cancellation, CancelReason
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
-from gateway.system.metrics import Meters
+from gateway.system.metrics import Metrics
 
 AT_ONCE = 256
 CLAIMED_AT_ONCE = 32
@@ -49,21 +49,21 @@ SHORTAGES = 3
 class _Held:
     """One holding of a turn. The same turn can be claimed again while its last holding still ends."""
 
-    halt: Halt
+    halt: Cancellation
     work: asyncio.Task[LongHistory | None] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Sessions:
+class TurnWorker:
     """Runs every turn that this node can claim."""
 
     node: NodeId
-    lanes: Lanes
-    views: Views
-    live: Live
-    turns: Turns
+    lanes: TurnQueue
+    views: Queries
+    live: EventBus
+    turns: TurnRunner
     compaction: Compaction
-    meters: Meters
+    meters: Metrics
     points: FailPoints
     _draining: bool = False
     _held: set[_Held] = field(default_factory=set[_Held])
@@ -80,7 +80,7 @@ class Sessions:
         async with asyncio.TaskGroup() as group:
             while not self._draining:
                 for one in await self._claim():
-                    held = _Held(halt=Halt())
+                    held = _Held(halt=Cancellation())
                     self._held.add(held)
                     group.create_task(self._hold(one, held), name=f"turn {one.lease.turn}")
 
@@ -89,7 +89,7 @@ class Sessions:
         self._draining = True
         self.live.publish(TURNS, TurnsDue())
         for held in self._held:
-            _halt(held, Ending.SHUTDOWN)
+            _halt(held, CancelReason.SHUTDOWN)
         for task in self._after:
             task.cancel()
 
@@ -131,9 +131,9 @@ class Sessions:
             except Exception:  # noqa: BLE001 - the loop of sessions: one turn does not end the others (house rule 9)
                 self._log.exception("turn left to the sweeps")
             finally:
-                if held.halt.why is not Ending.SHUTDOWN:
+                if held.halt.why is not CancelReason.SHUTDOWN:
                     self._short.pop(lease.turn, None)
-                self.turns.let_go(lease, ended=held.halt.why in (Ending.STOP, Ending.LIMIT))
+                self.turns.let_go(lease, ended=held.halt.why in (CancelReason.STOP, CancelReason.LIMIT))
                 full = len(self._held) >= AT_ONCE
                 self._held.discard(held)
                 if full:  # the store announced who may run when there was no room yet
@@ -166,7 +166,7 @@ class Sessions:
             async with asyncio.TaskGroup() as group:
                 held.work = group.create_task(self.turns.run(claimed, held.halt), name=f"run {lease.turn}")
                 if self._draining:
-                    _halt(held, Ending.SHUTDOWN)
+                    _halt(held, CancelReason.SHUTDOWN)
                 _, goes_on = await asyncio.wait([held.work], timeout=FIRST_LOOK_S)
                 if goes_on:
                     renewer = group.create_task(self._renew(lease, held), name=f"lease of {lease.turn}")
@@ -180,15 +180,15 @@ class Sessions:
             self._log.error("turn failed", exc_info=failed)
             text = f"Something went wrong inside Dragoman; its log tells more (turn `{lease.turn}`)."
             await self._end(lease, TurnState.FAILED, text)
-            held.halt.why = Ending.LOST
+            held.halt.why = CancelReason.LOST
         elif failed.subgroup(MemoryError) is not None:
             self._log.error("no memory was left for a turn")
             await asyncio.sleep(RETRY_AFTER_S)
-            held.halt.why = Ending.SHUTDOWN
+            held.halt.why = CancelReason.SHUTDOWN
         elif (store := failed.subgroup(StoreError)) is not None:
             self._log.error("the store failed during a turn", error=str(first_of(store)))
             await asyncio.sleep(RETRY_AFTER_S)
-            held.halt.why = Ending.SHUTDOWN
+            held.halt.why = CancelReason.SHUTDOWN
         else:
             held.halt.why = held.halt.why or await self._why_refused(lease)
 
@@ -205,10 +205,10 @@ class Sessions:
             while True:
                 try:
                     if await self.lanes.renew(lease) is TurnState.STOPPING:
-                        _halt(held, Ending.STOP)
+                        _halt(held, CancelReason.STOP)
                         return
                 except LeaseLost:
-                    _halt(held, Ending.LOST)
+                    _halt(held, CancelReason.LOST)
                     return
                 except StoreError as error:
                     self._log.error("lease not renewed", error=str(error))
@@ -216,29 +216,29 @@ class Sessions:
                     self.turns.say_working(lease)
                 left_s = self.turns.left_s(lease)
                 if left_s is not None and left_s <= 0:
-                    _halt(held, Ending.LIMIT)
+                    _halt(held, CancelReason.LIMIT)
                     return
                 # Not at once: a clock may differ by a little from the one that wakes.
                 await _look_again(wakes, RENEW_EVERY_S if left_s is None else min(RENEW_EVERY_S, left_s + CALM_S))
                 await asyncio.sleep(CALM_S)
 
-    async def _why_refused(self, lease: Lease) -> Ending:
+    async def _why_refused(self, lease: Lease) -> CancelReason:
         """A write was refused: because the turn was stopped, or because somebody else has it."""
         try:
             state = await self.lanes.renew(lease)
         except DragomanError:
-            return Ending.LOST
-        return Ending.STOP if state is TurnState.STOPPING else Ending.LOST
+            return CancelReason.LOST
+        return CancelReason.STOP if state is TurnState.STOPPING else CancelReason.LOST
 
-    async def _give_up(self, lease: Lease, halt: Halt) -> None:
+    async def _give_up(self, lease: Lease, halt: Cancellation) -> None:
         match halt.why:
-            case Ending.STOP:
+            case CancelReason.STOP:
                 await self._end(lease, TurnState.STOPPED)
-            case Ending.LIMIT:
+            case CancelReason.LIMIT:
                 await self._end(lease, TurnState.FAILED)
-            case Ending.SHUTDOWN:
+            case CancelReason.SHUTDOWN:
                 await self._release(lease)
-            case Ending.LOST | None:
+            case CancelReason.LOST | None:
                 pass
 
     async def _release(self, lease: Lease) -> None:
@@ -289,7 +289,7 @@ class Sessions:
             return None
 
 
-def _halt(held: _Held, why: Ending) -> None:
+def _halt(held: _Held, why: CancelReason) -> None:
     """Cancel a turn's work, once, having said why."""
     if held.halt.why is None and held.work is not None and not held.work.done():
         held.halt.why = why

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gateway.domain.ids import status_slot
-from gateway.domain.live import ANSWERS, Doing, Now
+from gateway.domain.live import ANSWERS, Activity, ProgressChanged
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import Answer, Step, StepKind, Usage
@@ -24,7 +24,7 @@ from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.domain.waits import Wait, WaitKind, used_by_children
 from gateway.errors import LeaseLost, StoreError
-from gateway.ports import Clock, Live, Steps
+from gateway.ports import Clock, EventBus, TurnJournal
 from gateway.system.logging_setup import log
 from gateway.system.redaction import Redactor, redacted_line
 from gateway.system.status_text import LINE_CHARS, TEXT_CHARS, THINKING, TITLE_CHARS, at_work, count, duration, money
@@ -48,8 +48,8 @@ class Status:
     view: TurnView
     """As it was claimed."""
     lease: Lease
-    steps: Steps
-    live: Live
+    steps: TurnJournal
+    live: EventBus
     clock: Clock
     redactor: Redactor
     streams: Collection[str]
@@ -67,7 +67,7 @@ class Status:
     """That calls took, in this holding."""
     _log: Any = field(default_factory=lambda: log("status"))
 
-    def doing(self, now: Now) -> None:
+    def doing(self, now: Activity) -> None:
         """Say what is done now, if that is news. Without a text no call is at work, so the model is asked next."""
         if not self._shows:
             return
@@ -85,7 +85,7 @@ class Status:
         """
         if not self.view.steps:
             return
-        self.doing(Now())
+        self.doing(Activity())
         if self._has_line and _took_long(self.view, self.clock.now(), self.open_after_s):
             await self._open()
 
@@ -167,7 +167,7 @@ class Status:
 
     def _say(self) -> None:
         session, lineage = self.view.session, self.view.session.lineage
-        said = Doing(
+        said = ProgressChanged(
             turn=self.view.turn.id if lineage is None else lineage.root_turn,
             conversation=self._place,
             by=session.id,

@@ -14,9 +14,9 @@ from dataclasses import replace
 from itertools import count
 from typing import TypeAlias
 
-from gateway.agent.turn_cache import OfEnded
+from gateway.agent.turn_cache import PerTurnCache
 from gateway.domain.ids import SYSTEM_CHILD, SYSTEM_PARENT, InboundId, SessionId
-from gateway.domain.messages import CONTEXT_KEPT, Attachment, Brought, Inbound, Received
+from gateway.domain.messages import CONTEXT_KEPT, Attachment, FetchedFile, Inbound, Received
 from gateway.domain.prompts import CallResult, Message, ModelRequest, ToolOffer, UserText, block, speaker
 from gateway.domain.sessions import SessionKind
 from gateway.domain.steps import Step, StepKind
@@ -52,7 +52,7 @@ class Marks:
     def __init__(self) -> None:
         """Draw this life's key."""
         self._key = secrets.token_bytes(32)
-        self._texts = OfEnded(_texts_of)
+        self._texts = PerTurnCache(_texts_of)
 
     def of(self, session: SessionId, epoch: int, views: Iterable[TurnView], summary: str = "") -> str:
         """Return the first mark of the session's epoch that is in nothing of these turns: what people said, what was
@@ -125,12 +125,12 @@ def messages(history: Sequence[TurnView], turn: TurnView, mark: str, told: Told 
     return tuple(out)
 
 
-Told: TypeAlias = OfEnded[tuple[Message, ...] | None]
+Told: TypeAlias = PerTurnCache[tuple[Message, ...] | None]
 
 
 def told_before() -> Told:
     """What ended turns became in earlier questions, as far as it is the same in each; None for the others."""
-    return OfEnded(_plain)
+    return PerTurnCache(_plain)
 
 
 def _plain(view: TurnView) -> tuple[Message, ...] | None:
@@ -242,13 +242,13 @@ def _files(received: Sequence[Received], mark: str) -> str:
     return block(FILES, [_file(*found) for one in received for found in _found(one)], mark)
 
 
-def _found(received: Received) -> list[tuple[Attachment, Brought | None]]:
+def _found(received: Received) -> list[tuple[Attachment, FetchedFile | None]]:
     """What came with a message and what became of it, which nobody knows when nobody looked."""
     files = received.files or ()
     return [(one, files[at] if at < len(files) else None) for at, one in enumerate(received.message.attachments)]
 
 
-def _file(file: Attachment, found: Brought | None) -> str:
+def _file(file: Attachment, found: FetchedFile | None) -> str:
     called = f'called "{_name(file)}"' if file.name.strip() else "without a name"
     if found is not None and found.path:
         return f"{found.path} ({found.media_type}, {found.size:,} bytes), {called}"

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from gateway.agent.answer_stream import Writing, last_words, said, unmarked, why_no_answer
+from gateway.agent.answer_stream import AnswerStream, last_words, said, unmarked, why_no_answer
 from gateway.agent.attachments import Attachments
 from gateway.agent.limits import active_limit, beyond, out_of_time
-from gateway.agent.prompt import UNBOUND, Bounds, Question, Questions
+from gateway.agent.prompt import UNBOUND, Bounds, Prompt, PromptBuilder
 from gateway.agent.status import Status
 from gateway.agent.transcript import ungiven
 from gateway.agent.window import HISTORY_TURNS, LongHistory
 from gateway.domain.ids import OwnerName, WaitId, mint
-from gateway.domain.live import ANSWERS, Now, Rested, Working
-from gateway.domain.prompts import Anew, Complete, ModelRequest, TextPart
+from gateway.domain.live import ANSWERS, Activity, TurnActive, TurnReleased
+from gateway.domain.prompts import AnswerRestarted, Complete, ModelRequest, TextPart
 from gateway.domain.slots import NewSlot, shown_when_stored
 from gateway.domain.steps import Answer, StepState
 from gateway.domain.text import visible
@@ -28,14 +28,14 @@ from gateway.domain.turns import Lease, TurnKind, TurnLimits, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait, WaitKind
 from gateway.errors import LeaseLost, ModelError
-from gateway.ports import Clock, Lanes, Live, Model, Models, Steps, Views
-from gateway.system.cancellation import Halt
+from gateway.ports import Clock, EventBus, Model, Models, Queries, TurnJournal, TurnQueue
+from gateway.system.cancellation import Cancellation
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
-from gateway.system.metrics import Meters
+from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.scheduler import ToolCalls
-from gateway.toolcalls.subsessions import Families
+from gateway.toolcalls.subsessions import SubsessionService
 
 PAGE_CLOSED_AFTER = timedelta(seconds=30)
 BEGUN_AT_MOST = 10
@@ -57,32 +57,32 @@ class _Holding:
     status: Status
     history: Sequence[TurnView] | None
     """The session's, as it was when the turn was claimed, until its model is first asked."""
-    working: Working | None
+    working: TurnActive | None
     """What is said of it, where its conversation shows that."""
     long: LongHistory | None = None
     bounds: Bounds = UNBOUND
     """What fitted, once a model has said that a request was too long: later steps begin with no more."""
-    writing: Writing | None = None
+    writing: AnswerStream | None = None
     """The answer that is written now."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Turns:
+class TurnRunner:
     """Runs claimed turns."""
 
-    lanes: Lanes
-    steps: Steps
-    views: Views
-    live: Live
+    lanes: TurnQueue
+    steps: TurnJournal
+    views: Queries
+    live: EventBus
     calls: ToolCalls
-    families: Families
-    questions: Questions
+    families: SubsessionService
+    questions: PromptBuilder
     attachments: Attachments
     models: Models
     operator: Model
     """Answers command turns, whatever the configured model is."""
     clock: Clock
-    meters: Meters
+    meters: Metrics
     points: FailPoints
     redactor: Redactor
     elsewhere: Collection[OwnerName]
@@ -100,7 +100,7 @@ class Turns:
         """How many ended turns are read with a claim: none where nobody reads them but who answers commands."""
         return HISTORY_TURNS if any(name != self.operator.name for name in self.models.names) else 0
 
-    async def run(self, claimed: Claimed, halt: Halt) -> LongHistory | None:
+    async def run(self, claimed: Claimed, halt: Cancellation) -> LongHistory | None:
         """Run until the turn ended or parked. Cancelled by the holder when it is cut (`halt` says why).
 
         Return what the caller may put into a summary when the turn ended and its session's history is long. Raises
@@ -155,7 +155,7 @@ class Turns:
     def _forget(self, lease: Lease) -> _Holding | None:
         holding = self._held.pop(lease, None)
         if holding is not None and holding.working is not None:
-            self.live.publish(ANSWERS, Rested(turn=lease.turn))
+            self.live.publish(ANSWERS, TurnReleased(turn=lease.turn))
         return holding
 
     def _hold(self, view: TurnView, claimed: Claimed) -> _Holding:
@@ -167,7 +167,7 @@ class Turns:
             before=timedelta(milliseconds=view.turn.active_ms),
             limit=active_limit(view, self.limits),
             history=claimed.history,
-            working=Working(session=lease.session, turn=lease.turn, conversation=where) if shows else None,
+            working=TurnActive(session=lease.session, turn=lease.turn, conversation=where) if shows else None,
             status=Status(
                 view=view,
                 lease=lease,
@@ -183,7 +183,7 @@ class Turns:
     def _worked(self, holding: _Holding) -> timedelta:
         return holding.before + timedelta(seconds=self.clock.monotonic() - holding.began)
 
-    async def _run(self, view: TurnView, holding: _Holding, halt: Halt) -> bool:
+    async def _run(self, view: TurnView, holding: _Holding, halt: Cancellation) -> bool:
         """Go from step to step. Return True when the turn ended, False when it parked."""
         lease = holding.lease
         if lease.fence - len(view.waits) > BEGUN_AT_MOST:
@@ -205,7 +205,7 @@ class Turns:
         await self.points.hit("J20")
         return True
 
-    async def _settle(self, view: TurnView, holding: _Holding, halt: Halt) -> TurnView | None:
+    async def _settle(self, view: TurnView, holding: _Holding, halt: Cancellation) -> TurnView | None:
         """Do all that can be done for the calls. Return how the turn stands then, None when it parked."""
         lease = holding.lease
         async with holding.status.watch():
@@ -228,7 +228,7 @@ class Turns:
         command = view.turn.kind is TurnKind.COMMAND
         model = self.operator if command else self.models.of(view.session)
         if view.session.lineage is not None:
-            holding.status.doing(Now())
+            holding.status.doing(Activity())
         view = await self._fetched(model, view, lease)
         try:
             answer = await self._answer(model, view, holding)
@@ -266,7 +266,7 @@ class Turns:
         """Ask, show the text as it comes, return the whole answer. A request that is too long is made shorter."""
         question = await self._question(model, view, holding)
         turn = view.turn
-        writing = holding.writing = Writing(
+        writing = holding.writing = AnswerStream(
             steps=self.steps,
             live=self.live,
             redactor=self.redactor,
@@ -285,8 +285,8 @@ class Turns:
         return answer
 
     async def _asked(
-        self, model: Model, view: TurnView, question: Question, writing: Writing
-    ) -> tuple[Answer, Question]:
+        self, model: Model, view: TurnView, question: Prompt, writing: AnswerStream
+    ) -> tuple[Answer, Prompt]:
         """Return the answer and the question that it answers: a shorter one when its model said "too long"."""
         for _ in range(SHORTER_AT_MOST):
             try:
@@ -301,7 +301,7 @@ class Turns:
             writing.mark = question.request.mark
         return await self._stream(model, question.request, writing), question
 
-    async def _question(self, model: Model, view: TurnView, holding: _Holding) -> Question:
+    async def _question(self, model: Model, view: TurnView, holding: _Holding) -> Prompt:
         if model.name == self.operator.name:  # who answers commands reads nothing but them
             return await self.questions.make_alone(view)
         history, holding.history = holding.history, None
@@ -310,14 +310,14 @@ class Turns:
             holding.long = _long(view, hard=False)
         return question
 
-    async def _stream(self, model: Model, request: ModelRequest, writing: Writing) -> Answer:
+    async def _stream(self, model: Model, request: ModelRequest, writing: AnswerStream) -> Answer:
         began = self.clock.monotonic()
         async with aclosing(model.stream(request)) as events:
             async for event in events:
                 match event:
                     case TextPart(text=text):
                         await writing.add(text)
-                    case Anew(because=because):
+                    case AnswerRestarted(because=because):
                         self._log.warning("another model answers anew", because=because)
                         writing.anew()
                     case Complete(answer=answer):

@@ -19,7 +19,7 @@ BYTES_KEPT = 2_000_000
 """Of those turns."""
 
 
-class OfEnded(Generic[T]):
+class PerTurnCache(Generic[T]):
     """One thing that is worked out of each turn by itself.
 
     It is kept for as long as the turn's messages and steps are the very same objects, which never change: a store that

@@ -19,17 +19,17 @@ from gateway.app.memory_tuning import keep_tidy
 from gateway.app.plugins import load_channels
 from gateway.inbound.ingress import Ingress
 from gateway.outbound.delivery import Delivery
-from gateway.outbound.live_edits import Streams
-from gateway.outbound.rate_limit import Pacer
+from gateway.outbound.live_edits import LiveEdits
+from gateway.outbound.rate_limit import RateLimiter
 from gateway.ports import Channel, ChannelContext, Clock, Endpoint, Store
 from gateway.sandbox import Containment
-from gateway.server.channel_host import Helmsman, NotesOf
-from gateway.server.control_commands import Answers
+from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
+from gateway.server.control_commands import ControlCommands
 from gateway.server.control_server import ControlServer
 from gateway.server.control_wire import AUDIT_TAKES_S, SEND_WAITS_S, socket_path
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import Address
-from gateway.server.web_access import Pages
+from gateway.server.web_access import WebAccess
 from gateway.system.clock import SystemClock
 
 
@@ -38,7 +38,7 @@ class App:
     """A wired daemon, and the part of it that makes sign-in links."""
 
     daemon: Daemon
-    answers: Answers
+    answers: ControlCommands
 
 
 def build(
@@ -54,8 +54,8 @@ def build(
     core = make_core(loaded, containment, environ, client, clock or SystemClock(), store)
     pages = _pages(core)
     channels, endpoints = load_channels(loaded.settings.channels, partial(_context, core, pages))
-    pacer = Pacer(core.clock)
-    streams = Streams(
+    pacer = RateLimiter(core.clock)
+    streams = LiveEdits(
         channels=channels,
         live=core.store.live,
         notes=core.store,
@@ -90,9 +90,9 @@ def build(
     return App(daemon=daemon, answers=answers)
 
 
-def _context(core: Core, pages: Pages, name: str, settings: Any) -> ChannelContext:
+def _context(core: Core, pages: WebAccess, name: str, settings: Any) -> ChannelContext:
     """What a channel is built with."""
-    helm = Helmsman(
+    helm = DaemonChannelHost(
         node_id=core.node,
         node=core.store,
         outbox=core.store,
@@ -105,7 +105,7 @@ def _context(core: Core, pages: Pages, name: str, settings: Any) -> ChannelConte
         settings=settings,
         desk=pages,
         helm=helm,
-        notes=NotesOf(notes=core.store, room=f"channel/{name}"),
+        notes=NamespacedKeyValue(notes=core.store, room=f"channel/{name}"),
         client=core.client,
         public_url=core.loaded.settings.http.public_url or "",
         clock=core.clock,
@@ -113,8 +113,8 @@ def _context(core: Core, pages: Pages, name: str, settings: Any) -> ChannelConte
     )
 
 
-def _answers(core: Core, pages: Pages, http: HttpServer, ingress: Ingress) -> Answers:
-    return Answers(
+def _answers(core: Core, pages: WebAccess, http: HttpServer, ingress: Ingress) -> ControlCommands:
+    return ControlCommands(
         pages=pages,
         http=http,
         ingress=ingress,
@@ -127,8 +127,8 @@ def _answers(core: Core, pages: Pages, http: HttpServer, ingress: Ingress) -> An
     )
 
 
-def _pages(core: Core) -> Pages:
-    return Pages(
+def _pages(core: Core) -> WebAccess:
+    return WebAccess(
         accounts=core.store,
         views=core.store,
         live=core.store.live,
@@ -163,7 +163,7 @@ def _ingress(core: Core) -> Ingress:
     )
 
 
-def _http(core: Core, pages: Pages, endpoints: list[Endpoint], channels: Mapping[str, Channel]) -> HttpServer:
+def _http(core: Core, pages: WebAccess, endpoints: list[Endpoint], channels: Mapping[str, Channel]) -> HttpServer:
     settings = core.loaded.settings.http
     address = Address(
         host=settings.host,
@@ -183,7 +183,7 @@ def _http(core: Core, pages: Pages, endpoints: list[Endpoint], channels: Mapping
     )
 
 
-def _delivery(core: Core, channels: Mapping[str, Channel], pacer: Pacer, streams: Streams) -> Delivery:
+def _delivery(core: Core, channels: Mapping[str, Channel], pacer: RateLimiter, streams: LiveEdits) -> Delivery:
     return Delivery(
         node=core.node,
         outbox=core.store,

@@ -12,18 +12,18 @@ import aiohttp
 from config.load import Loaded
 from gateway.app.plugins import load_tools, redactor_of
 from gateway.app.state import open_state, state_key
-from gateway.app.tool_hosts import Places
-from gateway.approvals import Approvals, Handles
+from gateway.app.tool_hosts import ToolHosts
+from gateway.approvals import Approvals, ButtonTokens
 from gateway.domain.ids import NodeId, Principal, web_principal
 from gateway.egress import Egress
 from gateway.llm import ChainedModels, Choice, Price, open_models
 from gateway.llm.operator import Operator
-from gateway.policy.routing import People
-from gateway.ports import Clock, KeptTool, Model, Store
+from gateway.policy.routing import AllowedPeople
+from gateway.ports import Clock, Model, StatefulTool, Store
 from gateway.sandbox import Containment
 from gateway.store import is_there, open_store
 from gateway.system.failpoints import FailPoints
-from gateway.system.metrics import Meters
+from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
 from gateway.toolcalls.workspaces import Workspaces
@@ -39,12 +39,12 @@ class Core:
     node: NodeId
     machine: str
     redactor: Redactor
-    meters: Meters
+    meters: Metrics
     points: FailPoints
     registry: Registry
-    kept: Mapping[str, KeptTool]
+    kept: Mapping[str, StatefulTool]
     """The tools that keep something between calls, by name."""
-    people: People
+    people: AllowedPeople
     approvals: Approvals
     workspaces: Workspaces
     containment: Containment
@@ -66,17 +66,17 @@ def make_core(
     settings, state = loaded.settings, loaded.state
     open_state(state)
     machine = f"{platform.node()}:{state}"
-    people = People(
+    people = AllowedPeople(
         owners={name: frozenset([web_principal(name), *who]) for name, who in settings.owners.items()},
         allowed=frozenset(Principal(one) for one in settings.people.allow),
         chats=frozenset(settings.chats.allow),
     )
-    places = Places(state=state, clock=clock, containment=containment, egress=Egress())
+    places = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress())
     tools, kept = load_tools(loaded, places.of)
     registry = Registry(tools, sandboxed=containment.can_bwrap)
     operator, redactor = Operator(registry.commands), redactor_of(loaded)
     # Before the store: one without its key is then one whose key was lost.
-    handles = Handles(state_key(state, known=is_there(settings.store.url)))
+    handles = ButtonTokens(state_key(state, known=is_there(settings.store.url)))
     store = store or open_store(settings.store.url, clock)
     return Core(
         loaded=loaded,
@@ -85,7 +85,7 @@ def make_core(
         node=NodeId(f"{machine}#{secrets.token_hex(4)}"),
         machine=machine,
         redactor=redactor,
-        meters=Meters(),
+        meters=Metrics(),
         points=FailPoints.read(environ),
         registry=registry,
         kept=kept,

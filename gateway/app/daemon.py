@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from gateway.agent.runner import Sessions
+from gateway.agent.runner import TurnWorker
 from gateway.app.maintenance import Sweeper
 from gateway.errors import StoreError
 from gateway.inbound.ingress import Ingress
 from gateway.outbound.delivery import Delivery
-from gateway.outbound.live_edits import Streams
-from gateway.ports import Channel, Clock, KeptTool, Store
+from gateway.outbound.live_edits import LiveEdits
+from gateway.ports import Channel, Clock, StatefulTool, Store
 from gateway.server.control_server import ControlServer
 from gateway.server.http import HttpServer
 from gateway.system.logging_setup import log
@@ -39,13 +39,13 @@ class Daemon:
     clock: Clock
     ingress: Ingress
     channels: Mapping[str, Channel]
-    kept: Mapping[str, KeptTool]
+    kept: Mapping[str, StatefulTool]
     """The tools that keep something between calls, by name."""
     http: HttpServer
     control: ControlServer
-    sessions: Sessions
+    sessions: TurnWorker
     delivery: Delivery
-    streams: Streams
+    streams: LiveEdits
     sweeper: Sweeper
     chores: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(
         default_factory=dict[str, Callable[[], Coroutine[Any, Any, None]]]

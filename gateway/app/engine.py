@@ -7,25 +7,25 @@ from pathlib import Path
 
 from gateway.agent.attachments import Attachments
 from gateway.agent.compaction import Compaction
-from gateway.agent.prompt import Questions
-from gateway.agent.runner import Sessions
-from gateway.agent.turn import Turns
+from gateway.agent.prompt import PromptBuilder
+from gateway.agent.runner import TurnWorker
+from gateway.agent.turn import TurnRunner
 from gateway.app.core import Core
 from gateway.domain.sessions import SessionKind
 from gateway.ports import Channel
 from gateway.toolcalls.execution import Execution
 from gateway.toolcalls.permits import PermitOffice
 from gateway.toolcalls.scheduler import ToolCalls
-from gateway.toolcalls.subsessions import Families
+from gateway.toolcalls.subsessions import SubsessionService
 
 SYSTEM_PROMPT = Path(__file__).with_name("system_prompt.md")
 CHILD_PROMPT = Path(__file__).with_name("child_prompt.md")
 
 
-def make_sessions(core: Core, channels: Mapping[str, Channel]) -> Sessions:
+def make_sessions(core: Core, channels: Mapping[str, Channel]) -> TurnWorker:
     """Wire what claims and runs turns."""
     store, settings, families = core.store, core.loaded.settings, _families(core)
-    turns = Turns(
+    turns = TurnRunner(
         lanes=store,
         steps=store,
         views=store,
@@ -55,7 +55,7 @@ def make_sessions(core: Core, channels: Mapping[str, Channel]) -> Sessions:
         redactor=core.redactor,
         context_tokens=settings.model.context_tokens,
     )
-    return Sessions(
+    return TurnWorker(
         node=core.node,
         lanes=store,
         views=store,
@@ -67,7 +67,7 @@ def make_sessions(core: Core, channels: Mapping[str, Channel]) -> Sessions:
     )
 
 
-def _calls(core: Core, families: Families) -> ToolCalls:
+def _calls(core: Core, families: SubsessionService) -> ToolCalls:
     store, settings = core.store, core.loaded.settings.sessions
     other = settings.approval_expiry_other
     return ToolCalls(
@@ -98,8 +98,8 @@ def _calls(core: Core, families: Families) -> ToolCalls:
     )
 
 
-def _families(core: Core) -> Families:
-    return Families(
+def _families(core: Core) -> SubsessionService:
+    return SubsessionService(
         children=core.store,
         views=core.store,
         registry=core.registry,
@@ -111,8 +111,8 @@ def _families(core: Core) -> Families:
     )
 
 
-def _questions(core: Core) -> Questions:
-    return Questions(
+def _questions(core: Core) -> PromptBuilder:
+    return PromptBuilder(
         views=core.store,
         registry=core.registry,
         outputs=core.workspaces.outputs,

@@ -12,7 +12,7 @@ from gateway.domain.ids import NodeId
 from gateway.errors import StoreError
 from gateway.ports import Node, Sweeps
 from gateway.system.logging_setup import log
-from gateway.system.metrics import Meters
+from gateway.system.metrics import Metrics
 
 EVERY_S = 1.0
 ALIVE_EVERY_S = 10.0
@@ -35,7 +35,7 @@ class Sweeper:
     node_id: NodeId
     sweeps: Sweeps
     node: Node
-    meters: Meters
+    meters: Metrics
     _holders_first: int = 0
     """Sweeps that are still left to holders."""
     _log: Any = field(default_factory=lambda: log("sweeps"))

@@ -16,22 +16,22 @@ from config.load import Loaded
 from config.plugins import SAID_CHARS, own_module, part_of, said
 from config.settings import ChannelsSettings
 from gateway.domain.text import cut
-from gateway.domain.tools import Reach, ToolPolicy, ToolSpec
+from gateway.domain.tools import CallScope, ToolPolicy, ToolSpec
 from gateway.errors import ConfigError, NotFound
-from gateway.ports import Channel, ChannelContext, Endpoint, KeptTool, ToolPlace
+from gateway.ports import Channel, ChannelContext, Endpoint, StatefulTool, ToolHost
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Tool
 
 
 def load_tools(
-    loaded: Loaded, place: Callable[[str, ToolPolicy], ToolPlace]
-) -> tuple[list[Tool], Mapping[str, KeptTool]]:
+    loaded: Loaded, place: Callable[[str, ToolPolicy], ToolHost]
+) -> tuple[list[Tool], Mapping[str, StatefulTool]]:
     """Import the tools that the configuration has a policy for, and make those that keep something, by name.
 
     `place` is called with name and policy. Raises `ConfigError` for one that is not complete.
     """
     tools: list[Tool] = []
-    kept: dict[str, KeptTool] = {}
+    kept: dict[str, StatefulTool] = {}
     for name, policy in loaded.tools.items():
         module = importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}"))
         try:
@@ -55,7 +55,7 @@ def load_tools(
     return tools, kept
 
 
-def look_at_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
+def check_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
     """Say of each tool that needs something of this machine what it has, or lacks: then with the cure."""
     for name, policy in loaded.tools.items():
         module = importlib.import_module(loaded.own_tools.get(name, f"{agent_tools.__name__}.{name}"))
@@ -69,7 +69,7 @@ def look_at_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
                 yield f"{name}: {error.message}", error.cure
 
 
-def _reach(module: ModuleType, policy: ToolPolicy) -> Callable[[Any], Reach] | None:
+def _reach(module: ModuleType, policy: ToolPolicy) -> Callable[[Any], CallScope] | None:
     reach = getattr(module, "reach", None)
     return None if reach is None else lambda arguments: reach(arguments, policy.settings)
 
@@ -102,7 +102,7 @@ def import_channels(channels: ChannelsSettings) -> None:
             ) from error
 
 
-def look_at_channels(channels: ChannelsSettings) -> Iterator[ConfigError]:
+def check_channels(channels: ChannelsSettings) -> Iterator[ConfigError]:
     """Import those that the owner brings, and say what is wrong with each; none is made."""
     for name, table in channels.imported.items():
         try:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 
 from config.load import Loaded
 from gateway.app.core import models_of
-from gateway.app.plugins import look_at_channels, redactor_of
+from gateway.app.plugins import check_channels, redactor_of
 from gateway.app.run import outbound_client
 from gateway.app.state import KEY, read_key
 from gateway.errors import DragomanError
 from gateway.llm.operator import Operator
-from gateway.server.control_server import look_at_place
+from gateway.server.control_server import check_place
 from gateway.server.control_wire import socket_path
-from gateway.store import look_at_store
+from gateway.store import check_store
 from gateway.system.clock import SystemClock
 from gateway.toolcalls.workspaces import Workspaces
 
@@ -23,10 +23,10 @@ from gateway.toolcalls.workspaces import Workspaces
 def refusals(loaded: Loaded) -> Iterator[DragomanError]:
     """Say what a start would refuse of the state folder, the store, the owner's channels and the models."""
     yield from _tried(lambda: _state_key(loaded))
-    yield from _tried(lambda: look_at_place(socket_path(loaded.state)))
+    yield from _tried(lambda: check_place(socket_path(loaded.state)))
     yield from _tried(Workspaces(loaded.state).look)
-    yield from _tried(lambda: look_at_store(loaded.settings.store.url))
-    yield from look_at_channels(loaded.settings.channels)
+    yield from _tried(lambda: check_store(loaded.settings.store.url))
+    yield from check_channels(loaded.settings.channels)
     yield from _tried(lambda: asyncio.run(_models(loaded)))
 
 

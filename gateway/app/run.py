@@ -16,7 +16,7 @@ from gateway.app.memory_tuning import leave_alone_what_is_there, read_less_at_on
 from gateway.app.plugins import redactor_of
 from gateway.errors import DragomanError, first_of
 from gateway.sandbox import probe
-from gateway.system.dns import Loop
+from gateway.system.dns import DaemonEventLoop
 from gateway.system.logging_setup import log, set_up_logs
 
 
@@ -29,7 +29,7 @@ def serve(loaded: Loaded) -> int:
     for warning in loaded.warnings:
         log("config").warning(warning)
     try:
-        with asyncio.Runner(loop_factory=Loop) as runner:
+        with asyncio.Runner(loop_factory=DaemonEventLoop) as runner:
             runner.run(_serve(loaded))
     except BaseExceptionGroup as group:
         # Not `except*`: early 3.11s wrap what is raised in one into another group.

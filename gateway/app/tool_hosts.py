@@ -9,16 +9,16 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
-from gateway.domain.tools import Mode, ToolPolicy
+from gateway.domain.tools import SandboxMode, ToolPolicy
 from gateway.egress import Egress
 from gateway.errors import SandboxMissing
-from gateway.ports import Clock, Enclosure, Gate
+from gateway.ports import Clock, EgressProxy, SandboxSession
 from gateway.sandbox import Containment, enclosed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A `ToolPlace`."""
+class DaemonToolHost:
+    """A `ToolHost`."""
 
     settings: Any
     folder: Path
@@ -28,13 +28,19 @@ class Place:
 
     @asynccontextmanager
     async def enclose(
-        self, program: Path, *, sandbox: Mode | None, hosts: Sequence[str], gates: int, readable: Sequence[Path] = ()
-    ) -> AsyncGenerator[Enclosure]:
+        self,
+        program: Path,
+        *,
+        sandbox: SandboxMode | None,
+        hosts: Sequence[str],
+        gates: int,
+        readable: Sequence[Path] = (),
+    ) -> AsyncGenerator[SandboxSession]:
         """Make a place for one run of a program."""
         if sandbox is None:
             raise SandboxMissing("This tool was not planned to start a program.")
 
-        def serve(sock: socket, address: str) -> AbstractAsyncContextManager[Gate]:
+        def serve(sock: socket, address: str) -> AbstractAsyncContextManager[EgressProxy]:
             return self.egress.gate(sock, hosts=hosts, address=address)
 
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,7 +57,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class ToolHosts:
     """Gives each tool its own."""
 
     state: Path
@@ -59,9 +65,9 @@ class Places:
     containment: Containment
     egress: Egress
 
-    def of(self, name: str, policy: ToolPolicy) -> Place:
+    def of(self, name: str, policy: ToolPolicy) -> DaemonToolHost:
         """The place of a tool. Nothing is made on the disk before a program is started."""
-        return Place(
+        return DaemonToolHost(
             settings=policy.settings,
             folder=self.state / "tools" / name,
             clock=self.clock,

@@ -21,20 +21,20 @@ from gateway.approvals.action import (
 )
 from gateway.approvals.audience import SUB_SESSION, Audience, audience, card_slots, is_shown_by, payload
 from gateway.approvals.authorization import approvers, approving_owners, asks_reason, may_resolve
-from gateway.approvals.button_token import Handles, cards_at, page_card, wait_of
+from gateway.approvals.button_token import ButtonTokens, cards_at, page_card, wait_of
 from gateway.domain.ids import Handle, OwnerName, Principal
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Button, CardRow
-from gateway.domain.tools import Mode
+from gateway.domain.tools import SandboxMode
 from gateway.domain.turns import Turn
-from gateway.domain.waits import ApprovalRequest, PressResult, Verb, Verdict, Wait, WaitState
-from gateway.policy.routing import People
+from gateway.domain.waits import ApprovalRequest, PressResult, PressVerdict, Verb, Wait, WaitState
+from gateway.policy.routing import AllowedPeople
 from gateway.ports import Accounts
 
 __all__ = [
     "Approvals",
     "Audience",
-    "Handles",
+    "ButtonTokens",
     "action_key",
     "action_sha",
     "approvers",
@@ -52,15 +52,15 @@ __all__ = [
     "wait_of",
 ]
 
-_SANDBOXES: Mapping[Mode | None, str] = MappingProxyType(
-    {None: "none needed", Mode.OFF: "none: it runs on the host", Mode.BASIC: "basic"}
+_SANDBOXES: Mapping[SandboxMode | None, str] = MappingProxyType(
+    {None: "none needed", SandboxMode.OFF: "none: it runs on the host", SandboxMode.BASIC: "basic"}
 )
 
 
 class Approvals:
     """What the engine needs of all this: where to ask, what a press means, what a card shows."""
 
-    def __init__(self, people: People, accounts: Accounts, handles: Handles) -> None:
+    def __init__(self, people: AllowedPeople, accounts: Accounts, handles: ButtonTokens) -> None:
         """Take the configured people, and the store's knowledge of where they are."""
         self._people = people
         self._accounts = accounts
@@ -76,17 +76,19 @@ class Approvals:
         places = [await self._accounts.whereabouts(name, sorted(self._people.owners[name])) for name in owners]
         return audience(session, turn, places, now)
 
-    def verdict(self, handle: Handle, wait: Wait, cards: Iterable[str], who: Principal, session: Session) -> Verdict:
+    def verdict(
+        self, handle: Handle, wait: Wait, cards: Iterable[str], who: Principal, session: Session
+    ) -> PressVerdict:
         """What this press may do to this wait, from the cards of the conversation where it was pressed."""
         verb = self._handles.verb(handle, wait.id, cards)
         if verb is None or wait.approval is None:
-            return Verdict(refusal=PressResult.NOT_VALID)
+            return PressVerdict(refusal=PressResult.NOT_VALID)
         return may_resolve(verb, who, wait.approval.requester, approvers(session, self._people))
 
-    def denial(self, wait: Wait, who: Principal, session: Session) -> Verdict:
+    def denial(self, wait: Wait, who: Principal, session: Session) -> PressVerdict:
         """What a reason that is given later may do: deny, when this person may do that now as well."""
         if wait.approval is None:
-            return Verdict(refusal=PressResult.NOT_VALID)
+            return PressVerdict(refusal=PressResult.NOT_VALID)
         return may_resolve(Verb.DENY_REASON, who, wait.approval.requester, approvers(session, self._people))
 
     def row(self, wait: Wait, card: str) -> CardRow:

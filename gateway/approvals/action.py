@@ -10,7 +10,7 @@ from types import MappingProxyType
 from gateway.domain.ids import Principal, SessionId, TurnId
 from gateway.domain.tools import Action, Risk
 from gateway.domain.waits import ApprovalRequest, Wait, WaitState
-from gateway.policy.routing import People
+from gateway.policy.routing import AllowedPeople
 
 _ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[rtbfu]")  # a control character in JSON; not a backslash that somebody wrote
 _LONG_SPACES = re.compile(r" {9,}")
@@ -116,7 +116,7 @@ def title(request: ApprovalRequest) -> str:
     return f"{request.action.tool} {_WANTS[request.risk]}"
 
 
-def outcome_line(wait: Wait, people: People) -> str:
+def outcome_line(wait: Wait, people: AllowedPeople) -> str:
     """Say in one line what became of an approval; empty while it is open."""
     who = name_of(wait.decided_by, people)
     at = f", {wait.decided_at:%H:%M} UTC" if wait.decided_at else ""
@@ -134,7 +134,7 @@ def outcome_line(wait: Wait, people: People) -> str:
     }[wait.state]
 
 
-def name_of(who: Principal | None, people: People) -> str:
+def name_of(who: Principal | None, people: AllowedPeople) -> str:
     """How a principal is called on cards: the owner's name, else the principal itself."""
     if who is None:
         return "Nobody"

@@ -11,7 +11,7 @@ from gateway.domain.messages import Conversation, latest_chat
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.slots import NewSlot, Slot, SlotKind
 from gateway.domain.turns import Turn
-from gateway.domain.views import Whereabouts
+from gateway.domain.views import LastContact
 
 ROWS_A_CARD = 8
 PAGE_REACHES_FOR = timedelta(days=7)
@@ -33,7 +33,7 @@ class Audience:
         return bool(self.conversations) or self.page
 
 
-def audience(session: Session, turn: Turn, places: Sequence[Whereabouts], now: datetime) -> Audience:
+def audience(session: Session, turn: Turn, places: Sequence[LastContact], now: datetime) -> Audience:
     """Say where to ask: a main session and its children in its chat, others in each approver's last direct one.
 
     The page shows what waits by itself, and reaches nobody by having been used once.

@@ -7,33 +7,33 @@ from datetime import datetime
 from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.messages import Press
 from gateway.domain.sessions import Session, SessionKind
-from gateway.domain.waits import PressResult, Verb, Verdict, Wait, WaitState
-from gateway.policy.routing import People
+from gateway.domain.waits import PressResult, PressVerdict, Verb, Wait, WaitState
+from gateway.policy.routing import AllowedPeople
 
 
-def approving_owners(session: Session, people: People) -> tuple[OwnerName, ...]:
+def approving_owners(session: Session, people: AllowedPeople) -> tuple[OwnerName, ...]:
     """Who decides: below a main session its owner, elsewhere every owner; now, not when it was asked."""
     if session.root_kind is SessionKind.MAIN:
         return tuple(name for name in people.owners if name == session.owner)
     return tuple(people.owners)
 
 
-def approvers(session: Session, people: People) -> frozenset[Principal]:
+def approvers(session: Session, people: AllowedPeople) -> frozenset[Principal]:
     """Whose press counts: that of any principal of those owners."""
     return frozenset(who for name in approving_owners(session, people) for who in people.owners[name])
 
 
-def may_resolve(verb: Verb, who: Principal, requester: Principal, allowed: frozenset[Principal]) -> Verdict:
+def may_resolve(verb: Verb, who: Principal, requester: Principal, allowed: frozenset[Principal]) -> PressVerdict:
     """Say what a press may do: approvers decide; whoever asked may also deny."""
     if who in allowed:
         state = WaitState.APPROVED if verb is Verb.ONCE else WaitState.DENIED
-        return Verdict(refusal=None, state=state, withdraw_siblings=verb is Verb.DENY_REASON)
+        return PressVerdict(refusal=None, state=state, withdraw_siblings=verb is Verb.DENY_REASON)
     if verb is not Verb.ONCE and who == requester:
-        return Verdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=verb is Verb.DENY_REASON)
-    return Verdict(refusal=PressResult.NOT_ALLOWED)
+        return PressVerdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=verb is Verb.DENY_REASON)
+    return PressVerdict(refusal=PressResult.NOT_ALLOWED)
 
 
-def asks_reason(verdict: Verdict, press: Press, wait: Wait, now: datetime) -> bool:
+def asks_reason(verdict: PressVerdict, press: Press, wait: Wait, now: datetime) -> bool:
     """Whether a denial waits for its reason: the platform's buttons carry no text, and it can still be decided.
 
     A verdict that withdraws the siblings is that of "Deny with reason".

@@ -14,7 +14,7 @@ from gateway.domain.messages import Conversation
 from gateway.domain.waits import Verb
 
 
-class Handles:
+class ButtonTokens:
     """Makes and checks button handles: a wait's id and 128 bits of HMAC over (wait, card, verb).
 
     The same on a resend; worthless for another card, conversation or verb; the verb is not in it to be swapped.

@@ -178,10 +178,10 @@ def slack_manifest(options: _Options, account: str | None) -> None:
 def check(options: _Options) -> int:
     """Try the configuration and this machine, and say what is set. Exit code 1 when there are problems."""
     from config.describe import lines
-    from gateway.app.plugins import import_channels, look_at_tools
+    from gateway.app.plugins import check_tools, import_channels
     from gateway.app.preflight import refusals
-    from gateway.cli.check import Finding, Level, look
-    from gateway.domain.tools import Sandbox
+    from gateway.cli.check import CheckResult, Level, look
+    from gateway.domain.tools import SandboxPolicy
 
     loaded = _load(options)
     import_channels(loaded.settings.channels)
@@ -191,17 +191,17 @@ def check(options: _Options) -> int:
         click.echo(f"{what.ljust(width)}  {how}")
     click.echo()
     http = loaded.settings.http
-    findings = [Finding(level=Level.NOTE, what=warning) for warning in loaded.warnings]
+    findings = [CheckResult(level=Level.NOTE, what=warning) for warning in loaded.warnings]
     findings += look(
         state=loaded.state,
         store_url=loaded.settings.store.url,
         host=http.host,
         port=http.port,
-        contained=[name for name, policy in loaded.tools.items() if policy.sandbox is Sandbox.BASIC],
+        contained=[name for name, policy in loaded.tools.items() if policy.sandbox is SandboxPolicy.BASIC],
     )
-    findings += [Finding(level=Level.PROBLEM, what=one.message, cure=one.cure) for one in refusals(loaded)]
+    findings += [CheckResult(level=Level.PROBLEM, what=one.message, cure=one.cure) for one in refusals(loaded)]
     findings += [
-        Finding(level=Level.NOTE if cure else Level.OK, what=what, cure=cure) for what, cure in look_at_tools(loaded)
+        CheckResult(level=Level.NOTE if cure else Level.OK, what=what, cure=cure) for what, cure in check_tools(loaded)
     ]
     for found in findings:
         click.echo(f"{found.level.value.upper() if found.level is Level.PROBLEM else found.level.value:8} {found.what}")

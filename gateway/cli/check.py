@@ -39,7 +39,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckResult:
     """One thing that was looked at."""
 
     level: Level
@@ -47,7 +47,7 @@ class Finding:
     cure: str = ""
 
 
-def look(*, state: Path, store_url: str, host: str, port: int, contained: Sequence[str]) -> Iterator[Finding]:
+def look(*, state: Path, store_url: str, host: str, port: int, contained: Sequence[str]) -> Iterator[CheckResult]:
     """Look at everything, in order of importance. `contained` names the tools that must run in a sandbox."""
     yield _python()
     yield _sqlite()
@@ -58,58 +58,58 @@ def look(*, state: Path, store_url: str, host: str, port: int, contained: Sequen
     yield from _sandbox(contained)
 
 
-def _python() -> Finding:
+def _python() -> CheckResult:
     found = sys.version_info[:3]
     text = f"Python {'.'.join(map(str, found))}"
     if found < _OLDEST_PYTHON:
-        return Finding(level=Level.PROBLEM, what=f"{text} is too old.", cure="Install Python 3.11 or newer.")
-    return Finding(level=Level.OK, what=text)
+        return CheckResult(level=Level.PROBLEM, what=f"{text} is too old.", cure="Install Python 3.11 or newer.")
+    return CheckResult(level=Level.OK, what=text)
 
 
-def _sqlite() -> Finding:
+def _sqlite() -> CheckResult:
     # By name: only the store works with SQLite, and this wants nothing but its version.
     version: str = importlib.import_module("sqlite3").sqlite_version
     if tuple(map(int, version.split("."))) < OLDEST_SQLITE:
-        return Finding(level=Level.PROBLEM, what=f"SQLite {version} is too old.", cure="Use a newer Python build.")
-    return Finding(level=Level.OK, what=f"SQLite {version}")
+        return CheckResult(level=Level.PROBLEM, what=f"SQLite {version} is too old.", cure="Use a newer Python build.")
+    return CheckResult(level=Level.OK, what=f"SQLite {version}")
 
 
-def _state(state: Path) -> Finding:
+def _state(state: Path) -> CheckResult:
     if what := instead_of_it(state):
-        return Finding(level=Level.PROBLEM, what=f"The state folder {state} is {what}.", cure=NAME_ANOTHER)
+        return CheckResult(level=Level.PROBLEM, what=f"The state folder {state} is {what}.", cure=NAME_ANOTHER)
     if not os.path.exists(state):
         return _to_be_made("state folder", state, "name another one with --state")
     found = state.stat()
     if found.st_uid != os.geteuid():
         cure = f"Run: chown -R {os.geteuid()} {state}, or check as the daemon's user."
-        return Finding(level=Level.PROBLEM, what=f"The state folder {state} belongs to another user.", cure=cure)
+        return CheckResult(level=Level.PROBLEM, what=f"The state folder {state} belongs to another user.", cure=cure)
     try:
         _write_into(state)
         ours = not found.st_mode & 0o077 or may_be_closed(state)
     except OSError as error:
         what = f"The state folder {state} cannot be used: {error.strerror}."
-        return Finding(level=Level.PROBLEM, what=what, cure=cure_of(error))
+        return CheckResult(level=Level.PROBLEM, what=what, cure=cure_of(error))
     if not ours:
         what = f"The folder {state} is open to other users, and something else is kept in it."
-        return Finding(level=Level.PROBLEM, what=what, cure="Name a folder of its own with --state.")
+        return CheckResult(level=Level.PROBLEM, what=what, cure="Name a folder of its own with --state.")
     if found.st_mode & 0o077:
         what = f"The state folder {state} is open to other users; the next start closes it."
-        return Finding(level=Level.NOTE, what=what, cure=f"To close it now: chmod 700 {state}")
-    return Finding(level=Level.OK, what=f"state folder {state}")
+        return CheckResult(level=Level.NOTE, what=what, cure=f"To close it now: chmod 700 {state}")
+    return CheckResult(level=Level.OK, what=f"state folder {state}")
 
 
-def _to_be_made(what: str, folder: Path, cure: str) -> Finding:
+def _to_be_made(what: str, folder: Path, cure: str) -> CheckResult:
     above = next(one for one in folder.parents if os.path.lexists(one))
     if not os.path.isdir(above):
         cure = f"{above} is not a folder: mend that, or {cure}."
     elif os.access(above, os.W_OK | os.X_OK):
-        return Finding(level=Level.OK, what=f"{what} {folder} (made at the first start)")
+        return CheckResult(level=Level.OK, what=f"{what} {folder} (made at the first start)")
     else:
         cure = f"Make {above} writable, or {cure}."
-    return Finding(level=Level.PROBLEM, what=f"The {what} {folder} cannot be made in {above}.", cure=cure)
+    return CheckResult(level=Level.PROBLEM, what=f"The {what} {folder} cannot be made in {above}.", cure=cure)
 
 
-def _store_folder(state: Path, url: str) -> Iterator[Finding]:
+def _store_folder(state: Path, url: str) -> Iterator[CheckResult]:
     scheme, _, path = url.partition("://")
     folder = Path(path).parent
     if scheme != "sqlite" or folder == state:
@@ -125,22 +125,22 @@ def _store_folder(state: Path, url: str) -> Iterator[Finding]:
         cure = (
             "Free some space." if is_full(error) else "Make it a folder that this user may write, or change store.url."
         )
-        yield Finding(level=Level.PROBLEM, what=what, cure=cure)
+        yield CheckResult(level=Level.PROBLEM, what=what, cure=cure)
     else:
-        yield Finding(level=Level.OK, what=f"store in {folder}")
+        yield CheckResult(level=Level.OK, what=f"store in {folder}")
 
 
-def _disk(state: Path) -> Finding:
+def _disk(state: Path) -> CheckResult:
     free = shutil.disk_usage(next(one for one in (state, *state.parents) if os.path.exists(one))).free
     text = f"{free / 2**30:.1f} GiB free on the disk of the state folder"
     if free < _FREE_AT_LEAST:
-        return Finding(level=Level.PROBLEM, what=f"Only {text}.", cure="Free some space.")
-    return Finding(level=Level.OK if free >= _FREE_BETTER else Level.NOTE, what=text)
+        return CheckResult(level=Level.PROBLEM, what=f"Only {text}.", cure="Free some space.")
+    return CheckResult(level=Level.OK if free >= _FREE_BETTER else Level.NOTE, what=text)
 
 
-def _port(state: Path, host: str, port: int) -> Finding:
+def _port(state: Path, host: str, port: int) -> CheckResult:
     if not port:
-        return Finding(level=Level.OK, what="any free port is taken")
+        return CheckResult(level=Level.OK, what="any free port is taken")
     try:
         family, kind, proto, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, proto) as probe:
@@ -148,28 +148,28 @@ def _port(state: Path, host: str, port: int) -> Finding:
             probe.bind(place)
     except OSError as error:
         return _port_refused(error, state, host, port)
-    return Finding(level=Level.OK, what=f"{host}:{port} is free")
+    return CheckResult(level=Level.OK, what=f"{host}:{port} is free")
 
 
-def _port_refused(error: OSError, state: Path, host: str, port: int) -> Finding:
+def _port_refused(error: OSError, state: Path, host: str, port: int) -> CheckResult:
     if error.errno == errno.EADDRINUSE:
         return _port_taken(state, host, port)
     if error.errno == errno.EACCES:
         cure = "Set http.port to 1024 or more, or allow this user lower ones."
-        return Finding(level=Level.PROBLEM, what=f"This user may not listen on port {port}.", cure=cure)
+        return CheckResult(level=Level.PROBLEM, what=f"This user may not listen on port {port}.", cure=cure)
     what = f"Nothing can listen on {host}:{port}: {error.strerror}."
-    return Finding(level=Level.PROBLEM, what=what, cure="Set http.host to an address of this machine.")
+    return CheckResult(level=Level.PROBLEM, what=what, cure="Set http.host to an address of this machine.")
 
 
-def _port_taken(state: Path, host: str, port: int) -> Finding:
+def _port_taken(state: Path, host: str, port: int) -> CheckResult:
     path = socket_path(state)
     ours = _port_of_ours(path) if is_running(path) else 0
     if ours in (port, None):
-        return Finding(level=Level.OK, what=f"{host}:{port} is taken, and the daemon of this state folder runs")
+        return CheckResult(level=Level.OK, what=f"{host}:{port} is taken, and the daemon of this state folder runs")
     what = f"Another program has taken {host}:{port}."
     if ours:
         what += f" The daemon of this state folder runs on port {ours}."
-    return Finding(level=Level.PROBLEM, what=what, cure="Stop that program, or set another http.port.")
+    return CheckResult(level=Level.PROBLEM, what=what, cure="Stop that program, or set another http.port.")
 
 
 def _port_of_ours(path: Path) -> int | None:
@@ -180,22 +180,22 @@ def _port_of_ours(path: Path) -> int | None:
         return None
 
 
-def _sandbox(contained: Sequence[str]) -> Iterator[Finding]:
+def _sandbox(contained: Sequence[str]) -> Iterator[CheckResult]:
     # Imported here, because no other command needs it.
     from gateway.sandbox import probe
 
     found = asyncio.run(probe())
     if found.can_bwrap:
-        yield Finding(level=Level.OK, what="sandbox: tools can be contained")
+        yield CheckResult(level=Level.OK, what="sandbox: tools can be contained")
     elif contained:
         what = f"sandbox: none works here, and {', '.join(contained)} must have one. {found.why_no_bwrap}".strip()
-        yield Finding(
+        yield CheckResult(
             level=Level.PROBLEM, what=what, cure="Mend that: bubblewrap must be installed, and user namespaces allowed."
         )
     else:
         what = f"sandbox: none works here. {found.why_no_bwrap}".strip()
         cure = "Tools run on the host in main sessions, cards say so, and they do not exist elsewhere."
-        yield Finding(level=Level.NOTE, what=what, cure=cure)
+        yield CheckResult(level=Level.NOTE, what=what, cure=cure)
 
 
 def _write_into(folder: Path) -> None:

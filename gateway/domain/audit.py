@@ -7,11 +7,11 @@ from datetime import datetime
 from enum import StrEnum
 
 from gateway.domain.ids import NodeId, Principal, SessionId, TurnId, WaitId
-from gateway.domain.tools import Mode
+from gateway.domain.tools import SandboxMode
 from gateway.domain.turns import TurnKind
 
 
-class Because(StrEnum):
+class StartBasis(StrEnum):
     """What let a call start."""
 
     SETTINGS = "settings"
@@ -25,12 +25,12 @@ class Because(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class StartRecord:
     """What is known of a call that is about to start. A hash stands for its arguments: the audit holds no secrets."""
 
     tool: str
     action_sha: str
-    sandbox: Mode | None
+    sandbox: SandboxMode | None
     """As in `Action.sandbox`: None for a tool that starts no process."""
     scoped: bool = False
     """True when it needs no approval because a person allowed its scope before."""
@@ -52,7 +52,7 @@ class AuditRow:
     """Whether a model asked for it, or a person by a command."""
     tool: str
     action_sha: str
-    because: Because
+    because: StartBasis
     wait: WaitId | None
     """The approval that it used up; None when there was none."""
     decided_by: Principal | None

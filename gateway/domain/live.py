@@ -1,4 +1,4 @@
-"""What travels through `Live`: wake-ups and streamed deltas. All of it may be lost."""
+"""What travels through `EventBus`: wake-ups and streamed deltas. All of it may be lost."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class OutputDelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Working:
+class TurnActive:
     """A turn is being worked on here; said when it is claimed and with each renewal of its lease, not while parked."""
 
     session: SessionId
@@ -66,14 +66,14 @@ class Working:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rested:
+class TurnReleased:
     """A turn is not worked on here any more: it ended, was parked or given back."""
 
     turn: TurnId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
+class Activity:
     """What is done now for a turn."""
 
     text: str = ""
@@ -83,7 +83,7 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doing:
+class ProgressChanged:
     """What is done now for a turn of a root, by itself or by a child, for its status line."""
 
     turn: TurnId
@@ -100,14 +100,16 @@ class Doing:
     """What is waited for, when nothing else is done."""
 
 
-LiveEvent: TypeAlias = Changed | TurnsDue | SlotsDue | TurnWoken | TextDelta | OutputDelta | Working | Rested | Doing
+LiveEvent: TypeAlias = (
+    Changed | TurnsDue | SlotsDue | TurnWoken | TextDelta | OutputDelta | TurnActive | TurnReleased | ProgressChanged
+)
 
 TURNS = "turns"
 SLOTS = "slots"
 SESSIONS = "sessions"
 """Every `Changed`, for whoever lists sessions."""
 ANSWERS = "answers"
-"""Every `TextDelta`, `Working`, `Rested` and `Doing`, for whoever shows answers while they are written."""
+"""Topic of every `TextDelta`, `TurnActive`, `TurnReleased` and `ProgressChanged`; live edits subscribe to it."""
 
 
 def session_topic(session: SessionId) -> str:

@@ -140,7 +140,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
+class FetchedFile:
     """What became of one attachment when its message was first read."""
 
     path: str
@@ -168,7 +168,7 @@ class Received:
     given: int | None
     """The number of the step it was given before; None while it still waits to be given."""
     received_at: datetime
-    files: tuple[Brought, ...] | None = None
+    files: tuple[FetchedFile, ...] | None = None
     """What became of `message.attachments`, in their order; None until somebody looked."""
     context: bool = False
     """True when it was said beside the bot in a group: the turn may read it, as data; it asks for nothing."""

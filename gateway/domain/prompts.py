@@ -109,7 +109,7 @@ class TextPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Anew:
+class AnswerRestarted:
     """Another model begins the answer anew: the text so far is void."""
 
     because: str
@@ -123,4 +123,4 @@ class Complete:
     answer: Answer
 
 
-ModelEvent: TypeAlias = TextPart | Anew | Complete
+ModelEvent: TypeAlias = TextPart | AnswerRestarted | Complete

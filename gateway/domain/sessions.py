@@ -51,7 +51,7 @@ class Session:
     lineage: Lineage | None = None
     """For a child: where it comes from."""
     summary: str = ""
-    """What was said before the turns that `Views.history` gives, in short; empty when nothing was left out, and in
+    """What was said before the turns that `Queries.history` gives, in short; empty when nothing was left out, and in
     lists."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gateway.domain.ids import Handle, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import Conversation
-from gateway.domain.tools import KeptFile
+from gateway.domain.tools import Artifact
 from gateway.domain.waits import Verb, Wait
 
 
@@ -70,7 +70,7 @@ class NewSlot:
     """For a card: its approvals, in row order, at most 8."""
     n: int | None = None
     """The step whose text or file it shows."""
-    file: KeptFile | None = None
+    file: Artifact | None = None
     """For a FILE: which one, in the output folder of the turn's session; `text` is its caption."""
     id: SlotId | None = None
     """Chosen by the caller when handles must be made before it is stored."""
@@ -89,7 +89,7 @@ class Slot:
     kind: SlotKind
     text: str
     waits: tuple[WaitId, ...]
-    file: KeptFile | None
+    file: Artifact | None
     """For a FILE: which one, in the session's output folder."""
     version: int
     """What should be shown; grows when it changes."""
@@ -138,7 +138,7 @@ class CardRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Showing:
+class RenderedSlot:
     """What a channel is asked to show: the slot with its content rendered for that channel's limits to apply."""
 
     slot: Slot
@@ -162,7 +162,7 @@ def file_may_take_s(size: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class RateLimit:
     """How fast a platform wants messages in one scope. No pace for a scope means no limit there."""
 
     scope: str

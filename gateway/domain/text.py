@@ -88,7 +88,7 @@ def one_line(text: str, limit: int) -> str:
 _COMMAND = re.compile(r"\s*/([A-Za-z][A-Za-z0-9_-]*)(?:@[A-Za-z0-9_]+)?(?:\s+(.*))?", re.DOTALL)
 
 
-def code(text: str) -> str:
+def as_code(text: str) -> str:
     """Return what people or configuration chose as Markdown code: one line that can be seen, and that forges nothing.
 
     Names, titles and ids stand in the gateway's own texts by this alone: `**owner** [approve](…)` is a name, too.
@@ -99,7 +99,7 @@ def code(text: str) -> str:
     return f"{fence}{space}{line}{space}{fence}"
 
 
-def split(text: str) -> tuple[str, str] | None:
+def split_command(text: str) -> tuple[str, str] | None:
     """Return the word of a command, in lower case, and what follows it; None for plain text."""
     match = _COMMAND.fullmatch(text)
     return None if match is None else (match[1].lower(), match[2] or "")

@@ -44,7 +44,7 @@ class Effect(StrEnum):
     """Never run again by itself: the outcome is unknown and said to be so."""
 
 
-class Default(StrEnum):
+class ApprovalMode(StrEnum):
     """What holds for calls of a tool in a kind of session, before any rule. Its key is `approval`."""
 
     ASK = "ask"
@@ -52,7 +52,7 @@ class Default(StrEnum):
     DENY = "deny"
 
 
-class Sandbox(StrEnum):
+class SandboxPolicy(StrEnum):
     """How a tool's processes are contained."""
 
     OFF = "off"
@@ -63,8 +63,8 @@ class Sandbox(StrEnum):
     """Main sessions only: basic where a probe works, else the host, said on every card."""
 
 
-class Mode(StrEnum):
-    """How the processes of one call are contained, decided of what is wanted (`Sandbox`) and what there is."""
+class SandboxMode(StrEnum):
+    """How the processes of one call are contained, decided of what is wanted (`SandboxPolicy`) and what there is."""
 
     OFF = "off"
     BASIC = "basic"
@@ -87,13 +87,13 @@ class ToolSpec:
     """The longest a call may ask for with an argument `timeout` in seconds; None: it may only lower."""
     actions: Mapping[str, float] = field(default_factory=dict[str, float])
     """Seconds by action, for tools whose argument `action` names one."""
-    sandbox: Sandbox | None = None
+    sandbox: SandboxPolicy | None = None
     """The default sandbox in main; elsewhere it is at least basic. None: the tool starts no process."""
     positional: str | None = None
     """The argument that takes the whole text after `/<name>`; None: the text is `key=value` words."""
     shows: str | None = None
     """The argument that a card shows as the thing that will run; the others are listed below it."""
-    approval: Mapping[str, Default] = field(default_factory=dict[str, Default])
+    approval: Mapping[str, ApprovalMode] = field(default_factory=dict[str, ApprovalMode])
     """The default approval by kind of session, where it is another one than its risk's."""
     settings: type[Any] | None = None
     """A pydantic model of its own keys in `[tools.<name>]`, each with a default; None: it has none."""
@@ -119,11 +119,11 @@ class ToolPolicy:
     """A tool as configured: the spec's defaults with the owner's settings laid over them."""
 
     availability: Availability
-    approval: Mapping[str, Default]
+    approval: Mapping[str, ApprovalMode]
     """By session kind (`main`, `dm`, `non-main`); a missing kind has the default of the risk."""
     timeout_s: float
     actions: Mapping[str, float]
-    sandbox: Sandbox | None
+    sandbox: SandboxPolicy | None
     settings: Any = None
     """Of the spec's `settings`; None when it has none."""
 
@@ -160,12 +160,12 @@ class Action:
     arguments: Mapping[str, Any]
     """The validated arguments, JSON-safe, defaults filled in."""
     cwd: str
-    sandbox: Mode | None
+    sandbox: SandboxMode | None
     """None for a tool that starts no process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class CallScope:
     """What one call can do at worst, where that depends on its arguments. Said by the tool, purely."""
 
     risk: Risk
@@ -235,7 +235,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptFile:
+class Artifact:
     """A file that came of a call, kept in the session's output folder for people to have."""
 
     file: str
@@ -265,7 +265,7 @@ class ToolResult:
     """The name of the file with everything, inside the session's output folder; empty when `text` is all."""
     pictures: tuple[Picture, ...] = ()
     """In the order they were made."""
-    files: tuple[KeptFile, ...] = ()
+    files: tuple[Artifact, ...] = ()
     """Other files for people, in the order they were made. A model is told of them by `text` alone."""
     untrusted: bool = False
     """True when `text` holds words of strangers, such as a page's: a model is given them as data."""

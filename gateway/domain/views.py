@@ -38,7 +38,7 @@ class Claimed:
     view: TurnView | None
     """None when it cannot be read: the turn is held all the same, so that it can be ended."""
     history: Sequence[TurnView] | None = None
-    """The ended turns before it, as `Views.history` gives them; None when nobody asked for them."""
+    """The ended turns before it, as `Queries.history` gives them; None when nobody asked for them."""
 
 
 Item: TypeAlias = Received | Turn | Step | Wait | Slot
@@ -106,7 +106,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whereabouts:
+class LastContact:
     """Where some people can be reached."""
 
     direct: dict[Principal, tuple[Conversation, datetime]]

@@ -205,7 +205,7 @@ class NewWait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class PressVerdict:
     """What the press would do, decided before the transition: a new state, or a refusal that is only recorded."""
 
     refusal: PressResult | None
@@ -217,7 +217,7 @@ class Verdict:
     """The press is a message that gives a reason: one that comes `TOO_LATE` is not recorded, and stays a message."""
 
 
-class Start(StrEnum):
+class StartOutcome(StrEnum):
     """Whether a step was started."""
 
     STARTED = "started"

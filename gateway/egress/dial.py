@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from gateway.egress.addresses import Address, parse_address, vet_address
 from gateway.egress.hosts import Host, Permitted, shown, vet_host, vet_public
-from gateway.system.dns import Lookups
+from gateway.system.dns import ThreadedResolver
 
 BUFFER = 65_536
 """Bytes that are held for a slow reader, about, in each direction; and what a head may measure."""
@@ -137,7 +137,7 @@ def is_own_address(address: Address) -> bool:
         return False  # no way leads there
 
 
-def resolve_by(lookups: Lookups) -> Resolve:
+def resolve_by(lookups: ThreadedResolver) -> Resolve:
     """Make a resolver that asks the system."""
 
     async def resolve(name: str, port: int) -> Sequence[str]:

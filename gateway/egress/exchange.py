@@ -22,7 +22,7 @@ GOODBYE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ExchangeLimits:
     """What a gate bears. Seconds, and counts for each gate."""
 
     connections: int = 128
@@ -42,7 +42,9 @@ class _BrokenOffError(Exception):
     """It ended in the middle of something: both ends are cut, so that nobody takes half for whole."""
 
 
-async def serve(client: Ends, dialler: Dialler, limits: Limits, turned: Callable[[TurnedAwayError], None]) -> None:
+async def serve(
+    client: Ends, dialler: Dialler, limits: ExchangeLimits, turned: Callable[[TurnedAwayError], None]
+) -> None:
     """Serve one connection to its end. `turned` is told of a refusal. Closes the connection, also when cancelled."""
     async with _closing(client):
         method = ""
@@ -80,7 +82,7 @@ async def _hand_over(request: Request, host: Host, client: Ends, server: Ends, p
         _cut(server)
 
 
-async def _read_request(client: Ends, limits: Limits) -> Request | None:
+async def _read_request(client: Ends, limits: ExchangeLimits) -> Request | None:
     """Read the head of the one request; None when none came."""
     try:
         async with asyncio.timeout(limits.silent_s):

@@ -20,11 +20,11 @@ from gateway.egress.dial import (
     is_own_address,
     resolve_by,
 )
-from gateway.egress.exchange import Limits, serve
+from gateway.egress.exchange import ExchangeLimits, serve
 from gateway.egress.hosts import Permitted
-from gateway.ports import Gate, TurnedAway
-from gateway.system.dns import Lookups
-from gateway.system.logging_setup import Seldom, log
+from gateway.ports import EgressProxy, TurnedAway
+from gateway.system.dns import ThreadedResolver
+from gateway.system.logging_setup import LogThrottle, log
 
 TURNED_AT_MOST = 20
 _LOOK_UPS = 8
@@ -42,15 +42,17 @@ class Egress:
         resolve: Resolve | None = None,
         connect: Connect = connect_to,
         is_own: Callable[[Address], bool] = is_own_address,
-        limits: Limits | None = None,
+        limits: ExchangeLimits | None = None,
     ) -> None:
         """Take what tests replace. `resolve`: None asks the system."""
         self._resolve = resolve
         self._connect = connect
         self._is_own = is_own
-        self._limits = limits or Limits()
+        self._limits = limits or ExchangeLimits()
 
-    def gate(self, sock: socket.socket, *, hosts: Sequence[str], address: str) -> AbstractAsyncContextManager[Gate]:
+    def gate(
+        self, sock: socket.socket, *, hosts: Sequence[str], address: str
+    ) -> AbstractAsyncContextManager[EgressProxy]:
         """Serve a proxy on a socket that listens already, in whichever network namespace it was made.
 
         What connected before it opened is cut off; at its end all its connections are, and the socket stays open: it
@@ -60,10 +62,10 @@ class Egress:
         return self._open(sock, Permitted(hosts), address)
 
     @asynccontextmanager
-    async def _open(self, sock: socket.socket, permitted: Permitted, address: str) -> AsyncGenerator[Gate]:
+    async def _open(self, sock: socket.socket, permitted: Permitted, address: str) -> AsyncGenerator[EgressProxy]:
         dialler = Dialler(
             permitted=permitted,
-            resolve=self._resolve or resolve_by(Lookups(_LOOK_UPS)),
+            resolve=self._resolve or resolve_by(ThreadedResolver(_LOOK_UPS)),
             connect=self._connect,
             is_own=self._is_own,
             resolve_s=self._limits.resolve_s,
@@ -87,7 +89,7 @@ class _OpenGate:
     """One gate while it is open: accepts connections as far as there is room, and remembers refusals."""
 
     def __init__(
-        self, sock: socket.socket, address: str, dialler: Dialler, limits: Limits, group: asyncio.TaskGroup
+        self, sock: socket.socket, address: str, dialler: Dialler, limits: ExchangeLimits, group: asyncio.TaskGroup
     ) -> None:
         self._sock = sock
         self._address = address
@@ -98,7 +100,7 @@ class _OpenGate:
         self._served: set[asyncio.Task[None]] = set()
         self._turned: deque[TurnedAway] = deque(maxlen=TURNED_AT_MOST)
         self._is_open = False
-        self._seldom = Seldom(self._loop.time)
+        self._seldom = LogThrottle(self._loop.time)
 
     @property
     def address(self) -> str:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from gateway.domain.ids import OwnerName, Principal, SessionId
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.steps import Usage
-from gateway.domain.text import code, split
+from gateway.domain.text import as_code, split_command
 from gateway.domain.views import ChildLine, Counts, SessionLine, Spent
 from gateway.domain.waits import Wait
 from gateway.policy.permission import describe_availability
@@ -77,7 +77,7 @@ def parse(text: str, tools: Collection[str]) -> Parsed:
 
     `/usr/bin is full` is plain text; `/nosuch` is an unknown command.
     """
-    command = split(text)
+    command = split_command(text)
     if command is None:
         return PlainText()
     name, _ = command
@@ -89,15 +89,15 @@ def parse(text: str, tools: Collection[str]) -> Parsed:
 def unknown_text(name: str, tools: Collection[str]) -> str:
     """Answer an unknown command with the nearest one."""
     near = get_close_matches(name, [*CONTROL, *tools], n=1)
-    hint = f" Did you mean {code('/' + near[0])}?" if near else ""
-    return f"There is no command {code('/' + name)}.{hint} `/help` lists them."
+    hint = f" Did you mean {as_code('/' + near[0])}?" if near else ""
+    return f"There is no command {as_code('/' + name)}.{hint} `/help` lists them."
 
 
 def help_text(registry: Registry, session: Session) -> str:
     """Answer /help."""
     lines = [f"- `/{name}`: {about}" for name, about in CONTROL.items()]
     lines += [
-        f"- {code(usage(tool.spec).removeprefix('Usage: '))}: {tool.spec.description}"
+        f"- {as_code(usage(tool.spec).removeprefix('Usage: '))}: {tool.spec.description}"
         for tool in registry.seen_by(session)
     ]
     return "\n".join(["Write to talk to the agent, or use a command:", "", *lines])
@@ -119,7 +119,7 @@ def tools_text(registry: Registry, session: Session) -> str:
 def _tool_line(tool: Tool) -> str:
     where = describe_availability(tool.policy.availability)
     sandbox = f", sandbox {tool.policy.sandbox}" if tool.policy.sandbox else ""
-    return f"- {code(tool.spec.name)}: {where}, {tool.spec.risk}, stops after {tool.policy.timeout_s:g} s{sandbox}"
+    return f"- {as_code(tool.spec.name)}: {where}, {tool.spec.risk}, stops after {tool.policy.timeout_s:g} s{sandbox}"
 
 
 def status_text(counts: Counts, lines: Sequence[SessionLine], session: Session, model: str, now: datetime) -> str:
@@ -130,7 +130,7 @@ def status_text(counts: Counts, lines: Sequence[SessionLine], session: Session, 
     here = next((line for line in lines if line.session.id == session.id), None)
     running, waiting, queued = (here.running, here.waiting, here.queued) if here else (0, 0, 0)
     said = [
-        f"This session ({code(session.id)}, {session.kind}): {running} running, {waiting} waiting for a decision, "
+        f"This session ({as_code(session.id)}, {session.kind}): {running} running, {waiting} waiting for a decision, "
         f"{queued} queued."
     ]
     if session.kind is SessionKind.MAIN:
@@ -145,7 +145,7 @@ def _daemon_lines(counts: Counts, model: str, now: datetime) -> list[str]:
         f"All sessions: {counts.running_turns} running, {counts.parked_turns} parked, "
         f"{counts.queued_turns} queued{since}; {counts.open_approvals} open approvals; "
         f"{counts.due_slots} messages to be sent, {counts.dead_slots} given up.",
-        f"Model: {code(model)}.",
+        f"Model: {as_code(model)}.",
     ]
 
 
@@ -153,7 +153,7 @@ def sessions_text(lines: Sequence[SessionLine], owner: OwnerName | None, session
     """Answer /sessions: all that this person may see."""
     seen = [line for line in lines if _visible(line.session, owner, session)]
     rows = [
-        f"- {code(line.session.id)} ({line.session.kind}, {code(line.session.title)}): {line.running} running, "
+        f"- {as_code(line.session.id)} ({line.session.kind}, {as_code(line.session.title)}): {line.running} running, "
         f"{line.waiting} waiting, last active {line.session.active_at:%Y-%m-%d %H:%M} UTC"
         for line in seen
     ]
@@ -168,7 +168,7 @@ def approvals_text(
     if not shown:
         return "Nothing waits for a decision."
     rows = [
-        f"- {code(w.approval.action.tool)} in {code(w.session)}, asked {w.opened_at:%H:%M}, "
+        f"- {as_code(w.approval.action.tool)} in {as_code(w.session)}, asked {w.opened_at:%H:%M}, "
         f"answer by {w.expires_at:%H:%M} UTC"
         for w in shown
         if w.approval is not None
@@ -188,7 +188,7 @@ def _child_line(one: ChildLine) -> str:
     waits = f", {one.waiting} waiting for a decision" if one.waiting else ""
     tokens = one.input_tokens + one.output_tokens
     state = f"{one.turn.state}{waits}, {tokens:,} tokens"
-    return f"{'  ' * (depth - 1)}- {code(one.session.title)}: {state}, {code(one.session.id)}"
+    return f"{'  ' * (depth - 1)}- {as_code(one.session.title)}: {state}, {as_code(one.session.id)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +229,7 @@ def _used(lines: Sequence[Spent], currency: str) -> str:
     by_model: dict[str, list[Spent]] = {}
     for one in lines:
         by_model.setdefault(one.model, []).append(one)
-    rows = [_used_line(code(model), some, currency) for model, some in sorted(by_model.items())]
+    rows = [_used_line(as_code(model), some, currency) for model, some in sorted(by_model.items())]
     if len(rows) > 1:
         rows.append(_used_line("in all", lines, currency))
     return "\n".join(f"- {row}" for row in rows) or "- nothing"

@@ -10,21 +10,21 @@ from gateway.domain.routes import Route, empty_session
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.turns import STOPPED_TEXT
 from gateway.inbound import commands
-from gateway.policy.routing import People, may_begin_anew, may_stop_all
-from gateway.ports import Books, Children, Clock, Control, ControlEffect, Views
+from gateway.policy.routing import AllowedPeople, may_begin_anew, may_stop_all
+from gateway.ports import Children, Clock, Control, ControlEffect, Queries, UsageStore
 from gateway.toolcalls.registry import Registry
 
 
-class Replies:
+class ControlReplies:
     """Answers control commands."""
 
     def __init__(
         self,
         *,
         children: Children,
-        books: Books,
-        views: Views,
-        people: People,
+        books: UsageStore,
+        views: Queries,
+        people: AllowedPeople,
         registry: Registry,
         clock: Clock,
         model_name: str,

@@ -8,17 +8,17 @@ from datetime import datetime, timedelta
 from gateway.approvals import Approvals, is_shown_by
 from gateway.domain.ids import Handle, Principal, SlotId, WaitId
 from gateway.domain.messages import NEXT_PART_WITHIN, Conversation, Inbound, Press
-from gateway.domain.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait, WaitState
-from gateway.ports import Clock, Notes, Views
+from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, Wait, WaitState
+from gateway.ports import Clock, KeyValue, Queries
 
 REASON_WITHIN = timedelta(hours=1)
 """How long a person who pressed "Deny with reason" may take to reply to the card."""
 
 
-class Reasons:
+class DenialReasons:
     """Keeps who was asked for a reason, as a note; and, in memory only, whose reason the platform cut off."""
 
-    def __init__(self, *, views: Views, notes: Notes, approvals: Approvals, clock: Clock) -> None:
+    def __init__(self, *, views: Queries, notes: KeyValue, approvals: Approvals, clock: Clock) -> None:
         """Take where that is kept, and what says who may deny."""
         self._views = views
         self._notes = notes
@@ -48,10 +48,10 @@ class Reasons:
         await self._ask_no_more(message, wait)  # decided meanwhile, on the page for instance
         return None
 
-    async def denial(self, message: Inbound, wait: Wait) -> tuple[Press, Verdict]:
+    async def denial(self, message: Inbound, wait: Wait) -> tuple[Press, PressVerdict]:
         """Say which press this text is, as the reason of a denial, and what that may do. Text is never consent."""
         session = await self._views.session(wait.session)
-        nobody = Verdict(refusal=PressResult.NOT_VALID)
+        nobody = PressVerdict(refusal=PressResult.NOT_VALID)
         verdict = self._approvals.denial(wait, message.principal, session) if session else nobody
         press = Press(
             event_key=message.event_key,

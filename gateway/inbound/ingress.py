@@ -9,16 +9,16 @@ from gateway.approvals import Approvals, asks_reason, cards_at, wait_of
 from gateway.domain.messages import Inbound, Press, Refused
 from gateway.domain.routes import Accepted, Drop, DropReason, Route, WhileRunning
 from gateway.domain.turns import TurnKind
-from gateway.domain.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait
+from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, Wait
 from gateway.errors import NotKnownYet
 from gateway.inbound import commands
-from gateway.inbound.control_replies import Replies
-from gateway.inbound.denial_reasons import Reasons
-from gateway.policy.routing import People, may_be_let_in_later, route
-from gateway.ports import Books, Children, Clock, Intake, Notes, Views, Waiting
+from gateway.inbound.control_replies import ControlReplies
+from gateway.inbound.denial_reasons import DenialReasons
+from gateway.policy.routing import AllowedPeople, may_be_let_in_later, route
+from gateway.ports import Children, Clock, Intake, KeyValue, Queries, UsageStore, Waiting
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
-from gateway.system.metrics import Meters
+from gateway.system.metrics import Metrics
 from gateway.toolcalls.registry import Registry
 
 REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
@@ -37,14 +37,14 @@ class Ingress:
         *,
         intake: Intake,
         children: Children,
-        books: Books,
-        views: Views,
-        people: People,
+        books: UsageStore,
+        views: Queries,
+        people: AllowedPeople,
         registry: Registry,
         approvals: Approvals,
-        notes: Notes,
+        notes: KeyValue,
         clock: Clock,
-        meters: Meters,
+        meters: Metrics,
         points: FailPoints,
         model_name: str,
         running: WhileRunning,
@@ -63,8 +63,8 @@ class Ingress:
         self._meters = meters
         self._points = points
         self._running = running
-        self._reasons = Reasons(views=views, notes=notes, approvals=approvals, clock=clock)
-        self._replies = Replies(
+        self._reasons = DenialReasons(views=views, notes=notes, approvals=approvals, clock=clock)
+        self._replies = ControlReplies(
             children=children,
             books=books,
             views=views,
@@ -153,7 +153,7 @@ class Ingress:
             await self._reasons.expect(press, wait.id)
         return await self._decide(press, wait, verdict)
 
-    async def _decide(self, press: Press, wait: Wait | None, verdict: Verdict) -> Pressed:
+    async def _decide(self, press: Press, wait: Wait | None, verdict: PressVerdict) -> Pressed:
         pressed = await self._intake.press(press, wait.id if wait else None, verdict)
         await self._points.hit("J10")
         self._meters.presses.labels(pressed.result.value).inc()
@@ -166,15 +166,15 @@ class Ingress:
         )
         return pressed
 
-    async def _verdict(self, press: Press, wait: Wait | None) -> Verdict:
+    async def _verdict(self, press: Press, wait: Wait | None) -> PressVerdict:
         session = await self._views.session(wait.session) if wait else None
         if wait is None or session is None:
-            return Verdict(refusal=PressResult.NOT_VALID)
+            return PressVerdict(refusal=PressResult.NOT_VALID)
         shown = [(slot.id, slot.conversation) for slot in await self._views.card_slots(wait.id)]
         cards = cards_at(press.conversation, shown)
         verdict = self._approvals.verdict(press.handle, wait, cards, press.principal, session)
         if asks_reason(verdict, press, wait, self._clock.now()):
-            return Verdict(refusal=PressResult.ASK_REASON)
+            return PressVerdict(refusal=PressResult.ASK_REASON)
         return verdict
 
     async def _denied_by(self, message: Inbound) -> bool:

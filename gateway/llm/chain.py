@@ -15,7 +15,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
-from gateway.domain.prompts import Anew, Complete, ModelEvent, ModelRequest
+from gateway.domain.prompts import AnswerRestarted, Complete, ModelEvent, ModelRequest
 from gateway.domain.sessions import Session
 from gateway.domain.steps import Answer
 from gateway.domain.text import cut, plain
@@ -33,7 +33,7 @@ _REASON_CHARS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class ModelHealth:
     """How a model did lately, in this process."""
 
     failures: int = 0
@@ -44,20 +44,20 @@ class Health:
     """Why it failed last; one short line."""
 
 
-WELL = Health()
+WELL = ModelHealth()
 
 
-def after_failure(before: Health, because: str, retry_after_s: float | None, now: float) -> Health:
+def after_failure(before: ModelHealth, because: str, retry_after_s: float | None, now: float) -> ModelHealth:
     """Let a model rest: 60 s, each time twice as long, or for as long as its server asked; 10 min at most."""
     rests = now < before.rests_until
     failures = before.failures if rests else before.failures + 1
     rest_s = max(FIRST_REST_S * 2.0 ** min(max(failures, 1) - 1, 16), retry_after_s or 0.0)
     until = max(now + min(rest_s, LONGEST_REST_S), before.rests_until)
-    return Health(failures=failures, rests_until=until, because=because)
+    return ModelHealth(failures=failures, rests_until=until, because=because)
 
 
 def next_choice(
-    healths: Sequence[Health], asked: Collection[int], now: float, *, even_resting: bool = False
+    healths: Sequence[ModelHealth], asked: Collection[int], now: float, *, even_resting: bool = False
 ) -> int | None:
     """Which model is asked next: the first in order that was not asked yet and does not rest. None: nobody is left.
 
@@ -71,7 +71,7 @@ def next_choice(
 
 
 @runtime_checkable
-class Hasty(Protocol):
+class Impatient(Protocol):
     """A model that can be asked with less patience."""
 
     def hasty(self) -> Model:
@@ -80,24 +80,24 @@ class Hasty(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Member:
+class Candidate:
     """A model in chains, with its health, which all its chains share."""
 
     model: Model
-    health: Health = WELL
+    health: ModelHealth = WELL
     hasty: Model = field(init=False)
     """The model as it is asked while others are left."""
 
     def __post_init__(self) -> None:
         """Prepare to be asked in haste."""
-        self.hasty = self.model.hasty() if isinstance(self.model, Hasty) else self.model
+        self.hasty = self.model.hasty() if isinstance(self.model, Impatient) else self.model
 
 
 class Chain:
     """`ports.Model` over several, in order."""
 
     def __init__(
-        self, members: Sequence[Member], prices: Mapping[str, Price], clock: Clock, redactor: Redactor
+        self, members: Sequence[Candidate], prices: Mapping[str, Price], clock: Clock, redactor: Redactor
     ) -> None:
         """Ask `members` in this order. At least one."""
         self._redactor = redactor
@@ -131,7 +131,7 @@ class Chain:
                         if isinstance(event, Complete):
                             yield Complete(answer=self._finished(event.answer, n, failures))
                             return
-                        said = not isinstance(event, Anew)
+                        said = not isinstance(event, AnswerRestarted)
                         yield event
             except ModelError as error:
                 failed = error
@@ -140,7 +140,7 @@ class Chain:
             failures[n] = failed
             n = self._next(failures, all_rest, again)
             if n is not None and said:
-                yield Anew(because=failed.message)
+                yield AnswerRestarted(because=failed.message)
         raise self._all_failed(failures)
 
     def _reason(self, error: ModelError) -> str:
@@ -148,7 +148,7 @@ class Chain:
         return cut(plain(self._redactor.text(error.message)).rstrip("."), _REASON_CHARS)
 
     @property
-    def _healths(self) -> list[Health]:
+    def _healths(self) -> list[ModelHealth]:
         return [member.health for member in self._members]
 
     def _rests(self, n: int) -> bool:
@@ -161,7 +161,7 @@ class Chain:
         n = next_choice(self._healths, failures, self._clock.monotonic(), even_resting=even_resting)
         return again if n is None and len(failures) == 1 else n
 
-    def _failed(self, member: Member, error: ModelError) -> None:
+    def _failed(self, member: Candidate, error: ModelError) -> None:
         if not error.about_request and not error.too_long:
             because = self._reason(error)
             member.health = after_failure(member.health, because, error.retry_after_s, self._clock.monotonic())
@@ -214,7 +214,7 @@ class ChainedModels:
 
     def __init__(self, models: Sequence[Model], prices: Mapping[str, Price], clock: Clock, redactor: Redactor) -> None:
         """Take the configured model and its fallbacks. At least one; health is kept here, for this process."""
-        self._members = members = [Member(model=model) for model in models]
+        self._members = members = [Candidate(model=model) for model in models]
         self._log: Any = log("models")
         self._default = Chain(members, prices, clock, redactor)
         self._named: dict[str, Chain] = {}
@@ -251,7 +251,7 @@ class _Closing(Protocol):
     close: Callable[[], Awaitable[None]]
 
 
-def called(member: Member) -> str:
+def called(member: Candidate) -> str:
     """How people are told of a model: without its provider."""
     name = member.model.name
     return name.partition(":")[2] or name

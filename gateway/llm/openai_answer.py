@@ -16,7 +16,7 @@ from gateway.errors import ModelError
 from gateway.llm.json_access import as_object, as_objects, as_text
 from gateway.llm.openai_payload import CALL_EXTRAS, OPAQUE
 from gateway.llm.sse import EVENT_BYTES, EventSplitter, EventTooLong
-from gateway.llm.text_buffer import Pieces
+from gateway.llm.text_buffer import TextBuffer
 
 CUT_NOTE = "\n\n[cut here: the model reached its output limit]"
 """Ends an answer whose text the model could not finish."""
@@ -80,7 +80,7 @@ class _Call:
     index: int
     id: str = ""
     name: str = ""
-    arguments: Pieces = field(default_factory=Pieces)
+    arguments: TextBuffer = field(default_factory=TextBuffer)
     chars: int = 0
     """Of its arguments."""
     end: str = ""
@@ -88,7 +88,7 @@ class _Call:
     extra: object = None
 
 
-class Assembly:
+class AnswerParser:
     """One answer as it comes in. Feed it bytes (or one whole completion), then `finish` it, then take the `answer`.
 
     Every method raises `ModelError` for what cannot be a whole answer.
@@ -99,13 +99,13 @@ class Assembly:
         self._refused = refused
         self._limits = limits
         self._events = EventSplitter(limits.chunk_bytes)
-        self._text = Pieces()
+        self._text = TextBuffer()
         self._text_chars = 0
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._argument_chars = 0
         self._looked_chars = 0
-        self._reasoning: dict[str, Pieces] = {}
+        self._reasoning: dict[str, TextBuffer] = {}
         self._details: list[dict[str, Any]] = []
         self._block: dict[str, list[str]] = {}  # what was added to the last of them, by key
         self._reasoning_chars = 0
@@ -189,7 +189,7 @@ class Assembly:
         for name in ("reasoning_content", "reasoning"):
             if isinstance(part := delta.get(name), str) and part:
                 self._count_reasoning(len(part))
-                self._reasoning.setdefault(name, Pieces()).add(part)
+                self._reasoning.setdefault(name, TextBuffer()).add(part)
         for detail in as_objects(delta.get("reasoning_details")):
             self._add_detail(detail)
         if isinstance(reason := choice.get("finish_reason"), str) and reason != "null":

@@ -19,10 +19,10 @@ from gateway.domain.text import media_type
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.dialects import Dialect, dialect_of, instead
 from gateway.llm.openai_answer import DEFAULT_LIMITS as DEFAULT_ANSWER_LIMITS
-from gateway.llm.openai_answer import AnswerLimits, Assembly
-from gateway.llm.openai_errors import Peer, Refused, from_chunk, from_response, not_an_answer, to_error
-from gateway.llm.openai_payload import Offered, Written, has_images, request_body
-from gateway.llm.retrying import DEFAULT_PATIENCE, Patience, Trying
+from gateway.llm.openai_answer import AnswerLimits, AnswerParser
+from gateway.llm.openai_errors import Peer, RefusedRequest, from_chunk, from_response, not_an_answer, to_error
+from gateway.llm.openai_payload import MessageJsonCache, ToolJsonCache, has_images, request_body
+from gateway.llm.retrying import DEFAULT_PATIENCE, Timeouts, Trying
 from gateway.policy.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
 from gateway.policy.retry import RetryLimits, retry_after_s
 from gateway.ports import Clock
@@ -57,7 +57,7 @@ class OpenAIChat(Trying):
         api_key: str | None,
         clock: Clock,
         retry: RetryLimits = DEFAULT_RETRY_LIMITS,
-        patience: Patience = DEFAULT_PATIENCE,
+        patience: Timeouts = DEFAULT_PATIENCE,
         limits: AnswerLimits = DEFAULT_ANSWER_LIMITS,
         random: Callable[[], float] = _random.random,
     ) -> None:
@@ -68,8 +68,8 @@ class OpenAIChat(Trying):
         self._model = model
         self._peer = Peer(server=server, model=model, api_key=_usable_key(api_key))
         self._learned = _Learned(dialect_of(self._url.host or "", model))
-        self._offered = Offered()
-        self._written = Written()
+        self._offered = ToolJsonCache()
+        self._written = MessageJsonCache()
         self._log = log("models")
         self._clock = clock
         self._limits = limits
@@ -82,13 +82,13 @@ class OpenAIChat(Trying):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Ask; see `ports.Model.stream`. The request is closed before `Complete` is yielded, and by `aclose()`."""
         taken = {call.id for message in request.messages if isinstance(message, Answer) for call in message.calls}
-        whole: list[Assembly] = []
+        whole: list[AnswerParser] = []
         async with aclosing(self._tried(lambda: self._ask(request, whole))) as texts:
             async for text in texts:
                 yield TextPart(text=text)
         yield Complete(answer=whole[-1].answer(self.name, taken))
 
-    async def _ask(self, request: ModelRequest, whole: list[Assembly]) -> AsyncGenerator[str, None]:
+    async def _ask(self, request: ModelRequest, whole: list[AnswerParser]) -> AsyncGenerator[str, None]:
         """One try: yield text, and at the end put the answer into `whole`.
 
         What the server refuses and nobody needs is left out, and it is asked once more; that is no new try, since the
@@ -96,7 +96,7 @@ class OpenAIChat(Trying):
         """
         dialect, changed = self._learned.dialect, 0
         while True:
-            assembly = Assembly(self._refused, self._limits)
+            assembly = AnswerParser(self._refused, self._limits)
             said = False
             try:
                 body = await self._body(request, dialect)
@@ -104,7 +104,7 @@ class OpenAIChat(Trying):
                     async for text in texts:
                         said = True
                         yield text
-            except Refused as error:
+            except RefusedRequest as error:
                 words = f"{error.refusal.code} {error.refusal.message}"
                 changes = instead(dialect, error.refusal.status, words, images=has_images(request))
                 changed += 1
@@ -131,7 +131,7 @@ class OpenAIChat(Trying):
         # Eight large pictures take half a second to write down; a thread takes longer to begin than a text takes.
         return await asyncio.to_thread(made) if has_images(request) else made()
 
-    async def _once(self, body: bytes, assembly: Assembly) -> AsyncGenerator[str, None]:
+    async def _once(self, body: bytes, assembly: AnswerParser) -> AsyncGenerator[str, None]:
         """Ask once and yield text; when it returns, the answer in `assembly` is whole."""
         response = await self._open(body)
         try:
@@ -174,7 +174,7 @@ class OpenAIChat(Trying):
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(error) from None  # the cause may carry the request's headers, and the key
 
-    async def _chunks(self, response: aiohttp.ClientResponse, assembly: Assembly) -> AsyncGenerator[str, None]:
+    async def _chunks(self, response: aiohttp.ClientResponse, assembly: AnswerParser) -> AsyncGenerator[str, None]:
         began = self._clock.monotonic()
         while data := await self._read(response, assembly):
             if text := assembly.feed(data):
@@ -190,7 +190,7 @@ class OpenAIChat(Trying):
         if not assembly.began and (kind := _type_of(response)) != "text/event-stream":
             raise not_an_answer(kind, self._peer)
 
-    async def _read(self, response: aiohttp.ClientResponse, assembly: Assembly) -> bytes:
+    async def _read(self, response: aiohttp.ClientResponse, assembly: AnswerParser) -> bytes:
         """Return the next bytes; nothing at the end, which once the answer is whole may also be a broken line."""
         patience = self._patience
         wait_s = patience.stall_s if assembly.began else self.first_s

@@ -91,7 +91,7 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class ErrorBody:
     """What a server said instead of an answer. `message` is redacted and bounded."""
 
     status: int
@@ -99,12 +99,12 @@ class Refusal:
     message: str
 
 
-class Refused(ModelError):
+class RefusedRequest(ModelError):
     """A server refused the request; `refusal` is what it said, for whoever knows another way to ask."""
 
     def __init__(
         self,
-        refusal: Refusal,
+        refusal: ErrorBody,
         message: str,
         *,
         cure: str,
@@ -125,31 +125,31 @@ class Refused(ModelError):
         self.refusal = refusal
 
 
-def from_response(status: int, content_type: str, body: bytes, peer: Peer) -> Refusal:
+def from_response(status: int, content_type: str, body: bytes, peer: Peer) -> ErrorBody:
     """Read an HTTP error: OpenAI's shape, a few others' shapes, a web page, or plain text."""
     text = body.decode("utf-8", "replace")
     if "html" in content_type or text.lstrip()[:1] == "<":
         title = _TITLE.search(text)
         words = f"a web page, “{title.group(1)}”" if title else "a web page"
-        return Refusal(status=status, code="", message=peer.redacted(words))
+        return ErrorBody(status=status, code="", message=peer.redacted(words))
     try:
         parsed: object = json.loads(text)
     except (ValueError, RecursionError):
-        return Refusal(status=status, code="", message=peer.redacted(text))
+        return ErrorBody(status=status, code="", message=peer.redacted(text))
     code, message = _code_and_message(parsed)
-    return Refusal(status=status, code=peer.redacted(code), message=peer.redacted(message))
+    return ErrorBody(status=status, code=peer.redacted(code), message=peer.redacted(message))
 
 
-def from_chunk(error: object, peer: Peer) -> Refusal:
+def from_chunk(error: object, peer: Peer) -> ErrorBody:
     """Read an error that came inside a stream that had begun well. Unknown ones count as the server's failure."""
     code, message = _code_and_message({"error": error})
     words = code.split()
     status = next((int(word) for word in words if re.fullmatch(r"[45]\d\d", word)), 0)
     status = status or next((_STATUS_OF_CODE[word] for word in words if word in _STATUS_OF_CODE), 500)
-    return Refusal(status=status, code=peer.redacted(code), message=peer.redacted(message))
+    return ErrorBody(status=status, code=peer.redacted(code), message=peer.redacted(message))
 
 
-def to_error(refusal: Refusal, peer: Peer, retry_after_s: float | None = None) -> Refused:
+def to_error(refusal: ErrorBody, peer: Peer, retry_after_s: float | None = None) -> RefusedRequest:
     """Say what happened and what to do about it."""
     said = refusal.message or "no reason given"
     text = f"{refusal.code} {said}"
@@ -157,7 +157,7 @@ def to_error(refusal: Refusal, peer: Peer, retry_after_s: float | None = None) -
         if applies(refusal.status, text):
             message, cure, retryable = explain(peer, f"{refusal.status}: {said}")
             wait_s = retry_after_s if retryable else None
-            return Refused(
+            return RefusedRequest(
                 refusal,
                 message,
                 cure=cure,
@@ -168,7 +168,7 @@ def to_error(refusal: Refusal, peer: Peer, retry_after_s: float | None = None) -
             )
     message = f"The model's server {peer.server} refuses the request ({refusal.status}: {said})."
     cure = "Check [model] name and base_url against what the server says."
-    return Refused(refusal, message, cure=cure, about_request=refusal.status in (400, 422))
+    return RefusedRequest(refusal, message, cure=cure, about_request=refusal.status in (400, 422))
 
 
 def not_an_answer(content_type: str, peer: Peer) -> ModelError:

@@ -51,7 +51,7 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _USUAL = Dialect()
 
 
-class Offered:
+class ToolJsonCache:
     """Tools as JSON, each made once: the same ones come with every request, and are half of a short one.
 
     Several threads may ask at once; at worst each makes the same text.
@@ -73,7 +73,7 @@ class Offered:
         return text
 
 
-class Written:
+class MessageJsonCache:
     """Messages as JSON, each made once: all but the newest come again with every request, as the very same objects.
 
     At most `MESSAGES_KEPT` texts are kept, of `CHARS_KEPT` in all; those go first that were made first. Where a message
@@ -123,8 +123,8 @@ def request_body(
     *,
     answered_by: str,
     dialect: Dialect = _USUAL,
-    offered: Offered | None = None,
-    written: Written | None = None,
+    offered: ToolJsonCache | None = None,
+    written: MessageJsonCache | None = None,
 ) -> bytes:
     """Return the JSON body that asks `model` and streams, as its server wants it.
 
@@ -139,10 +139,10 @@ def request_body(
         # Written in one go, pictures would leave other threads no turn for as long as that takes.
         text = "".join(_COMPACT.iterencode(payload))
     else:
-        texts = _texts(request, answered_by, dialect, written or Written())
+        texts = _texts(request, answered_by, dialect, written or MessageJsonCache())
         text = f'{_json(payload)[:-1]},"messages":[{",".join(filter(None, texts))}]}}'
     if request.tools:
-        text = f'{text[:-1]},"tools":{(offered or Offered()).json(request.tools, dialect.schemas)}}}'
+        text = f'{text[:-1]},"tools":{(offered or ToolJsonCache()).json(request.tools, dialect.schemas)}}}'
     return text.encode("utf-8", "replace")  # a lone surrogate, from wherever, must not fail the turn
 
 
@@ -161,7 +161,7 @@ def messages(request: ModelRequest, *, answered_by: str, dialect: Dialect = _USU
     return made + _pictures(seen, request.mark, dialect)
 
 
-def _texts(request: ModelRequest, answered_by: str, dialect: Dialect, written: Written) -> Iterator[str]:
+def _texts(request: ModelRequest, answered_by: str, dialect: Dialect, written: MessageJsonCache) -> Iterator[str]:
     """The same as JSON, for a request without pictures."""
     mark, ids = request.mark, given_ids(request, answered_by)
     yield from map(_json, _system(request, dialect))

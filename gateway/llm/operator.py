@@ -11,7 +11,7 @@ from typing import Any, cast
 from gateway.domain.ids import CallId
 from gateway.domain.prompts import CallResult, Complete, ModelEvent, ModelRequest, TextPart, ToolOffer, UserText
 from gateway.domain.steps import Answer
-from gateway.domain.text import code, split
+from gateway.domain.text import as_code, split_command
 from gateway.domain.tools import ResultStatus, ToolCall, ToolResult, ToolSpec
 
 _NO_MODEL = """\
@@ -55,13 +55,13 @@ class Operator:
         return self._say(self._hint(request.tools))
 
     def _reply(self, text: str, offers: Sequence[ToolOffer]) -> Answer:
-        command = split(text)
+        command = split_command(text)
         if command is None:
             return self._say(self._hint(offers))
         word, rest = command
         spec = self._commands.get(word)
         if spec is None:
-            return self._say(f"There is no command {code('/' + word)}. {self._tools(offers)}".strip())
+            return self._say(f"There is no command {as_code('/' + word)}. {self._tools(offers)}".strip())
         arguments = _arguments(spec, rest, offers)
         if isinstance(arguments, str):
             return self._say(arguments)
@@ -106,9 +106,9 @@ def _arguments(spec: ToolSpec, rest: str, offers: Sequence[ToolOffer]) -> dict[s
     for word in words:
         key, equals, value = word.partition("=")
         if not key or not equals:
-            return _usage(spec, f"{code(word)} is not of the form `key=value`")
+            return _usage(spec, f"{as_code(word)} is not of the form `key=value`")
         if key in arguments:
-            return _usage(spec, f"{code(key)} is given twice")
+            return _usage(spec, f"{as_code(key)} is given twice")
         arguments[key] = value if _is_text(schema, key) else _value(value)
     return arguments
 
@@ -165,7 +165,7 @@ def _shown(given: CallResult, *, speaks: bool) -> str:
         said = result.text or result.hint or reason
         parts.append(said if said.lower().startswith(word) else f"{word}: {said}")
     if result.dropped_bytes:
-        where = f"; all of it is in {code(result.full_output)}" if result.full_output else ""
+        where = f"; all of it is in {as_code(result.full_output)}" if result.full_output else ""
         parts.append(f"{result.dropped_bytes:,} bytes left out{where}")
     if result.hint and not any(result.hint in part for part in (result.text, parts[-1])):
         parts.append(result.hint)

@@ -18,7 +18,7 @@ HASTY_WAIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Timeouts:
     """How long one try may take, in seconds."""
 
     connect_s: float = 15.0
@@ -32,13 +32,13 @@ class Patience:
     """All of it, so that a server that only keeps the line alive does not hold a turn for ever."""
 
 
-DEFAULT_PATIENCE = Patience()
+DEFAULT_PATIENCE = Timeouts()
 
 
 class Trying:
     """What every model has that is asked over a network: how often, and for how long each time."""
 
-    def __init__(self, who: str, retry: RetryLimits, patience: Patience, random: Callable[[], float]) -> None:
+    def __init__(self, who: str, retry: RetryLimits, patience: Timeouts, random: Callable[[], float]) -> None:
         """`who`: what it is called in an error when it sent nothing."""
         self._who = who
         self.retry = retry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.domain.text import mended
 
 
-class Pieces:
+class TextBuffer:
     """One text of an answer. Each piece is mended when it comes, so that the end of a long text costs nothing.
 
     Whoever adds has looked at how long it is: mending costs much more than that.

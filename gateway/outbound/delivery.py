@@ -16,15 +16,15 @@ from typing import Any
 from gateway.approvals import Approvals
 from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId, SlotId
 from gateway.domain.live import SLOTS, SlotsDue
-from gateway.domain.slots import CardRow, Showing, Slot, SlotKind, file_may_take_s
+from gateway.domain.slots import CardRow, RenderedSlot, Slot, SlotKind, file_may_take_s
 from gateway.errors import SendFailed, SendOutcome, StoreError
-from gateway.outbound.live_edits import Streams
-from gateway.outbound.rate_limit import PATIENCE_S, Pacer, Rank, Way, read_bans, write_bans
+from gateway.outbound.live_edits import LiveEdits
+from gateway.outbound.rate_limit import PATIENCE_S, RateLimiter, SendPath, SendPriority, read_bans, write_bans
 from gateway.policy.retry import Failure, GiveUp, RetryLimits, next_try
-from gateway.ports import Channel, Clock, Live, Notes, Outbox, Views
+from gateway.ports import Channel, Clock, EventBus, KeyValue, Outbox, Queries
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
-from gateway.system.metrics import Meters
+from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 
 AT_ONCE = 64
@@ -33,8 +33,10 @@ GIVEN_FROM = 16
 """A channel is given more when it has room for so many: each claim is a commit."""
 LOOK_EVERY_S = 1.0
 SEND_WITHIN_S = 45.0
-"""With the waiting before it (4 s for a turn, 5 s for an edit that streams, see `Streams.finish`) below the 60 s after
-which a sweep takes a slot back: it must not be sent twice because a send hangs. A file has more of both."""
+"""Timeout in seconds for one send.
+
+Together with the wait before it (4 s for the rate limit, 5 s for a live edit, see `LiveEdits.finish`) it stays below
+the 60 s after which a sweep reclaims the slot: a send that hangs must not be repeated. Files have longer limits."""
 PARTS_WITHIN_S = 25.0
 """How long the parts of one slot wait for their turns; what is left then goes on with the next try."""
 LOOKED_AT_AGAIN_S = 86_400.0
@@ -56,19 +58,19 @@ class Delivery:
 
     node: NodeId
     outbox: Outbox
-    notes: Notes
-    views: Views
-    live: Live
+    notes: KeyValue
+    views: Queries
+    live: EventBus
     channels: Mapping[str, Channel]
     approvals: Approvals
     clock: Clock
-    meters: Meters
+    meters: Metrics
     points: FailPoints
     redactor: Redactor
     owners: Mapping[OwnerName, Sequence[Principal]]
     """Who is told what could not be shown, and who they are in chats."""
-    pacer: Pacer
-    streams: Streams
+    pacer: RateLimiter
+    streams: LiveEdits
     kept: Callable[[SessionId, str], Path | None]
     """Where a file of a session's call is."""
     send_within_s: float = SEND_WITHIN_S
@@ -141,9 +143,9 @@ class Delivery:
 
     async def _try(self, slot: Slot) -> None:
         channel = self.channels[slot.conversation.channel]
-        sending = _Sending(delivery=self, slot=slot, way=Way.to(slot.conversation, ()))
+        sending = _Sending(delivery=self, slot=slot, way=SendPath.to(slot.conversation, ()))
         try:
-            sending.way = Way.to(slot.conversation, channel.paces(slot.conversation))
+            sending.way = SendPath.to(slot.conversation, channel.paces(slot.conversation))
             if unsettled_s := await self.streams.finish(slot.id):
                 await self._again(slot, unsettled_s, counted=False)
                 self.streams.gave_back(slot.id)
@@ -193,13 +195,13 @@ class Delivery:
             await self.points.hit("J9")
         self.meters.sends.labels(slot.conversation.channel, "sent").inc()
 
-    async def _render(self, slot: Slot) -> Showing:
+    async def _render(self, slot: Slot) -> RenderedSlot:
         rows: list[CardRow] = []
         for wait_id in slot.waits:
             wait = await self.views.wait(wait_id)
             if wait is not None:
                 rows.append(self.approvals.row(wait, slot.id))
-        return Showing(slot=slot, text=self.redactor.text(slot.text), rows=tuple(rows), path=self._path(slot))
+        return RenderedSlot(slot=slot, text=self.redactor.text(slot.text), rows=tuple(rows), path=self._path(slot))
 
     def _path(self, slot: Slot) -> Path | None:
         """Where the file of a slot is, if it still is there."""
@@ -257,7 +259,7 @@ class Delivery:
         if slot.session is None or slot.kind is SlotKind.STATUS:
             return
         text = self.redactor.text(_not_shown(slot, why))
-        key = f"dead/{Way.to(slot.conversation, ()).chat}"
+        key = f"dead/{SendPath.to(slot.conversation, ()).chat}"
         await self.record(slot, lambda: self.outbox.tell_owners(key, text, self.owners))
 
 
@@ -275,7 +277,7 @@ class _Sending:
 
     delivery: Delivery
     slot: Slot
-    way: Way
+    way: SendPath
     _waited_s: float = 0.0
     _parts: int = 0
 
@@ -294,7 +296,7 @@ class _Sending:
     async def turn(self, patience_s: float) -> None:
         """Wait for a turn to send one message. Raises `SendFailed` when it would take too long."""
         began = self.delivery.clock.monotonic()
-        delay_s = await self.delivery.pacer.turn(self.way, Rank.of(self.slot.kind), patience_s=patience_s)
+        delay_s = await self.delivery.pacer.turn(self.way, SendPriority.of(self.slot.kind), patience_s=patience_s)
         self._waited_s += self.delivery.clock.monotonic() - began
         if delay_s:
             raise _Later(delay_s)

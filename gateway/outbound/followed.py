@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from gateway.domain.live import TextDelta
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import Slot
-from gateway.outbound.progress import Doings
-from gateway.outbound.rate_limit import Way
+from gateway.outbound.progress import ProgressLine
+from gateway.outbound.rate_limit import SendPath
 from gateway.system.redaction import Redactor
 
 FORGET_AFTER_S = 7.0
-"""`Working` comes every 5 s."""
+"""`TurnActive` comes every 5 s."""
 FORGET_LINE_AFTER_S = 60.0
 """A status line that has a message; one that has none yet goes like a turn."""
 FORGET_WAITING_AFTER_S = 3_600.0
@@ -28,11 +28,11 @@ _OF_A_WORD = "".join(map(chr, range(ord("!"), ord("~") + 1)))
 
 
 @dataclass(slots=True, kw_only=True)
-class Turn:
+class FollowedTurn:
     """A turn that works, and the answer that it writes."""
 
     conversation: Conversation
-    way: Way
+    way: SendPath
     streams: bool
     seen_at: float
     type_at: float | None
@@ -72,7 +72,7 @@ class Turn:
 
 
 @dataclass(slots=True, kw_only=True)
-class Beginning:
+class ShownDraft:
     """A message that shows the beginning of an answer."""
 
     slot: Slot
@@ -83,12 +83,12 @@ class Beginning:
 
 
 @dataclass(slots=True, kw_only=True)
-class Line:
+class StatusLine:
     """The status line of a root's turn: what was heard for it, and what its message shows."""
 
     conversation: Conversation
-    way: Way
-    doings: Doings
+    way: SendPath
+    doings: ProgressLine
     heard_at: float
     slot: Slot | None = None
     """What shows it; None before that, and from when its last words are sent."""

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.domain.ids import SlotId, TurnId, status_slot
-from gateway.domain.live import ANSWERS, Doing, Rested, TextDelta, Working
+from gateway.domain.live import ANSWERS, ProgressChanged, TextDelta, TurnActive, TurnReleased
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import EDIT_IN_DOUBT, Showing, Slot, SlotKind, shown_when_stored
+from gateway.domain.slots import EDIT_IN_DOUBT, RenderedSlot, Slot, SlotKind, shown_when_stored
 from gateway.errors import SendFailed, SendOutcome, StoreError
-from gateway.outbound.followed import FORGET_AFTER_S, Beginning, Line, Turn
-from gateway.outbound.progress import Doings
-from gateway.outbound.rate_limit import Pacer, Way, write_bans
-from gateway.ports import Channel, Clock, Live, Notes, Outbox
+from gateway.outbound.followed import FORGET_AFTER_S, FollowedTurn, ShownDraft, StatusLine
+from gateway.outbound.progress import ProgressLine
+from gateway.outbound.rate_limit import RateLimiter, SendPath, write_bans
+from gateway.ports import Channel, Clock, EventBus, KeyValue, Outbox
 from gateway.system.logging_setup import log
 from gateway.system.redaction import Redactor
 from gateway.system.status_text import is_at_work
@@ -52,22 +52,22 @@ FORGET_RESTED_AFTER_S = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Streams:
+class LiveEdits:
     """Streaming edits and typing. Only through the pacer, and only when there is room at once."""
 
     channels: Mapping[str, Channel]
-    live: Live
-    notes: Notes
+    live: EventBus
+    notes: KeyValue
     outbox: Outbox
-    pacer: Pacer
+    pacer: RateLimiter
     redactor: Redactor
     clock: Clock
     look_every_s: float = LOOK_EVERY_S
     edit_within_s: float = EDIT_WITHIN_S
     patience_s: float = PATIENCE_S
-    _turns: dict[TurnId, Turn] = field(default_factory=dict[TurnId, Turn])
-    _open: dict[SlotId, Beginning] = field(default_factory=dict[SlotId, Beginning])
-    _lines: dict[SlotId, Line] = field(default_factory=dict[SlotId, Line])
+    _turns: dict[TurnId, FollowedTurn] = field(default_factory=dict[TurnId, FollowedTurn])
+    _open: dict[SlotId, ShownDraft] = field(default_factory=dict[SlotId, ShownDraft])
+    _lines: dict[SlotId, StatusLine] = field(default_factory=dict[SlotId, StatusLine])
     _edits: dict[SlotId, asyncio.Task[None]] = field(default_factory=dict[SlotId, asyncio.Task[None]])
     """Edits under way, and those that were answered, until it is known what they met."""
     _looked_after: set[SlotId] = field(default_factory=set[SlotId])
@@ -118,7 +118,7 @@ class Streams:
                 turn.stop_keeping()
                 return
             shown = replace(slot, platform_id=platform_id, sent_version=slot.version)
-            self._open[slot.id] = Beginning(slot=shown, shown=len(slot.text))
+            self._open[slot.id] = ShownDraft(slot=shown, shown=len(slot.text))
 
     async def finish(self, slot: SlotId) -> float:
         """Begin no edit of this slot before `shown` is called again. Return 0 when its last words may be sent now.
@@ -158,27 +158,27 @@ class Streams:
         async with self.live.subscribe(ANSWERS) as events:
             async for event in events:
                 match event:
-                    case Working():
+                    case TurnActive():
                         self._working(event)
                     case TextDelta():
                         self._more(event)
-                    case Doing():
+                    case ProgressChanged():
                         self._doing(event)
-                    case Rested():
+                    case TurnReleased():
                         self._rest(event)
                     case _:
                         pass
 
-    def _working(self, event: Working) -> None:
+    def _working(self, event: TurnActive) -> None:
         channel = self.channels.get(event.conversation.channel)
         if channel is None or shown_when_stored(event.conversation):
             return
         now = self.clock.monotonic()
         turn = self._turns.get(event.turn)
         if turn is None:
-            turn = self._turns[event.turn] = Turn(
+            turn = self._turns[event.turn] = FollowedTurn(
                 conversation=event.conversation,
-                way=Way.to(event.conversation, channel.paces(event.conversation)),
+                way=SendPath.to(event.conversation, channel.paces(event.conversation)),
                 streams=channel.streams,
                 seen_at=now,
                 type_at=now + TYPING_AFTER_S,
@@ -191,7 +191,7 @@ class Streams:
         if turn.type_at is None and not (seen and now - turn.text_at < QUIET_S):
             turn.type_at = now + TYPING_AFTER_S
 
-    def _rest(self, event: Rested) -> None:
+    def _rest(self, event: TurnReleased) -> None:
         """Show no typing any more, and forget the turn soon."""
         turn = self._turns.get(event.turn)
         if turn is not None:
@@ -203,7 +203,7 @@ class Streams:
         if turn is not None and turn.streams:
             turn.hear(delta, self.clock.monotonic())
 
-    def _doing(self, said: Doing) -> None:
+    def _doing(self, said: ProgressChanged) -> None:
         slot = status_slot(said.turn)
         line = self._line(slot, said.conversation)
         if line is None:
@@ -213,16 +213,16 @@ class Streams:
         if line.doings.ended and line.slot is None:
             del self._lines[slot]
 
-    def _line(self, slot: SlotId, where: Conversation) -> Line | None:
+    def _line(self, slot: SlotId, where: Conversation) -> StatusLine | None:
         """What is known of a line; made when it is heard of first. None where lines are not shown."""
         channel = self.channels.get(where.channel)
         if channel is None or not channel.streams or shown_when_stored(where):
             return None
         if slot not in self._lines:
-            self._lines[slot] = Line(
+            self._lines[slot] = StatusLine(
                 conversation=where,
-                way=Way.to(where, channel.paces(where)),
-                doings=Doings(redactor=self.redactor),
+                way=SendPath.to(where, channel.paces(where)),
+                doings=ProgressLine(redactor=self.redactor),
                 heard_at=self.clock.monotonic(),
             )
             self._some.set()
@@ -253,7 +253,7 @@ class Streams:
                 self._tell(line, now, group)
             self._forget(now)
 
-    def _show_typing(self, turn: Turn, now: float, group: asyncio.TaskGroup) -> None:
+    def _show_typing(self, turn: FollowedTurn, now: float, group: asyncio.TaskGroup) -> None:
         """Show it when there is room; in a crowd that is at one of the next looks."""
         if self._typing[turn.conversation.channel] >= TYPING_AT_ONCE:
             return
@@ -262,7 +262,7 @@ class Streams:
             self._typing[turn.conversation.channel] += 1
             group.create_task(self._type(turn), name=f"typing {turn.conversation.key}")
 
-    def _grow(self, open_: Beginning, now: float, group: asyncio.TaskGroup) -> None:
+    def _grow(self, open_: ShownDraft, now: float, group: asyncio.TaskGroup) -> None:
         """Edit a message when there is more to show, its chat had a second's rest and there is room."""
         slot, turn = open_.slot, self._turns.get(open_.slot.turn or TurnId(""))
         if turn is None or turn.n != slot.n or not turn.whole or turn.length <= open_.looked:
@@ -282,7 +282,7 @@ class Streams:
             open_.looked, open_.shown = turn.length, len(text)
             self._begin_edit(turn.way, slot, text, group)
 
-    def _tell(self, line: Line, now: float, group: asyncio.TaskGroup) -> None:
+    def _tell(self, line: StatusLine, now: float, group: asyncio.TaskGroup) -> None:
         """Edit a status line under the same conditions."""
         slot = line.slot
         if slot is None or not self._rested(slot.id, line.way, now):
@@ -295,14 +295,14 @@ class Streams:
             line.shown, line.told_at = line.doings.line(), now
             self._begin_edit(line.way, slot, text, group)
 
-    def _rested(self, slot: SlotId, way: Way, now: float) -> bool:
+    def _rested(self, slot: SlotId, way: SendPath, now: float) -> bool:
         """Whether a message may be edited by now."""
         return slot not in self._edits and now - self._changed_at.get(way.chat, -EDIT_EVERY_S) >= EDIT_EVERY_S
 
-    def _begin_edit(self, way: Way, slot: Slot, text: str, group: asyncio.TaskGroup) -> None:
+    def _begin_edit(self, way: SendPath, slot: Slot, text: str, group: asyncio.TaskGroup) -> None:
         self._looked_after.add(slot.id)
         self._changed_at[way.chat] = math.inf  # until it is answered
-        edit = self._edit(way, Showing(slot=slot, text=text, partial=True))
+        edit = self._edit(way, RenderedSlot(slot=slot, text=text, partial=True))
         task = self._edits[slot.id] = group.create_task(edit, name=f"streams edit {slot.id}")
         group.create_task(self._give_way(slot, task), name=f"streams after {slot.id}")
 
@@ -326,7 +326,7 @@ class Streams:
         if not self._turns and not self._lines:
             self._some.clear()
 
-    async def _edit(self, way: Way, showing: Showing) -> None:
+    async def _edit(self, way: SendPath, showing: RenderedSlot) -> None:
         slot, answered = showing.slot, False
         try:
             async with asyncio.timeout(self.edit_within_s):
@@ -376,7 +376,7 @@ class Streams:
             else:
                 return
 
-    async def _obey(self, way: Way, failed: SendFailed) -> None:
+    async def _obey(self, way: SendPath, failed: SendFailed) -> None:
         """Nothing is repeated; a ban holds for whatever is shown there, and over a restart."""
         if failed.outcome is not SendOutcome.WAIT:
             return
@@ -385,7 +385,7 @@ class Streams:
         except StoreError as error:
             self._log.error("a ban is known here and not stored", error=str(error))
 
-    async def _type(self, turn: Turn) -> None:
+    async def _type(self, turn: FollowedTurn) -> None:
         try:
             async with asyncio.timeout(TYPING_WITHIN_S):
                 await self.channels[turn.conversation.channel].typing(turn.conversation)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from gateway.domain.ids import SessionId
-from gateway.domain.live import Doing
+from gateway.domain.live import ProgressChanged
 from gateway.domain.text import cut
 from gateway.domain.waits import WaitKind
 from gateway.system.redaction import Redactor, redacted_line
@@ -18,7 +18,7 @@ _FOR_CHILDREN = frozenset({WaitKind.CHILD})
 
 
 @dataclass(slots=True, kw_only=True)
-class Doings:
+class ProgressLine:
     """What was heard of one line: what the root does, and each of its children."""
 
     redactor: Redactor
@@ -32,7 +32,7 @@ class Doings:
     _children: dict[SessionId, tuple[str, str]] = field(default_factory=dict[SessionId, tuple[str, str]])
     """Title and what it does; empty when it has ended. In the order they were heard of."""
 
-    def hear(self, said: Doing, now: float) -> None:
+    def hear(self, said: ProgressChanged, now: float) -> None:
         """Take what the root, or a child, does now."""
         text = redacted_line(said.text, TEXT_CHARS, self.redactor)
         if not said.title:

@@ -1,6 +1,6 @@
 """Before anything leaves: whether a message may go out now, and whose turn it is when not all may.
 
-`Ledger` is the arithmetic, `Pacer` adds the clock and the waiting. The third part keeps bans over a restart.
+`TokenBuckets` is the arithmetic, `RateLimiter` adds the clock and the waiting. The last part stores bans.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from enum import IntEnum
 from typing import Any
 
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import Pace, SlotKind
+from gateway.domain.slots import RateLimit, SlotKind
 from gateway.errors import SendFailed
-from gateway.ports import Clock, Notes
+from gateway.ports import Clock, KeyValue
 from gateway.system.logging_setup import log
 
 PATIENCE_S = 2.0
@@ -35,37 +35,37 @@ REMEMBERED = 1_000
 """Scopes kept before those that stand still are forgotten."""
 
 
-class Rank(IntEnum):
-    """What goes first among those that wait. Edits that stream and typing never wait: see `Pacer.at_once`."""
+class SendPriority(IntEnum):
+    """What goes first among those that wait. Edits that stream and typing never wait: see `RateLimiter.at_once`."""
 
     TEXT = 0
     CARD = 1
     REFUSAL = 2
 
     @staticmethod
-    def of(kind: SlotKind) -> Rank:
+    def of(kind: SlotKind) -> SendPriority:
         """The rank of a slot."""
-        return {SlotKind.CARD: Rank.CARD, SlotKind.REFUSAL: Rank.REFUSAL}.get(kind, Rank.TEXT)
+        return {SlotKind.CARD: SendPriority.CARD, SlotKind.REFUSAL: SendPriority.REFUSAL}.get(kind, SendPriority.TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class SendPath:
     """What a message to one conversation passes: the scopes whose bans hold for it, and its paces."""
 
     account: str
     chat: str
     scopes: tuple[str, ...]
-    paces: tuple[Pace, ...]
+    paces: tuple[RateLimit, ...]
 
     @staticmethod
-    def to(conversation: Conversation, paces: Sequence[Pace]) -> Way:
+    def to(conversation: Conversation, paces: Sequence[RateLimit]) -> SendPath:
         """The way to a conversation: a ban holds there whether or not its scope has a pace."""
         account, chat = conversation.account_scope, conversation.chat_scope
         scopes = dict.fromkeys([account, chat, conversation.key, *(pace.scope for pace in paces)])
-        return Way(account=account, chat=chat, scopes=tuple(scopes), paces=tuple(paces))
+        return SendPath(account=account, chat=chat, scopes=tuple(scopes), paces=tuple(paces))
 
 
-def seconds_until_room(pace: Pace, full_at: float, now: float, *, ahead: int = 0) -> float:
+def seconds_until_room(pace: RateLimit, full_at: float, now: float, *, ahead: int = 0) -> float:
     """Seconds until a message may go out under one pace, 0 for now.
 
     A bucket of `burst` messages fills by one each `every_s`; `full_at` is when it will be full if nothing is taken.
@@ -75,23 +75,23 @@ def seconds_until_room(pace: Pace, full_at: float, now: float, *, ahead: int = 0
     return max(0.0, max(full_at, now) + ahead * pace.every_s - spare_s - now)
 
 
-def full_again(pace: Pace, full_at: float, now: float) -> float:
+def full_again(pace: RateLimit, full_at: float, now: float) -> float:
     """When the bucket will be full again after a message was taken from it."""
     return max(full_at, now) + pace.every_s
 
 
 @dataclass(slots=True)
-class Ledger:
+class TokenBuckets:
     """What was taken and what is banned, by scope. Times in seconds of one clock; reads none itself."""
 
     _full_at: dict[str, float] = field(default_factory=dict[str, float])
     _banned_until: dict[str, float] = field(default_factory=dict[str, float])
 
-    def banned(self, way: Way, now: float) -> float:
+    def banned(self, way: SendPath, now: float) -> float:
         """Seconds until nothing on this way is banned."""
         return max(0.0, max(self._banned_until.get(scope, now) for scope in way.scopes) - now)
 
-    def room(self, way: Way, now: float, ahead: Mapping[str, int] | None = None) -> float:
+    def room(self, way: SendPath, now: float, ahead: Mapping[str, int] | None = None) -> float:
         """Seconds until a message may go this way, 0 for now; `ahead`: how many go before it, by scope."""
         before = ahead or {}
         paced = (
@@ -100,7 +100,7 @@ class Ledger:
         )
         return max(self.banned(way, now), *paced, 0.0)
 
-    def take(self, way: Way, now: float) -> None:
+    def take(self, way: SendPath, now: float) -> None:
         """A message goes this way."""
         for pace in way.paces:
             self._full_at[pace.scope] = full_again(pace, self._full_at.get(pace.scope, now), now)
@@ -118,8 +118,8 @@ class Ledger:
 
 @dataclass(slots=True, kw_only=True)
 class _Waiter:
-    way: Way
-    rank: Rank
+    way: SendPath
+    rank: SendPriority
     since: float
     patience_s: float
     told: asyncio.Future[float]
@@ -127,13 +127,13 @@ class _Waiter:
 
 
 @dataclass(slots=True)
-class Pacer:
+class RateLimiter:
     """The one limiter of all that leaves. The best rank goes first, then who came first; who is held up in one scope
     does not hold up those that do not pass it.
     """
 
     _clock: Clock
-    _ledger: Ledger = field(default_factory=Ledger)
+    _ledger: TokenBuckets = field(default_factory=TokenBuckets)
     _waiting: list[_Waiter] = field(default_factory=list[_Waiter])
     """In the order in which they go."""
     _timer: asyncio.TimerHandle | None = None
@@ -143,7 +143,7 @@ class Pacer:
     """By account and chat: when it was refused, and until when."""
     _closed: bool = False
 
-    async def turn(self, way: Way, rank: Rank, *, patience_s: float = PATIENCE_S) -> float:
+    async def turn(self, way: SendPath, rank: SendPriority, *, patience_s: float = PATIENCE_S) -> float:
         """Wait for a turn to send one message this way. Return 0 when it has come: the message is counted.
 
         Otherwise the seconds until there will be room, about: those who go before make it longer than `patience_s`, or
@@ -160,7 +160,7 @@ class Pacer:
         self._let_through()
         return await told
 
-    def at_once(self, way: Way) -> bool:
+    def at_once(self, way: SendPath) -> bool:
         """Take a turn for what need not arrive, if there is room now; it leaves room for one message that must."""
         self._let_through()
         now = self._clock.monotonic()
@@ -177,7 +177,7 @@ class Pacer:
         self._let_through()
         return until + timedelta(seconds=longer_s)
 
-    def obey(self, way: Way, refused: SendFailed) -> dict[str, datetime]:
+    def obey(self, way: SendPath, refused: SendFailed) -> dict[str, datetime]:
         """Ban what a `WAIT` names, the chat when it names nothing on this way; return the bans, by scope, to be stored.
 
         A platform may mean the account without saying so: the third chat within 10 s bans that too, until the first of
@@ -200,7 +200,7 @@ class Pacer:
         self._closed = True
         self._let_through()
 
-    def _refused_chats(self, way: Way, until: datetime) -> dict[str, tuple[float, datetime]]:
+    def _refused_chats(self, way: SendPath, until: datetime) -> dict[str, tuple[float, datetime]]:
         """The chats of this account refused within the last 10 s, this one among them."""
         now = self._clock.monotonic()
         known = self._refused.get(way.account, {})
@@ -240,14 +240,14 @@ class Pacer:
         return self._closed or expected_s > bearable_s or self._ledger.banned(waiter.way, now) > PATIENCE_S
 
 
-async def write_bans(notes: Notes, bans: Mapping[str, datetime], now: datetime) -> None:
+async def write_bans(notes: KeyValue, bans: Mapping[str, datetime], now: datetime) -> None:
     """Store bans, so that a restart does not send into them. Raises `StoreError`; twice is safe."""
     for scope, until in bans.items():
         left = until - now
         await notes.note(BANS, scope, f"{until.isoformat()} {left.total_seconds()}", ttl=left)
 
 
-async def read_bans(notes: Notes, pacer: Pacer, now: datetime) -> None:
+async def read_bans(notes: KeyValue, pacer: RateLimiter, now: datetime) -> None:
     """Take up the bans that an earlier life stored. Raises `StoreError`."""
     for scope, value in (await notes.notes(BANS)).items():
         until = _until(value, now)

@@ -49,7 +49,7 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class AuditVerdict:
     """What came of looking at all of it."""
 
     rows: int
@@ -132,7 +132,7 @@ def missing(since: datetime, calls: Sequence[StartedCall]) -> Broken | None:
     return None
 
 
-async def verify(audit: Audit) -> Verdict:
+async def verify(audit: Audit) -> AuditVerdict:
     """Look at every row and every started call, a page at a time, and stop at the first thing that is wrong.
 
     Hashing is done beside the event loop. What is written meanwhile may be looked at or not. Raises `StoreError`.
@@ -146,4 +146,4 @@ async def verify(audit: Audit) -> Verdict:
     while broken is None and (page := await audit.started_calls(after, PAGE)):
         broken = missing(since, page)
         calls, after = calls + sum(call.row is not None for call in page), page[-1].ord
-    return Verdict(rows=head.seq, head=head.hash, calls=calls, broken=broken)
+    return AuditVerdict(rows=head.seq, head=head.hash, calls=calls, broken=broken)

@@ -12,15 +12,15 @@ from types import MappingProxyType
 
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.domain.sessions import Session, SessionKind
-from gateway.domain.tools import Availability, Default, Reach, Risk, ToolPolicy, ToolSpec
+from gateway.domain.tools import ApprovalMode, Availability, CallScope, Risk, ToolPolicy, ToolSpec
 
-DEFAULT_APPROVAL: Mapping[Risk, Default] = MappingProxyType(
+DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
     {
-        Risk.NONE: Default.ALLOW,
-        Risk.READ: Default.ALLOW,
-        Risk.WRITE: Default.ASK,
-        Risk.EXECUTE: Default.ASK,
-        Risk.NETWORK: Default.ASK,
+        Risk.NONE: ApprovalMode.ALLOW,
+        Risk.READ: ApprovalMode.ALLOW,
+        Risk.WRITE: ApprovalMode.ASK,
+        Risk.EXECUTE: ApprovalMode.ASK,
+        Risk.NETWORK: ApprovalMode.ASK,
     }
 )
 
@@ -58,7 +58,7 @@ def _refused_at_root(tool: str, availability: Availability, kind: SessionKind) -
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The permission of {tool} is not one; correct it.")
 
 
-def refused(reach: Reach) -> Deny | None:
+def refused(reach: CallScope) -> Deny | None:
     """Say why the owner's settings never have what a call reaches, or None; asked before anything else is decided."""
     return Deny(reason=DenyReason.CONFIGURED, hint=reach.refused) if reach.refused else None
 
@@ -69,7 +69,7 @@ def decide(
     session: Session,
     *,
     askable: bool,
-    reach: Reach | None = None,
+    reach: CallScope | None = None,
     permitted: Collection[str] = (),
 ) -> Decision:
     """Say whether a valid call of an available tool may run now, must be asked about, or is refused.
@@ -81,20 +81,22 @@ def decide(
     match _with_reach(default_approval(spec, policy, session, reach), reach, permitted):
         case Allow() as allow:
             return allow
-        case Default.ALLOW:
+        case ApprovalMode.ALLOW:
             return Allow(because=f"{risk} is allowed here")
-        case Default.DENY:
+        case ApprovalMode.DENY:
             return Deny(reason=DenyReason.CONFIGURED, hint=f"The configuration denies {spec.name} here.")
-        case Default.ASK if askable:
+        case ApprovalMode.ASK if askable:
             return Ask(because=f"{risk} needs an approval")
-        case Default.ASK:
+        case ApprovalMode.ASK:
             who = "nobody can be asked: let an owner open the page or a direct chat."
             return Deny(reason=DenyReason.NOBODY_TO_ASK, hint=f"{spec.name} needs an approval and {who}")
         case _:  # closed by default: what is none of these is no approval
             return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not one; correct it.")
 
 
-def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session, reach: Reach | None = None) -> Default:
+def default_approval(
+    spec: ToolSpec, policy: ToolPolicy, session: Session, reach: CallScope | None = None
+) -> ApprovalMode:
     """What holds before any rule, for the root's kind: the configuration's word, else the tool's, else its risk's.
 
     "allow" is said of what the tool usually does; a call that reaches for a risk of another kind is asked about.
@@ -102,16 +104,16 @@ def default_approval(spec: ToolSpec, policy: ToolPolicy, session: Session, reach
     kind = session.root_kind.value
     risk = spec.risk if reach is None else reach.risk
     found = policy.approval.get(kind, spec.approval.get(kind, DEFAULT_APPROVAL[risk]))
-    if found is Default.ALLOW and risk is not spec.risk:
+    if found is ApprovalMode.ALLOW and risk is not spec.risk:
         return DEFAULT_APPROVAL[risk]
     return found
 
 
-def _with_reach(approval: Default, reach: Reach | None, permitted: Collection[str]) -> Default | Allow:
+def _with_reach(approval: ApprovalMode, reach: CallScope | None, permitted: Collection[str]) -> ApprovalMode | Allow:
     """What a call's reach makes of an approval that would ask about it: nothing worth asking, or allowed before."""
-    if reach is None or approval is not Default.ASK:
+    if reach is None or approval is not ApprovalMode.ASK:
         return approval
-    if DEFAULT_APPROVAL[reach.risk] is Default.ALLOW:
+    if DEFAULT_APPROVAL[reach.risk] is ApprovalMode.ALLOW:
         return Allow(because=f"{reach.risk} is allowed here")
     if reach.scope and reach.scope in permitted:
         return Allow(because=f"{reach.scope} was allowed in this session", scoped=True)

@@ -12,7 +12,7 @@ from gateway.domain.sessions import Origin, SessionKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class People:
+class AllowedPeople:
     """Who may speak, by immutable ids. Everybody else is a stranger."""
 
     owners: Mapping[OwnerName, frozenset[Principal]]
@@ -45,7 +45,7 @@ class People:
         return any(f"{conversation.channel}:{chat}" in self.chats for chat in (conversation.chat, *also_called))
 
 
-def route(message: Inbound, people: People) -> Route | Drop:
+def route(message: Inbound, people: AllowedPeople) -> Route | Drop:
     """Say which session a message belongs to, or why it starts nothing. Unknown people and places are dropped."""
     if message.outsider and not people.is_named(message.principal):
         return Drop(reason=DropReason.STRANGER, told=message.direct)
@@ -62,7 +62,7 @@ def route(message: Inbound, people: People) -> Route | Drop:
     )
 
 
-def may_be_let_in_later(message: Inbound, people: People) -> bool:
+def may_be_let_in_later(message: Inbound, people: AllowedPeople) -> bool:
     """Whether it depends on what the platform does not say now that a message starts something.
 
     What was said beside the bot is not worth being told again: unknown is a stranger there.
@@ -72,7 +72,7 @@ def may_be_let_in_later(message: Inbound, people: People) -> bool:
     return isinstance(route(replace(message, outsider=False), people), Route)
 
 
-def _route_in_chat(message: Inbound, people: People) -> Route | Drop:
+def _route_in_chat(message: Inbound, people: AllowedPeople) -> Route | Drop:
     if not people.may_be_used(message.conversation, message.also_called):
         return Drop(reason=DropReason.CHAT_NOT_ALLOWED, told=False)
     place = message.conversation
@@ -104,11 +104,11 @@ def may_see(owner: OwnerName, session_owner: OwnerName | None, root_kind: Sessio
     return session_owner == owner if root_kind is SessionKind.MAIN else True
 
 
-def may_begin_anew(message: Inbound, people: People) -> bool:
+def may_begin_anew(message: Inbound, people: AllowedPeople) -> bool:
     """Whether /new begins a new history here: owners do anywhere, others in their own chat."""
     return message.direct or people.owner_of(message.principal) is not None
 
 
-def may_stop_all(message: Inbound, people: People) -> bool:
+def may_stop_all(message: Inbound, people: AllowedPeople) -> bool:
     """Whether /stop here stops everybody's turns: owners do, others only stop their own."""
     return people.owner_of(message.principal) is not None

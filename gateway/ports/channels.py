@@ -15,7 +15,7 @@ from gateway.domain.live import LiveEvent
 from gateway.domain.messages import Attachment, Conversation, Inbound, Press, Refused
 from gateway.domain.routes import Accepted
 from gateway.domain.sessions import SessionKind
-from gateway.domain.slots import CardRow, Pace, Showing
+from gateway.domain.slots import CardRow, RateLimit, RenderedSlot
 from gateway.domain.views import Rows, SessionLine
 from gateway.domain.waits import Pressed, Wait
 from gateway.ports.clock import Clock
@@ -63,11 +63,11 @@ class Channel(Protocol):
         """Serve until cancelled. Called once, as one task of the daemon."""
         ...
 
-    async def send(self, showing: Showing, progress: Progress) -> str:
+    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
         """Show a new slot and return what shows it: the `platform_id` that `edit` is given later."""
         ...
 
-    async def edit(self, showing: Showing, progress: Progress) -> str:
+    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
         """Make what `showing.slot.platform_id` names show this content, and return what shows it now.
 
         Messages that are there are changed, missing ones added, surplus ones taken away. Twice is safe, but for an
@@ -82,7 +82,7 @@ class Channel(Protocol):
         """
         ...
 
-    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
         """The limits of a message there, widest scope first; the bans of a scope hold for all that lies in it."""
         ...
 
@@ -174,7 +174,7 @@ class Credential:
         return f"{self.cookie}.{self.key}"
 
 
-class Kept(StrEnum):
+class ArtifactKind(StrEnum):
     """What is kept of a call, each in a file of its own."""
 
     PRINTED = "printed"
@@ -184,7 +184,7 @@ class Kept(StrEnum):
     """Any other file for people."""
 
 
-class Desk(Protocol):
+class WebApi(Protocol):
     """What the web page may see and ask, by owner. Raises `Forbidden` for another owner's main session."""
 
     async def sign_in(self, code: str, source: str) -> tuple[OwnerName, Credential] | None:
@@ -216,7 +216,7 @@ class Desk(Protocol):
         ...
 
     async def output(
-        self, owner: OwnerName, turn: TurnId, n: int, what: Kept = Kept.PRINTED, k: int = 0
+        self, owner: OwnerName, turn: TurnId, n: int, what: ArtifactKind = ArtifactKind.PRINTED, k: int = 0
     ) -> Path | None:
         """The file of a call that has everything it printed, or its `k`th picture or file, each counted from 0."""
         ...
@@ -238,7 +238,7 @@ class SignIns(Protocol):
         ...
 
 
-class ChannelNotes(Protocol):
+class ChannelKeyValue(Protocol):
     """The notes of one channel: small facts that outlive a restart."""
 
     async def read(self) -> Mapping[str, str]:
@@ -250,7 +250,7 @@ class ChannelNotes(Protocol):
         ...
 
 
-class Helm(Protocol):
+class ChannelHost(Protocol):
     """What a channel may do beside pushing messages."""
 
     async def hold(self, name: str, ttl: timedelta) -> bool:
@@ -273,9 +273,9 @@ class ChannelContext:
     name: str
     settings: Any
     """Its own settings model, or the table as it stands for a channel loaded by import path."""
-    desk: Desk
-    helm: Helm
-    notes: ChannelNotes
+    desk: WebApi
+    helm: ChannelHost
+    notes: ChannelKeyValue
     client: ClientSession
     """The daemon's one HTTP client session: no total timeout, no redirect rules of its own."""
     public_url: str

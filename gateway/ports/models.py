@@ -36,7 +36,7 @@ class Models(Protocol):
     def of(self, session: Session) -> Model:
         """Who answers in a session: the configured model, or for a child the one it was given.
 
-        What it yields is final: a failed model's text is taken back with `Anew`, the answer's `note` says who stepped
-        in and why, its usage carries what it cost.
+        What it yields is final. `AnswerRestarted` takes back the text of a failed model. The answer's `note` names the
+        fallback and the reason, its usage carries the cost.
         """
         ...

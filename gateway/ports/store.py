@@ -2,7 +2,7 @@
 
 Times come from the store's own clock. A write under a lease raises `LeaseLost` when the fence is stale, and then wrote
 nothing. `StoreFull` wrote nothing. After a commit the store publishes `Changed`, `TurnsDue`, `SlotsDue` and `TurnWoken`
-to `Live` as they apply.
+to `EventBus` as they apply.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
 from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
 from gateway.domain.turns import TurnKind
-from gateway.domain.views import Counts, Rows, SessionLine, TurnView, Whereabouts
-from gateway.domain.waits import Pressed, Verdict, Wait
+from gateway.domain.views import Counts, LastContact, Rows, SessionLine, TurnView
+from gateway.domain.waits import Pressed, PressVerdict, Wait
 from gateway.ports.ingress import Control, Waiting
-from gateway.ports.turns import Books, Children, Lanes, Steps
+from gateway.ports.turns import Children, TurnJournal, TurnQueue, UsageStore
 
 
 class Intake(Protocol):
@@ -83,7 +83,7 @@ class Intake(Protocol):
         """
         ...
 
-    async def press(self, press: Press, wait: WaitId | None, verdict: Verdict) -> Pressed:
+    async def press(self, press: Press, wait: WaitId | None, verdict: PressVerdict) -> Pressed:
         """Store the press and, when the verdict allows, decide the approval by compare-and-set.
 
         Waits of other kinds are `NOT_VALID`.
@@ -229,7 +229,7 @@ class Accounts(Protocol):
         """The owner has the page open now."""
         ...
 
-    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> Whereabouts:
+    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
         """Where these principals wrote last, directly, and when the owner last had the page open."""
         ...
 
@@ -250,7 +250,7 @@ class Node(Protocol):
         ...
 
 
-class Notes(Protocol):
+class KeyValue(Protocol):
     """Small facts that outlive a restart: bans, chats that moved, reasons that were asked for.
 
     A room is a named set of them, such as `channel/slack`.
@@ -265,7 +265,7 @@ class Notes(Protocol):
         ...
 
 
-class Views(Protocol):
+class Queries(Protocol):
     """Reads. They see every transition that returned before they were called."""
 
     async def session(self, session: SessionId) -> Session | None:
@@ -319,7 +319,7 @@ class Views(Protocol):
 
 
 class Audit(Protocol):
-    """Reads of the audit. A row is written by `Steps.start_step`, in its own transition, and by nothing else."""
+    """Reads of the audit. A row is written by `TurnJournal.start_step`, in its own transition, and by nothing else."""
 
     async def audit_head(self) -> AuditHead:
         """Where it stands."""
@@ -334,7 +334,7 @@ class Audit(Protocol):
         ...
 
 
-class Live(Protocol):
+class EventBus(Protocol):
     """Publish and subscribe for what may be lost. Never blocks, never fails."""
 
     def publish(self, topic: str, event: LiveEvent) -> None:
@@ -347,12 +347,24 @@ class Live(Protocol):
 
 
 class Store(
-    Intake, Lanes, Steps, Children, Books, Sweeps, Outbox, Accounts, Node, Notes, Views, Audit, Protocol
+    Intake,
+    TurnQueue,
+    TurnJournal,
+    Children,
+    UsageStore,
+    Sweeps,
+    Outbox,
+    Accounts,
+    Node,
+    KeyValue,
+    Queries,
+    Audit,
+    Protocol,
 ):  # the bundle that `open_store` returns; callers take the part they need
     """Everything behind one URL."""
 
     @property
-    def live(self) -> Live:
+    def live(self) -> EventBus:
         """The same store's wake-ups."""
         ...
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from gateway.domain.children import SpawnMode
 from gateway.domain.ids import SessionId
-from gateway.domain.tools import KeptFile, Mode, Park, Picture, ToolResult
+from gateway.domain.tools import Artifact, Park, Picture, SandboxMode, ToolResult
 from gateway.domain.views import ChildLine
 from gateway.ports.clock import Clock
 
@@ -24,7 +24,7 @@ class Output(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class ProcessEnd:
     """How a process ended."""
 
     exit_code: int
@@ -44,7 +44,7 @@ class Task:
     """Seconds of work at most."""
 
 
-class Family(Protocol):
+class Subsessions(Protocol):
     """The sub-sessions of the session that a call belongs to."""
 
     async def spawn(self, task: Task) -> ToolResult | Park:
@@ -91,18 +91,18 @@ class ToolContext(Protocol):
         ...
 
     @property
-    def sandbox(self) -> Mode | None:
+    def sandbox(self) -> SandboxMode | None:
         """How this call's programs are contained; None: it starts none."""
         ...
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What people allowed this tool for longer than one call (`Reach.scope`), this call's own with it; also
+        """What people allowed this tool for longer than one call (`CallScope.scope`), this call's own with it; also
         `EVERY_SCOPE` where the configuration asks nobody."""
         ...
 
     @property
-    def family(self) -> Family:
+    def family(self) -> Subsessions:
         """The sub-sessions of this session."""
         ...
 
@@ -110,14 +110,14 @@ class ToolContext(Protocol):
         """Keep a picture beside the output, at most 10 MB; put it into `ToolResult.pictures`."""
         ...
 
-    async def keep(self, path: Path, name: str, media_type: str) -> KeptFile:
+    async def keep(self, path: Path, name: str, media_type: str) -> Artifact:
         """Copy a file of the workspace beside the output, at most 50 MB; put it into `ToolResult.files`.
 
         Raises `BadRequest` for what is no regular file in the workspace, or too large.
         """
         ...
 
-    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
+    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
         """Run a program in this call's sandbox, its output into `output`, stdin closed; return when it ended.
 
         On cancellation the whole process tree is gone before `CancelledError` goes on.
@@ -138,7 +138,7 @@ class TurnedAway:
     """One sentence."""
 
 
-class Gate(Protocol):
+class EgressProxy(Protocol):
     """The one way out of an enclosure for one user of it: an HTTP proxy that goes to vetted addresses only."""
 
     @property
@@ -147,8 +147,10 @@ class Gate(Protocol):
         ...
 
     def let(self, scopes: Collection[str]) -> None:
-        """From now on let only those of the enclosure's hosts through that are named here, as `Reach.scope` is for a
-        browser: `host`, or `host:port` where it is not 80 or 443, without `www.`. Until then all of them are.
+        """Restrict the proxy to these hosts of the sandbox session, written as `CallScope.scope` of a browser call.
+
+        A host is `host`, or `host:port` where the port is not 80 or 443, without `www.`. Before the first call all
+        hosts of the session pass.
         """
         ...
 
@@ -157,7 +159,7 @@ class Gate(Protocol):
         ...
 
 
-class Enclosure(Protocol):
+class SandboxSession(Protocol):
     """A closed place for a program that outlives a call. All that runs in it is gone when it is closed."""
 
     @property
@@ -170,13 +172,13 @@ class Enclosure(Protocol):
         """Private, empty at first, writable from both sides under the same path; removed when it is closed."""
         ...
 
-    def gate(self) -> AbstractAsyncContextManager[Gate]:
+    def gate(self) -> AbstractAsyncContextManager[EgressProxy]:
         """Open a way out. Waits for the program to run first; raises `SandboxMissing` when it does not within 20 s,
         and `DragomanError` when all of its gates are in use."""
         ...
 
 
-class ToolPlace(Protocol):
+class ToolHost(Protocol):
     """What a tool that keeps something is made with, once in a daemon's life."""
 
     @property
@@ -195,8 +197,14 @@ class ToolPlace(Protocol):
         ...
 
     def enclose(
-        self, program: Path, *, sandbox: Mode | None, hosts: Sequence[str], gates: int, readable: Sequence[Path] = ()
-    ) -> AbstractAsyncContextManager[Enclosure]:
+        self,
+        program: Path,
+        *,
+        sandbox: SandboxMode | None,
+        hosts: Sequence[str],
+        gates: int,
+        readable: Sequence[Path] = (),
+    ) -> AbstractAsyncContextManager[SandboxSession]:
         """Make a place for one run of a program.
 
         `sandbox` is the call's. `basic`: its own view of the files and no network but `gates` gates; `off`: on the
@@ -209,7 +217,7 @@ class ToolPlace(Protocol):
         ...
 
 
-class KeptTool(Protocol):
+class StatefulTool(Protocol):
     """A tool that keeps something between calls. Its module has `keep(place) -> KeptTool` in place of `run`."""
 
     async def run(self, ctx: ToolContext, args: Any) -> ToolResult | Park:

@@ -9,19 +9,19 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Protocol
 
-from gateway.domain.audit import Beginning
+from gateway.domain.audit import StartRecord
 from gateway.domain.children import NewChild, SpawnRefusal
 from gateway.domain.ids import InboundId, NodeId, Principal, SessionId, TurnId, WaitId
-from gateway.domain.messages import Brought
+from gateway.domain.messages import FetchedFile
 from gateway.domain.slots import NewSlot
 from gateway.domain.steps import Answer
 from gateway.domain.tools import ToolResult
 from gateway.domain.turns import Lease, TurnState
 from gateway.domain.views import ChildLine, Claimed, Spent, TurnView
-from gateway.domain.waits import NewWait, Start
+from gateway.domain.waits import NewWait, StartOutcome
 
 
-class Lanes(Protocol):
+class TurnQueue(Protocol):
     """Who runs which turn. A lease lasts 15 s and is renewed every 5 s; one that ran out holds until it is taken away.
 
     Called by `sessions` and `turn`.
@@ -33,7 +33,7 @@ class Lanes(Protocol):
         When there is none, wait so many seconds for one, or until anybody publishes to `TURNS`. Who waits may be handed
         a turn in the very commit that makes it claimable, which is then announced to nobody else. What becomes
         claimable by time alone is found a second late by those who wait, and who wait again.
-        `history`: so many ended turns come with each MODEL turn, as `Views.history` gives them at that moment; or
+        `history`: so many ended turns come with each MODEL turn, as `Queries.history` gives them at that moment; or
         None, where much of it would have to be read first.
 
         A MODEL turn may run when it is the oldest model turn of its session that has not ended. A COMMAND turn may
@@ -122,14 +122,14 @@ class Children(Protocol):
         ...
 
 
-class Books(Protocol):
+class UsageStore(Protocol):
     """What is kept in short: the beginning of long histories, and what was spent."""
 
     async def compact(self, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:
         """Store what stands for the history up to and with this ended turn, and what making it cost.
 
-        From then on `Views.history` begins after it, and `Session.summary` is this. False, and nothing but the cost is
-        stored, when the epoch is over or a summary already reaches as far.
+        From then on `Queries.history` begins after it, and `Session.summary` is this. Returns False, and stores the
+        cost alone, when the epoch is over or a summary already reaches as far.
         """
         ...
 
@@ -140,7 +140,7 @@ class Books(Protocol):
         ...
 
 
-class Steps(Protocol):
+class TurnJournal(Protocol):
     """The journal of a turn: stored before acting. Called by `turn` and `toolcalls` under a lease."""
 
     async def plan(
@@ -160,7 +160,7 @@ class Steps(Protocol):
         """
         ...
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
         """Store that the step's effect may begin, with a row of the audit. With `wait`: consume that approval too.
 
         The wait must be APPROVED, of this step, bound to `action_sha` and decided within five minutes. Without: the
@@ -192,7 +192,7 @@ class Steps(Protocol):
         """
         ...
 
-    async def brought(self, lease: Lease, message: InboundId, files: Sequence[Brought]) -> None:
+    async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
         """Store what became of a message's attachments (`Received.files`). The first word stands; twice is safe."""
         ...
 

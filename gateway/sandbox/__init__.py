@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from gateway.sandbox.plan import Containment, Limits, choose
+from gateway.sandbox.plan import Containment, ProcessLimits, choose
 from gateway.sandbox.probe import probe
 from gateway.sandbox.run import run_contained
 from gateway.sandbox.session import enclosed
 
-__all__ = ["Containment", "Limits", "choose", "enclosed", "probe", "run_contained"]
+__all__ = ["Containment", "ProcessLimits", "choose", "enclosed", "probe", "run_contained"]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from gateway.ports import Output
-from gateway.sandbox.plan import Containment, Holder, Limits
+from gateway.sandbox.plan import Containment, Holder, ProcessLimits
 from gateway.sandbox.tree import Tree
 
 
@@ -16,7 +16,7 @@ class HeldTree(Tree):
     How many processes it has is not watched: that would wake the daemon ten times a second for days.
     """
 
-    def __init__(self, holder: Holder, output: Output, limits: Limits, containment: Containment) -> None:
+    def __init__(self, holder: Holder, output: Output, limits: ProcessLimits, containment: Containment) -> None:
         super().__init__(holder, output, limits, containment, watched=False)
 
     def when_ended(self, tell: Callable[[int], None]) -> None:

@@ -1,8 +1,8 @@
-"""What is started in place of an enclosed program: it asks the daemon to start that, and ends when that ends.
+"""Stand-in for a contained program: asks the daemon to start it, and exits when it exits.
 
-Run as a script by whoever was given `Enclosure.launcher`. The daemon is the program's real parent, so that it can hold
-and kill the whole tree; this process lends its descriptors and stands for the program: when it is killed the
-program is, and the program's exit code is its own.
+Runs as a script, through `SandboxSession.launcher`. The daemon is the program's real parent, so that it can hold and
+kill the whole process tree. This process lends its file descriptors and stands for the program: killing it kills the
+program, and it returns the program's exit code.
 
 Only light imports: its start is part of the program's.
 """

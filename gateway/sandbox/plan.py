@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
-from gateway.domain.tools import Mode, Sandbox
+from gateway.domain.tools import SandboxMode, SandboxPolicy
 from gateway.errors import BadRequest, NotFound, SandboxMissing
 from gateway.sandbox import supervisor
 from gateway.sandbox.copies import Copies
@@ -73,7 +73,7 @@ class Containment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ProcessLimits:
     """What one call may use. None: no limit."""
 
     open_files: int | None = 1024
@@ -97,7 +97,7 @@ class Holder(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SandboxPlace:
     """Where a call runs. All paths are absolute and resolved."""
 
     workspace: Path
@@ -111,23 +111,23 @@ class Place:
     """In `basic` no network, and user namespaces may be made: a browser's own sandbox is made of them."""
 
 
-def choose(wanted: Sandbox, kind_is_main: bool, containment: Containment) -> Mode:
+def choose(wanted: SandboxPolicy, kind_is_main: bool, containment: Containment) -> SandboxMode:
     """Return the mode a call gets. Raises `SandboxMissing` when the least that is required cannot be had.
 
     OFF is honoured in main only; everywhere else it is at least basic. AUTO in main is basic where it works.
     """
-    if kind_is_main and (wanted is Sandbox.OFF or (wanted is Sandbox.AUTO and not containment.can_bwrap)):
-        return Mode.OFF
+    if kind_is_main and (wanted is SandboxPolicy.OFF or (wanted is SandboxPolicy.AUTO and not containment.can_bwrap)):
+        return SandboxMode.OFF
     if not containment.can_bwrap:
         raise SandboxMissing(f"This needs the sandbox `basic`: {containment.why_no_bwrap or 'no probe was made'}.")
-    return Mode.BASIC
+    return SandboxMode.BASIC
 
 
-def holder_for(mode: Mode, containment: Containment) -> Holder:
+def holder_for(mode: SandboxMode, containment: Containment) -> Holder:
     """Return the best holder for a mode. Raises `SandboxMissing`; `basic` never falls back to the host."""
     if containment.can_bwrap:
         return Holder.BWRAP
-    if mode == Mode.BASIC:
+    if mode == SandboxMode.BASIC:
         raise SandboxMissing(f"This needs the sandbox `basic`: {containment.why_no_bwrap or 'no probe was made'}.")
     return Holder.UNSHARE if containment.can_pid_namespace else Holder.KEEPER
 
@@ -145,11 +145,11 @@ def environment(home: Path, extra: Mapping[str, str] = MappingProxyType({})) -> 
     return {"PATH": PATH, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "dumb", **inherited, **extra}
 
 
-def check_place(place: Place, mode: Mode) -> None:
+def check_place(place: SandboxPlace, mode: SandboxMode) -> None:
     """Raise `NotFound` or `BadRequest` when a call cannot run there."""
     if not place.cwd.is_dir():
         raise NotFound(f"The folder {place.cwd} is not there.", cure="Create it, or name another one.")
-    if mode == Mode.OFF:
+    if mode == SandboxMode.OFF:
         return
     if str(place.workspace) in {"/", *SYSTEM}:
         raise BadRequest(f"{place.workspace} cannot be a sandbox's workspace.", cure="Choose a folder of its own.")
@@ -160,14 +160,14 @@ def check_place(place: Place, mode: Mode) -> None:
         )
 
 
-def check_program(program: str, mode: Mode, place: Place, env: Mapping[str, str]) -> None:
+def check_program(program: str, mode: SandboxMode, place: SandboxPlace, env: Mapping[str, str]) -> None:
     """Raise `NotFound` when the program is not there, or cannot be seen from inside the sandbox."""
     name = str(place.cwd / program) if "/" in program else program
     found = shutil.which(name, path=env.get("PATH", PATH))
     if found is None:
         raise NotFound(f"There is no program `{program}`.", cure=f"Install it, or name one that is in {PATH}.")
     seen = [*SYSTEM, str(place.workspace)]
-    if mode == Mode.BASIC and not any(Path(found).is_relative_to(root) for root in seen):
+    if mode == SandboxMode.BASIC and not any(Path(found).is_relative_to(root) for root in seen):
         raise NotFound(
             f"The program {found} cannot be seen in the sandbox.",
             cure="Install it under /usr, or put it into the workspace.",
@@ -186,7 +186,7 @@ def helper(name: str) -> str:
     return found
 
 
-def bounds(holder: Holder, limits: Limits, containment: Containment) -> dict[int, int]:
+def bounds(holder: Holder, limits: ProcessLimits, containment: Containment) -> dict[int, int]:
     """Return the resource limits of each process of a call, by their numbers.
 
     There is none of its address space: runtimes such as Node and Go reserve far more than they use.
@@ -206,7 +206,7 @@ def bounds(holder: Holder, limits: Limits, containment: Containment) -> dict[int
     return found
 
 
-def command(holder: Holder, mode: Mode, argv: Sequence[str], place: Place, *, limits: Limits,
+def command(holder: Holder, mode: SandboxMode, argv: Sequence[str], place: SandboxPlace, *, limits: ProcessLimits,
             containment: Containment, copies: Copies) -> list[str]:  # fmt: skip
     """Return what is really run. Its input is the daemon's hold on it, see `gateway.sandbox.tree`.
 
@@ -221,7 +221,7 @@ def command(holder: Holder, mode: Mode, argv: Sequence[str], place: Place, *, li
         outside = [helper("setpriv"), "--pdeathsig", "KILL", helper("unshare"), *as_user]
         namespace = ["--pid", "--fork", "--kill-child", "--mount-proc"]
         return [*outside, *namespace, "/bin/sh", "-c", INIT, "sh", helper("setsid"), *argv]
-    view = _basic(place, limits, containment, copies) if mode == Mode.BASIC else _host()
+    view = _basic(place, limits, containment, copies) if mode == SandboxMode.BASIC else _host()
     tail = ["--chdir", str(place.cwd), "--", "/bin/sh", "-c", INIT, "sh", *argv]
     return [helper("bwrap"), "--die-with-parent", "--new-session", "--as-pid-1", *view, *tail]
 
@@ -230,7 +230,7 @@ def _host() -> Iterator[str]:
     yield from ("--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--unshare-pid", "--proc", "/proc")
 
 
-def _basic(place: Place, limits: Limits, containment: Containment, copies: Copies) -> Iterator[str]:
+def _basic(place: SandboxPlace, limits: ProcessLimits, containment: Containment, copies: Copies) -> Iterator[str]:
     # Later mounts cover earlier ones: the workspace may lie in the home or in /tmp, hidden folders in the workspace.
     yield from ("--unshare-user", "--unshare-all", "--cap-drop", "ALL")
     if place.enclosed:

@@ -11,9 +11,9 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.domain.tools import Mode
+from gateway.domain.tools import SandboxMode
 from gateway.errors import DragomanError
-from gateway.sandbox.plan import PATH, Containment, Limits
+from gateway.sandbox.plan import PATH, Containment, ProcessLimits
 from gateway.sandbox.run import run_contained
 
 PROBE_S = 5.0
@@ -39,12 +39,12 @@ async def probe() -> Containment:
     if shutil.which("bwrap", path=PATH):
         for hardened in (True, False):
             asked = replace(nothing, can_bwrap=True, hardened=hardened)
-            namespace, why_no_bwrap = await _try(Mode.BASIC, asked)
+            namespace, why_no_bwrap = await _try(SandboxMode.BASIC, asked)
             if namespace:
                 found = replace(asked, counts_processes=_counts(namespace))
                 break
     asked = replace(nothing, can_pid_namespace=True)
-    namespace, _ = await _try(Mode.OFF, asked)
+    namespace, _ = await _try(SandboxMode.OFF, asked)
     if namespace and not found.can_bwrap:
         found = replace(found, counts_processes=_counts(namespace))
     why = "" if found.can_bwrap else why_no_bwrap
@@ -58,7 +58,7 @@ def _counts(namespace: str) -> bool:
     return os.geteuid() != 0 and namespace != own and version >= NPROC_BY_NAMESPACE
 
 
-async def _try(mode: Mode, asked: Containment) -> tuple[str, str]:
+async def _try(mode: SandboxMode, asked: Containment) -> tuple[str, str]:
     """Return the user namespace that a contained program saw, or empty and why it did not run."""
     try:
         place = tempfile.TemporaryDirectory(prefix="dragoman-probe-")
@@ -68,13 +68,13 @@ async def _try(mode: Mode, asked: Containment) -> tuple[str, str]:
         return await _try_in(Path(folder), mode, asked)
 
 
-async def _try_in(folder: Path, mode: Mode, asked: Containment) -> tuple[str, str]:
+async def _try_in(folder: Path, mode: SandboxMode, asked: Containment) -> tuple[str, str]:
     printed = _Printed()
     try:
         async with asyncio.timeout(PROBE_S):
             ended = await run_contained(
                 ["readlink", "/proc/self/ns/user"], mode=mode, workspace=folder, cwd=folder,
-                output=printed, containment=asked, limits=Limits(),
+                output=printed, containment=asked, limits=ProcessLimits(),
             )  # fmt: skip
     except TimeoutError:
         return "", f"the probe did not end in {PROBE_S:.0f} s"

@@ -10,15 +10,15 @@ import pwd
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.domain.tools import Mode
+from gateway.domain.tools import SandboxMode
 from gateway.errors import SandboxMissing
-from gateway.ports import Ended, Output
+from gateway.ports import Output, ProcessEnd
 from gateway.sandbox.copies import Copies
 from gateway.sandbox.plan import (
     SYSTEM,
     Containment,
-    Limits,
-    Place,
+    ProcessLimits,
+    SandboxPlace,
     check_place,
     check_program,
     command,
@@ -31,14 +31,14 @@ from gateway.sandbox.tree import Tree
 async def run_contained(
     argv: Sequence[str],
     *,
-    mode: Mode,
+    mode: SandboxMode,
     workspace: Path,
     cwd: Path,
     output: Output,
     containment: Containment,
-    limits: Limits,
+    limits: ProcessLimits,
     hide: Sequence[Path] = (),
-) -> Ended:
+) -> ProcessEnd:
     """Run a program and return how it ended; what it printed (both streams, in order) is in `output` by then.
 
     Set no time limit here: cancel. However this returns, every process of the call is gone first (up to
@@ -62,22 +62,22 @@ async def run_contained(
         await tree.close()
     if not tree.program_ran:
         raise SandboxMissing(f"{holder} could not contain the program; its message is in the output.")
-    return Ended(exit_code=code)
+    return ProcessEnd(exit_code=code)
 
 
-def _place(mode: Mode, workspace: Path, cwd: Path, hide: Sequence[Path]) -> Place:
+def _place(mode: SandboxMode, workspace: Path, cwd: Path, hide: Sequence[Path]) -> SandboxPlace:
     root = workspace.resolve()
     folder = root if cwd == workspace else cwd.resolve()
-    return Place(workspace=root, cwd=folder, home=_home(mode), hide=[path.resolve() for path in hide])
+    return SandboxPlace(workspace=root, cwd=folder, home=_home(mode), hide=[path.resolve() for path in hide])
 
 
-def _home(mode: Mode) -> Path:
+def _home(mode: SandboxMode) -> Path:
     """The account's home; in `basic` an empty folder of that name, or another where it would hide the system."""
     try:
         home = pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
         home = "/"
     unfit = home in {"", "/", "/nonexistent", *SYSTEM} or home.startswith(tuple(f"{root}/" for root in SYSTEM))
-    if mode == Mode.BASIC and unfit:
+    if mode == SandboxMode.BASIC and unfit:
         return Path("/home/dragoman")
     return Path(home)

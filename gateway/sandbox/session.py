@@ -23,25 +23,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.domain.tools import Mode
+from gateway.domain.tools import SandboxMode
 from gateway.errors import BadRequest, DragomanError, SandboxMissing
-from gateway.ports import Enclosure, Gate
+from gateway.ports import EgressProxy, SandboxSession
 from gateway.sandbox import inside, launch
 from gateway.sandbox.copies import Copies
 from gateway.sandbox.folders import folder_of_its_own, program_file, short_tmp, visible
 from gateway.sandbox.held import HeldTree
-from gateway.sandbox.plan import (
-    TMP,
-    Containment,
-    Holder,
-    Limits,
-    Place,
-    command,
-    environment,
-    holder_for,
-)
+from gateway.sandbox.plan import TMP, Containment, Holder, ProcessLimits, SandboxPlace, command, environment, holder_for
 
-Serve: TypeAlias = Callable[[socket.socket, str], AbstractAsyncContextManager[Gate]]
+Serve: TypeAlias = Callable[[socket.socket, str], AbstractAsyncContextManager[EgressProxy]]
 """Serves what connects to a listening socket, given with the address it has inside; the socket is its to close."""
 
 START_S = 20.0
@@ -49,7 +40,7 @@ LAUNCHER_S = 2.0
 MAX_GATES = 200
 """The kernel passes 253 descriptors in one message."""
 MAX_ASKED = 2**18
-LIMITS = Limits(open_files=8192, processes=4096, tmp_bytes=2 * 2**30, umask=0o077)
+LIMITS = ProcessLimits(open_files=8192, processes=4096, tmp_bytes=2 * 2**30, umask=0o077)
 """A browser has some twenty threads in each process, and the kernel counts threads as processes."""
 
 
@@ -57,14 +48,14 @@ LIMITS = Limits(open_files=8192, processes=4096, tmp_bytes=2 * 2**30, umask=0o07
 async def enclosed(
     program: Path,
     *,
-    mode: Mode,
+    mode: SandboxMode,
     parent: Path,
     gates: int,
     serve: Serve,
     containment: Containment,
     readable: Sequence[Path] = (),
     start_s: float = START_S,
-) -> AsyncGenerator[Enclosure]:
+) -> AsyncGenerator[SandboxSession]:
     """Make a place for one run of `program`; leaving it ends all that runs there and removes its folder.
 
     The folder lies beneath `parent`, from which those of an earlier life are removed first. `basic` shows the system,
@@ -77,13 +68,13 @@ async def enclosed(
     if not 0 < gates <= MAX_GATES:
         raise BadRequest(f"An enclosure has 1 to {MAX_GATES} gates, not {gates}.", cure="Ask for as many as are used.")
     file = program_file(program)
-    seen = visible(file, readable, parent) if mode == Mode.BASIC else ()
+    seen = visible(file, readable, parent) if mode == SandboxMode.BASIC else ()
     async with folder_of_its_own(parent) as base:
         folder = base / "shared"
-        place = Place(workspace=folder, cwd=folder, home=folder / "home", readable=seen, enclosed=True)
+        place = SandboxPlace(workspace=folder, cwd=folder, home=folder / "home", readable=seen, enclosed=True)
         enclosure = _Enclosure(base, place, gates, serve, start_s)
         try:
-            tmp = TMP if mode == Mode.BASIC else str(short_tmp(base))
+            tmp = TMP if mode == SandboxMode.BASIC else str(short_tmp(base))
             enclosure.open(_Start(file, tmp, holder, mode, containment))
             yield enclosure
         finally:
@@ -109,14 +100,14 @@ class _Words:
 class _Start:
     """How the program is started, whenever somebody asks for it."""
 
-    def __init__(self, program: Path, tmp: str, holder: Holder, mode: Mode, containment: Containment) -> None:
+    def __init__(self, program: Path, tmp: str, holder: Holder, mode: SandboxMode, containment: Containment) -> None:
         self._program = program
         self._tmp = tmp
         self._holder = holder
         self._mode = mode
         self._containment = containment
 
-    def tree(self, place: Place, words: _Words, gates: int, asked: _Asked) -> tuple[HeldTree, socket.socket]:
+    def tree(self, place: SandboxPlace, words: _Words, gates: int, asked: _Asked) -> tuple[HeldTree, socket.socket]:
         """Start it; return the tree, and the socket on which the gates' sockets come. Raises as `Tree.start`."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -139,7 +130,7 @@ class _Start:
         ours.setblocking(False)
         return tree, ours
 
-    def _environment(self, place: Place) -> dict[str, str]:
+    def _environment(self, place: SandboxPlace) -> dict[str, str]:
         return environment(place.home, {"TMPDIR": self._tmp})
 
 
@@ -168,9 +159,9 @@ class _Asked:
 
 
 class _Enclosure:
-    """An `Enclosure`. All that happens to it comes as a callback of the event loop; none of them waits."""
+    """An `SandboxSession`. All that happens to it comes as a callback of the event loop; none of them waits."""
 
-    def __init__(self, base: Path, place: Place, gates: int, serve: Serve, start_s: float) -> None:
+    def __init__(self, base: Path, place: SandboxPlace, gates: int, serve: Serve, start_s: float) -> None:
         self._base = base
         self._place = place
         self._gates = gates
@@ -197,7 +188,7 @@ class _Enclosure:
         return self._place.workspace
 
     @asynccontextmanager
-    async def gate(self) -> AsyncGenerator[Gate]:
+    async def gate(self) -> AsyncGenerator[EgressProxy]:
         """Open a way out; the one that has been free the longest."""
         try:
             async with asyncio.timeout(self._start_s):

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 
 from gateway.errors import BadRequest
 from gateway.ports import Output
-from gateway.sandbox.plan import Containment, Holder, Limits, Place, bounds
+from gateway.sandbox.plan import Containment, Holder, ProcessLimits, SandboxPlace, bounds
 from gateway.sandbox.supervisor import dies_first, is_below, signal_below, stat_of
 
 CHUNK = 65_536
@@ -43,7 +43,7 @@ class Tree:
     """One program and all it starts."""
 
     def __init__(
-        self, holder: Holder, output: Output, limits: Limits, containment: Containment, *, watched: bool
+        self, holder: Holder, output: Output, limits: ProcessLimits, containment: Containment, *, watched: bool
     ) -> None:
         """`watched`: count its processes where the kernel does not."""
         self._holder = holder
@@ -61,7 +61,9 @@ class Tree:
         """Whether it was contained and the program was begun."""
         return self._init is not None or self._holder is Holder.KEEPER
 
-    def start(self, argv: Sequence[str], place: Place, env: Mapping[str, str], given: Sequence[int] = ()) -> None:
+    def start(
+        self, argv: Sequence[str], place: SandboxPlace, env: Mapping[str, str], given: Sequence[int] = ()
+    ) -> None:
         """Start `argv`, which is what contains the program, with the descriptors `given` besides the usual ones.
 
         Raises `BadRequest` when the system refuses.
@@ -87,7 +89,12 @@ class Tree:
             loop.add_reader(self._control, self._is_ready)
 
     def _spawn(
-        self, argv: Sequence[str], place: Place, env: Mapping[str, str], ends: tuple[int, int], given: Sequence[int]
+        self,
+        argv: Sequence[str],
+        place: SandboxPlace,
+        env: Mapping[str, str],
+        ends: tuple[int, int],
+        given: Sequence[int],
     ) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(

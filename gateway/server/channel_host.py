@@ -10,13 +10,13 @@ from gateway.domain.ids import NodeId, OwnerName, Principal, SessionId
 from gateway.domain.routes import Route, empty_session
 from gateway.domain.sessions import Origin, SessionKind
 from gateway.inbound.commands import command_list
-from gateway.ports import Clock, CommandInfo, Node, Notes, Outbox
+from gateway.ports import Clock, CommandInfo, KeyValue, Node, Outbox
 from gateway.system.logging_setup import log
 from gateway.toolcalls.registry import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Helmsman:
+class DaemonChannelHost:
     """`ports.Helm`, one for each channel."""
 
     node_id: NodeId
@@ -43,10 +43,10 @@ class Helmsman:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotesOf:
+class NamespacedKeyValue:
     """`ports.ChannelNotes`: what the store keeps in one room."""
 
-    notes: Notes
+    notes: KeyValue
     room: str
 
     async def read(self) -> Mapping[str, str]:

@@ -19,24 +19,24 @@ from gateway.domain.views import Row
 from gateway.errors import BadRequest
 from gateway.inbound.ingress import Ingress
 from gateway.policy.audit import PAGE, verify
-from gateway.ports import Audit, Clock, Live, Views
+from gateway.ports import Audit, Clock, EventBus, Queries
 from gateway.server.http import HttpServer
-from gateway.server.web_access import CODE_GOOD_FOR, Pages
+from gateway.server.web_access import CODE_GOOD_FOR, WebAccess
 
 LOOK_EVERY_S = 1.0
 CHANGES_AT_ONCE = 500
 
 
 @dataclass(slots=True, kw_only=True)
-class Answers:
+class ControlCommands:
     """Answers over the control socket, which only this user can reach; so it acts as the owner that is named."""
 
-    pages: Pages
+    pages: WebAccess
     http: HttpServer
     ingress: Ingress
-    views: Views
+    views: Queries
     audit: Audit
-    live: Live
+    live: EventBus
     clock: Clock
     owners: Sequence[OwnerName]
     page: bool = True

@@ -221,7 +221,7 @@ def _check_folder(folder: Path) -> None:
         raise StartError(f"The state folder {folder} is open to other users.", cure=f"Run: chmod 700 {folder}")
 
 
-def look_at_place(path: Path) -> None:
+def check_place(path: Path) -> None:
     """Raise `StartError` when something else stands where the socket is made. Changes nothing."""
     if os.path.lexists(path) and not stat.S_ISSOCK(path.lstat().st_mode):
         raise StartError(f"{path} is in the way: it is not a socket.", cure="Move it away.")
@@ -230,7 +230,7 @@ def look_at_place(path: Path) -> None:
 def _clear(path: Path) -> None:
     """Remove the socket that a dead daemon left."""
     try:
-        look_at_place(path)
+        check_place(path)
         with address(path) as name, socket.socket(socket.AF_UNIX) as probe:
             probe.setblocking(False)
             probe.connect(name)

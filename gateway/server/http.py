@@ -30,8 +30,8 @@ from gateway.domain.views import Counts
 from gateway.errors import PortInUse, StartError, StoreError
 from gateway.ports import Auth, Clock, Endpoint, SignIns
 from gateway.server.http_checks import Address, credential, refusal, source_of
-from gateway.system.logging_setup import Seldom, log
-from gateway.system.metrics import Meters
+from gateway.system.logging_setup import LogThrottle, log
+from gateway.system.metrics import Metrics
 
 BODY_AT_MOST = 1_048_576
 SIGN_IN = "You are not signed in. Run `dragoman link` (in a clone `./run link`) and open the link it prints."
@@ -76,7 +76,7 @@ class _Full(asyncio.Protocol):
         transport.close()
 
 
-class Health(Protocol):
+class DaemonHealth(Protocol):
     """What of the store says whether work can be taken. Both raise `StoreError`."""
 
     async def probe(self) -> None:
@@ -95,8 +95,8 @@ class HttpServer:
     address: Address
     endpoints: Sequence[Endpoint]
     sign_ins: SignIns
-    health: Health
-    meters: Meters
+    health: DaemonHealth
+    meters: Metrics
     clock: Clock
     troubles: Callable[[], Sequence[str]] = tuple
     """What the channels say of themselves now; empty when all of them work."""
@@ -110,11 +110,11 @@ class HttpServer:
     _runner: web.AppRunner | None = None
     _socket: asyncio.Server | None = None
     _is_full: bool = False
-    _seldom: Seldom = field(init=False)
+    _seldom: LogThrottle = field(init=False)
 
     def __post_init__(self) -> None:
         """Nothing was refused yet."""
-        self._seldom = Seldom(self.clock.monotonic)
+        self._seldom = LogThrottle(self.clock.monotonic)
 
     async def start(self) -> None:
         """Listen. Raises `StartError` when the port cannot be had."""

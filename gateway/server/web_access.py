@@ -24,7 +24,7 @@ from gateway.domain.waits import Wait
 from gateway.errors import Forbidden, NotFound
 from gateway.inbound.commands import command_list
 from gateway.policy.routing import may_see
-from gateway.ports import Accounts, Clock, Credential, Kept, Live, Views, Welcome
+from gateway.ports import Accounts, ArtifactKind, Clock, Credential, EventBus, Queries, Welcome
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
 
@@ -39,15 +39,15 @@ def sha(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
-class Pages:
+class WebAccess:
     """`ports.Desk` and `ports.SignIns`."""
 
     def __init__(
         self,
         *,
         accounts: Accounts,
-        views: Views,
-        live: Live,
+        views: Queries,
+        live: EventBus,
         registry: Registry,
         approvals: Approvals,
         clock: Clock,
@@ -160,7 +160,7 @@ class Pages:
         return self._approvals.row(wait, page_card(owner))
 
     async def output(
-        self, owner: OwnerName, turn: TurnId, n: int, what: Kept = Kept.PRINTED, k: int = 0
+        self, owner: OwnerName, turn: TurnId, n: int, what: ArtifactKind = ArtifactKind.PRINTED, k: int = 0
     ) -> Path | None:
         """The file of a call that has everything it printed, or one of its pictures or files.
 
@@ -184,12 +184,12 @@ class Pages:
         return self._live.subscribe(*topics)
 
 
-def _files_of(result: ToolResult, what: Kept) -> Sequence[str]:
+def _files_of(result: ToolResult, what: ArtifactKind) -> Sequence[str]:
     """The names of the files that are kept of a call, in their order."""
     match what:
-        case Kept.PRINTED:
+        case ArtifactKind.PRINTED:
             return [result.full_output] if result.full_output else []
-        case Kept.PICTURE:
+        case ArtifactKind.PICTURE:
             return [one.file for one in result.pictures]
-        case Kept.FILE:
+        case ArtifactKind.FILE:
             return [one.file for one in result.files]

@@ -28,14 +28,14 @@ def is_there(url: str) -> bool:
     return url.startswith("sqlite:///") and os.path.exists(url.removeprefix("sqlite://"))
 
 
-def look_at_store(url: str) -> None:
+def check_store(url: str) -> None:
     """Raise `StoreError` for a file that `open_store` would refuse for what it is. Opens no store, changes nothing."""
     if not url.startswith("sqlite:///"):
         return
-    from gateway.store.sqlite.opening import look_at_file, look_at_lock
+    from gateway.store.sqlite.opening import check_file, check_lock
     from gateway.store.sqlite.statements import load_migrations
 
     path = os.path.realpath(url.removeprefix("sqlite://"))
     if os.path.lexists(path):
-        look_at_file(path, len(load_migrations()))
-    look_at_lock(path)
+        check_file(path, len(load_migrations()))
+    check_lock(path)

@@ -147,7 +147,7 @@ def end_message(end: End, place: Conversation, now: datetime) -> Inbound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kin:
+class ChildRows:
     """A child as far as the order of a list goes."""
 
     session: SessionId
@@ -165,7 +165,7 @@ def step_of(line: ChildLine) -> int:
     return line.session.lineage.n
 
 
-def in_order(family: Sequence[Kin]) -> list[SessionId]:
+def in_order(family: Sequence[ChildRows]) -> list[SessionId]:
     """Live ones first, in the order they were made, then those that ended last.
 
     Each parent stands before its own children: one that has ended goes where its liveliest child goes.
@@ -177,7 +177,7 @@ def in_order(family: Sequence[Kin]) -> list[SessionId]:
             live[one.parent] |= live[one.session]
             ended[one.parent] = max(ended[one.parent], ended[one.session])
 
-    def place(one: Kin) -> tuple[bool, int, int]:
+    def place(one: ChildRows) -> tuple[bool, int, int]:
         return (not live[one.session], 0 if live[one.session] else -ended[one.session], one.born)
 
     return [one.session for one in sorted(family, key=place)]

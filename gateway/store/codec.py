@@ -14,10 +14,10 @@ from pydantic import BeforeValidator, SerializerFunctionWrapHandler, TypeAdapter
 from pydantic_core import CoreConfig, PydanticSerializationError, SchemaValidator
 
 from gateway.domain.children import Lineage
-from gateway.domain.messages import Attachment, Brought, Conversation
+from gateway.domain.messages import Attachment, Conversation, FetchedFile
 from gateway.domain.steps import Answer
 from gateway.domain.text import mended
-from gateway.domain.tools import KeptFile, ToolCall, ToolResult
+from gateway.domain.tools import Artifact, ToolCall, ToolResult
 from gateway.domain.waits import ApprovalRequest
 
 T = TypeVar("T")
@@ -77,8 +77,8 @@ APPROVAL = Payload(
 )
 LINEAGE = Payload(TypeAdapter(Lineage))
 ATTACHMENTS = Payload(TypeAdapter(tuple[Attachment, ...]))
-BROUGHT = Payload(TypeAdapter(tuple[Brought, ...]))
-KEPT_FILE = Payload(TypeAdapter(KeptFile))
+BROUGHT = Payload(TypeAdapter(tuple[FetchedFile, ...]))
+KEPT_FILE = Payload(TypeAdapter(Artifact))
 
 
 def to_us(moment: datetime) -> int:

@@ -1,4 +1,4 @@
-"""`Live` in one process: wake-ups and streamed deltas between the engine's tasks.
+"""`EventBus` in one process: wake-ups and streamed deltas between the engine's tasks.
 
 What is lost here is read again from rows.
 """
@@ -46,7 +46,7 @@ class _Called:
         self._call()
 
 
-class LocalLive:
+class LocalEventBus:
     """Publish and subscribe by topic within this process."""
 
     def __init__(self) -> None:

@@ -16,11 +16,11 @@ from gateway.domain.live import (
     session_topic,
     turn_topic,
 )
-from gateway.ports import Live
+from gateway.ports import EventBus
 
 
 @dataclass(slots=True)
-class Touched:
+class Notifications:
     """What a transition changed, for the wake-ups after it."""
 
     sessions: set[SessionId] = field(default_factory=set[SessionId])
@@ -28,7 +28,7 @@ class Touched:
     turns_due: bool = False
     slots_due: bool = False
 
-    def publish(self, live: Live) -> None:
+    def publish(self, live: EventBus) -> None:
         """Wake whoever must know. Called in the event loop, after the commit."""
         for session in self.sessions:
             changed = Changed(session=session)

@@ -7,10 +7,10 @@ from datetime import datetime
 
 from gateway.domain.ids import Principal, TurnId
 from gateway.domain.turns import TurnState
-from gateway.domain.waits import TOO_LATE, PressResult, Verdict, Wait, WaitKind, WaitState
+from gateway.domain.waits import TOO_LATE, PressResult, PressVerdict, Wait, WaitKind, WaitState
 
 
-def result_of_press(wait: Wait | None, verdict: Verdict, now: datetime) -> PressResult:
+def result_of_press(wait: Wait | None, verdict: PressVerdict, now: datetime) -> PressResult:
     """What comes of a press that was not handled before. Only APPROVED and DENIED decide the wait."""
     if verdict.refusal is not None or wait is None or wait.kind is not WaitKind.APPROVAL:
         return verdict.refusal or PressResult.NOT_VALID
@@ -23,7 +23,7 @@ def result_of_press(wait: Wait | None, verdict: Verdict, now: datetime) -> Press
     return PressResult.APPROVED if verdict.state is WaitState.APPROVED else PressResult.DENIED
 
 
-def stays_a_message(result: PressResult, verdict: Verdict) -> bool:
+def stays_a_message(result: PressResult, verdict: PressVerdict) -> bool:
     """Whether nothing is recorded of a press: its event is that of a message, which is accepted next."""
     return verdict.written and result in TOO_LATE
 

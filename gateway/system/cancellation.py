@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 
-class Ending(StrEnum):
+class CancelReason(StrEnum):
     """Why a turn's work is cut short."""
 
     STOP = "stop"
@@ -20,17 +20,17 @@ class Ending(StrEnum):
 
 
 @dataclass(slots=True)
-class Halt:
+class Cancellation:
     """Set before a turn's work is cancelled, so that what is cut can say why."""
 
-    why: Ending | None = None
+    why: CancelReason | None = None
 
 
-HALTED_TEXT: Mapping[Ending, str] = MappingProxyType(
+HALTED_TEXT: Mapping[CancelReason, str] = MappingProxyType(
     {
-        Ending.STOP: "cancelled by /stop",
-        Ending.SHUTDOWN: "cancelled by shutdown",
-        Ending.LIMIT: "cancelled: the turn's time is over",
+        CancelReason.STOP: "cancelled by /stop",
+        CancelReason.SHUTDOWN: "cancelled by shutdown",
+        CancelReason.LIMIT: "cancelled: the turn's time is over",
     }
 )
 """What the result of a call says that was cut. Whoever lost the turn may write none."""

@@ -21,7 +21,7 @@ Found: TypeAlias = list[tuple[Any, ...]]
 """As `socket.getaddrinfo` returns it."""
 
 
-class Lookups:
+class ThreadedResolver:
     """Looks names up, so many at once; what nobody waits for any more takes its place until it ends."""
 
     def __init__(self, at_once: int) -> None:
@@ -55,13 +55,13 @@ class Lookups:
         return await waited_for
 
 
-class Loop(asyncio.SelectorEventLoop):
+class DaemonEventLoop(asyncio.SelectorEventLoop):
     """asyncio's usual loop, whose names are looked up so."""
 
     def __init__(self) -> None:
         """Nothing is looked up yet."""
         super().__init__()
-        self._lookups = Lookups(AT_ONCE)
+        self._lookups = ThreadedResolver(AT_ONCE)
 
     async def getaddrinfo(
         self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0

@@ -94,7 +94,7 @@ TOLD_AT_MOST = 20
 TOLD_AGAIN_S = 60.0
 
 
-class Seldom:
+class LogThrottle:
     """Tells what strangers can cause as often as they like: 20 times a minute, then once how many were left out.
 
     One connection to the HTTP server filled a log with 10 MB a second.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 
-class Meters:
+class Metrics:
     """What is counted. One set a daemon; no global registry, so that tests can have many."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 from typing import IO
 
 from gateway.domain.text import plain
-from gateway.domain.tools import KEPT_BYTES, PICTURE_BYTES, PICTURES, KeptFile, Picture
+from gateway.domain.tools import KEPT_BYTES, PICTURE_BYTES, PICTURES, Artifact, Picture
 from gateway.errors import BadRequest, DragomanError
 from gateway.system.safe_open import open_beneath
 
@@ -18,7 +18,7 @@ _ENDING = re.compile(r"[A-Za-z0-9]{1,8}")
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Gallery:
+class ArtifactStore:
     """The pictures and files of one call, private to the daemon. Their names on the disk are the same in every run."""
 
     def __init__(self, folder: Path, stem: str) -> None:
@@ -44,7 +44,7 @@ class Gallery:
             raise DragomanError(f"The picture could not be kept: {error}.", cure="Free space on the disk.") from error
         return Picture(file=name, media_type=media_type)
 
-    def file(self, workspace: Path, path: Path, name: str, media_type: str) -> KeptFile:
+    def file(self, workspace: Path, path: Path, name: str, media_type: str) -> Artifact:
         """Copy a file of the workspace. Raises `BadRequest` for what is no regular file in it, or more than 50 MB."""
         with os.fdopen(_opened(workspace, path), "rb") as source:
             self._files += 1
@@ -59,7 +59,7 @@ class Gallery:
             (self._folder / kept).unlink(missing_ok=True)
             raise BadRequest("The file is too large.", cure=f"At most {KEPT_BYTES:,} bytes are kept.")
         known = media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
-        return KeptFile(file=kept, name=_shown_name(name) or kept, media_type=known)
+        return Artifact(file=kept, name=_shown_name(name) or kept, media_type=known)
 
     def _new(self, name: str) -> IO[bytes]:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

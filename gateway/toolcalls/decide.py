@@ -23,12 +23,12 @@ from gateway.domain.tools import (
     ACTION_BYTES,
     EVERY_SCOPE,
     Action,
-    Default,
+    ApprovalMode,
+    CallScope,
     Effect,
-    Mode,
-    Reach,
     ResultStatus,
-    Sandbox,
+    SandboxMode,
+    SandboxPolicy,
     ToolResult,
     outcome_unknown,
 )
@@ -39,7 +39,7 @@ from gateway.errors import DragomanError, SandboxMissing
 from gateway.policy.permission import decide, default_approval, refused
 from gateway.sandbox import Containment, choose
 from gateway.system.logging_setup import log
-from gateway.system.metrics import Meters
+from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.execution import Prepared
 from gateway.toolcalls.loop_guard import ASK_FROM, checked, repeats, same_call
@@ -117,14 +117,14 @@ def _as_compared(step: Step) -> str:
 
 
 @dataclass(slots=True, kw_only=True)
-class Deciding:
+class CallDecider:
     """Decides calls by what is registered, configured and stored."""
 
     registry: Registry
     workspaces: Workspaces
     containment: Containment
     limits: TurnLimits
-    meters: Meters
+    meters: Metrics
     redactor: Redactor
     _log: Any = field(default_factory=lambda: log("deciding"))
 
@@ -273,7 +273,7 @@ class Deciding:
             scopes=_scopes(tool, view.session, reach, allowed),
         )
 
-    def _reach(self, tool: Tool, arguments: BaseModel) -> Reach | Deny | None:
+    def _reach(self, tool: Tool, arguments: BaseModel) -> CallScope | Deny | None:
         """Ask the tool what a call reaches. What it does not have by the owner's settings is refused here already."""
         if tool.reach is None:
             return None
@@ -285,7 +285,7 @@ class Deciding:
             hint = f"{tool.spec.name} could not say what this call reaches, so the answer is no."
             return Deny(reason=DenyReason.POLICY_ERROR, hint=hint)
 
-    def _sandbox(self, wanted: Sandbox | None, session: Session) -> Mode | None:
+    def _sandbox(self, wanted: SandboxPolicy | None, session: Session) -> SandboxMode | None:
         """The containment of a call; a child's is at least basic, whatever its root's."""
         if wanted is None:
             return None
@@ -307,7 +307,7 @@ class Deciding:
                 )
             )
         notes: list[str] = []
-        if call.action.sandbox is Mode.OFF:
+        if call.action.sandbox is SandboxMode.OFF:
             notes.append("No sandbox: this runs on the host with the daemon's rights.")
         if repeated >= ASK_FROM:
             notes.append(f"The same call was made {repeated} times before in this turn.")
@@ -337,12 +337,12 @@ def _decided(call: Prepared, allowed: Scopes, *, askable: bool) -> Decision:
     return decide(spec, policy, session, askable=askable, reach=call.reach, permitted=permitted)
 
 
-def _scopes(tool: Tool, session: Session, reach: Reach | None, allowed: Scopes) -> frozenset[str]:
+def _scopes(tool: Tool, session: Session, reach: CallScope | None, allowed: Scopes) -> frozenset[str]:
     """What the tool may use of what was allowed before, and this call's own; everything where nobody is asked."""
     found = {scope for name, scope in allowed if name == tool.spec.name}
     if reach is not None and reach.scope:
         found.add(reach.scope)
-    if default_approval(tool.spec, tool.policy, session) is Default.ALLOW:
+    if default_approval(tool.spec, tool.policy, session) is ApprovalMode.ALLOW:
         found.add(EVERY_SCOPE)
     return frozenset(found)
 

@@ -18,12 +18,12 @@ from gateway.domain.sessions import works_in
 from gateway.domain.steps import Step
 from gateway.domain.tools import (
     Action,
-    KeptFile,
-    Mode,
+    Artifact,
+    CallScope,
     Park,
     Picture,
-    Reach,
     ResultStatus,
+    SandboxMode,
     ToolPolicy,
     ToolResult,
     ToolSpec,
@@ -31,17 +31,17 @@ from gateway.domain.tools import (
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.errors import DragomanError, SandboxMissing
-from gateway.ports import Clock, Ended, Family, Live, Output
-from gateway.sandbox import Containment, Limits, run_contained
-from gateway.system.cancellation import HALTED_TEXT, Halt
+from gateway.ports import Clock, EventBus, Output, ProcessEnd, Subsessions
+from gateway.sandbox import Containment, ProcessLimits, run_contained
+from gateway.system.cancellation import HALTED_TEXT, Cancellation
 from gateway.system.logging_setup import log
-from gateway.system.metrics import Meters
+from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor, redacted_line
-from gateway.toolcalls.artifacts import Gallery
+from gateway.toolcalls.artifacts import ArtifactStore
 from gateway.toolcalls.output import OutputBuffer
 from gateway.toolcalls.permits import Permit, PermitOffice
 from gateway.toolcalls.registry import Tool
-from gateway.toolcalls.subsessions import Families
+from gateway.toolcalls.subsessions import SubsessionService
 from gateway.toolcalls.workspaces import Workspaces, kept_for
 
 FAULT_CHARS = 500
@@ -61,7 +61,7 @@ def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) ->
     return min(float(asked), max(base, spec.max_timeout_s or base))
 
 
-def cut_short(halt: Halt) -> ToolResult | None:
+def cut_short(halt: Cancellation) -> ToolResult | None:
     """What comes of a call that is cut; None when whoever cuts it has no right to write that."""
     why = halt.why
     if why is None or why not in HALTED_TEXT:
@@ -79,13 +79,13 @@ class _Context:
     action: Action
     containment: Containment
     state: Path
-    family: Family
-    gallery: Gallery
+    family: Subsessions
+    gallery: ArtifactStore
     kept_for: str
     scopes: frozenset[str]
 
     @property
-    def sandbox(self) -> Mode | None:
+    def sandbox(self) -> SandboxMode | None:
         """How this call's programs are contained."""
         return self.action.sandbox
 
@@ -93,11 +93,11 @@ class _Context:
         """Keep a picture beside the output. Raises `BadRequest` for what is none, or too large."""
         return await asyncio.to_thread(self.gallery.picture, data, media_type)
 
-    async def keep(self, path: Path, name: str, media_type: str) -> KeptFile:
+    async def keep(self, path: Path, name: str, media_type: str) -> Artifact:
         """Copy a file of the workspace beside the output. Raises `BadRequest` for what is none, or too large."""
         return await asyncio.to_thread(self.gallery.file, self.cwd, path, name, media_type)
 
-    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
+    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
         """Run a program in this call's sandbox."""
         if self.action.sandbox is None:
             raise SandboxMissing("This tool was not planned to start a process.")
@@ -108,7 +108,7 @@ class _Context:
             cwd=cwd or self.cwd,
             output=self.output,
             containment=self.containment,
-            limits=Limits(),
+            limits=ProcessLimits(),
             hide=[self.state],
         )
 
@@ -124,7 +124,7 @@ class Prepared:
     arguments: BaseModel
     action: Action
     action_sha: str
-    reach: Reach | None = None
+    reach: CallScope | None = None
     """What its tool said that it reaches; None when that is what the spec says."""
     scopes: frozenset[str] = frozenset()
     """What people allowed this tool for longer than one call, this call's own with it."""
@@ -138,14 +138,14 @@ class Execution:
     workspaces: Workspaces
     containment: Containment
     clock: Clock
-    live: Live
-    meters: Meters
+    live: EventBus
+    meters: Metrics
     redactor: Redactor
-    families: Families
+    families: SubsessionService
     _log: Any = field(default_factory=lambda: log("execution"))
 
     async def run(
-        self, permit: Permit, call: Prepared, lease: Lease, halt: Halt, done: Callable[[ToolResult], Any]
+        self, permit: Permit, call: Prepared, lease: Lease, halt: Cancellation, done: Callable[[ToolResult], Any]
     ) -> ToolResult | Park:
         """Run the call and return its result.
 
@@ -206,7 +206,7 @@ class Execution:
             action=call.action,
             containment=self.containment,
             state=self.workspaces.root,
-            gallery=Gallery(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
+            gallery=ArtifactStore(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
             family=self.families.of(call.view, call.step.n, lease),
             kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),
             scopes=call.scopes,

@@ -13,7 +13,7 @@ from gateway.domain.decisions import Deny, DenyReason
 from gateway.domain.nesting import LEVELS_AT_MOST, is_too_deep
 from gateway.domain.prompts import ToolOffer
 from gateway.domain.sessions import Session, SessionKind
-from gateway.domain.tools import ARGUMENTS_AT_MOST, NAMED_AT_MOST, Park, Reach, ToolPolicy, ToolResult, ToolSpec
+from gateway.domain.tools import ARGUMENTS_AT_MOST, NAMED_AT_MOST, CallScope, Park, ToolPolicy, ToolResult, ToolSpec
 from gateway.errors import ConfigError
 from gateway.policy.permission import available
 from gateway.ports import ToolContext
@@ -36,7 +36,7 @@ class Tool:
     policy: ToolPolicy
     arguments: type[BaseModel]
     run: Run
-    reach: Callable[[Any], Reach] | None = None
+    reach: Callable[[Any], CallScope] | None = None
     """What a call with these arguments reaches; None: what the spec says."""
     keeps: bool = False
     """Something between calls, as a browser does."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from gateway.domain.slots import NewSlot, SlotKind, shown_when_stored
 from gateway.domain.text import plain
-from gateway.domain.tools import KeptFile, ToolCall, ToolResult
+from gateway.domain.tools import Artifact, ToolCall, ToolResult
 from gateway.domain.views import TurnView
 
 SHOWN_CHARS = 200
@@ -45,10 +45,10 @@ def caption(call: ToolCall) -> str:
     return f"{head}: {shown}" if shown else head
 
 
-def _pictures(call: ToolCall, result: ToolResult) -> list[KeptFile]:
+def _pictures(call: ToolCall, result: ToolResult) -> list[Artifact]:
     """Its pictures as files, named by their tool."""
     return [
-        KeptFile(
+        Artifact(
             file=picture.file,
             name=f"{_plain(call.tool) or 'picture'}-{k}{PurePosixPath(picture.file).suffix}",
             media_type=picture.media_type,
@@ -57,7 +57,7 @@ def _pictures(call: ToolCall, result: ToolResult) -> list[KeptFile]:
     ]
 
 
-def _place(k: int, all_: Sequence[KeptFile]) -> str:
+def _place(k: int, all_: Sequence[Artifact]) -> str:
     return f" ({k} of {len(all_)})" if len(all_) > 1 else ""
 
 

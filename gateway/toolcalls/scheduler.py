@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 from gateway import approvals as asking
 from gateway.approvals import Approvals, Audience
-from gateway.domain.audit import Beginning
+from gateway.domain.audit import StartRecord
 from gateway.domain.ids import WaitId, mint
-from gateway.domain.live import LiveEvent, Now, turn_topic
+from gateway.domain.live import Activity, LiveEvent, turn_topic
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import NewSlot
 from gateway.domain.steps import Step, StepState
@@ -28,14 +28,14 @@ from gateway.domain.text import one_line
 from gateway.domain.tools import Park, Risk, ToolResult
 from gateway.domain.turns import Lease, TurnLimits
 from gateway.domain.views import TurnView
-from gateway.domain.waits import NewWait, Start, Wait, WaitKind, WaitState
+from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitKind, WaitState
 from gateway.errors import StoreError
-from gateway.ports import Clock, Live, Steps, Views
-from gateway.system.cancellation import Halt
+from gateway.ports import Clock, EventBus, Queries, TurnJournal
+from gateway.system.cancellation import Cancellation
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
-from gateway.system.metrics import Meters
-from gateway.toolcalls.decide import Asked, Deciding, Found, Runnable, SameCalls, Scopes, after_a_wait, not_approved
+from gateway.system.metrics import Metrics
+from gateway.toolcalls.decide import Asked, CallDecider, Found, Runnable, SameCalls, Scopes, after_a_wait, not_approved
 from gateway.toolcalls.execution import Execution, Prepared, cut_short
 from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.registry import Registry
@@ -49,7 +49,7 @@ WRITTEN_WITHIN_S = 1.0
 DOING_CHARS = 120
 
 T = TypeVar("T")
-Tell = Callable[[Now], None]
+Tell = Callable[[Activity], None]
 """Told what is done now, whenever that changes. Must not raise."""
 
 
@@ -58,22 +58,22 @@ class ToolCalls:
     """Brings the calls of a turn's last answer to their results."""
 
     registry: Registry
-    steps: Steps
-    views: Views
-    live: Live
+    steps: TurnJournal
+    views: Queries
+    live: EventBus
     approvals: Approvals
     execution: Execution
     clock: Clock
-    meters: Meters
+    meters: Metrics
     points: FailPoints
     expiry: Mapping[SessionKind, timedelta]
     limits: TurnLimits = field(default_factory=TurnLimits)
-    _deciding: Deciding = field(init=False)
+    _deciding: CallDecider = field(init=False)
     _log: Any = field(default_factory=lambda: log("toolcalls"))
 
     def __post_init__(self) -> None:
         """Make what decides."""
-        self._deciding = Deciding(
+        self._deciding = CallDecider(
             registry=self.registry,
             workspaces=self.execution.workspaces,
             containment=self.execution.containment,
@@ -82,7 +82,7 @@ class ToolCalls:
             redactor=self.execution.redactor,
         )
 
-    async def settle(self, view: TurnView, lease: Lease, halt: Halt, doing: Tell) -> TurnView | None:
+    async def settle(self, view: TurnView, lease: Lease, halt: Cancellation, doing: Tell) -> TurnView | None:
         """Do all that can be done now for the turn, which stands as in `view`; tell `doing` what that is.
 
         Return how it stands when every call has its result, None when only waits are left.
@@ -189,25 +189,25 @@ class ToolCalls:
 
     # --- run ----------------------------------------------------------------------------------
 
-    async def _run(self, one: Runnable, lease: Lease, halt: Halt, now: _Running) -> None:
+    async def _run(self, one: Runnable, lease: Lease, halt: Cancellation, now: _Running) -> None:
         n = one.call.step.n
         try:
             started = await self._start(one, lease, halt)
-            if started is Start.STARTED:
+            if started is StartOutcome.STARTED:
                 if one.wait is None:
                     self.meters.decisions.labels("allow", "").inc()
                 await self.points.hit("J11")
                 await self._execute(one.call, lease, halt, now)
-            elif started is Start.NOT_APPROVED:
+            elif started is StartOutcome.NOT_APPROVED:
                 await self.steps.finish_step(lease, n, not_approved())
         finally:
             now.ended(n)
 
-    async def _start(self, one: Runnable, lease: Lease, halt: Halt) -> Start | None:
+    async def _start(self, one: Runnable, lease: Lease, halt: Cancellation) -> StartOutcome | None:
         """Store that a call begins; None when the store failed: nothing was begun, and it is looked at again."""
-        started: list[Start] = []
+        started: list[StartOutcome] = []
         action = one.call.action
-        beginning = Beginning(
+        beginning = StartRecord(
             tool=action.tool, action_sha=one.call.action_sha, sandbox=action.sandbox, scoped=one.scoped
         )
 
@@ -221,7 +221,7 @@ class ToolCalls:
             return None
         except asyncio.CancelledError:
             # Nothing of it was run. Without a result nobody would know that.
-            if Start.STARTED in started and (result := cut_short(halt)) is not None:
+            if StartOutcome.STARTED in started and (result := cut_short(halt)) is not None:
                 await self.steps.finish_step(lease, one.call.step.n, result)
             raise
         return started[0]
@@ -230,7 +230,7 @@ class ToolCalls:
         self._log.error("the store failed beside a call", turn=lease.turn, error=str(error))
         await asyncio.sleep(STORE_AGAIN_S)
 
-    async def _execute(self, call: Prepared, lease: Lease, halt: Halt, now: _Running) -> None:
+    async def _execute(self, call: Prepared, lease: Lease, halt: Cancellation, now: _Running) -> None:
         n = call.step.n
         permit: Permit = self.execution.office.issue(lease, n, call.action_sha)
 
@@ -374,7 +374,7 @@ class _Saying:
     doing: Tell
     clean: Callable[[str], str]
     """Takes secrets out."""
-    _said: Now = field(default_factory=Now)
+    _said: Activity = field(default_factory=Activity)
 
     def running(self, calls: Mapping[int, Prepared]) -> None:
         """Tell of the calls that run; of the first one what it does."""
@@ -382,19 +382,19 @@ class _Saying:
             return
         first = next(iter(calls.values()))
         beside = f" (and {len(calls) - 1} more)" if len(calls) > 1 else ""
-        self._say(Now(text=f"{one_line(self.clean(_of_call(first)), DOING_CHARS)}{beside}"))
+        self._say(Activity(text=f"{one_line(self.clean(_of_call(first)), DOING_CHARS)}{beside}"))
 
     def waiting(self, view: TurnView) -> None:
         """Tell what the turn waits for, nothing being left to run."""
         self._say(waits_for(view))
 
-    def _say(self, now: Now) -> None:
+    def _say(self, now: Activity) -> None:
         if now != self._said:
             self._said = now
             self.doing(now)
 
 
-def waits_for(view: TurnView) -> Now:
+def waits_for(view: TurnView) -> Activity:
     """Say what a turn waits for, in words of decisions first, since somebody can do something about those."""
     open_ones = [wait.kind for wait in view.waits if wait.state is WaitState.OPEN and wait.kind is not WaitKind.TIMER]
     asked, children = open_ones.count(WaitKind.APPROVAL), open_ones.count(WaitKind.CHILD)
@@ -403,7 +403,7 @@ def waits_for(view: TurnView) -> Now:
         text = "waits for a decision" if asked == 1 else f"waits for {asked} decisions"
     elif children:
         text = "waits for a sub-session" if children == 1 else f"waits for {children} sub-sessions"
-    return Now(text=text, waits=frozenset(open_ones))
+    return Activity(text=text, waits=frozenset(open_ones))
 
 
 def _of_call(call: Prepared) -> str:

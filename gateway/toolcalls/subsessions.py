@@ -29,7 +29,7 @@ from gateway.domain.tools import Park, ResultStatus, ToolResult
 from gateway.domain.turns import ENDED, Lease, TurnLimits, TurnState
 from gateway.domain.views import ChildLine, TurnView
 from gateway.domain.waits import WaitKind, WaitState, used_by_children
-from gateway.ports import Children, Clock, Models, Task, Views
+from gateway.ports import Children, Clock, Models, Queries, Task
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
 
@@ -77,7 +77,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class SpawnDenied:
     """Why a child cannot be what was asked for."""
 
     code: str
@@ -108,7 +108,7 @@ def told_of(view: TurnView) -> frozenset[int]:
 
 def rights_of_child(
     parent: Rights, left: Left, task: Task, agent: Agent | None, at_most_s: float, of_children: Collection[str]
-) -> Rights | Refusal:
+) -> Rights | SpawnDenied:
     """Cut a child's rights out of its parent's and of what that has left; never is one of them more. Pure.
 
     `at_most_s`: seconds of work that any child has at most. `of_children`: the tools that spawn and look after them.
@@ -120,13 +120,15 @@ def rights_of_child(
     lacking = sorted({name for name in task.tools or () if name not in parent.tools})
     if lacking:
         hint = f"It cannot be given {_names(lacking)}. There are: {_names(sorted(parent.tools))}."
-        return Refusal(code=DenyReason.NOT_GRANTED.value, hint=hint)
+        return SpawnDenied(code=DenyReason.NOT_GRANTED.value, hint=hint)
     wanted_s = at_most_s if task.timeout_s is None else task.timeout_s
     if math.isnan(wanted_s) or wanted_s <= 0:
-        return Refusal(code="timeout", hint="The timeout is a number of seconds above 0.", status=ResultStatus.ERROR)
+        return SpawnDenied(
+            code="timeout", hint="The timeout is a number of seconds above 0.", status=ResultStatus.ERROR
+        )
     if left.active_s <= 0 or (parent.tokens and left.tokens <= 0):
         hint = "This turn has used, or given to its sub-sessions, all its time or tokens. Say what is done so far."
-        return Refusal(code="used_up", hint=hint)
+        return SpawnDenied(code="used_up", hint=hint)
     tools = parent.tools
     if task.tools is not None:
         tools &= set(task.tools)
@@ -150,11 +152,11 @@ def title_of(task: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Families:
+class SubsessionService:
     """What the family of every call is made with."""
 
     children: Children
-    views: Views
+    views: Queries
     registry: Registry
     agents: Mapping[str, Agent]
     """The configured agents, by name."""
@@ -165,9 +167,9 @@ class Families:
     spawning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One spawning at a time: two calls of one answer must not both be given what is left."""
 
-    def of(self, view: TurnView, n: int, lease: Lease) -> CallFamily:
+    def of(self, view: TurnView, n: int, lease: Lease) -> CallSubsessions:
         """The family of the session of this turn, for its step `n`, held under this lease."""
-        return CallFamily(families=self, view=view, n=n, lease=lease)
+        return CallSubsessions(families=self, view=view, n=n, lease=lease)
 
     async def tokens_untold(self, view: TurnView) -> int:
         """Return the tokens of children that nobody waits for, or waits for no longer: see `tokens_of`.
@@ -209,10 +211,10 @@ class Families:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallFamily:
+class CallSubsessions:
     """`ports.Family` of one call."""
 
-    families: Families
+    families: SubsessionService
     view: TurnView
     """The turn as it was when the call was decided."""
     n: int
@@ -222,7 +224,7 @@ class CallFamily:
         """Begin a child, with at most the rights of this session."""
         async with self.families.spawning:
             child = self._new_child(task, await self._left())
-            if isinstance(child, Refusal):
+            if isinstance(child, SpawnDenied):
                 return ToolResult(status=child.status, text="", code=child.code, hint=child.hint)
             begun = await self.families.children.spawn(self.lease, self.n, child)
         if isinstance(begun, SpawnRefusal):
@@ -263,23 +265,25 @@ class CallFamily:
             tokens=most.tokens - tokens_used(now) - given,
         )
 
-    def _new_child(self, task: Task, left: Left) -> NewChild | Refusal:
+    def _new_child(self, task: Task, left: Left) -> NewChild | SpawnDenied:
         families = self.families
         if not task.text.strip():
-            return Refusal(code="empty", hint="The task is empty; say what is to be done.", status=ResultStatus.ERROR)
+            return SpawnDenied(
+                code="empty", hint="The task is empty; say what is to be done.", status=ResultStatus.ERROR
+            )
         unknown = _unknown("agent", task.agent, families.agents) or _unknown("model", task.model, families.models.names)
         if unknown:
             return unknown
         if task.mode is SpawnMode.SESSION and _nobody_asked(self.view):
             # Its end would begin a turn like this one: without a person in between that could go on for ever.
             hint = "No person asked for this turn: a sub-session's end began it. Use the mode run, or ask the person."
-            return Refusal(code="nobody_asked", hint=hint)
+            return SpawnDenied(code="nobody_asked", hint=hint)
         agent = families.agents.get(task.agent)
         visible = [tool.spec.name for tool in families.registry.seen_by(self.view.session)]
         parent = rights_of(self.view.session, visible, families.limits)
         at_most_s = families.limits.child_active.total_seconds()
         rights = rights_of_child(parent, left, task, agent, at_most_s, families.registry.of_children)
-        if isinstance(rights, Refusal):
+        if isinstance(rights, SpawnDenied):
             return rights
         above = self.view.session.lineage
         return NewChild(
@@ -303,18 +307,18 @@ def _nobody_asked(view: TurnView) -> bool:
     return bool(asking) and all(who == SYSTEM_CHILD for who in asking)
 
 
-def _limit(refusal: SpawnRefusal) -> Refusal:
+def _limit(refusal: SpawnRefusal) -> SpawnDenied:
     stopped = refusal is SpawnRefusal.STOPPING
     status = ResultStatus.CANCELLED if stopped else ResultStatus.DENIED
-    return Refusal(code=refusal.value, hint=_REFUSED[refusal], status=status)
+    return SpawnDenied(code=refusal.value, hint=_REFUSED[refusal], status=status)
 
 
-def _unknown(what: str, name: str, known: Collection[str]) -> Refusal | None:
+def _unknown(what: str, name: str, known: Collection[str]) -> SpawnDenied | None:
     if not name or name in known:
         return None
     there = f"There are: {_names(sorted(known))}." if known else f"None is configured; leave `{what}` out."
     hint = f"There is no {what} {name[:NAME_CHARS]!r}. {there}"
-    return Refusal(code=f"unknown_{what}", hint=hint, status=ResultStatus.ERROR)
+    return SpawnDenied(code=f"unknown_{what}", hint=hint, status=ResultStatus.ERROR)
 
 
 def _names(names: Sequence[str]) -> str:

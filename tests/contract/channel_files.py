@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from gateway.domain.messages import Attachment
-from gateway.domain.tools import KeptFile
+from gateway.domain.tools import Artifact
 from gateway.errors import FetchFailed, SendFailed, SendOutcome
 from tests.contract.channel_rig import Can, Rig, Who, has_files, met, needs, no_progress, showing
 
@@ -16,7 +16,7 @@ CONTENT = "\n".join(f"Line {n:05} ☂" for n in range(500)).encode()
 """More than one piece of any platform's that reads in small ones."""
 CAPTION = "browser open: https://example.org/"
 HOSTILE = "browser open: @everyone <!channel> [you won](javascript:alert(1)) <b>bold</b> /stop"
-REPORT = KeptFile(file="t1-1-1.txt", name="report.txt", media_type="text/plain")
+REPORT = Artifact(file="t1-1-1.txt", name="report.txt", media_type="text/plain")
 
 
 class _Full(Exception):

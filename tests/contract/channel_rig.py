@@ -19,13 +19,13 @@ import aiohttp
 from gateway.domain.ids import Principal, SlotId, WaitId, web_principal
 from gateway.domain.messages import Conversation, Inbound, Press, Received, Refused
 from gateway.domain.routes import Accepted, Drop, Route, WhileRunning
-from gateway.domain.slots import Showing, Slot, SlotKind, SlotState
+from gateway.domain.slots import RenderedSlot, Slot, SlotKind, SlotState
 from gateway.domain.steps import Answer
-from gateway.domain.tools import KeptFile
+from gateway.domain.tools import Artifact
 from gateway.domain.turns import ENDED, TurnKind
-from gateway.domain.waits import Pressed, Verdict, Wait
+from gateway.domain.waits import Pressed, PressVerdict, Wait
 from gateway.errors import SendOutcome, StoreError
-from gateway.policy.routing import People
+from gateway.policy.routing import AllowedPeople
 from gateway.ports import Channel, Waiting
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
@@ -144,7 +144,7 @@ class WatchedStore(FailingStore):
         await self._ingress()
         return await super().accept(route, message, kind, running=running, say_if_waiting=say_if_waiting)
 
-    async def press(self, press: Press, wait: WaitId | None, verdict: Verdict) -> Pressed:
+    async def press(self, press: Press, wait: WaitId | None, verdict: PressVerdict) -> Pressed:
         """Fail, or store the press."""
         await self._ingress()
         return await super().press(press, wait, verdict)
@@ -197,7 +197,7 @@ class Rig(ABC):
             ANN: self.principals(Who.ANN) | {web_principal(ANN)},
             CLEO: self.principals(Who.CLEO) | {web_principal(CLEO)},
         }
-        people = People(
+        people = AllowedPeople(
             owners=owners,
             allowed=frozenset([self.principal(Who.BOB)]),
             chats=frozenset([self.allowed_chat] if Can.GROUPS not in self.cannot else []),
@@ -416,9 +416,9 @@ def showing(
     *,
     shown: str = "",
     uncertain: bool = False,
-    file: KeptFile | None = None,
+    file: Artifact | None = None,
     path: Path | None = None,
-) -> Showing:
+) -> RenderedSlot:
     """What a channel is asked to show: an answer, or a file. `shown` is the platform id of what is there."""
     slot = Slot(
         id=SlotId("o1"),
@@ -439,7 +439,7 @@ def showing(
         due_at=EPOCH,
         created_at=EPOCH,
     )
-    return Showing(slot=slot, text=text, path=path)
+    return RenderedSlot(slot=slot, text=text, path=path)
 
 
 async def no_progress(platform_id: str) -> None:

@@ -10,7 +10,7 @@ from gateway.domain.routes import Route
 from gateway.domain.sessions import Session
 from gateway.domain.steps import Answer, Usage
 from gateway.domain.turns import Lease, Turn, TurnState
-from gateway.domain.waits import Start
+from gateway.domain.waits import StartOutcome
 from tests.contract.scene import MAIN, Scene
 from tests.support.makers import ANN_TELEGRAM, answer, beginning, result, seconds
 
@@ -75,7 +75,7 @@ class FamilyScene(Scene):
         before = len((await self.view(lease.turn)).steps)
         await self.plan(lease, calls)
         for n in range(before + 1, before + 1 + calls):
-            assert await self.store.start_step(lease, n, None, beginning()) is Start.STARTED
+            assert await self.store.start_step(lease, n, None, beginning()) is StartOutcome.STARTED
 
     async def spawn(
         self, lease: Lease, n: int = 1, mode: SpawnMode = RUN, *, ttl_s: float = 3600

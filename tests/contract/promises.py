@@ -11,7 +11,7 @@ from gateway.domain.steps import Step, StepState
 from gateway.domain.tools import ToolResult
 from gateway.domain.turns import ENDED, Lease, TurnKind, TurnState
 from gateway.domain.views import TurnView
-from gateway.domain.waits import Start, Wait, WaitKind, WaitState
+from gateway.domain.waits import StartOutcome, Wait, WaitKind, WaitState
 from tests.contract.world import Snapshot
 
 FINAL = frozenset(WaitState) - {WaitState.OPEN, WaitState.APPROVED}
@@ -37,9 +37,9 @@ class Seen:
         assert lease.fence > self.fences.get(lease.turn, 0), "a fence did not grow"
         self.fences[lease.turn] = lease.fence
 
-    def started(self, lease: Lease, step: Step, wait: Wait | None, start: Start) -> None:
+    def started(self, lease: Lease, step: Step, wait: Wait | None, start: StartOutcome) -> None:
         """An approval starts one call once, and only after it was given; nobody starts a call twice in one life."""
-        if start is not Start.STARTED:
+        if start is not StartOutcome.STARTED:
             return
         if wait is not None:
             self.starts[wait.turn, wait.id] += 1

@@ -14,7 +14,7 @@ from gateway.domain.steps import Step
 from gateway.domain.tools import ToolResult
 from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.views import Item, Row, TurnView
-from gateway.domain.waits import NewWait, Pressed, Start, Verdict, Wait, WaitKind, WaitState
+from gateway.domain.waits import NewWait, Pressed, PressVerdict, StartOutcome, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Store, Waiting
 from tests.support.clock import FakeClock
 from tests.support.makers import (
@@ -154,18 +154,20 @@ class Scene:
         assert await self.store.park(asked.lease)
         return asked
 
-    async def press(self, wait: WaitId, verdict: Verdict | None = None, *, who: Principal = ANN_TELEGRAM) -> Pressed:
+    async def press(
+        self, wait: WaitId, verdict: PressVerdict | None = None, *, who: Principal = ANN_TELEGRAM
+    ) -> Pressed:
         """Somebody presses a button; by default Once."""
         return await self.store.press(press(who=who), wait, verdict or approve())
 
-    async def start(self, lease: Lease, n: int, wait: WaitId | None = None) -> Start:
+    async def start(self, lease: Lease, n: int, wait: WaitId | None = None) -> StartOutcome:
         """Start step `n`, bound to the right action."""
         return await self.store.start_step(lease, n, wait, beginning(n))
 
     async def started(self) -> Lease:
         """A running turn whose step 1 was started."""
         lease = await self.planned()
-        assert await self.start(lease, 1) is Start.STARTED
+        assert await self.start(lease, 1) is StartOutcome.STARTED
         return lease
 
     async def finish(self, lease: Lease, state: TurnState = TurnState.DONE) -> bool:

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from markdown_it import MarkdownIt
 
 from channels.slack import ids
-from channels.slack.account import Pauses
+from channels.slack.account import SlackPauses
 from channels.slack.adapter import SlackChannel
 from channels.slack.manifest import manifest
 from channels.slack.settings import Mode, SlackSettings
@@ -36,7 +36,7 @@ GROUP = "C0CC"
 THREAD = "1767225600.000100"
 """Somebody had said something in the group before, long before the bot came: a thread can be begun below it."""
 NONE: Mapping[str, float] = MappingProxyType({"per_channel_per_s": 0, "overall_per_min": 0})
-QUICK = Pauses(first=0.02, longest=0.05, token=0.05, broken=0.02)
+QUICK = SlackPauses(first=0.02, longest=0.05, token=0.05, broken=0.02)
 TIMING = Timing(connect=2, hello=2, close=0.2)
 SENDING = ("chat.postMessage", "chat.update", "chat.delete", "files.completeUploadExternal")
 NO_TYPING = "it is shown in the threads of the assistant panel alone"

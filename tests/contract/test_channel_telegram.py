@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
 from channels.telegram import ids
-from channels.telegram.account import Pauses
+from channels.telegram.account import TelegramPauses
 from channels.telegram.adapter import TelegramChannel
 from channels.telegram.settings import TelegramSettings
 from gateway.domain.ids import Principal
@@ -28,7 +28,9 @@ GROUP, TOPIC = -1003, 7
 SECOND = "987654321:AAFakeTokenOfAnotherBot-0123456789abc"
 BOTS = MappingProxyType({"one": TOKEN, "two": SECOND})
 NONE: Mapping[str, float] = MappingProxyType({"per_chat_per_s": 0, "per_group_per_min": 0, "overall_per_s": 0})
-QUICK = Pauses(first=0.02, longest=0.05, conflict=0.02, token=0.05, store=0.02, broken=0.02, lease=0.05, written=0.005)
+QUICK = TelegramPauses(
+    first=0.02, longest=0.05, conflict=0.02, token=0.05, store=0.02, broken=0.02, lease=0.05, written=0.005
+)
 SENDING = ("send", "edit", "delete")
 
 

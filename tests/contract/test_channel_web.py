@@ -19,7 +19,7 @@ from gateway.domain.messages import Conversation
 from gateway.ports import COOKIE
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import KEY_HEADER, Address
-from gateway.server.web_access import Pages
+from gateway.server.web_access import WebAccess
 from tests.contract.channel import ChannelContract
 from tests.contract.channel_rig import Can, Push, Rig, Seen, Who
 from tests.support.engine import Served
@@ -100,7 +100,7 @@ class WebRig(Rig):
     async def platform(self) -> AsyncGenerator[None]:
         """The page's own server. Not `served`, which runs the channel itself."""
         engine, context = self.engine, self.engine.context(self.name, WebSettings(), self.client)
-        pages, web = cast("Pages", context.desk), WebChannel(context)
+        pages, web = cast("WebAccess", context.desk), WebChannel(context)
         http = HttpServer(
             address=Address(host="127.0.0.1", port=0),
             endpoints=web.endpoints(),

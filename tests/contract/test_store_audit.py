@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gateway.domain.audit import AuditHead, Because
+from gateway.domain.audit import AuditHead, StartBasis
 from gateway.domain.ids import NodeId
 from gateway.domain.turns import ENDED, TurnKind
-from gateway.domain.waits import Start
+from gateway.domain.waits import StartOutcome
 from gateway.policy.audit import verify
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
@@ -35,7 +35,7 @@ async def test_a_start_writes_its_row(scene: Scene, clock: FakeClock) -> None:
         "basic",
         NODE,
     )
-    assert (row.because, row.wait, row.decided_by) == (Because.SETTINGS, None, None)
+    assert (row.because, row.wait, row.decided_by) == (StartBasis.SETTINGS, None, None)
     assert await scene.store.audit_head() == AuditHead(
         since=(await scene.store.audit_head()).since, seq=1, hash=row.hash
     )
@@ -47,14 +47,14 @@ async def test_an_approval_is_named_with_who_gave_it(scene: Scene) -> None:
     await scene.press(asked.wait)
     await scene.start(asked.lease, 1, asked.wait)
     (row,) = await scene.store.audit_rows(0, 10)
-    assert (row.because, row.wait, row.decided_by) == (Because.APPROVAL, asked.wait, ANN_TELEGRAM)
+    assert (row.because, row.wait, row.decided_by) == (StartBasis.APPROVAL, asked.wait, ANN_TELEGRAM)
 
 
 async def test_a_scope_is_said_to_be_one(scene: Scene) -> None:
     """By the settings alone this call would have been asked about."""
     lease = await scene.planned()
-    assert await scene.store.start_step(lease, 1, None, beginning(1, scoped=True)) is Start.STARTED
-    assert [row.because for row in await scene.store.audit_rows(0, 10)] == [Because.SCOPE]
+    assert await scene.store.start_step(lease, 1, None, beginning(1, scoped=True)) is StartOutcome.STARTED
+    assert [row.because for row in await scene.store.audit_rows(0, 10)] == [StartBasis.SCOPE]
 
 
 async def test_a_command_is_said_to_be_one(scene: Scene) -> None:
@@ -69,12 +69,12 @@ async def test_a_call_that_is_run_again_has_a_row_for_each_start(scene: Scene, c
     await scene.started()
     await scene.lapse()
     again = await scene.claim(OTHER_NODE)
-    assert await scene.start(again, 1) is Start.STARTED
+    assert await scene.start(again, 1) is StartOutcome.STARTED
     first, second = await scene.store.audit_rows(0, 10)
     assert (first.because, first.node, second.because, second.node) == (
-        Because.SETTINGS,
+        StartBasis.SETTINGS,
         NODE,
-        Because.AGAIN,
+        StartBasis.AGAIN,
         OTHER_NODE,
     )
     (call,) = await scene.store.started_calls(0, 10)
@@ -86,12 +86,12 @@ async def test_what_does_not_start_has_no_row(scene: Scene, clock: FakeClock) ->
     asked = await scene.asked(3)
     await scene.press(asked.waits[0], deny())
     await scene.press(asked.waits[1])
-    assert await scene.start(asked.lease, 1, asked.waits[0]) is Start.NOT_APPROVED
-    assert await scene.start(asked.lease, 3, asked.waits[2]) is Start.NOT_APPROVED
+    assert await scene.start(asked.lease, 1, asked.waits[0]) is StartOutcome.NOT_APPROVED
+    assert await scene.start(asked.lease, 3, asked.waits[2]) is StartOutcome.NOT_APPROVED
     clock.advance(301)
-    assert await scene.start(asked.lease, 2, asked.waits[1]) is Start.TOO_OLD
+    assert await scene.start(asked.lease, 2, asked.waits[1]) is StartOutcome.TOO_OLD
     await scene.stop()
-    assert await scene.start(asked.lease, 3, asked.waits[2]) is Start.STOPPING
+    assert await scene.start(asked.lease, 3, asked.waits[2]) is StartOutcome.STOPPING
     assert (await scene.store.audit_rows(0, 10), await scene.store.started_calls(0, 10)) == ([], [])
 
 

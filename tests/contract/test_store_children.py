@@ -13,7 +13,7 @@ from gateway.domain.messages import Received
 from gateway.domain.sessions import Origin, SessionKind
 from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnKind, TurnState
-from gateway.domain.waits import Start, WaitKind, WaitState
+from gateway.domain.waits import StartOutcome, WaitKind, WaitState
 from gateway.errors import LeaseLost, NotFound
 from gateway.ports import Store
 from tests.contract.family import RUN, SESSION, FamilyScene, new_child
@@ -151,7 +151,7 @@ async def test_a_crash_before_the_result_leaves_one_child(scene: FamilyScene) ->
     await scene.lapse()
     leases = [await scene.claim(), await scene.claim()]
     (again,) = [one for one in leases if one.turn == lease.turn]
-    assert await scene.store.start_step(again, 1, None, beginning()) is Start.STARTED
+    assert await scene.store.start_step(again, 1, None, beginning()) is StartOutcome.STARTED
     assert await scene.spawn(again, 1, SESSION) is None
     await scene.came(again, 1, result("begun"))
     assert len(await scene.store.family(MAIN)) == 1

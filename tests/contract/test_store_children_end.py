@@ -13,7 +13,7 @@ from gateway.domain.live import TURNS, TurnsDue, TurnWoken, turn_topic
 from gateway.domain.messages import Received
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import Lease, TurnKind, TurnState
-from gateway.domain.waits import Start, WaitState
+from gateway.domain.waits import StartOutcome, WaitState
 from gateway.ports import ControlEffect, Store
 from tests.contract.family import SESSION, Child, FamilyScene, spent
 from tests.contract.scene import MAIN, NODE
@@ -124,7 +124,7 @@ async def test_the_answer_says_what_the_tree_used(scene: FamilyScene) -> None:
     child = await scene.child()
     lease = await scene.work(child)
     await scene.store.plan(lease, spent("", 100, 10, 7, calls=1), given=[], slots=[])
-    assert await scene.store.start_step(lease, 1, None, beginning()) is Start.STARTED
+    assert await scene.store.start_step(lease, 1, None, beginning()) is StartOutcome.STARTED
     below = await scene.born(lease)
     scene.clock.advance(2)
     assert await scene.store.park(lease)

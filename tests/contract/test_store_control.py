@@ -12,7 +12,7 @@ from gateway.domain.slots import SlotKind
 from gateway.domain.steps import StepState
 from gateway.domain.tools import ResultStatus, outcome_unknown
 from gateway.domain.turns import TurnKind, TurnState
-from gateway.domain.waits import Start, WaitState
+from gateway.domain.waits import StartOutcome, WaitState
 from gateway.errors import LeaseLost
 from gateway.ports import ControlEffect, Store
 from tests.contract.scene import MAIN, NODE, Scene
@@ -130,7 +130,7 @@ async def test_stop_cancels_what_a_running_turn_did_not_start(scene: Scene) -> N
     until = scene.clock.now() + seconds(3600)
     asked = await scene.ask(lease, [new_wait(1, expires_at=until), new_wait(2, expires_at=until)])
     await scene.press(asked.waits[1])
-    assert await scene.start(lease, 3) is Start.STARTED
+    assert await scene.start(lease, 3) is StartOutcome.STARTED
     await scene.stop()
     view = await scene.view(lease.turn)
     assert [wait.state for wait in view.waits] == [WaitState.CANCELLED, WaitState.CANCELLED]
@@ -146,7 +146,7 @@ async def test_the_holder_of_a_stopping_turn_writes_results_and_the_end_only(sce
     with pytest.raises(LeaseLost):
         await scene.plan(lease)
     assert not await scene.store.open_waits(lease, [new_wait(1, expires_at=scene.clock.now())], [])
-    assert await scene.start(lease, 1) is Start.STOPPING
+    assert await scene.start(lease, 1) is StartOutcome.STOPPING
     assert not await scene.store.park(lease)
     assert not await scene.finish(lease, TurnState.DONE)
     await scene.came(lease, 1, result("partial", status=ResultStatus.CANCELLED))

@@ -1,4 +1,4 @@
-"""`Steps.open_slot`: the slot of an answer that is still being written, and what becomes of it."""
+"""`TurnJournal.open_slot`: the slot of an answer that is still being written, and what becomes of it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from gateway.domain.ids import InboundId, SessionId
 from gateway.domain.live import Changed, session_topic
 from gateway.domain.messages import Received
 from gateway.domain.slots import NewSlot, SlotKind, SlotState
-from gateway.domain.tools import KeptFile, ResultStatus
+from gateway.domain.tools import Artifact, ResultStatus
 from gateway.domain.turns import TurnState
 from gateway.errors import LeaseLost, NotFound
 from tests.contract.scene import MAIN, Scene
@@ -168,7 +168,7 @@ async def test_the_end_of_a_turn_leaves_its_files_alone(scene: Scene) -> None:
 async def test_a_file_is_on_every_way_that_a_slot_is_read(scene: Scene) -> None:
     """Claimed, sent, tried again: always with its file, whatever it is called."""
     lease = await scene.started()
-    file = KeptFile(file="t-1-1.bin", name='o"dd \u202e☂.bin', media_type="application/octet-stream")
+    file = Artifact(file="t-1-1.bin", name='o"dd \u202e☂.bin', media_type="application/octet-stream")
     new = NewSlot(conversation=CHAT, kind=SlotKind.FILE, text="download", n=1, file=file)
     await scene.came(lease, 1, result(), [new])
     (slot,) = await scene.send_all()

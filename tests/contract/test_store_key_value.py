@@ -1,4 +1,4 @@
-"""`Notes`, and `Outbox.tell_owners`: what outlives a restart, and what owners must hear."""
+"""`KeyValue`, and `Outbox.tell_owners`: what outlives a restart, and what owners must hear."""
 
 from __future__ import annotations
 

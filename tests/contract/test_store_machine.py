@@ -24,7 +24,7 @@ from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import StepState, Usage
 from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.views import Spent
-from gateway.domain.waits import Verdict, WaitState
+from gateway.domain.waits import PressVerdict, WaitState
 from gateway.ports import ControlEffect
 from tests.contract.machine import NODES, TIMES, WayOut, back, nodes
 from tests.contract.world import NOTHING, SESSIONS, World
@@ -178,7 +178,7 @@ class StoreMachine(WayOut):
 
     @precondition(has_waits)
     @rule(which=back, verdict=st.sampled_from(VERDICTS), again=st.booleans())
-    def button(self, which: int, verdict: Verdict, again: bool) -> None:
+    def button(self, which: int, verdict: PressVerdict, again: bool) -> None:
         """A press on one of the latest approvals, sometimes delivered twice."""
         wait = self.worlds[0].approval(which)
         one = press(key=self.fresh_key())
@@ -204,7 +204,7 @@ class StoreMachine(WayOut):
 
     @precondition(has_open_waits)
     @rule(which=back, verdict=st.sampled_from((approve(), approve(), deny())), far=st.sampled_from((2, 3, 3, 4, 5)))
-    def go_on(self, which: int, verdict: Verdict, far: int) -> None:
+    def go_on(self, which: int, verdict: PressVerdict, far: int) -> None:
         """A decision, and what its turn does then, as far as it comes."""
         self.button(which, verdict, again=False)
         moves: list[Callable[[], None]] = [

@@ -8,7 +8,7 @@ from gateway.domain.ids import WaitId
 from gateway.domain.slots import SlotKind, SlotState
 from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnKind, TurnState
-from gateway.domain.waits import PressResult, Start, Verdict, WaitKind, WaitState
+from gateway.domain.waits import PressResult, PressVerdict, StartOutcome, WaitKind, WaitState
 from tests.contract.scene import NODE, Asked, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import (
@@ -36,7 +36,7 @@ from tests.support.makers import (
     ],
 )
 async def test_a_press_decides_an_open_wait(
-    scene: Scene, clock: FakeClock, verdict: Verdict, result: PressResult, state: WaitState
+    scene: Scene, clock: FakeClock, verdict: PressVerdict, result: PressResult, state: WaitState
 ) -> None:
     """Who, when and why are stored with the decision, and come back with it."""
     asked = await scene.parked()
@@ -150,7 +150,7 @@ async def test_a_wait_is_decided_before_it_expires_only(
 
 
 @pytest.mark.parametrize("verdict", [approve(), deny()])
-async def test_a_decision_queues_the_parked_turn(scene: Scene, verdict: Verdict) -> None:
+async def test_a_decision_queues_the_parked_turn(scene: Scene, verdict: PressVerdict) -> None:
     """Any runner may go on with it."""
     asked = await scene.parked()
     await scene.press(asked.wait, verdict)
@@ -165,7 +165,7 @@ async def test_a_decision_leaves_a_running_turn_with_its_holder(scene: Scene) ->
     await scene.press(asked.wait)
     assert await scene.state(asked.turn) is TurnState.RUNNING
     assert not await scene.store.claim(NODE)
-    assert await scene.start(asked.lease, 1, asked.wait) is Start.STARTED
+    assert await scene.start(asked.lease, 1, asked.wait) is StartOutcome.STARTED
 
 
 async def test_a_press_runs_its_own_call(scene: Scene) -> None:
@@ -173,8 +173,8 @@ async def test_a_press_runs_its_own_call(scene: Scene) -> None:
     asked = await scene.parked(2)
     await scene.press(asked.waits[1])
     lease = await scene.claim()
-    assert await scene.start(lease, 1, asked.waits[0]) is Start.NOT_APPROVED
-    assert await scene.start(lease, 2, asked.waits[1]) is Start.STARTED
+    assert await scene.start(lease, 1, asked.waits[0]) is StartOutcome.NOT_APPROVED
+    assert await scene.start(lease, 2, asked.waits[1]) is StartOutcome.STARTED
 
 
 async def test_a_woken_turn_goes_behind_those_that_wait(scene: Scene, clock: FakeClock) -> None:
@@ -228,8 +228,8 @@ async def test_a_withdrawn_call_still_needs_its_result(scene: Scene) -> None:
     await scene.press(asked.wait, deny(withdraw_siblings=True))
     lease = await scene.claim()
     assert (await scene.step(lease.turn, 2)).state is StepState.ASKED
-    assert await scene.start(lease, 2, asked.waits[1]) is Start.NOT_APPROVED
-    assert await scene.start(lease, 2, None) is Start.NOT_APPROVED
+    assert await scene.start(lease, 2, asked.waits[1]) is StartOutcome.NOT_APPROVED
+    assert await scene.start(lease, 2, None) is StartOutcome.NOT_APPROVED
 
 
 # --- cards ----------------------------------------------------------------------------------

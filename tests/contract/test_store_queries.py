@@ -1,4 +1,4 @@
-"""`Views`: reads that miss nothing, whatever the size of a page."""
+"""`Queries`: reads that miss nothing, whatever the size of a page."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from gateway.domain.ids import InboundId, NodeId, Principal
 from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import SlotKind
 from gateway.domain.turns import Lease, TurnKind, TurnState
-from gateway.domain.waits import PressResult, Start, WaitState
+from gateway.domain.waits import PressResult, StartOutcome, WaitState
 from gateway.errors import LeaseLost
 from tests.contract.scene import NODE, Asked, Scene
 from tests.support.makers import approve, chat, control, deny, inbound, press, result, route
@@ -67,30 +67,30 @@ async def test_an_approval_is_executed_at_most_once(scene: Scene, against: str) 
     doings.append(_end(scene, asked, against))
     doings += [_press(scene, asked) for _ in range(PRESSES // 2)]
     doings += [_start(scene, asked.lease, asked) for _ in range(50)]
-    starts = (await _at_once(doings)).count(Start.STARTED)
+    starts = (await _at_once(doings)).count(StartOutcome.STARTED)
     state = await scene.wait_state(asked.wait)
     assert starts == (1 if state is WaitState.CONSUMED else 0)
     if against == "expire":
         assert (starts, state) == (0, WaitState.EXPIRED)
     # Whatever is left of it, the next runner gets at most the one start that is still owed.
     for one in await scene.store.claim(NODE):
-        starts += await _start(scene, one.lease, asked) is Start.STARTED
+        starts += await _start(scene, one.lease, asked) is StartOutcome.STARTED
     assert starts == (await scene.wait_state(asked.wait) is WaitState.CONSUMED)
 
 
-async def _press(scene: Scene, asked: Asked) -> Start | None:
+async def _press(scene: Scene, asked: Asked) -> StartOutcome | None:
     await scene.press(asked.wait)
     return None
 
 
-async def _start(scene: Scene, lease: Lease, asked: Asked) -> Start | None:
+async def _start(scene: Scene, lease: Lease, asked: Asked) -> StartOutcome | None:
     try:
         return await scene.start(lease, 1, asked.wait)
     except LeaseLost:
         return None
 
 
-async def _end(scene: Scene, asked: Asked, how: str) -> Start | None:
+async def _end(scene: Scene, asked: Asked, how: str) -> StartOutcome | None:
     if how == "deny":
         await scene.press(asked.wait, deny())
     elif how == "expire":
@@ -119,7 +119,7 @@ async def test_a_press_that_meets_the_parking_is_never_lost(scene: Scene) -> Non
         state = await scene.state(asked.turn)
         assert state is (TurnState.QUEUED if parked else TurnState.RUNNING)
         lease = await scene.claim() if parked else asked.lease
-        assert await scene.start(lease, 1, asked.wait) is Start.STARTED
+        assert await scene.start(lease, 1, asked.wait) is StartOutcome.STARTED
         await scene.store.finish_step(lease, 1, result())
         assert await scene.finish(lease)
 

@@ -10,7 +10,7 @@ import pytest
 from gateway.domain.ids import SessionId
 from gateway.domain.routes import Route
 from gateway.domain.turns import Lease, TurnState
-from gateway.domain.waits import ApprovalRequest, NewWait, Start
+from gateway.domain.waits import ApprovalRequest, NewWait, StartOutcome
 from gateway.ports import ControlEffect, Store
 from gateway.store import open_store
 from tests.contract.family import FamilyScene
@@ -49,7 +49,7 @@ async def asked(scene: Scene, *scopes: str, to: Route | None = None) -> Asked:
 async def allow(scene: Scene, found: Asked, n: int = 1) -> None:
     """Somebody allows the call, and it begins."""
     await scene.press(found.waits[n - 1])
-    assert await scene.start(found.lease, n, found.waits[n - 1]) is Start.STARTED
+    assert await scene.start(found.lease, n, found.waits[n - 1]) is StartOutcome.STARTED
 
 
 async def allowed(scene: Scene, *scopes: str, to: Route | None = None) -> Lease:
@@ -65,7 +65,7 @@ async def test_what_was_allowed_and_begun_is_there_and_stays(scene: FamilyScene)
     assert await scene.store.allowed_scopes(MAIN) == NONE
     await scene.press(found.wait)
     assert await scene.store.allowed_scopes(MAIN) == NONE  # it is good once its one execution was started
-    assert await scene.start(found.lease, 1, found.wait) is Start.STARTED
+    assert await scene.start(found.lease, 1, found.wait) is StartOutcome.STARTED
     assert await scene.store.allowed_scopes(MAIN) == SHELL_HERE
     await allow(scene, found, 2)
     await allow(scene, found, 3)
@@ -100,7 +100,7 @@ async def test_what_was_not_run_covers_nothing(scene: FamilyScene, clock: FakeCl
     else:
         await scene.press(found.wait)
         clock.advance(301)
-        assert await scene.start(found.lease, 1, found.wait) is Start.TOO_OLD
+        assert await scene.start(found.lease, 1, found.wait) is StartOutcome.TOO_OLD
 
     assert await scene.store.allowed_scopes(MAIN) == NONE
 
@@ -139,7 +139,7 @@ async def test_a_child_has_what_was_allowed_above_it_and_nobody_above_what_it_wa
     await scene.plan(at_work, 2)
     assert await scene.store.allowed_scopes(child.session) == SHELL_HERE
     await allow(scene, await scene.ask(at_work, [wait_for(scene, scoped(1, ELSEWHERE))]))
-    assert await scene.store.start_step(at_work, 2, None, beginning()) is Start.STARTED
+    assert await scene.store.start_step(at_work, 2, None, beginning()) is StartOutcome.STARTED
     grandchild = await scene.born(at_work, 2)
 
     assert await scene.store.allowed_scopes(MAIN) == SHELL_HERE

@@ -1,4 +1,4 @@
-"""`Steps`: the journal of a turn, and that nothing starts without a decision that is good."""
+"""`TurnJournal`: the journal of a turn, and that nothing starts without a decision that is good."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.domain.slots import SlotKind, SlotState
 from gateway.domain.steps import Answer, StepKind, StepState, Usage
 from gateway.domain.tools import ResultStatus, ToolCall, ToolResult
 from gateway.domain.turns import TurnKind, TurnState
-from gateway.domain.waits import Start, WaitState
+from gateway.domain.waits import StartOutcome, WaitState
 from gateway.errors import LeaseLost
 from tests.contract.scene import OTHER_NODE, Scene
 from tests.support.clock import FakeClock
@@ -151,7 +151,7 @@ async def test_a_planned_call_starts_without_a_wait(scene: Scene, clock: FakeClo
     """What is allowed needs no approval; when it started is stored."""
     lease = await scene.planned()
     clock.advance(2)
-    assert await scene.start(lease, 1) is Start.STARTED
+    assert await scene.start(lease, 1) is StartOutcome.STARTED
     step = await scene.step(lease.turn, 1)
     assert (step.state, step.started_at) == (StepState.STARTED, clock.now())
 
@@ -160,17 +160,20 @@ async def test_a_start_consumes_its_approval(scene: Scene) -> None:
     """In the same transition, so that it is good for one execution."""
     asked = await scene.asked()
     await scene.press(asked.wait)
-    assert await scene.start(asked.lease, 1, asked.wait) is Start.STARTED
+    assert await scene.start(asked.lease, 1, asked.wait) is StartOutcome.STARTED
     assert await scene.wait_state(asked.wait) is WaitState.CONSUMED
     assert (await scene.step(asked.turn, 1)).state is StepState.STARTED
-    assert await scene.start(asked.lease, 1, asked.wait) is Start.NOT_APPROVED
+    assert await scene.start(asked.lease, 1, asked.wait) is StartOutcome.NOT_APPROVED
 
 
 async def test_an_approval_binds_one_exact_action(scene: Scene) -> None:
     """Another action starts nothing and leaves the approval."""
     asked = await scene.asked()
     await scene.press(asked.wait)
-    assert await scene.store.start_step(asked.lease, 1, asked.wait, beginning(action_sha="other")) is Start.NOT_APPROVED
+    assert (
+        await scene.store.start_step(asked.lease, 1, asked.wait, beginning(action_sha="other"))
+        is StartOutcome.NOT_APPROVED
+    )
     assert await scene.wait_state(asked.wait) is WaitState.APPROVED
     assert (await scene.step(asked.turn, 1)).state is StepState.ASKED
 
@@ -179,7 +182,7 @@ async def test_an_approval_binds_one_step(scene: Scene) -> None:
     """A sibling cannot use it, even with its action."""
     asked = await scene.asked(2)
     await scene.press(asked.wait)
-    assert await scene.store.start_step(asked.lease, 2, asked.wait, beginning(1)) is Start.NOT_APPROVED
+    assert await scene.store.start_step(asked.lease, 2, asked.wait, beginning(1)) is StartOutcome.NOT_APPROVED
     assert await scene.wait_state(asked.wait) is WaitState.APPROVED
 
 
@@ -188,14 +191,14 @@ async def test_an_approval_binds_one_turn(scene: Scene) -> None:
     asked = await scene.asked()
     await scene.press(asked.wait)
     other = await scene.planned(kind=TurnKind.COMMAND)
-    assert await scene.store.start_step(other, 1, asked.wait, beginning(1)) is Start.NOT_APPROVED
+    assert await scene.store.start_step(other, 1, asked.wait, beginning(1)) is StartOutcome.NOT_APPROVED
     assert (await scene.step(other.turn, 1)).state is StepState.PLANNED
 
 
 async def test_an_unknown_wait_starts_nothing(scene: Scene) -> None:
     """It is not an approval."""
     lease = await scene.planned()
-    assert await scene.start(lease, 1, WaitId("w-unknown")) is Start.NOT_APPROVED
+    assert await scene.start(lease, 1, WaitId("w-unknown")) is StartOutcome.NOT_APPROVED
 
 
 @pytest.mark.parametrize("state", ["open", "approved", "denied", "expired"])
@@ -209,15 +212,17 @@ async def test_what_was_asked_never_starts_without_its_wait(scene: Scene, clock:
     elif state == "expired":
         clock.advance(60)
         await scene.store.expire_waits()
-    assert await scene.start(asked.lease, 1) is Start.NOT_APPROVED
+    assert await scene.start(asked.lease, 1) is StartOutcome.NOT_APPROVED
     await scene.lapse()
-    assert await scene.start(await scene.claim(), 1) is Start.NOT_APPROVED
+    assert await scene.start(await scene.claim(), 1) is StartOutcome.NOT_APPROVED
     assert (await scene.step(asked.turn, 1)).state is StepState.ASKED
 
 
-@pytest.mark.parametrize(("after_s", "start"), [(299, Start.STARTED), (300, Start.STARTED), (300.5, Start.TOO_OLD)])
+@pytest.mark.parametrize(
+    ("after_s", "start"), [(299, StartOutcome.STARTED), (300, StartOutcome.STARTED), (300.5, StartOutcome.TOO_OLD)]
+)
 async def test_a_decision_is_good_for_five_minutes(
-    scene: Scene, clock: FakeClock, after_s: float, start: Start
+    scene: Scene, clock: FakeClock, after_s: float, start: StartOutcome
 ) -> None:
     """Later the wait is expired, and nothing starts; the time it was open does not count."""
     asked = await scene.asked()
@@ -225,11 +230,11 @@ async def test_a_decision_is_good_for_five_minutes(
     await scene.press(asked.wait)
     clock.advance(after_s)
     assert await scene.start(asked.lease, 1, asked.wait) is start
-    expected = WaitState.CONSUMED if start is Start.STARTED else WaitState.EXPIRED
+    expected = WaitState.CONSUMED if start is StartOutcome.STARTED else WaitState.EXPIRED
     assert await scene.wait_state(asked.wait) is expected
-    if start is Start.TOO_OLD:
+    if start is StartOutcome.TOO_OLD:
         assert (await scene.step(asked.turn, 1)).state is StepState.ASKED
-        assert await scene.start(asked.lease, 1, asked.wait) is Start.NOT_APPROVED
+        assert await scene.start(asked.lease, 1, asked.wait) is StartOutcome.NOT_APPROVED
 
 
 async def test_an_approval_outlives_the_time_it_could_be_given_in(scene: Scene, clock: FakeClock) -> None:
@@ -239,7 +244,7 @@ async def test_an_approval_outlives_the_time_it_could_be_given_in(scene: Scene, 
     await scene.press(asked.wait)
     clock.advance(100)
     assert await scene.store.expire_waits() == 0
-    assert await scene.start(asked.lease, 1, asked.wait) is Start.STARTED
+    assert await scene.start(asked.lease, 1, asked.wait) is StartOutcome.STARTED
 
 
 async def test_a_started_call_starts_again_in_a_later_life_only(scene: Scene) -> None:
@@ -247,11 +252,11 @@ async def test_a_started_call_starts_again_in_a_later_life_only(scene: Scene) ->
     asked = await scene.asked()
     await scene.press(asked.wait)
     await scene.start(asked.lease, 1, asked.wait)
-    assert await scene.start(asked.lease, 1) is Start.NOT_APPROVED
+    assert await scene.start(asked.lease, 1) is StartOutcome.NOT_APPROVED
     await scene.lapse()
     again = await scene.claim(OTHER_NODE)
-    assert await scene.start(again, 1) is Start.STARTED
-    assert await scene.start(again, 1) is Start.NOT_APPROVED
+    assert await scene.start(again, 1) is StartOutcome.STARTED
+    assert await scene.start(again, 1) is StartOutcome.NOT_APPROVED
     assert await scene.wait_state(asked.wait) is WaitState.CONSUMED
 
 
@@ -259,9 +264,9 @@ async def test_a_finished_call_never_starts(scene: Scene) -> None:
     """Not in this life, not in the next."""
     lease = await scene.started()
     await scene.store.finish_step(lease, 1, result())
-    assert await scene.start(lease, 1) is Start.NOT_APPROVED
+    assert await scene.start(lease, 1) is StartOutcome.NOT_APPROVED
     await scene.lapse()
-    assert await scene.start(await scene.claim(), 1) is Start.NOT_APPROVED
+    assert await scene.start(await scene.claim(), 1) is StartOutcome.NOT_APPROVED
 
 
 async def test_nothing_starts_in_a_stopping_turn(scene: Scene) -> None:
@@ -269,8 +274,8 @@ async def test_nothing_starts_in_a_stopping_turn(scene: Scene) -> None:
     asked = await scene.asked(2)
     await scene.press(asked.wait)
     await scene.stop()
-    assert await scene.start(asked.lease, 1, asked.wait) is Start.STOPPING
-    assert await scene.start(asked.lease, 2) is Start.STOPPING
+    assert await scene.start(asked.lease, 1, asked.wait) is StartOutcome.STOPPING
+    assert await scene.start(asked.lease, 2) is StartOutcome.STOPPING
 
 
 # --- finish_step ----------------------------------------------------------------------------

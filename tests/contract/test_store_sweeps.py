@@ -11,7 +11,7 @@ from gateway.domain.slots import Slot, SlotKind, SlotState
 from gateway.domain.steps import StepState
 from gateway.domain.tools import ResultStatus
 from gateway.domain.turns import TurnKind, TurnState
-from gateway.domain.waits import Start, WaitKind, WaitState
+from gateway.domain.waits import StartOutcome, WaitKind, WaitState
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
 from tests.support.clock import FakeClock
@@ -71,7 +71,7 @@ async def test_a_holder_is_left_to_use_its_approvals(scene: Scene, clock: FakeCl
     await scene.press(asked.wait)
     clock.advance(301)
     assert await scene.store.expire_waits() == 0
-    assert await scene.start(asked.lease, 1, asked.wait) is Start.TOO_OLD
+    assert await scene.start(asked.lease, 1, asked.wait) is StartOutcome.TOO_OLD
 
 
 async def test_expiry_leaves_a_running_turn_with_its_holder(scene: Scene, clock: FakeClock) -> None:
@@ -432,8 +432,8 @@ async def test_a_new_approval_of_a_call_asked_anew_counts(scene: Scene, clock: F
     await scene.store.offer_again()
     second = await scene.ask(await scene.claim(), [new_wait(1, expires_at=clock.now() + seconds(60))])
     await scene.press(second.wait)
-    assert await scene.start(second.lease, 1, first.wait) is Start.NOT_APPROVED
-    assert await scene.start(second.lease, 1, second.wait) is Start.STARTED
+    assert await scene.start(second.lease, 1, first.wait) is StartOutcome.NOT_APPROVED
+    assert await scene.start(second.lease, 1, second.wait) is StartOutcome.STARTED
 
 
 async def test_an_approval_that_was_given_is_not_asked_anew(scene: Scene, clock: FakeClock) -> None:

@@ -10,7 +10,7 @@ from gateway.domain.slots import Slot, SlotKind, SlotState
 from gateway.domain.steps import StepKind, StepState
 from gateway.domain.tools import ResultStatus
 from gateway.domain.turns import Lease, TurnKind, TurnState
-from gateway.domain.waits import Start, WaitKind, WaitState
+from gateway.domain.waits import StartOutcome, WaitKind, WaitState
 from gateway.errors import LeaseLost
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, OTHER_NODE, Scene
@@ -448,6 +448,6 @@ async def test_an_expired_lease_is_good_until_it_is_taken_away(scene: Scene, clo
     """A holder that slept too long and was not missed may go on: the fence decides, not the clock."""
     lease = await scene.planned()
     clock.advance(60)
-    assert await scene.start(lease, 1) is Start.STARTED
+    assert await scene.start(lease, 1) is StartOutcome.STARTED
     assert await scene.store.renew(lease) is TurnState.RUNNING
     assert await scene.store.reclaim() == 0

@@ -1,4 +1,4 @@
-"""`Books`: what stands for the beginning of a long history, and what was spent."""
+"""`UsageStore`: what stands for the beginning of a long history, and what was spent."""
 
 from __future__ import annotations
 

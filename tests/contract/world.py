@@ -15,7 +15,7 @@ from gateway.domain.steps import Step, StepState
 from gateway.domain.turns import ENDED, Lease, Turn, TurnState
 from gateway.domain.views import Row, TurnView
 from gateway.domain.waits import WaitKind, WaitState
-from gateway.policy.audit import Verdict, verify
+from gateway.policy.audit import AuditVerdict, verify
 from gateway.ports import Store
 from tests.support.makers import ANN_TELEGRAM, BOB, route
 
@@ -154,7 +154,7 @@ class Snapshot:
     rows: list[Row]
     views: dict[TurnId, TurnView]
     text: list[str]
-    audit: Verdict | None = None
+    audit: AuditVerdict | None = None
     """What looking at all of the audit said."""
 
 

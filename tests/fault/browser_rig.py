@@ -17,16 +17,16 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from agent_tools import browser
-from agent_tools.browser.settings import Settings
-from gateway.app.tool_hosts import Places
-from gateway.domain.tools import Availability, KeptFile, Mode, Picture, ToolPolicy, ToolResult
+from agent_tools.browser.settings import BrowserSettings
+from gateway.app.tool_hosts import ToolHosts
+from gateway.domain.tools import Artifact, Availability, Picture, SandboxMode, ToolPolicy, ToolResult
 from gateway.egress import Egress
 from gateway.egress.addresses import Address
 from gateway.egress.dial import Ends, connect_to
-from gateway.ports import KeptTool, ToolContext
+from gateway.ports import StatefulTool, ToolContext
 from gateway.sandbox import Containment
 from gateway.system.clock import SystemClock
-from gateway.toolcalls.artifacts import Gallery
+from gateway.toolcalls.artifacts import ArtifactStore
 from tests.support.browser import executable
 
 PUBLIC = "93.184.215.14"
@@ -171,18 +171,18 @@ tries(); onconnect = tries; oninstall = tries; onactivate = tries;
 class Attacked:
     """A session at the tool as the daemon has it, with what it was told so far."""
 
-    def __init__(self, tool: KeptTool, workspace: Path, sandbox: Mode, keeper: str = "ann") -> None:
+    def __init__(self, tool: StatefulTool, workspace: Path, sandbox: SandboxMode, keeper: str = "ann") -> None:
         self.tool = tool
         self.scopes: frozenset[str] = frozenset()
         self.told: list[str] = []
         self.workspace = workspace
-        self._gallery = Gallery(workspace.parent / f"{keeper}-kept", "1-1")
+        self._gallery = ArtifactStore(workspace.parent / f"{keeper}-kept", "1-1")
         self._at = {"cwd": workspace, "sandbox": sandbox, "kept_for": keeper}
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
         return self._gallery.picture(data, media_type)
 
-    async def keep(self, path: Path, name: str, media_type: str) -> KeptFile:
+    async def keep(self, path: Path, name: str, media_type: str) -> Artifact:
         return await asyncio.to_thread(self._gallery.file, self.workspace, path, name, media_type)
 
     async def __call__(self, action: str, **more: Any) -> ToolResult | None:
@@ -212,8 +212,8 @@ class Siege:
     net: Net
     inner: Inner
     state: Path
-    sandbox: Mode
-    tool: KeptTool
+    sandbox: SandboxMode
+    tool: StatefulTool
 
     @property
     def page(self) -> str:
@@ -234,7 +234,7 @@ class Siege:
 
 
 @asynccontextmanager
-async def besieged(state: Path, sandbox: Mode, containment: Containment) -> AsyncGenerator[Siege]:
+async def besieged(state: Path, sandbox: SandboxMode, containment: Containment) -> AsyncGenerator[Siege]:
     """Serve the tool in the real enclosure with real gates; Chromium starts with the first call."""
     net = Net()
     canary = state / "canary.txt"
@@ -247,8 +247,8 @@ async def besieged(state: Path, sandbox: Mode, containment: Containment) -> Asyn
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         net.pages = runner.addresses[0][1]
         egress = Egress(resolve=net.resolve, connect=net.connect)
-        places = Places(state=state, clock=SystemClock(), containment=containment, egress=egress)
-        settings = Settings(hosts=(f"127.0.0.1:{net.pages}",), executable=executable(), evaluate="ask")
+        places = ToolHosts(state=state, clock=SystemClock(), containment=containment, egress=egress)
+        settings = BrowserSettings(hosts=(f"127.0.0.1:{net.pages}",), executable=executable(), evaluate="ask")
         policy = ToolPolicy(
             availability=Availability.MAIN, approval={}, timeout_s=60, actions={}, sandbox=None, settings=settings
         )

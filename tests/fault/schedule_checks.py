@@ -13,7 +13,7 @@ from gateway.domain.messages import Inbound
 from gateway.domain.slots import Slot, SlotKind, SlotState
 from gateway.domain.tools import ResultStatus
 from gateway.domain.turns import ENDED, Lease, Turn, TurnKind, TurnState
-from gateway.domain.waits import Pressed, PressResult, Start, WaitKind, WaitState
+from gateway.domain.waits import Pressed, PressResult, StartOutcome, WaitKind, WaitState
 
 if TYPE_CHECKING:
     from tests.fault.schedule_machine import Act, Ran
@@ -60,7 +60,7 @@ def _nothing_is_left(world: World) -> Iterator[str]:
 
 def _starts(world: World) -> Iterator[tuple[Act, TurnId, int, WaitId | None]]:
     for act in world.acts:
-        if act.what == "start_step" and act.outcome is Start.STARTED:
+        if act.what == "start_step" and act.outcome is StartOutcome.STARTED:
             lease, n, wait, _ = act.args
             yield act, lease.turn, n, wait
 
@@ -72,7 +72,7 @@ def _nothing_runs_twice(world: World) -> Iterator[str]:
     for act in world.acts:
         if act.what == "press" and isinstance(act.outcome, Pressed) and act.outcome.result is PressResult.APPROVED:
             approved[act.args[1]] += 1
-        if act.what == "start_step" and act.outcome is Start.STARTED and (wait := act.args[2]) is not None:
+        if act.what == "start_step" and act.outcome is StartOutcome.STARTED and (wait := act.args[2]) is not None:
             approved[wait] -= 1
             if approved[wait] < 0:
                 yield f"approval {wait} started a call without a decision, or a second one"

@@ -21,10 +21,10 @@ from gateway.domain.live import LiveEvent
 from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart, UserText
 from gateway.domain.sessions import SessionKind
 from gateway.domain.steps import Answer
-from gateway.domain.tools import Default, Effect, Park, Risk, ToolResult
+from gateway.domain.tools import ApprovalMode, Effect, Park, Risk, ToolResult
 from gateway.errors import ModelError, StoreError
 from gateway.llm.operator import Operator
-from gateway.outbound.live_edits import Streams
+from gateway.outbound.live_edits import LiveEdits
 from gateway.ports import Task, ToolContext
 from gateway.server.control_server import ControlServer
 from gateway.server.http import HttpServer
@@ -228,7 +228,7 @@ class Thinker:
 def _tools(world: World, machine: Machine, way: Way) -> list[FakeTool]:
     life = machine.life
 
-    def tool(name: str, risk: Risk, effect: Effect, approval: dict[str, Default] | None = None) -> FakeTool:
+    def tool(name: str, risk: Risk, effect: Effect, approval: dict[str, ApprovalMode] | None = None) -> FakeTool:
         async def act(ctx: ToolContext, _args: Text) -> ToolResult:
             dice = world.dice
             long_s = dice.choice((0, 0, 0.01, 0.5, 3, 12))
@@ -245,14 +245,14 @@ def _tools(world: World, machine: Machine, way: Way) -> list[FakeTool]:
         world.called += 1
         return await ctx.family.spawn(Task(text=f"m{1_000 + world.called}"))
 
-    everywhere = {kind.value: Default.ALLOW for kind in SessionKind}
+    everywhere = {kind.value: ApprovalMode.ALLOW for kind in SessionKind}
     return [
         tool("look", Risk.READ, Effect.PURE),
         tool("mark", Risk.WRITE, Effect.IDEMPOTENT, everywhere),
         tool("trusted", Risk.EXECUTE, Effect.UNSAFE, everywhere),
         tool("shell", Risk.EXECUTE, Effect.UNSAFE),
         FakeTool(name="spawn", risk=Risk.NONE, effect=Effect.IDEMPOTENT, body=spawn),
-        tool("save", Risk.WRITE, Effect.IDEMPOTENT, dict.fromkeys(everywhere, Default.ASK)),
+        tool("save", Risk.WRITE, Effect.IDEMPOTENT, dict.fromkeys(everywhere, ApprovalMode.ASK)),
     ]
 
 
@@ -267,7 +267,7 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
     channel = PlatformChannel(world.platform, machine.name)
     sessions, delivery = engine.sessions(), engine.delivery(channel)
     sessions.node = delivery.node = node
-    streams = delivery.streams = Streams(
+    streams = delivery.streams = LiveEdits(
         channels={channel.name: channel},
         live=engine.store.live,
         notes=engine.store,

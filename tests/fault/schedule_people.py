@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from gateway.domain.ids import Principal, SlotId, WaitId
 from gateway.domain.messages import Attachment, Conversation, Inbound, Press
-from gateway.domain.slots import Pace, Showing, SlotKind
+from gateway.domain.slots import RateLimit, RenderedSlot, SlotKind
 from gateway.domain.waits import Verb
 from gateway.errors import SendFailed, SendOutcome, StoreError
 from gateway.ports import Progress, Sink
@@ -87,7 +87,7 @@ class Platform:
     in_doubt_until: float = 0.0
     """From then on nobody waits any more for a request whose end nobody is told."""
     asked: set[WaitId] = field(default_factory=set[WaitId])
-    decide: Callable[[Showing, WaitId], None] = lambda _showing, _wait: None
+    decide: Callable[[RenderedSlot, WaitId], None] = lambda _showing, _wait: None
     """Somebody sees the buttons of an approval for the first time."""
 
     # --- events -------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class Platform:
 
     # --- messages -----------------------------------------------------------------------------
 
-    def request(self, showing: Showing, id: str) -> asyncio.Future[str]:
+    def request(self, showing: RenderedSlot, id: str) -> asyncio.Future[str]:
         """Take a request to show something; it takes effect here, whether or not anybody waits for the answer."""
         answer: asyncio.Future[str] = self.loop.create_future()
         by = PLACE.get()
@@ -130,7 +130,7 @@ class Platform:
     def _happens(self, in_a_thousand: int) -> bool:
         return self.dice.randrange(1000) < in_a_thousand
 
-    def _failure(self, showing: Showing) -> SendFailed | None:
+    def _failure(self, showing: RenderedSlot) -> SendFailed | None:
         if self._happens(self.moods.refuses):
             return SendFailed("Not now.", outcome=SendOutcome.RETRY, creating=False)
         if self._happens(self.moods.waits):
@@ -140,7 +140,7 @@ class Platform:
             return SendFailed("Never.", outcome=SendOutcome.DEAD, creating=False)
         return None
 
-    def _leave_in_doubt(self, showing: Showing, id: str, answer: asyncio.Future[str], *, hangs: bool) -> None:
+    def _leave_in_doubt(self, showing: RenderedSlot, id: str, answer: asyncio.Future[str], *, hangs: bool) -> None:
         by = PLACE.get()
         self.in_doubt_until = max(self.in_doubt_until, self.loop.time() + TAKES_EFFECT_WITHIN_S)
         late = hangs or self.dice.random() < 0.3
@@ -158,7 +158,7 @@ class Platform:
 
         self.loop.at(OUTSIDE, delay_s, tell)
 
-    def _take_effect(self, showing: Showing, id: str, answer: asyncio.Future[str] | None, by: str) -> None:
+    def _take_effect(self, showing: RenderedSlot, id: str, answer: asyncio.Future[str] | None, by: str) -> None:
         slot, new = showing.slot, not id
         id = id or f"m{1 + sum(one.new for one in self.shown)}"
         self.shown.append(
@@ -184,14 +184,14 @@ class Platform:
             delay_s = self.dice.uniform(0, 0.2)
             self.loop.at(OUTSIDE, delay_s, lambda: None if answer.done() else answer.set_result(id))
 
-    def says_already(self, showing: Showing, id: str) -> None:
+    def says_already(self, showing: RenderedSlot, id: str) -> None:
         """Nothing is asked for, since a message is taken to show this: if it does, it shows the version too."""
         last = [one for one in self.shown if one.id == id][-1]
         if last.says == says(showing):
             self.shown.append(replace(last, version=showing.slot.version, partial=showing.partial, new=False))
 
 
-def says(showing: Showing) -> str:
+def says(showing: RenderedSlot) -> str:
     """All that is to be seen of it."""
     return f"{showing.text} {showing.rows}"
 
@@ -226,15 +226,15 @@ class PlatformChannel:
             return  # it comes again
         self.platform.acknowledge(event)
 
-    async def send(self, showing: Showing, progress: Progress) -> str:
+    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
         """Show something new."""
         return await self._ask(showing, "")
 
-    async def edit(self, showing: Showing, progress: Progress) -> str:
+    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
         """Change what is there."""
         return await self._ask(showing, showing.slot.platform_id)
 
-    async def _ask(self, showing: Showing, id: str) -> str:
+    async def _ask(self, showing: RenderedSlot, id: str) -> str:
         await asyncio.sleep(self.platform.dice.choice((0, 0, 0.01)))
         if not showing.slot.stands and id and self._known.get(id) == says(showing):
             self.platform.says_already(showing, id)
@@ -250,7 +250,7 @@ class PlatformChannel:
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
         """Nobody sends files."""
 
-    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
         """No limits."""
         return ()
 
@@ -287,7 +287,7 @@ class Crowd:
         )
         self.platform.push(message)
 
-    def decide(self, showing: Showing, wait: WaitId) -> None:
+    def decide(self, showing: RenderedSlot, wait: WaitId) -> None:
         """Somebody sees an approval: presses once, several times, near its end, or never."""
         dice = self.dice
         if dice.random() < 0.12:

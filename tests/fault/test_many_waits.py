@@ -15,7 +15,7 @@ import pytest_asyncio
 from gateway.domain.ids import NodeId, SessionId, SlotId, WaitId, mint
 from gateway.domain.routes import Route, WhileRunning
 from gateway.domain.turns import TurnKind, TurnState
-from gateway.domain.waits import Start, WaitState
+from gateway.domain.waits import StartOutcome, WaitState
 from gateway.ports import Store
 from gateway.store import open_store
 from tests.support.clock import FakeClock
@@ -77,7 +77,7 @@ async def decide(store: Store, wait: WaitId) -> None:
     """Press Once, and run the turn to its end."""
     await store.press(press(), wait, approve())
     lease = (await store.claim(NODE))[0].lease
-    assert await store.start_step(lease, 1, wait, beginning(1)) is Start.STARTED
+    assert await store.start_step(lease, 1, wait, beginning(1)) is StartOutcome.STARTED
     assert await store.finish_step(lease, 1, result())
     assert await store.finish_turn(lease, TurnState.DONE, answer=answer(), given=[], slots=[], timers=[])
 

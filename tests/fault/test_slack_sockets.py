@@ -17,7 +17,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from channels.slack.account import Account
+from channels.slack.account import SlackConnection
 from channels.slack.socket import SOCKETS, Timing
 from gateway.domain.messages import Received
 from tests.fault.rig import everything, health, until
@@ -53,7 +53,7 @@ async def seconds_until(true: Callable[[], object], within_s: float = SHOWN_WITH
 
 
 @asynccontextmanager
-async def an_account() -> AsyncGenerator[tuple[FakeSlack, Scene, Account]]:
+async def an_account() -> AsyncGenerator[tuple[FakeSlack, Scene, SlackConnection]]:
     """An account with two sockets, every time limit a tenth."""
     async with FakeSlack().serve() as slack, aiohttp.ClientSession() as client:
         slack.app.ack_within_s /= SCALE

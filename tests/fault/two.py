@@ -18,7 +18,7 @@ from config.load import load
 from config.plugins import tool_specs
 from gateway.app import App, build
 from gateway.app.state import open_state, state_key
-from gateway.approvals import Handles, page_card
+from gateway.approvals import ButtonTokens, page_card
 from gateway.domain.ids import OwnerName, SessionId, WaitId, main_session, mint, web_principal
 from gateway.domain.live import SLOTS, TURNS
 from gateway.domain.messages import Conversation, Inbound, Press
@@ -89,7 +89,7 @@ class Pair:
 
     store: MemoryStore
     machines: tuple[Machine, Machine]
-    handles: Handles
+    handles: ButtonTokens
     state: Path
     """Where both have their folders."""
 
@@ -158,7 +158,7 @@ async def pair(folder: Path, clock: Clock, config: str = "") -> AsyncGenerator[P
                 (state / "state.key").write_bytes((folder / "machine-0" / "state.key").read_bytes())
             machines.append(await _start(stack, state, config, client, clock, store, containment))
         try:
-            yield Pair(store, (machines[0], machines[1]), Handles(state_key(folder / "machine-0")), folder)
+            yield Pair(store, (machines[0], machines[1]), ButtonTokens(state_key(folder / "machine-0")), folder)
         finally:
             for one in machines:
                 one.wake()

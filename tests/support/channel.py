@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from gateway.domain.ids import Handle, principal
 from gateway.domain.messages import Conversation, Inbound, Press
-from gateway.domain.slots import Pace, Showing
+from gateway.domain.slots import RateLimit, RenderedSlot
 from gateway.errors import SendFailed, SendOutcome, StoreError
 from gateway.ports import ChannelContext, Progress, Sink
 
@@ -92,12 +92,12 @@ class SocketChannel:
     def _conversation(self, chat: str) -> Conversation:
         return Conversation(channel=self._name, account="bot", chat=chat)
 
-    async def send(self, showing: Showing, progress: Progress) -> str:
+    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
         """Show a new message."""
         answer = await self._ask({"op": "send", **_content(showing)})
         return str(answer["id"])
 
-    async def edit(self, showing: Showing, progress: Progress) -> str:
+    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
         """Change a message."""
         await self._ask({"op": "edit", "id": showing.slot.platform_id, **_content(showing)})
         return showing.slot.platform_id
@@ -105,7 +105,7 @@ class SocketChannel:
     async def typing(self, conversation: Conversation) -> None:
         """Not shown here."""
 
-    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
         """None."""
         return ()
 
@@ -160,7 +160,7 @@ class SocketChannel:
             return
 
 
-def _content(showing: Showing) -> dict[str, Any]:
+def _content(showing: RenderedSlot) -> dict[str, Any]:
     slot = showing.slot
     return {
         "chat": slot.conversation.chat,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from gateway.domain.tools import Mode
+from gateway.domain.tools import SandboxMode
 from gateway.errors import DragomanError
 from gateway.ports import Clock, TurnedAway
 
@@ -138,7 +138,13 @@ class OpenPlace:
 
     @asynccontextmanager
     async def enclose(
-        self, program: Path, *, sandbox: Mode | None, hosts: Sequence[str], gates: int, readable: Sequence[Path] = ()
+        self,
+        program: Path,
+        *,
+        sandbox: SandboxMode | None,
+        hosts: Sequence[str],
+        gates: int,
+        readable: Sequence[Path] = (),
     ) -> AsyncGenerator[OpenEnclosure]:
         folder = Path(tempfile.mkdtemp(prefix="open-"))  # short: Chromium's sockets lie in it
         enclosure = OpenEnclosure(folder, program, gates)

@@ -16,10 +16,10 @@ from channels.web.adapter import WebChannel
 from channels.web.settings import WebSettings
 from gateway.agent.attachments import Attachments
 from gateway.agent.compaction import Compaction
-from gateway.agent.prompt import Questions
-from gateway.agent.runner import Sessions
-from gateway.agent.turn import Turns
-from gateway.approvals import Approvals, Handles
+from gateway.agent.prompt import PromptBuilder
+from gateway.agent.runner import TurnWorker
+from gateway.agent.turn import TurnRunner
+from gateway.approvals import Approvals, ButtonTokens
 from gateway.domain.children import Agent
 from gateway.domain.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.domain.messages import Conversation, Press
@@ -33,24 +33,24 @@ from gateway.domain.views import Claimed
 from gateway.domain.waits import Pressed, Verb, Wait
 from gateway.inbound.ingress import Ingress
 from gateway.outbound.delivery import Delivery
-from gateway.outbound.live_edits import Streams
-from gateway.outbound.rate_limit import Pacer
-from gateway.policy.routing import People
+from gateway.outbound.live_edits import LiveEdits
+from gateway.outbound.rate_limit import RateLimiter
+from gateway.policy.routing import AllowedPeople
 from gateway.ports import COOKIE, Channel, ChannelContext, Model
 from gateway.sandbox import Containment
-from gateway.server.channel_host import Helmsman, NotesOf
+from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import KEY_HEADER, Address
-from gateway.server.web_access import Pages
-from gateway.system.cancellation import Halt
+from gateway.server.web_access import WebAccess
+from gateway.system.cancellation import Cancellation
 from gateway.system.failpoints import FailPoints
-from gateway.system.metrics import Meters
+from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.execution import Execution
 from gateway.toolcalls.permits import PermitOffice
 from gateway.toolcalls.registry import Registry, Tool
 from gateway.toolcalls.scheduler import ToolCalls
-from gateway.toolcalls.subsessions import Families
+from gateway.toolcalls.subsessions import SubsessionService
 from gateway.toolcalls.workspaces import Workspaces
 from tests.support.clock import FakeClock
 from tests.support.fakes import (
@@ -69,7 +69,7 @@ from tests.support.fakes import (
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, chat, inbound, route
 
 
-class TurnsOfFakes(Turns):
+class TurnsOfFakes(TurnRunner):
     """Turns whose model a test can put another one in the place of."""
 
     @property
@@ -90,7 +90,7 @@ class Engine:
         folder: Path,
         tools: Iterable[FakeTool | Tool] = (),
         *,
-        people: People = PEOPLE,
+        people: AllowedPeople = PEOPLE,
         script: Iterable[Answer | Exception] = (),
         secrets: Iterable[str] = (),
         steer: bool = True,
@@ -106,10 +106,10 @@ class Engine:
         self.clock = store.moved if store else FakeClock()
         self.store = store or FailingStore(self.clock)
         self.people = people
-        self.meters = Meters()
+        self.meters = Metrics()
         self.points = FailPoints()
         self.redactor = Redactor(secrets)
-        self.handles = Handles(KEY)
+        self.handles = ButtonTokens(KEY)
         self.approvals = Approvals(people, self.store, self.handles)
         made = [one.tool() if isinstance(one, FakeTool) else one for one in tools]
         self.registry = Registry(made, sandboxed=containment.can_bwrap)
@@ -142,8 +142,8 @@ class Engine:
         )
         self._keys = iter(range(1_000_000))
 
-    def _families(self) -> Families:
-        return Families(
+    def _families(self) -> SubsessionService:
+        return SubsessionService(
             children=self.store,
             views=self.store,
             registry=self.registry,
@@ -200,7 +200,7 @@ class Engine:
             live=self.store.live,
             calls=self.calls,
             families=self.families,
-            questions=Questions(
+            questions=PromptBuilder(
                 views=self.store,
                 registry=self.registry,
                 outputs=self.workspaces.outputs,
@@ -225,9 +225,9 @@ class Engine:
             limits=self.limits,
         )
 
-    def sessions(self) -> Sessions:
+    def sessions(self) -> TurnWorker:
         """A runner of turns on this engine."""
-        return Sessions(
+        return TurnWorker(
             node=NODE,
             lanes=self.store,
             views=self.store,
@@ -241,7 +241,7 @@ class Engine:
     def delivery(self, *channels: Channel) -> Delivery:
         """A sender on this engine, in a life of its own: it remembers nothing of limits."""
         by_name = {channel.name: channel for channel in channels}
-        pacer = Pacer(self.clock)
+        pacer = RateLimiter(self.clock)
         return Delivery(
             node=NODE,
             outbox=self.store,
@@ -256,7 +256,7 @@ class Engine:
             redactor=self.redactor,
             owners={ANN: (ANN_TELEGRAM, ANN_SLACK)},
             pacer=pacer,
-            streams=Streams(
+            streams=LiveEdits(
                 channels=by_name,
                 live=self.store.live,
                 notes=self.store,
@@ -269,9 +269,9 @@ class Engine:
             kept=self.workspaces.kept,
         )
 
-    def helm(self) -> Helmsman:
+    def helm(self) -> DaemonChannelHost:
         """What channels may do beside pushing messages."""
-        return Helmsman(
+        return DaemonChannelHost(
             node_id=NODE,
             node=self.store,
             outbox=self.store,
@@ -287,16 +287,16 @@ class Engine:
             settings=settings,
             desk=self.pages(),
             helm=self.helm(),
-            notes=NotesOf(notes=self.store, room=f"channel/{name}"),
+            notes=NamespacedKeyValue(notes=self.store, room=f"channel/{name}"),
             client=client,
             public_url="",
             clock=self.clock,
             fail_point=self.points.hit,
         )
 
-    def pages(self) -> Pages:
+    def pages(self) -> WebAccess:
         """The desk of the web page on this engine."""
-        return Pages(
+        return WebAccess(
             accounts=self.store,
             views=self.store,
             live=self.store.live,
@@ -342,11 +342,11 @@ class Engine:
         await self.store.plan(lease, calls(*named), given=given, slots=[])
         return lease
 
-    async def settle(self, lease: Lease, halt: Halt | None = None) -> bool:
+    async def settle(self, lease: Lease, halt: Cancellation | None = None) -> bool:
         """Do all that can be done for the calls of a turn."""
         async with asyncio.timeout(10):
             view = await self.store.turn(lease.turn)
-            return await self.calls.settle(view, lease, halt or Halt(), lambda _: None) is not None
+            return await self.calls.settle(view, lease, halt or Cancellation(), lambda _: None) is not None
 
     async def works(self, lease: Lease, seconds: float) -> None:
         """Let its holder work for so long, with the lease renewed each 5 s, as the daemon does."""
@@ -359,7 +359,7 @@ class Engine:
     async def run(self, lease: Lease) -> None:
         """Run a claimed turn until it ends or parks."""
         async with asyncio.timeout(10):
-            await self.turns.run(Claimed(lease=lease, view=None), Halt())
+            await self.turns.run(Claimed(lease=lease, view=None), Cancellation())
 
     async def press(
         self,
@@ -415,7 +415,7 @@ class Served:
     """The engine's page on a real port of loopback."""
 
     engine: Engine
-    pages: Pages
+    pages: WebAccess
     web: WebChannel
     http: HttpServer
 
@@ -443,7 +443,7 @@ async def served(engine: Engine) -> AsyncGenerator[Served]:
     """Serve the page of an engine for one test."""
     client = aiohttp.ClientSession()
     context = engine.context("web", WebSettings(), client)
-    pages, web = cast(Pages, context.desk), WebChannel(context)
+    pages, web = cast(WebAccess, context.desk), WebChannel(context)
     http = HttpServer(
         address=Address(host="127.0.0.1", port=0),
         endpoints=web.endpoints(),

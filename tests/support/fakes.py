@@ -14,16 +14,16 @@ from gateway.domain.ids import CallId, NodeId, OwnerName, Principal, SlotId, Tur
 from gateway.domain.messages import Attachment, Conversation
 from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart
 from gateway.domain.sessions import Session
-from gateway.domain.slots import Pace, Showing, Slot
+from gateway.domain.slots import RateLimit, RenderedSlot, Slot
 from gateway.domain.steps import Answer
 from gateway.domain.tools import (
+    ApprovalMode,
     Availability,
-    Default,
     Effect,
     Park,
     ResultStatus,
     Risk,
-    Sandbox,
+    SandboxPolicy,
     ToolCall,
     ToolPolicy,
     ToolResult,
@@ -31,7 +31,7 @@ from gateway.domain.tools import (
 )
 from gateway.domain.views import Claimed, TurnView
 from gateway.errors import ModelError, SendFailed, StoreError
-from gateway.policy.routing import People
+from gateway.policy.routing import AllowedPeople
 from gateway.ports import Model, Progress, Sink, ToolContext
 from gateway.sandbox import Containment
 from gateway.store.memory import MemoryStore
@@ -47,7 +47,7 @@ ANN_PAGE = Conversation(channel="web", account="page", chat="ann")
 CLEO_PAGE = Conversation(channel="web", account="page", chat="cleo")
 GROUP = Conversation(channel="telegram", account="default", chat="-1003")
 NODE = NodeId("here#1")
-PEOPLE = People(
+PEOPLE = AllowedPeople(
     owners={
         ANN: frozenset([Principal("web:ann"), ANN_TELEGRAM, ANN_SLACK]),
         CLEO: frozenset([Principal("web:cleo"), CLEO_TELEGRAM]),
@@ -84,9 +84,9 @@ class FakeTool:
     effect: Effect = Effect.PURE
     availability: Availability = Availability.ALWAYS
     timeout_s: float = 30.0
-    sandbox: Sandbox | None = None
+    sandbox: SandboxPolicy | None = None
     speaks: bool = False
-    approval: dict[str, Default] = field(default_factory=dict[str, Default])
+    approval: dict[str, ApprovalMode] = field(default_factory=dict[str, ApprovalMode])
     arguments: type[BaseModel] = Text
     body: Body | None = None
     hold: bool = False
@@ -152,7 +152,7 @@ class ToolBox:
         self.write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.IDEMPOTENT)
         self.shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
         self.trusted = FakeTool(
-            name="trusted", risk=Risk.EXECUTE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW}
+            name="trusted", risk=Risk.EXECUTE, effect=Effect.UNSAFE, approval={"main": ApprovalMode.ALLOW}
         )
         self.blocked = FakeTool(name="blocked", availability=Availability.BLOCKED)
 
@@ -277,14 +277,14 @@ class FakeChannel:
 
     name: str = "telegram"
     outcomes: list[SendFailed | Exception | None] = field(default_factory=list[SendFailed | Exception | None])
-    sent: list[Showing] = field(default_factory=list[Showing])
-    edited: list[Showing] = field(default_factory=list[Showing])
+    sent: list[RenderedSlot] = field(default_factory=list[RenderedSlot])
+    edited: list[RenderedSlot] = field(default_factory=list[RenderedSlot])
     slow: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     """Chats whose sends wait."""
     breaks: int = 0
     runs: int = 0
     streams: bool = False
-    pace: tuple[Pace, ...] = ()
+    pace: tuple[RateLimit, ...] = ()
     typed: list[Conversation] = field(default_factory=list[Conversation])
     files: dict[str, Sequence[bytes | Exception | None]] = field(
         default_factory=dict[str, Sequence[bytes | Exception | None]]
@@ -299,7 +299,7 @@ class FakeChannel:
             raise RuntimeError("the platform said something strange")
         await asyncio.Event().wait()
 
-    async def send(self, showing: Showing, progress: Progress) -> str:
+    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
         """Show."""
         gate = self.slow.get(showing.slot.conversation.chat)
         if gate is not None:
@@ -308,7 +308,7 @@ class FakeChannel:
         self.sent.append(showing)
         return f"m{len(self.sent)}"
 
-    async def edit(self, showing: Showing, progress: Progress) -> str:
+    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
         """Change."""
         self._fail()
         self.edited.append(showing)
@@ -332,7 +332,7 @@ class FakeChannel:
             else:
                 write(piece)
 
-    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
         """As told."""
         return self.pace
 

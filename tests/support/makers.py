@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from gateway.domain.audit import Beginning
+from gateway.domain.audit import StartRecord
 from gateway.domain.ids import CallId, Handle, OwnerName, Principal, SessionId, SlotId, WaitId, main_session, mint
-from gateway.domain.messages import Attachment, Brought, Conversation, Inbound, Press
+from gateway.domain.messages import Attachment, Conversation, FetchedFile, Inbound, Press
 from gateway.domain.routes import Drop, DropReason, Route
 from gateway.domain.sessions import Origin, SessionKind
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import Answer
-from gateway.domain.tools import Action, KeptFile, Mode, ResultStatus, Risk, ToolCall, ToolResult
-from gateway.domain.waits import ApprovalRequest, NewWait, PressResult, Verdict, WaitKind, WaitState
+from gateway.domain.tools import Action, Artifact, ResultStatus, Risk, SandboxMode, ToolCall, ToolResult
+from gateway.domain.waits import ApprovalRequest, NewWait, PressResult, PressVerdict, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 
 WAITING = Waiting(decision="Waits for a decision.", children="Waits for sub-sessions.")
@@ -68,9 +68,9 @@ def attachment(name: str = "photo.png", *, source: str = "f1", media_type: str =
     return Attachment(source=source, name=name, media_type=media_type, size=size)
 
 
-def brought(path: str, *, size: int = 3, media_type: str = "image/png", trouble: str = "") -> Brought:
+def brought(path: str, *, size: int = 3, media_type: str = "image/png", trouble: str = "") -> FetchedFile:
     """What became of one."""
-    return Brought(path=path, size=size, media_type=media_type, trouble=trouble)
+    return FetchedFile(path=path, size=size, media_type=media_type, trouble=trouble)
 
 
 def drop(*, told: bool = False) -> Drop:
@@ -103,14 +103,14 @@ def sha(n: int) -> str:
     return f"sha-{n}"
 
 
-def beginning(n: int = 0, *, action_sha: str | None = None, scoped: bool = False) -> Beginning:
+def beginning(n: int = 0, *, action_sha: str | None = None, scoped: bool = False) -> StartRecord:
     """What step `n` is when it starts: what `approval` asks about, or another action."""
-    return Beginning(tool="shell", action_sha=action_sha or sha(n), sandbox=Mode.BASIC, scoped=scoped)
+    return StartRecord(tool="shell", action_sha=action_sha or sha(n), sandbox=SandboxMode.BASIC, scoped=scoped)
 
 
 def approval(n: int) -> ApprovalRequest:
     """What is asked about step `n`."""
-    action = Action(tool="shell", arguments={"command": "date"}, cwd="/w", sandbox=Mode.BASIC)
+    action = Action(tool="shell", arguments={"command": "date"}, cwd="/w", sandbox=SandboxMode.BASIC)
     return ApprovalRequest(
         action=action,
         risk=Risk.EXECUTE,
@@ -148,7 +148,7 @@ def said(text: str = "Here it is.", *, where: Conversation = CHAT, slot: SlotId 
 
 def file_slot(file: str, *, n: int, where: Conversation = CHAT) -> NewSlot:
     """A file of a call, to be shown."""
-    kept = KeptFile(file=file, name=file, media_type="application/octet-stream")
+    kept = Artifact(file=file, name=file, media_type="application/octet-stream")
     return NewSlot(conversation=where, kind=SlotKind.FILE, text=f"shell: {file}", n=n, file=kept)
 
 
@@ -157,19 +157,19 @@ def press(*, who: Principal = ANN_TELEGRAM, key: str | None = None, reason: str 
     return Press(event_key=key or mint("p"), conversation=CHAT, principal=who, handle=Handle("h"), reason=reason)
 
 
-def approve() -> Verdict:
+def approve() -> PressVerdict:
     """The press may approve."""
-    return Verdict(refusal=None, state=WaitState.APPROVED)
+    return PressVerdict(refusal=None, state=WaitState.APPROVED)
 
 
-def deny(*, withdraw_siblings: bool = False, written: bool = False) -> Verdict:
+def deny(*, withdraw_siblings: bool = False, written: bool = False) -> PressVerdict:
     """The press may deny."""
-    return Verdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=withdraw_siblings, written=written)
+    return PressVerdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=withdraw_siblings, written=written)
 
 
-def refuse(why: PressResult = PressResult.NOT_ALLOWED) -> Verdict:
+def refuse(why: PressResult = PressResult.NOT_ALLOWED) -> PressVerdict:
     """The press may not decide."""
-    return Verdict(refusal=why)
+    return PressVerdict(refusal=why)
 
 
 def seconds(n: float) -> timedelta:

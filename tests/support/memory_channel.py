@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from gateway.domain.ids import Handle, Principal, principal
 from gateway.domain.messages import Attachment, Conversation, Inbound, Press, Refused, RefusedReason
-from gateway.domain.slots import CardRow, Pace, Showing, SlotKind
+from gateway.domain.slots import CardRow, RateLimit, RenderedSlot, SlotKind
 from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
 from gateway.ports import ChannelContext, Progress, Sink
 from tests.support.keys import conversation_of
@@ -166,11 +166,11 @@ class MemoryChannel:
             else:
                 self._platform.acknowledge(key, said)
 
-    async def send(self, showing: Showing, progress: Progress) -> str:
+    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
         """Show a new slot: the same as an edit of nothing."""
         return await self.edit(showing, progress)
 
-    async def edit(self, showing: Showing, progress: Progress) -> str:
+    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
         """Change what is there, add what is missing, take away what is too much."""
         shown = [one for one in showing.slot.platform_id.split(",") if one]
         parts = _parts(showing)
@@ -196,7 +196,7 @@ class MemoryChannel:
             raise SendFailed("The platform did not answer.", outcome=outcome, creating=creating) from error
         return ",".join(shown[: len(parts)])
 
-    def _failed(self, showing: Showing, code: str) -> SendFailed:
+    def _failed(self, showing: RenderedSlot, code: str) -> SendFailed:
         if code == "wait":
             paces, now = self.paces(showing.slot.conversation), self._context.clock.now()
             scope = paces[-1].scope if paces else ""
@@ -224,12 +224,12 @@ class MemoryChannel:
         except (PlatformError, PlatformGone):
             return
 
-    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
         """The account's, then the chat's."""
         account = f"{NAME}/{conversation.account}"
         chat = f"{account}/{conversation.chat}"
         wanted = ((account, self._every_s / 10, 30), (chat, self._every_s, 3))
-        return [Pace(scope=scope, every_s=every_s, burst=burst) for scope, every_s, burst in wanted if every_s > 0]
+        return [RateLimit(scope=scope, every_s=every_s, burst=burst) for scope, every_s, burst in wanted if every_s > 0]
 
     @property
     def streams(self) -> bool:
@@ -312,7 +312,7 @@ def _place(conversation: Conversation) -> str:
     return conversation.key.removeprefix(f"{NAME}/")
 
 
-def _parts(showing: Showing) -> list[_Part]:
+def _parts(showing: RenderedSlot) -> list[_Part]:
     """The messages of a slot; none when there is nothing to see."""
     text = "\n\n".join([*filter(None, [showing.text]), *(_row(row) for row in showing.rows)])
     if showing.slot.uncertain and text:
@@ -326,7 +326,7 @@ def _parts(showing: Showing) -> list[_Part]:
     return [*parts[:-1], _Part(parts[-1].text, buttons)] if parts else []
 
 
-def _file(showing: Showing, caption: str) -> _Part:
+def _file(showing: RenderedSlot, caption: str) -> _Part:
     """A file with its caption below; the caption alone when the file is gone."""
     name = showing.slot.file.name if showing.slot.file is not None else "file"
     if showing.path is None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from gateway.domain.ids import SessionId, SlotId
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import NewSlot, Pace, Showing, Slot, SlotKind
+from gateway.domain.slots import NewSlot, RateLimit, RenderedSlot, Slot, SlotKind
 from gateway.errors import SendFailed, SendOutcome
 from gateway.ports import Progress
 from tests.support.engine import Engine
@@ -48,10 +48,10 @@ class PacedChannel(FakeChannel):
     every_s: float = 10
     burst: int = 1
 
-    def paces(self, conversation: Conversation) -> Sequence[Pace]:
+    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
         """The account's, as told, then the chat's."""
         scope = f"{ACCOUNT}/{conversation.chat}"
-        return (*self.pace, Pace(scope=scope, every_s=self.every_s, burst=self.burst))
+        return (*self.pace, RateLimit(scope=scope, every_s=self.every_s, burst=self.burst))
 
 
 @dataclass(slots=True)
@@ -60,15 +60,15 @@ class PartsChannel(PacedChannel):
 
     parts: list[str] = field(default_factory=list[str])
 
-    async def send(self, showing: Showing, progress: Progress) -> str:
+    async def send(self, showing: RenderedSlot, progress: Progress) -> str:
         """All lines."""
         return await self._show(showing, progress)
 
-    async def edit(self, showing: Showing, progress: Progress) -> str:
+    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
         """The lines that are missing."""
         return await self._show(showing, progress)
 
-    async def _show(self, showing: Showing, progress: Progress) -> str:
+    async def _show(self, showing: RenderedSlot, progress: Progress) -> str:
         lines = showing.text.splitlines()
         there = [one for one in showing.slot.platform_id.split(",") if one]
         for line in lines[len(there) :]:

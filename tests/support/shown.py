@@ -7,21 +7,21 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from gateway.approvals import Approvals, Handles, needs_escape, render_action
+from gateway.approvals import Approvals, ButtonTokens, needs_escape, render_action
 from gateway.domain.ids import Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import CardRow, Slot, SlotKind, SlotState
-from gateway.domain.tools import Action, Mode, Risk
+from gateway.domain.tools import Action, Risk, SandboxMode
 from gateway.domain.waits import ApprovalRequest, Wait, WaitKind, WaitState
-from gateway.policy.routing import People
+from gateway.policy.routing import AllowedPeople
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, EPOCH
 
 APPROVALS = Approvals(
-    People(owners={ANN: frozenset({ANN_SLACK, ANN_TELEGRAM})}),
+    AllowedPeople(owners={ANN: frozenset({ANN_SLACK, ANN_TELEGRAM})}),
     MemoryStore(FakeClock()),
-    Handles(b"a state key for tests, 32 by"),
+    ButtonTokens(b"a state key for tests, 32 by"),
 )
 
 
@@ -61,7 +61,7 @@ def card_row(
     reason: str = "",
 ) -> CardRow:
     """A row of a card for a command of the shell, made by the gateway itself. `who` asked, and decided."""
-    action = Action(tool="shell", arguments={"command": command}, cwd=cwd, sandbox=Mode.BASIC)
+    action = Action(tool="shell", arguments={"command": command}, cwd=cwd, sandbox=SandboxMode.BASIC)
     request = ApprovalRequest(
         action=action,
         risk=risk,

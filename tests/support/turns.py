@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from gateway.domain.children import Lineage, SpawnMode, child_place
 from gateway.domain.ids import CallId, InboundId, Principal, SessionId, TurnId, main_session, mint
-from gateway.domain.messages import Attachment, Brought, Conversation, Received
+from gateway.domain.messages import Attachment, Conversation, FetchedFile, Received
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.steps import Answer, Step, StepKind, StepState, Usage
 from gateway.domain.tools import ToolCall, ToolResult
@@ -93,12 +93,12 @@ def asked(text: str, *, given: int | None = 0) -> Received:
 
 
 def with_files(
-    *files: Attachment | Brought, text: str = "look", given: int | None = None, context: bool = False
+    *files: Attachment | FetchedFile, text: str = "look", given: int | None = None, context: bool = False
 ) -> Received:
     """A message of Ann's with files, and after them what became of each, if anybody looked."""
     one = asked(text, given=given)
     came = tuple(file for file in files if isinstance(file, Attachment))
-    found = tuple(file for file in files if isinstance(file, Brought)) or None
+    found = tuple(file for file in files if isinstance(file, FetchedFile)) or None
     return replace(one, message=replace(one.message, attachments=came), files=found, context=context)
 
 

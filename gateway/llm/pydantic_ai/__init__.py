@@ -13,8 +13,8 @@ from gateway.domain.steps import Answer
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.openai_answer import CUT_NOTE, DEFAULT_LIMITS, filtered, refuse_useless_cut
 from gateway.llm.pydantic_ai.errors import NotWhole, from_library
-from gateway.llm.retrying import DEFAULT_PATIENCE, Patience, Trying
-from gateway.llm.text_buffer import Pieces
+from gateway.llm.retrying import DEFAULT_PATIENCE, Timeouts, Trying
+from gateway.llm.text_buffer import TextBuffer
 from gateway.policy.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
 from gateway.policy.retry import RetryLimits
 
@@ -54,7 +54,7 @@ class LibraryModel(Trying):
         close: Callable[[], Awaitable[None]],
         api_key: str | None = None,
         retry: RetryLimits = DEFAULT_RETRY_LIMITS,
-        patience: Patience = DEFAULT_PATIENCE,
+        patience: Timeouts = DEFAULT_PATIENCE,
         random: Callable[[], float] = _random.random,
     ) -> None:
         """`name` as configured; `close` ends what it asks over; the key is only for keeping it out of messages."""
@@ -82,7 +82,7 @@ class LibraryModel(Trying):
         from gateway.llm.pydantic_ai.payload import answer_of, messages_of, parameters_of
 
         messages, parameters = messages_of(request, answered_by=self._name), parameters_of(request)
-        said, chars = Pieces(), 0
+        said, chars = TextBuffer(), 0
         try:
             async with asyncio.timeout(self._patience.whole_s), AsyncExitStack() as held:
                 streamed = await self._entered(held, self._opened(messages, parameters))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.errors import ModelError
-from gateway.llm.openai_errors import Peer, Refusal, to_error
+from gateway.llm.openai_errors import ErrorBody, Peer, to_error
 
 
 class NotWhole(ModelError):
@@ -28,7 +28,7 @@ def from_library(error: Exception, name: str, api_key: str | None) -> ModelError
                 too_long=True,
             )
         case theirs.ModelHTTPError():
-            refusal = Refusal(status=error.status_code, code=error.provider_error_code or "", message=said)
+            refusal = ErrorBody(status=error.status_code, code=error.provider_error_code or "", message=said)
             return to_error(refusal, peer, error.retry_after)
         case theirs.ModelConnectionError():
             return ModelError(

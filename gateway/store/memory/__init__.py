@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from gateway.store.event_bus import LocalLive
+from gateway.store.event_bus import LocalEventBus
 from gateway.store.memory.accounts import MemoryAccounts
 from gateway.store.memory.audit import MemoryAudit
 from gateway.store.memory.children import MemoryChildren
 from gateway.store.memory.drops import MemoryDrops
 from gateway.store.memory.engine import MemoryEngine
 from gateway.store.memory.intake import MemoryIntake
-from gateway.store.memory.key_value import MemoryNotes
+from gateway.store.memory.key_value import MemoryKeyValue
 from gateway.store.memory.outbox import MemoryOutbox
 from gateway.store.memory.scopes import MemoryScopes
 from gateway.store.memory.sweeps import MemorySweeps
-from gateway.store.memory.usage import MemoryBooks
-from gateway.store.memory.views import MemoryViews
+from gateway.store.memory.usage import MemoryUsage
+from gateway.store.memory.views import MemoryQueries
 
 
 class MemoryStore(
@@ -23,18 +23,18 @@ class MemoryStore(
     MemoryEngine,
     MemoryScopes,
     MemoryChildren,
-    MemoryBooks,
+    MemoryUsage,
     MemorySweeps,
     MemoryOutbox,
     MemoryAccounts,
-    MemoryNotes,
-    MemoryViews,
+    MemoryKeyValue,
+    MemoryQueries,
     MemoryAudit,
 ):
     """`ports.Store`, in dicts. Every method runs without awaiting, so that it is atomic."""
 
     @property
-    def live(self) -> LocalLive:
+    def live(self) -> LocalEventBus:
         """The store's wake-ups."""
         return self.live_bus
 

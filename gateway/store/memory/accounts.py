@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from gateway.domain.ids import NodeId, OwnerName, Principal
-from gateway.domain.views import Whereabouts
+from gateway.domain.views import LastContact
 from gateway.store.constants import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failures
-from gateway.store.memory.turn_ops import Turns
+from gateway.store.memory.turn_ops import TurnOps
 
 
-class MemoryAccounts(Turns):
+class MemoryAccounts(TurnOps):
     """`ports.Accounts` and `ports.Node`."""
 
     async def add_code(self, owner: OwnerName, code_sha: str, ttl: timedelta) -> None:
@@ -47,10 +47,10 @@ class MemoryAccounts(Turns):
         with self.transition() as now:
             self.page_seen[owner] = now
 
-    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> Whereabouts:
+    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
         """Where these people can be reached."""
         direct = {p: self.people[p] for p in principals if p in self.people}
-        return Whereabouts(direct=direct, page_seen_at=self.page_seen.get(owner))
+        return LastContact(direct=direct, page_seen_at=self.page_seen.get(owner))
 
     async def alive(self, node: NodeId) -> None:
         """Remember that this node lives."""

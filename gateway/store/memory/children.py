@@ -15,10 +15,10 @@ from gateway.domain.waits import NewWait, WaitKind, WaitState
 from gateway.errors import NotFound
 from gateway.store import child_rules
 from gateway.store.memory.rows import SessionRow, TurnRow
-from gateway.store.memory.turn_ops import Turns
+from gateway.store.memory.turn_ops import TurnOps
 
 
-class MemoryChildren(Turns):
+class MemoryChildren(TurnOps):
     """`ports.Children`."""
 
     async def spawn(self, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefusal | None:
@@ -104,13 +104,15 @@ class MemoryChildren(Turns):
         own = [one for one in below if one.session.lineage is not None and one.session.lineage.turn == turn]
         return sorted(map(self._child_line, own), key=child_rules.step_of)
 
-    def _kin(self, row: SessionRow) -> child_rules.Kin:
+    def _kin(self, row: SessionRow) -> child_rules.ChildRows:
         assert row.session.lineage is not None
         assert row.task is not None
         id_, task = row.session.id, self.rows[row.session.id]["turn", row.task]
         live = id_ in self.live_children
         ended = 0 if live else task.rev
-        return child_rules.Kin(session=id_, parent=row.session.lineage.parent, live=live, born=task.ord, ended=ended)
+        return child_rules.ChildRows(
+            session=id_, parent=row.session.lineage.parent, live=live, born=task.ord, ended=ended
+        )
 
     def _child_line(self, row: SessionRow) -> ChildLine:
         assert row.task is not None

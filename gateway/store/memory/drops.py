@@ -11,11 +11,11 @@ from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.store.codec import head
 from gateway.store.constants import REFUSAL_EVERY
-from gateway.store.memory.inbound_ops import Arrivals, event_of
+from gateway.store.memory.inbound_ops import InboundOps, event_of
 from gateway.store.memory.rows import TurnRow
 
 
-class MemoryDrops(Arrivals):
+class MemoryDrops(InboundOps):
     """`ports.Intake`: `drop`, `amend` and `refuse`."""
 
     async def drop(self, message: Inbound, drop: Drop, refusal: str) -> bool:

@@ -6,27 +6,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from gateway.domain.audit import Beginning
+from gateway.domain.audit import StartRecord
 from gateway.domain.ids import InboundId, NodeId, WaitId
 from gateway.domain.live import TURNS
-from gateway.domain.messages import Brought
+from gateway.domain.messages import FetchedFile
 from gateway.domain.sessions import LEASE_LASTS
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import Answer, Step, StepKind, StepState
 from gateway.domain.tools import ToolResult
 from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.views import Claimed, TurnView
-from gateway.domain.waits import NewWait, Start, Wait, WaitState
+from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitState
 from gateway.errors import LeaseLost, NotFound
 from gateway.store.child_rules import last_words
 from gateway.store.memory.audit import MemoryAudit
 from gateway.store.memory.rows import TurnRow
-from gateway.store.memory.turn_ops import Turns
+from gateway.store.memory.turn_ops import TurnOps
 from gateway.store.start_rules import audit_row, may_consume
 from gateway.store.usage import cost_of
 
 
-class MemoryEngine(MemoryAudit, Turns):
+class MemoryEngine(MemoryAudit, TurnOps):
     """`ports.Lanes` and `ports.Steps`."""
 
     async def claim(self, node: NodeId, limit: int = 1, *, wait_s: float = 0, history: int = 0) -> Sequence[Claimed]:
@@ -167,18 +167,20 @@ class MemoryEngine(MemoryAudit, Turns):
                 self.add_slot(slot, row.turn.session, row.turn.id)
             return True
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
         """Store that a call's effect may begin, with its row of the audit; consume its approval."""
         with self.transition() as now:
             row = self.held(lease)
             if row.turn.state is TurnState.STOPPING:
-                return Start.STOPPING
+                return StartOutcome.STOPPING
             step, used = row.steps[n], None if wait is None else self.waits.get(wait)
             if wait is None:
-                start = Start.STARTED if self._may_start(row, step) else Start.NOT_APPROVED
+                start = StartOutcome.STARTED if self._may_start(row, step) else StartOutcome.NOT_APPROVED
             else:
-                start = Start.NOT_APPROVED if used is None else self._consume(used, lease, n, beginning.action_sha)
-            if start is Start.STARTED:
+                start = (
+                    StartOutcome.NOT_APPROVED if used is None else self._consume(used, lease, n, beginning.action_sha)
+                )
+            if start is StartOutcome.STARTED:
                 row.started_under[n] = row.fence
                 self.add_audit_row(audit_row(lease, n, row.turn.kind, step.state, used, beginning, now))
                 self.put_step(row, replace(step, state=StepState.STARTED, started_at=now))
@@ -189,10 +191,12 @@ class MemoryEngine(MemoryAudit, Turns):
         again = step.state is StepState.STARTED and row.started_under[step.n] < row.fence
         return step.state is StepState.PLANNED or again
 
-    def _consume(self, wait: Wait, lease: Lease, n: int, action_sha: str) -> Start:
+    def _consume(self, wait: Wait, lease: Lease, n: int, action_sha: str) -> StartOutcome:
         start = may_consume(wait, lease, n, action_sha, self.clock.now())
-        if start in (Start.STARTED, Start.TOO_OLD):
-            self.put_wait(replace(wait, state=WaitState.CONSUMED if start is Start.STARTED else WaitState.EXPIRED))
+        if start in (StartOutcome.STARTED, StartOutcome.TOO_OLD):
+            self.put_wait(
+                replace(wait, state=WaitState.CONSUMED if start is StartOutcome.STARTED else WaitState.EXPIRED)
+            )
         return start
 
     async def finish_step(
@@ -211,7 +215,7 @@ class MemoryEngine(MemoryAudit, Turns):
             ended = all(one.state is StepState.FINISHED for one in row.steps)
             return self.view_of(row) if ended else None
 
-    async def brought(self, lease: Lease, message: InboundId, files: Sequence[Brought]) -> None:
+    async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
         """Store what became of a message's attachments."""
         with self.transition():
             row = self.held(lease)

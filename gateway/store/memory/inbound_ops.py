@@ -9,10 +9,10 @@ from gateway.domain.messages import Inbound, Press, Received
 from gateway.domain.routes import Route
 from gateway.domain.sessions import Session
 from gateway.domain.slots import shown_when_stored
-from gateway.store.memory.turn_ops import Turns
+from gateway.store.memory.turn_ops import TurnOps
 
 
-class Arrivals(Turns):
+class InboundOps(TurnOps):
     """What several transitions of intake do with what arrived."""
 
     def begin(self, route: Route, message: Inbound) -> Session:

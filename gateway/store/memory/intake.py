@@ -12,16 +12,16 @@ from gateway.domain.routes import Accepted, Route, WhileRunning
 from gateway.domain.sessions import Session
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import Turn, TurnKind, TurnState
-from gateway.domain.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait, WaitState
+from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, Wait, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
 from gateway.store.constants import HELD, INTERRUPTED_TEXT
-from gateway.store.memory.inbound_ops import Arrivals, event_of
+from gateway.store.memory.inbound_ops import InboundOps, event_of
 from gateway.store.memory.rows import TurnRow
 from gateway.store.press_rules import is_stopped_by, result_of_press, stays_a_message
 
 
-class MemoryIntake(Arrivals):
+class MemoryIntake(InboundOps):
     """`ports.Intake`: `accept`, `control` and `press`."""
 
     async def accept(
@@ -110,7 +110,7 @@ class MemoryIntake(Arrivals):
             self.add_slot(NewSlot(conversation=message.conversation, kind=SlotKind.REPLY, text=text), session.id, None)
             return stopped
 
-    async def press(self, press: Press, wait: WaitId | None, verdict: Verdict) -> Pressed:
+    async def press(self, press: Press, wait: WaitId | None, verdict: PressVerdict) -> Pressed:
         """Store a press and decide its wait, once."""
         with self.transition() as now:
             found = self.waits.get(wait) if wait is not None else None
@@ -127,7 +127,7 @@ class MemoryIntake(Arrivals):
             self._decide(press, found, verdict, now)
             return Pressed(result=result, wait=self.waits[found.id])
 
-    def _decide(self, press: Press, wait: Wait, verdict: Verdict, now: datetime) -> None:
+    def _decide(self, press: Press, wait: Wait, verdict: PressVerdict, now: datetime) -> None:
         decided = replace(
             wait, state=verdict.state, decided_by=press.principal, decided_at=now, reason=press.reason[:REASON_AT_MOST]
         )

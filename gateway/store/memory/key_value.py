@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from gateway.store.memory.turn_ops import Turns
+from gateway.store.memory.turn_ops import TurnOps
 
 
-class MemoryNotes(Turns):
+class MemoryKeyValue(TurnOps):
     """`ports.Notes`."""
 
     async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:

@@ -14,13 +14,13 @@ from gateway.domain.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, Slot
 from gateway.errors import NotFound
 from gateway.store.constants import TOLD_EVERY
 from gateway.store.memory.rows import SlotRow
-from gateway.store.memory.turn_ops import Turns
+from gateway.store.memory.turn_ops import TurnOps
 
 EDITED = frozenset({SlotKind.ANSWER, SlotKind.STATUS})
 """What is edited beside the outbox while a turn is at work."""
 
 
-class MemoryOutbox(Turns):
+class MemoryOutbox(TurnOps):
     """`ports.Outbox`."""
 
     async def claim_slots(

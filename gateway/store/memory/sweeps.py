@@ -13,10 +13,10 @@ from gateway.domain.waits import DECISION_GOOD_FOR_S, Wait, WaitKind, WaitState
 from gateway.store.child_rules import NOBODY_WAITS
 from gateway.store.constants import AT_ONCE, FILE_SENDING_AT_MOST, HELD, SENDING_AT_MOST
 from gateway.store.memory.rows import SlotRow, TurnRow
-from gateway.store.memory.turn_ops import Turns
+from gateway.store.memory.turn_ops import TurnOps
 
 
-class MemorySweeps(Turns):
+class MemorySweeps(TurnOps):
     """`ports.Sweeps`."""
 
     async def expire_waits(self) -> int:

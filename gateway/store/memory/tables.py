@@ -18,9 +18,9 @@ from gateway.domain.views import Item, Row, Spent
 from gateway.domain.waits import Wait
 from gateway.ports import Clock
 from gateway.store.constants import HELD, UNDECIDED
-from gateway.store.event_bus import LocalLive
+from gateway.store.event_bus import LocalEventBus
 from gateway.store.memory.rows import Lane, SessionRow, SlotRow, TurnRow
-from gateway.store.notifications import Touched
+from gateway.store.notifications import Notifications
 from gateway.store.usage import together
 
 UNSENT = frozenset({SlotState.DUE, SlotState.SENDING})
@@ -32,7 +32,7 @@ class Tables:
     def __init__(self, clock: Clock) -> None:
         """Start empty."""
         self.clock = clock
-        self.live_bus = LocalLive()
+        self.live_bus = LocalEventBus()
         self.rev = 0
         self.all_sessions: dict[SessionId, SessionRow] = {}
         self.turns: dict[TurnId, TurnRow] = {}
@@ -57,7 +57,7 @@ class Tables:
         self.alive_at: datetime | None = None
         self.books: dict[tuple[date, Principal, str], Spent] = {}
         self.audit: list[AuditRow] = []
-        self.touched = Touched()
+        self.touched = Notifications()
         # Indexes: with ten thousand parked turns no transition may look at all of them.
         self.lanes: dict[tuple[SessionId, TurnKind], Lane] = {}
         self.unended: dict[TurnId, TurnRow] = {}
@@ -76,7 +76,7 @@ class Tables:
     @contextmanager
     def transition(self) -> Generator[datetime]:
         """One transition: gives the time, and wakes whoever must know when it is through."""
-        self.touched = Touched()
+        self.touched = Notifications()
         yield self.clock.now()
         self.touched.publish(self.live_bus)
 

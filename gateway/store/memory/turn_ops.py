@@ -24,7 +24,7 @@ from gateway.store.memory.rows import SessionRow, SlotRow, TurnRow
 from gateway.store.memory.tables import Tables
 
 
-class Turns(Tables):
+class TurnOps(Tables):
     """What several transitions do to a turn."""
 
     def turn_row(self, turn: TurnId) -> TurnRow:

@@ -8,11 +8,11 @@ from datetime import date
 
 from gateway.domain.ids import SessionId, TurnId
 from gateway.domain.views import Spent
-from gateway.store.memory.turn_ops import Turns
+from gateway.store.memory.turn_ops import TurnOps
 from gateway.store.usage import NOTHING
 
 
-class MemoryBooks(Turns):
+class MemoryUsage(TurnOps):
     """`ports.Books`."""
 
     async def compact(self, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:

@@ -13,10 +13,10 @@ from gateway.domain.slots import Slot, SlotState
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.views import Counts, Rows, SessionLine, TurnView
 from gateway.domain.waits import Wait, WaitKind, WaitState
-from gateway.store.memory.turn_ops import Turns
+from gateway.store.memory.turn_ops import TurnOps
 
 
-class MemoryViews(Turns):
+class MemoryQueries(TurnOps):
     """`ports.Views`."""
 
     async def session(self, session: SessionId) -> Session | None:

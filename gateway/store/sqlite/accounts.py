@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 
 from gateway.domain.ids import NodeId, OwnerName, Principal
 from gateway.domain.messages import Conversation
-from gateway.domain.views import Whereabouts
+from gateway.domain.views import LastContact
 from gateway.store.codec import MICROSECOND, from_us, load_conversation
 from gateway.store.constants import FAILURES_ALLOWED, FAILURES_KEPT, too_many_failures
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import moment
-from gateway.store.sqlite.tx import Reader, Tx
+from gateway.store.sqlite.tx import ReadTx, Tx
 
 FAILURES_KEPT_US = FAILURES_KEPT // MICROSECOND
 
@@ -41,7 +41,7 @@ class SqliteAccounts(SqliteBase):
         """Remember that the page is open."""
         await self.write(lambda tx: tx.run("saw_page", owner, tx.now))
 
-    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> Whereabouts:
+    async def whereabouts(self, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
         """Where these people can be reached."""
         return await self.read(lambda reader: _reach(reader, owner, principals))
 
@@ -73,11 +73,11 @@ def _redeem_code(tx: Tx, code_sha: str, cookie_sha: str, ttl: timedelta, source:
     return owner
 
 
-def _reach(reader: Reader, owner: OwnerName, principals: Sequence[Principal]) -> Whereabouts:
+def _reach(reader: ReadTx, owner: OwnerName, principals: Sequence[Principal]) -> LastContact:
     direct: dict[Principal, tuple[Conversation, datetime]] = {}
     for principal in principals:
         found = reader.one("person", principal)
         if found is not None:
             direct[principal] = (load_conversation(found[0]), from_us(found[1]))
     seen = reader.one("page_seen", owner)
-    return Whereabouts(direct=direct, page_seen_at=None if seen is None else from_us(seen[0]))
+    return LastContact(direct=direct, page_seen_at=None if seen is None else from_us(seen[0]))

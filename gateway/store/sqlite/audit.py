@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.domain.audit import AuditHead, AuditRow, Because, StartedCall
+from gateway.domain.audit import AuditHead, AuditRow, StartBasis, StartedCall
 from gateway.domain.ids import NodeId, Principal, SessionId, TurnId, WaitId
 from gateway.domain.turns import TurnKind
 from gateway.errors import StoreError
@@ -12,7 +12,7 @@ from gateway.policy.audit import beginning_of, sealed
 from gateway.store.codec import from_us
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import Columns
-from gateway.store.sqlite.tx import Reader, Tx
+from gateway.store.sqlite.tx import ReadTx, Tx
 
 
 class SqliteAudit(SqliteBase):
@@ -39,7 +39,7 @@ def add_audit_row(tx: Tx, row: AuditRow) -> int:
     return row.seq
 
 
-def _head(reader: Reader) -> AuditHead:
+def _head(reader: ReadTx) -> AuditHead:
     ((since_us, seq, hash_),) = reader.run("audit_head")
     since = from_us(since_us)
     return AuditHead(since=since, seq=seq or 0, hash=beginning_of(since) if seq is None else hash_)
@@ -63,7 +63,7 @@ def _row_of(columns: Columns) -> AuditRow:
             lane=TurnKind(lane),
             tool=tool,
             action_sha=sha,
-            because=Because(because),
+            because=StartBasis(because),
             wait=None if wait is None else WaitId(wait),
             decided_by=None if by is None else Principal(by),
             sandbox=sandbox,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from gateway.store.sqlite.turn_cache import EndedTurns
-from gateway.store.sqlite.tx import Reader, Tx
+from gateway.store.sqlite.turn_cache import TurnCache
+from gateway.store.sqlite.tx import ReadTx, Tx
 from gateway.store.sqlite.writer import ReaderPool, Writer
 
 T = TypeVar("T")
@@ -19,12 +19,12 @@ class SqliteBase:
         """Take the threads, which run already."""
         self.writer = writer
         self.readers = readers
-        self.ended = EndedTurns()
+        self.ended = TurnCache()
 
     async def write(self, transition: Callable[[Tx], T]) -> T:
         """Run a transition and return when it is committed. Raises what it raises, or `StoreError`."""
         return await self.writer.submit(transition)
 
-    async def read(self, view: Callable[[Reader], T]) -> T:
+    async def read(self, view: Callable[[ReadTx], T]) -> T:
         """Run a read on one state of the store. Raises what it raises, or `StoreError`."""
         return await self.readers.submit(view)

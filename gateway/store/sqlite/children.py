@@ -16,8 +16,8 @@ from gateway.store import child_rules
 from gateway.store.codec import LINEAGE, dump_json, load_conversation
 from gateway.store.sqlite import turn_ops
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.rows import Columns, TurnRow, session_of, turn_of
-from gateway.store.sqlite.tx import Reader, Tx
+from gateway.store.sqlite.rows import Columns, TurnColumns, session_of, turn_of
+from gateway.store.sqlite.tx import ReadTx, Tx
 
 SESSION_COLUMNS = 12
 """As many as `session_of` takes."""
@@ -73,19 +73,19 @@ def _spawn(tx: Tx, lease: Lease, n: int, child: NewChild) -> WaitId | SpawnRefus
     return wait
 
 
-def _refusal(tx: Tx, row: TurnRow, lineage: Lineage) -> SpawnRefusal | None:
+def _refusal(tx: Tx, row: TurnColumns, lineage: Lineage) -> SpawnRefusal | None:
     ((live,),) = tx.run("live_below_root", lineage.root)
     return child_rules.refusal(lineage.depth, in_turn=len(_spawned(tx, TurnId(row.id))), live=live)
 
 
-def _spawned(reader: Reader | Tx, turn: TurnId) -> list[SessionId]:
+def _spawned(reader: ReadTx | Tx, turn: TurnId) -> list[SessionId]:
     return [
         id_
         for (id_,) in reader.run("children_of_turn", f"{child_rules.CHILDREN}{turn}.", f"{child_rules.CHILDREN}{turn}/")
     ]
 
 
-def _wait_for(tx: Tx, row: TurnRow, n: int, wait: WaitId, child: NewChild) -> None:
+def _wait_for(tx: Tx, row: TurnColumns, n: int, wait: WaitId, child: NewChild) -> None:
     tx.run("ask_step", tx.next_rev(row.session), row.id, n)
     payload = {"child": child.session}
     new = NewWait(id=wait, kind=WaitKind.CHILD, n=n, approval=None, payload=payload, expires_at=child.expires_at)
@@ -101,19 +101,19 @@ def _stop_child(tx: Tx, parent: SessionId, child: SessionId, text: str, only: Pr
     return turn_ops.stop_below(tx, child, text)
 
 
-def _family(reader: Reader, session: SessionId, limit: int) -> list[ChildLine]:
+def _family(reader: ReadTx, session: SessionId, limit: int) -> list[ChildLine]:
     family = [
-        child_rules.Kin(session=id_, parent=parent, live=bool(live), born=born, ended=ended)
+        child_rules.ChildRows(session=id_, parent=parent, live=bool(live), born=born, ended=ended)
         for id_, parent, live, born, ended in reader.run("family", session, max(0, limit))
     ]
     return _lines(reader, child_rules.in_order(family)[: max(0, limit)])
 
 
-def _children_of(reader: Reader, turn: TurnId) -> list[ChildLine]:
+def _children_of(reader: ReadTx, turn: TurnId) -> list[ChildLine]:
     return sorted(_lines(reader, _spawned(reader, turn)), key=child_rules.step_of)
 
 
-def _lines(reader: Reader, children: Sequence[SessionId]) -> list[ChildLine]:
+def _lines(reader: ReadTx, children: Sequence[SessionId]) -> list[ChildLine]:
     lines = [_line(columns) for columns in reader.run("child_lines", dump_json(list(children)))]
     by_id = {line.session.id: line for line in lines}
     return [by_id[id_] for id_ in children]

@@ -44,7 +44,7 @@ class Tail(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DamageFinding:
     """What would become of a log."""
 
     tail: Tail
@@ -81,7 +81,7 @@ def refuse_damaged(path: str) -> None:
         )
 
 
-def judge(log: Bytes, index: bytes) -> Finding:
+def judge(log: Bytes, index: bytes) -> DamageFinding:
     """Return what SQLite would take of a log, and whether what it would leave out was acknowledged. Pure."""
     header, known = read_header(log), read_index(index)
     if header is None:
@@ -92,32 +92,32 @@ def judge(log: Bytes, index: bytes) -> Finding:
     if known is not None and known.salts == header.salts:
         if known.frames > kept:
             ends = [n for n in _ends(frames, sound, header) if n < known.frames]
-            return Finding(tail=Tail.DAMAGED, kept=kept, lost=known.frames - kept, commits=len(ends))
+            return DamageFinding(tail=Tail.DAMAGED, kept=kept, lost=known.frames - kept, commits=len(ends))
         # At most the last commit is not in the index yet. Then the index is the last one, and nothing is missing:
         # ends of transactions that lie behind are of commits that failed, and were written over by shorter ones.
         if sum(frame.commits for frame in frames[known.frames : kept]) <= 1:
-            return Finding(tail=Tail.WHOLE, kept=kept)
+            return DamageFinding(tail=Tail.WHOLE, kept=kept)
     return _behind(frames, sound, kept, header)
 
 
-def _without_header(log: Bytes, known: Index | None) -> Finding:
+def _without_header(log: Bytes, known: Index | None) -> DamageFinding:
     """A log that is empty for SQLite. A header is never torn: it lies in one sector and is synced before any frame."""
     missing = known.frames - known.moved if known else 0
     held = (len(log) - HEADER) // (OF_A_FRAME + USUAL_PAGE) if log[:].strip(b"\0") else 0
     lost = max(missing, held, 0)
-    return Finding(tail=Tail.DAMAGED if lost else Tail.WHOLE, kept=0, lost=lost)
+    return DamageFinding(tail=Tail.DAMAGED if lost else Tail.WHOLE, kept=0, lost=lost)
 
 
-def _behind(frames: list[Frame], sound: int, kept: int, header: Header) -> Finding:
+def _behind(frames: list[Frame], sound: int, kept: int, header: Header) -> DamageFinding:
     """Judge by the frames alone: the index is gone, or of an earlier time."""
     ends = _ends(frames, sound, header)
     if not ends:
-        return Finding(tail=Tail.WHOLE, kept=kept)
+        return DamageFinding(tail=Tail.WHOLE, kept=kept)
     # Each commit is synced before the next one begins, so a power cut tears one transaction, which has one end; and
     # nobody writes on from an end that did not succeed.
     after = [n for n in ends if n + 1 < len(frames) and frames[n + 1].ours and frames[n + 1].follows]
     tail = Tail.DAMAGED if len(ends) > 1 or after else Tail.TORN
-    return Finding(tail=tail, kept=kept, lost=ends[-1] + 1 - kept, commits=len(ends))
+    return DamageFinding(tail=tail, kept=kept, lost=ends[-1] + 1 - kept, commits=len(ends))
 
 
 def _ends(frames: list[Frame], sound: int, header: Header) -> list[int]:
@@ -131,7 +131,7 @@ def _ends(frames: list[Frame], sound: int, header: Header) -> list[int]:
     ]
 
 
-def _look(log: Path, index: bytes) -> Finding:
+def _look(log: Path, index: bytes) -> DamageFinding:
     if not _beginning(log, 1):
         return judge(b"", index)
     with log.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -147,7 +147,7 @@ def _beginning(file: Path, count: int) -> bytes:
         return b""
 
 
-def _in_words(log: Path, found: Finding) -> str:
+def _in_words(log: Path, found: DamageFinding) -> str:
     taken = f"only its first {found.kept} frames" if found.kept else "nothing of it"
     return (
         f"The store's write-ahead log {log} is damaged: {taken} can be read, and {found.lost} more, "

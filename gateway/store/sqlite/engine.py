@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from gateway.domain.audit import Beginning
+from gateway.domain.audit import StartRecord
 from gateway.domain.ids import InboundId, NodeId, Principal, WaitId
-from gateway.domain.messages import Brought
+from gateway.domain.messages import FetchedFile
 from gateway.domain.sessions import LEASE_LASTS
 from gateway.domain.slots import NewSlot
 from gateway.domain.steps import Answer, StepState
 from gateway.domain.tools import ToolResult
 from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.views import Claimed, TurnView
-from gateway.domain.waits import NewWait, Start, Wait, WaitState
+from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitState
 from gateway.errors import LeaseLost, NotFound
 from gateway.store.child_rules import last_words
 from gateway.store.codec import ANSWER, BROUGHT, CALL, MICROSECOND, from_us
@@ -23,7 +23,7 @@ from gateway.store.constants import COMMANDS_AT_ONCE
 from gateway.store.sqlite import slot_ops, turn_ops
 from gateway.store.sqlite.audit import add_audit_row
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.rows import Columns, TurnRow, wait_of
+from gateway.store.sqlite.rows import Columns, TurnColumns, wait_of
 from gateway.store.sqlite.tx import Tx
 from gateway.store.sqlite.usage import add_spent
 from gateway.store.sqlite.views import history_of, new_view, places_of_ended, turn_view, views_of
@@ -97,7 +97,7 @@ class SqliteEngine(SqliteBase):
         """Open waits on planned steps, with their cards."""
         return await self.write(lambda tx: _open_waits(tx, lease, waits, slots))
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
         """Store that a call's effect may begin, with its row of the audit; consume its approval."""
         return await self.write(lambda tx: _start_step(tx, lease, n, wait, beginning))
 
@@ -107,7 +107,7 @@ class SqliteEngine(SqliteBase):
         """Store a call's one result, and what is shown of it."""
         return await self.write(lambda tx: _finish_step(tx, lease, n, result, slots))
 
-    async def brought(self, lease: Lease, message: InboundId, files: Sequence[Brought]) -> None:
+    async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
         """Store what became of a message's attachments."""
         await self.write(lambda tx: _brought(tx, lease, message, files))
 
@@ -153,7 +153,7 @@ def _park(tx: Tx, lease: Lease) -> bool:
     return True
 
 
-def _only_waits(tx: Tx, row: TurnRow) -> bool:
+def _only_waits(tx: Tx, row: TurnColumns) -> bool:
     """Whether something is open, and every call without a result waits for it: nothing runs or could be run."""
     open_steps = {n for _, n, _, state in tx.run("undecided_of_turn", row.id) if state == WaitState.OPEN}
     return bool(open_steps) and {n for n, *_ in tx.run("unfinished_steps", row.id)} <= open_steps
@@ -214,7 +214,7 @@ def _open_slot(tx: Tx, lease: Lease, slot: NewSlot) -> bool:
 
 
 def _add_answer(
-    tx: Tx, row: TurnRow, answer: Answer, given: Sequence[InboundId], ungiven: Mapping[InboundId, int]
+    tx: Tx, row: TurnColumns, answer: Answer, given: Sequence[InboundId], ungiven: Mapping[InboundId, int]
 ) -> int:
     """Store a finished model step; the given messages count as given before it. Return its number.
 
@@ -244,33 +244,33 @@ def _open_waits(tx: Tx, lease: Lease, waits: Sequence[NewWait], slots: Sequence[
     return True
 
 
-def _is_planned(tx: Tx, row: TurnRow, n: int) -> bool:
+def _is_planned(tx: Tx, row: TurnColumns, n: int) -> bool:
     return _step_state(tx, row, n)[0] == StepState.PLANNED
 
 
-def _start_step(tx: Tx, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
+def _start_step(tx: Tx, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
     row = turn_ops.held(tx, lease)
     if row.state == TurnState.STOPPING:
-        return Start.STOPPING
+        return StartOutcome.STOPPING
     state, fence = _step_state(tx, row, n)
     used: Wait | None = None
     if wait is not None:
         columns = tx.one("wait", wait)
         if columns is None:
-            return Start.NOT_APPROVED
+            return StartOutcome.NOT_APPROVED
         used = wait_of(columns)
         start = may_consume(used, lease, n, beginning.action_sha, tx.moment)
-        if start is not Start.STARTED:
-            if start is Start.TOO_OLD:
+        if start is not StartOutcome.STARTED:
+            if start is StartOutcome.TOO_OLD:
                 turn_ops.set_wait(tx, row.session, wait, WaitState.EXPIRED)
             return start
         turn_ops.set_wait(tx, row.session, wait, WaitState.CONSUMED)
     # No decision is needed: never asked, or started by a holder that is gone.
     elif state != StepState.PLANNED and not (state == StepState.STARTED and fence < row.fence):
-        return Start.NOT_APPROVED
+        return StartOutcome.NOT_APPROVED
     seq = add_audit_row(tx, audit_row(lease, n, TurnKind(row.kind), StepState(state), used, beginning, tx.moment))
     tx.run("start_step", tx.now, row.fence, seq, tx.next_rev(row.session), row.id, n)
-    return Start.STARTED
+    return StartOutcome.STARTED
 
 
 def _finish_step(tx: Tx, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot]) -> TurnView | None:
@@ -285,7 +285,7 @@ def _finish_step(tx: Tx, lease: Lease, n: int, result: ToolResult, slots: Sequen
     return None if tx.run("unfinished_steps", row.id) else _as_it_stands(tx, row)
 
 
-def _as_it_stands(tx: Tx, row: TurnRow) -> TurnView | None:
+def _as_it_stands(tx: Tx, row: TurnColumns) -> TurnView | None:
     """The turn, read with what was just written of it; None when it cannot be read, which undoes nothing."""
     try:
         return turn_view(tx, row.id)
@@ -295,7 +295,7 @@ def _as_it_stands(tx: Tx, row: TurnRow) -> TurnView | None:
         return None
 
 
-def _brought(tx: Tx, lease: Lease, message: InboundId, files: Sequence[Brought]) -> None:
+def _brought(tx: Tx, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
     row = turn_ops.held(tx, lease)
     found = tx.one("files_of_message", row.id, message)
     if found is None:
@@ -305,7 +305,7 @@ def _brought(tx: Tx, lease: Lease, message: InboundId, files: Sequence[Brought])
         tx.run("brought", BROUGHT.dump(tuple(files)), tx.next_rev(row.session), ord_)
 
 
-def _step_state(tx: Tx, row: TurnRow, n: int) -> tuple[str, int]:
+def _step_state(tx: Tx, row: TurnColumns, n: int) -> tuple[str, int]:
     """Return a step's state and the fence it was started under last. Raises `NotFound`."""
     found = tx.one("step", row.id, n)
     if found is None:

@@ -9,7 +9,7 @@ from gateway.domain.messages import CONTEXT_KEPT, REASON_AT_MOST, Inbound, Press
 from gateway.domain.routes import Accepted, Route, WhileRunning
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import TurnKind, TurnState
-from gateway.domain.waits import TOO_LATE, Pressed, PressResult, Verdict, Wait, WaitKind, WaitState
+from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
 from gateway.store.codec import dump_conversation, from_us, to_us
@@ -17,7 +17,7 @@ from gateway.store.constants import HELD, INTERRUPTED_TEXT
 from gateway.store.press_rules import is_stopped_by, result_of_press, stays_a_message
 from gateway.store.sqlite import inbound_ops, slot_ops, turn_ops
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.rows import TurnRow, wait_of
+from gateway.store.sqlite.rows import TurnColumns, wait_of
 from gateway.store.sqlite.tx import Tx
 
 
@@ -34,7 +34,7 @@ class SqliteIntake(SqliteBase):
         """Store a control command with its effect and reply."""
         return await self.write(lambda tx: _control(tx, route, message, control))
 
-    async def press(self, press: Press, wait: WaitId | None, verdict: Verdict) -> Pressed:
+    async def press(self, press: Press, wait: WaitId | None, verdict: PressVerdict) -> Pressed:
         """Store a press and decide its wait, once."""
         return await self.write(lambda tx: _press(tx, press, wait, verdict))
 
@@ -75,7 +75,7 @@ def _accept(
     return Accepted(inbound=inbound, turn=turn, steered=steered, waiting=parked is not None)
 
 
-def _say_that_it_waits(tx: Tx, route: Route, message: Inbound, parked: TurnRow, say: Waiting) -> None:
+def _say_that_it_waits(tx: Tx, route: Route, message: Inbound, parked: TurnColumns, say: Waiting) -> None:
     undecided = tx.run("undecided_of_turn", parked.id)
     text = say.text([WaitKind(kind) for _, _, kind, state in undecided if state == WaitState.OPEN])
     if text:
@@ -83,12 +83,12 @@ def _say_that_it_waits(tx: Tx, route: Route, message: Inbound, parked: TurnRow, 
         slot_ops.add_slot(tx, reply, route.session, None)
 
 
-def _continued(tx: Tx, session: SessionId, message: Inbound, kind: TurnKind, place: str) -> TurnRow | None:
+def _continued(tx: Tx, session: SessionId, message: Inbound, kind: TurnKind, place: str) -> TurnColumns | None:
     """The turn that waits for this rest. One that waited for a rest, when this is none, waits no longer."""
     columns = tx.one("held_turn", session, tx.now, message.principal, place)
     if columns is None:
         return None
-    row, parts = TurnRow(*columns), tx.run("parts", columns[1])
+    row, parts = TurnColumns(*columns), tx.run("parts", columns[1])
     joins = message_parts.goes_on(message, kind, parts[-1][1])
     until = _held_until(tx, message, part=len(parts) + 1, first_at=parts[0][0]) if joins else None
     tx.run("hold_turn", until, row.ord)
@@ -125,7 +125,7 @@ def _control(tx: Tx, route: Route, message: Inbound, control: Control) -> int | 
     return stopped
 
 
-def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: Verdict) -> Pressed:
+def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: PressVerdict) -> Pressed:
     found = _find_wait(tx, wait)
     result = result_of_press(found, verdict, tx.moment)  # the writer runs alone: nothing can change meanwhile
     if stays_a_message(result, verdict):
@@ -152,9 +152,9 @@ def _press(tx: Tx, press: Press, wait: WaitId | None, verdict: Verdict) -> Press
 # --- what these share -----------------------------------------------------------------------
 
 
-def _lane_head(tx: Tx, session: SessionId) -> TurnRow | None:
+def _lane_head(tx: Tx, session: SessionId) -> TurnColumns | None:
     columns = tx.one("lane_head", session, TurnKind.MODEL)
-    return None if columns is None else TurnRow(*columns)
+    return None if columns is None else TurnColumns(*columns)
 
 
 def _add_turn(
@@ -176,13 +176,13 @@ def _add_turn(
     return turn
 
 
-def _may_steer(turn: TurnRow, message: Inbound, place: str) -> bool:
+def _may_steer(turn: TurnColumns, message: Inbound, place: str) -> bool:
     same = turn.principal == message.principal and turn.conversation == place
     return same and turn.state != TurnState.STOPPING
 
 
-def _unended(tx: Tx, session: SessionId) -> list[TurnRow]:
-    return [TurnRow(*columns) for kind in TurnKind for columns in tx.run("lane", session, kind)]
+def _unended(tx: Tx, session: SessionId) -> list[TurnColumns]:
+    return [TurnColumns(*columns) for kind in TurnKind for columns in tx.run("lane", session, kind)]
 
 
 def _stop(tx: Tx, session: SessionId, control: Control) -> int:
@@ -196,7 +196,7 @@ def _stop(tx: Tx, session: SessionId, control: Control) -> int:
     return len(stopped)
 
 
-def _is_stopped(row: TurnRow, control: Control, unheard: Collection[TurnId]) -> bool:
+def _is_stopped(row: TurnColumns, control: Control, unheard: Collection[TurnId]) -> bool:
     begun = row.started_at is not None
     return is_stopped_by(control.only, row.id, row.principal, row.state, begun=begun, unheard=unheard)
 

@@ -10,7 +10,7 @@ from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.tx import Tx
 
 
-class SqliteNotes(SqliteBase):
+class SqliteKeyValue(SqliteBase):
     """`ports.Notes`."""
 
     async def note(self, room: str, key: str, value: str, ttl: timedelta | None = None) -> None:

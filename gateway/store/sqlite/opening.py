@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gateway.errors import StartError, StoreDamaged, StoreError, StoreInUse, StoreTooNew
 from gateway.store.sqlite.failures import store_error
-from gateway.store.sqlite.statements import Migration
+from gateway.store.sqlite.statements import SchemaMigration
 
 APPLICATION_ID = 0x4472676E
 """`Drgn`: what the file says of itself in its header."""
@@ -55,7 +55,7 @@ class FileLock:
             self._fd = -1
 
 
-def look_at_lock(path: str) -> None:
+def check_lock(path: str) -> None:
     """Raise `StoreError` for a lock file that is there and cannot be opened. Takes no lock."""
     if os.path.lexists(f"{path}.lock"):
         os.close(_open_lock(f"{path}.lock"))
@@ -106,10 +106,10 @@ def make_file(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise _not_opened(path, error) from error
-    look_at_file(path)
+    check_file(path)
 
 
-def look_at_file(path: str, newest: int | None = None) -> None:
+def check_file(path: str, newest: int | None = None) -> None:
     """Raise `StoreError` for a file that is no store, by its first bytes. Opens nothing and changes nothing.
 
     `newest`: the schema that this version knows; of a store that was not closed a later one may stand in its log alone.
@@ -149,7 +149,7 @@ def _refuse(path: str, application: int, version: int, newest: int, *, empty: bo
         raise StoreTooNew(f"The store {path} has schema {version}; this version of Dragoman knows {newest}.")
 
 
-def open_writer(path: str, sql: Mapping[str, str], migrations: tuple[Migration, ...]) -> sqlite3.Connection:
+def open_writer(path: str, sql: Mapping[str, str], migrations: tuple[SchemaMigration, ...]) -> sqlite3.Connection:
     """Open the one connection that writes: checked, migrated, marked as not cleanly closed. Raises `StoreError`."""
     try:
         db = connect(path)
@@ -194,7 +194,7 @@ def connect(path: str) -> sqlite3.Connection:
 def migrate(
     db: sqlite3.Connection,
     sql: Mapping[str, str],
-    migrations: tuple[Migration, ...],
+    migrations: tuple[SchemaMigration, ...],
     before: Callable[[str], None] | None = None,
 ) -> None:
     """Bring the schema up to date, each migration in one transaction. `before` is told of each statement."""
@@ -213,7 +213,7 @@ def migrate(
 
 
 def _refuse_foreign(
-    db: sqlite3.Connection, path: str, sql: Mapping[str, str], migrations: tuple[Migration, ...]
+    db: sqlite3.Connection, path: str, sql: Mapping[str, str], migrations: tuple[SchemaMigration, ...]
 ) -> None:
     """Raise when the file is another program's or of a newer version. Changes nothing."""
     application, version = _number(db, sql["read_application_id"]), _number(db, sql["read_user_version"])

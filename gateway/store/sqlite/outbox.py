@@ -16,7 +16,7 @@ from gateway.store.constants import TOLD_EVERY
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import slot_of
 from gateway.store.sqlite.slot_ops import add_slot, rev_of_slot, settled, show_slot_anew
-from gateway.store.sqlite.tx import Reader, Tx
+from gateway.store.sqlite.tx import ReadTx, Tx
 
 
 class SqliteOutbox(SqliteBase):
@@ -62,7 +62,7 @@ class SqliteOutbox(SqliteBase):
         return await self.write(lambda tx: _tell_owners(tx, key, text, owners))
 
 
-def _claimable(reader: Reader, channels: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
+def _claimable(reader: ReadTx, channels: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
     """Place and session of what may be sent now."""
     due = reader.run("claimable_slots", dump_json(list(channels)), reader.now, limit)
     for channel in channels:

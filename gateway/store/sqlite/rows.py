@@ -31,7 +31,7 @@ Columns = tuple[Any, ...]
 
 
 @dataclass(slots=True)
-class TurnRow:
+class TurnColumns:
     """What transitions need of a turn, as it is stored: the conversation as text, times in microseconds."""
 
     ord: int

@@ -8,7 +8,7 @@ from gateway.domain.ids import SessionId, SlotId, TurnId, WaitId, mint
 from gateway.domain.slots import EDIT_IN_DOUBT, NewSlot, SlotKind, SlotState, shown_when_stored
 from gateway.store.codec import KEPT_FILE, MICROSECOND, dump_conversation, dump_json, load_conversation
 from gateway.store.draft_slots import last_status, last_word
-from gateway.store.sqlite.rows import TurnRow
+from gateway.store.sqlite.rows import TurnColumns
 from gateway.store.sqlite.tx import Tx, Values
 
 NOT_EARLY, EARLY, STATUS = 0, 1, 2
@@ -69,7 +69,7 @@ def rev_of_slot(tx: Tx, session: SessionId | None) -> int | None:
 # --- what a turn says -----------------------------------------------------------------------
 
 
-def say(tx: Tx, row: TurnRow, slots: Sequence[NewSlot], *, ends: bool = False) -> None:
+def say(tx: Tx, row: TurnColumns, slots: Sequence[NewSlot], *, ends: bool = False) -> None:
     """Store what a turn says; a slot of its own that is there already takes the new text.
 
     What was shown of an answer that never came is taken away; the last word of a turn that `ends` stands in its place.
@@ -99,7 +99,7 @@ def _last_slots(slots: Sequence[NewSlot], found: Sequence[Values]) -> list[NewSl
     return last_status(last_word(slots, places[EARLY]), places[STATUS])
 
 
-def say_early(tx: Tx, row: TurnRow, new: NewSlot) -> bool:
+def say_early(tx: Tx, row: TurnColumns, new: NewSlot) -> bool:
     """Store what an answer or a status line says so far.
 
     False when the whole answer is there: its beginning must not come back.
@@ -114,7 +114,7 @@ def say_early(tx: Tx, row: TurnRow, new: NewSlot) -> bool:
     return bool(early)
 
 
-def rewrite(tx: Tx, row: TurnRow, seq: int, text: str, n: int | None, *, early: int) -> None:
+def rewrite(tx: Tx, row: TurnColumns, seq: int, text: str, n: int | None, *, early: int) -> None:
     """Let a slot of a turn say something else."""
     ((state, kept),) = tx.run("rewrite", seq, tx.next_rev(row.session), tx.now, text, n, early)
     tx.touched.slots_due |= not kept and state != SlotState.SENDING

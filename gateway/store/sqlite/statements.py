@@ -15,7 +15,7 @@ _NAME = re.compile(r"^-- name: *(\w+) *$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Migration:
+class SchemaMigration:
     """One step of the schema. Its last statement stamps the file with `number`."""
 
     number: int
@@ -35,7 +35,7 @@ def load_statements(folder: Path = FOLDER) -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
-def load_migrations(folder: Path = FOLDER / "migrations") -> tuple[Migration, ...]:
+def load_migrations(folder: Path = FOLDER / "migrations") -> tuple[SchemaMigration, ...]:
     """Read the migrations in order. They are numbered 1, 2, 3, …"""
     migrations = tuple(_migration(path) for path in sorted(folder.glob("*.sql")))
     if [one.number for one in migrations] != list(range(1, len(migrations) + 1)):
@@ -43,9 +43,9 @@ def load_migrations(folder: Path = FOLDER / "migrations") -> tuple[Migration, ..
     return migrations
 
 
-def _migration(path: Path) -> Migration:
+def _migration(path: Path) -> SchemaMigration:
     number, _, name = path.stem.partition("_")
-    return Migration(number=int(number), name=name, statements=tuple(split(path.read_text(encoding="utf-8"))))
+    return SchemaMigration(number=int(number), name=name, statements=tuple(split(path.read_text(encoding="utf-8"))))
 
 
 def split(script: str) -> Iterator[str]:

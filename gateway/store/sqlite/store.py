@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gateway.errors import StoreError
 from gateway.ports import Clock
-from gateway.store.event_bus import LocalLive
+from gateway.store.event_bus import LocalEventBus
 from gateway.store.sqlite.accounts import SqliteAccounts
 from gateway.store.sqlite.audit import SqliteAudit
 from gateway.store.sqlite.children import SqliteChildren
@@ -16,14 +16,14 @@ from gateway.store.sqlite.damage import refuse_damaged
 from gateway.store.sqlite.drops import SqliteDrops
 from gateway.store.sqlite.engine import SqliteEngine
 from gateway.store.sqlite.intake import SqliteIntake
-from gateway.store.sqlite.key_value import SqliteNotes
+from gateway.store.sqlite.key_value import SqliteKeyValue
 from gateway.store.sqlite.opening import FileLock, check_library, make_file, open_reader, open_writer
 from gateway.store.sqlite.outbox import SqliteOutbox
 from gateway.store.sqlite.scopes import SqliteScopes
 from gateway.store.sqlite.statements import load_migrations, load_statements
 from gateway.store.sqlite.sweeps import SqliteSweeps
-from gateway.store.sqlite.usage import SqliteBooks
-from gateway.store.sqlite.views import SqliteViews
+from gateway.store.sqlite.usage import SqliteUsage
+from gateway.store.sqlite.views import SqliteQueries
 from gateway.store.sqlite.writer import ReaderPool, Writer
 
 READERS = 2
@@ -35,24 +35,24 @@ class SqliteStore(
     SqliteEngine,
     SqliteScopes,
     SqliteChildren,
-    SqliteBooks,
+    SqliteUsage,
     SqliteSweeps,
     SqliteOutbox,
     SqliteAccounts,
-    SqliteNotes,
-    SqliteViews,
+    SqliteKeyValue,
+    SqliteQueries,
     SqliteAudit,
 ):
     """`ports.Store`. Made by `open_sqlite`."""
 
-    def __init__(self, writer: Writer, readers: ReaderPool, live: LocalLive, lock: FileLock) -> None:
+    def __init__(self, writer: Writer, readers: ReaderPool, live: LocalEventBus, lock: FileLock) -> None:
         """Take the running threads and the lock, which are released by `close`."""
         super().__init__(writer, readers)
         self._live = live
         self._lock = lock
 
     @property
-    def live(self) -> LocalLive:
+    def live(self) -> LocalEventBus:
         """The store's wake-ups."""
         return self._live
 
@@ -78,7 +78,7 @@ def open_sqlite(path: str, clock: Clock) -> SqliteStore:
     if not Path(path).is_absolute():
         raise StoreError(f"The store's path {path!r} is not absolute.", cure="Use `sqlite:///` with an absolute path.")
     path = os.path.realpath(path)  # unlike `Path.resolve`, it leaves links in a circle to whoever opens it
-    sql, live = load_statements(), LocalLive()
+    sql, live = load_statements(), LocalEventBus()
     with ExitStack() as opened:
         make_file(path)
         lock = FileLock(path)

@@ -31,7 +31,7 @@ class _Kept:
     size: int
 
 
-class EndedTurns:
+class TurnCache:
     """The ended turns that were asked for last, by their place in the store. Threads look into it; the event loop fills
     it, with what is committed.
 

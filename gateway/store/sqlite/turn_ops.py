@@ -16,14 +16,14 @@ from gateway.store import child_rules
 from gateway.store.codec import APPROVAL, LINEAGE, RESULT, dump_conversation, dump_json, load_conversation, to_us
 from gateway.store.constants import CANCELLED, COMMANDS_AT_ONCE, HELD
 from gateway.store.sqlite import inbound_ops, slot_ops
-from gateway.store.sqlite.rows import TurnRow, moment
+from gateway.store.sqlite.rows import TurnColumns, moment
 from gateway.store.sqlite.slot_ops import show_anew
 from gateway.store.sqlite.tx import Tx
 
 # --- turns ----------------------------------------------------------------------------------
 
 
-def held(tx: Tx, lease: Lease) -> TurnRow:
+def held(tx: Tx, lease: Lease) -> TurnColumns:
     """Return the leased turn; raise `LeaseLost` when this lease does not hold it."""
     row = find_turn(tx, lease.turn)
     if row is None or row.fence != lease.fence or row.state not in HELD:
@@ -31,26 +31,26 @@ def held(tx: Tx, lease: Lease) -> TurnRow:
     return row
 
 
-def find_turn(tx: Tx, turn: str) -> TurnRow | None:
+def find_turn(tx: Tx, turn: str) -> TurnColumns | None:
     """Return the turn, if there is one."""
     columns = tx.one("turn_row", turn)
-    return None if columns is None else TurnRow(*columns)
+    return None if columns is None else TurnColumns(*columns)
 
 
-def stored_turn(tx: Tx, turn: str) -> TurnRow:
+def stored_turn(tx: Tx, turn: str) -> TurnColumns:
     """Return the turn that a stored row names."""
     row = find_turn(tx, turn)
     assert row is not None, "foreign keys hold"
     return row
 
 
-def offer(tx: Tx, row: TurnRow) -> None:
+def offer(tx: Tx, row: TurnColumns) -> None:
     """Wake whoever claims when this queued turn may run now."""
     if row.state == TurnState.QUEUED and (row.head if row.kind == TurnKind.MODEL else _has_room(tx, row)):
         tx.touched.turns_due = True
 
 
-def queue(tx: Tx, row: TurnRow) -> None:
+def queue(tx: Tx, row: TurnColumns) -> None:
     """Make a turn claimable, behind those that wait already."""
     tx.rev += 1
     queued_rev, row.state = tx.rev, TurnState.QUEUED
@@ -61,14 +61,14 @@ def queue(tx: Tx, row: TurnRow) -> None:
         _offer_commands(tx, row)
 
 
-def park(tx: Tx, row: TurnRow) -> None:
+def park(tx: Tx, row: TurnColumns) -> None:
     """Take a turn out of its holder's hands until it is woken."""
     tx.run("park_turn", _active_ms(tx, row), tx.next_rev(row.session), row.ord)
     if row.kind == TurnKind.COMMAND:
         _offer_commands(tx, row)
 
 
-def wake(tx: Tx, row: TurnRow) -> None:
+def wake(tx: Tx, row: TurnColumns) -> None:
     """Something was decided for this turn: queue it when it is parked, tell its holder otherwise."""
     if row.state == TurnState.PARKED:
         queue(tx, row)
@@ -76,7 +76,7 @@ def wake(tx: Tx, row: TurnRow) -> None:
         tx.touched.turns.add(row.id)
 
 
-def end_turn(tx: Tx, row: TurnRow, state: TurnState, words: str) -> None:
+def end_turn(tx: Tx, row: TurnColumns, state: TurnState, words: str) -> None:
     """End a turn: every call gets its one result, waits are withdrawn, messages count as given.
 
     `words`: what it says last. A child's parent is told.
@@ -99,7 +99,7 @@ def end_turn(tx: Tx, row: TurnRow, state: TurnState, words: str) -> None:
         _tell_parent(tx, row, state, active_ms, words)
 
 
-def stop(tx: Tx, row: TurnRow, text: str) -> None:
+def stop(tx: Tx, row: TurnColumns, text: str) -> None:
     """Stop a turn: its holder may only write results from now on; with no holder it ends here."""
     row.stopped_text = text
     if row.state in HELD:
@@ -110,7 +110,7 @@ def stop(tx: Tx, row: TurnRow, text: str) -> None:
         end_stopped(tx, row)
 
 
-def end_stopped(tx: Tx, row: TurnRow) -> None:
+def end_stopped(tx: Tx, row: TurnColumns) -> None:
     """End a stopped turn that nobody holds, and say so where it began."""
     text = stopped_text(row)
     end_turn(tx, row, TurnState.STOPPED, text)
@@ -118,23 +118,23 @@ def end_stopped(tx: Tx, row: TurnRow) -> None:
     slot_ops.say(tx, row, [said], ends=True)
 
 
-def stopped_text(row: TurnRow) -> str:
+def stopped_text(row: TurnColumns) -> str:
     """Return what is said when nobody is left to end a turn after a stop."""
     return STOPPED_TEXT if row.stopped_text is None else row.stopped_text
 
 
-def step_count(tx: Tx, row: TurnRow) -> int:
+def step_count(tx: Tx, row: TurnColumns) -> int:
     """Return the number that the turn's next step gets."""
     ((count,),) = tx.run("step_count", row.id)
     return int(count)
 
 
-def finish_step(tx: Tx, row: TurnRow, n: int, result: ToolResult) -> None:
+def finish_step(tx: Tx, row: TurnColumns, n: int, result: ToolResult) -> None:
     """Give a step its result."""
     tx.run("finish_step", RESULT.dump(result), tx.now, tx.next_rev(row.session), row.id, n)
 
 
-def _cancel_calls(tx: Tx, row: TurnRow, *, started_too: bool) -> None:
+def _cancel_calls(tx: Tx, row: TurnColumns, *, started_too: bool) -> None:
     undecided = tx.run("undecided_of_turn", row.id)
     cancel_waits(tx, row, ((wait, n, kind) for wait, n, kind, _ in undecided))
     for n, state, started_at in tx.run("unfinished_steps", row.id):
@@ -145,19 +145,19 @@ def _cancel_calls(tx: Tx, row: TurnRow, *, started_too: bool) -> None:
             finish_step(tx, row, n, outcome_unknown(moment(started_at)))
 
 
-def _active_ms(tx: Tx, row: TurnRow) -> int:
+def _active_ms(tx: Tx, row: TurnColumns) -> int:
     """Milliseconds the turn was held, with those since it was claimed; nobody works when the lease has run out."""
     if row.held_since is None or row.lease_until is None:
         return row.active_ms
     return row.active_ms + max(0, round((min(tx.now, row.lease_until) - row.held_since) / 1000))
 
 
-def _has_room(tx: Tx, row: TurnRow) -> bool:
+def _has_room(tx: Tx, row: TurnColumns) -> bool:
     ((at_work, _),) = tx.run("lane_counts", row.session, row.kind)
     return at_work < COMMANDS_AT_ONCE
 
 
-def _offer_commands(tx: Tx, row: TurnRow) -> None:
+def _offer_commands(tx: Tx, row: TurnColumns) -> None:
     """A command turn was let go: the next one of its session may have room now."""
     ((at_work, queued),) = tx.run("lane_counts", row.session, row.kind)
     tx.touched.turns_due |= queued > 0 and at_work < COMMANDS_AT_ONCE
@@ -166,7 +166,7 @@ def _offer_commands(tx: Tx, row: TurnRow) -> None:
 # --- waits ----------------------------------------------------------------------------------
 
 
-def open_wait(tx: Tx, row: TurnRow, new: NewWait) -> None:
+def open_wait(tx: Tx, row: TurnColumns, new: NewWait) -> None:
     """Store a new wait of a turn."""
     approval = None if new.approval is None else APPROVAL.dump(new.approval)
     place = (new.id, new.kind, row.session, row.id, new.n)
@@ -188,7 +188,7 @@ def set_wait(tx: Tx, session: SessionId, wait: WaitId, state: WaitState) -> None
     show_anew(tx, wait)
 
 
-def cancel_waits(tx: Tx, row: TurnRow, waits: Iterable[tuple[WaitId, int, str]]) -> None:
+def cancel_waits(tx: Tx, row: TurnColumns, waits: Iterable[tuple[WaitId, int, str]]) -> None:
     """Withdraw these waits of a turn, each with its step and kind. One on a child stops it."""
     for wait, n, kind in list(waits):
         set_wait(tx, row.session, wait, WaitState.CANCELLED)
@@ -226,7 +226,7 @@ def stop_below(tx: Tx, session: SessionId, text: str, only: Principal | None = N
     return len(found)
 
 
-def _tell_parent(tx: Tx, row: TurnRow, state: TurnState, active_ms: int, words: str) -> None:
+def _tell_parent(tx: Tx, row: TurnColumns, state: TurnState, active_ms: int, words: str) -> None:
     """Tell whoever spawned it that the task of a child has ended, and stop what is left below: nobody hears it."""
     found = tx.one("child", row.session)
     if found is None:
@@ -244,7 +244,7 @@ def _tell_parent(tx: Tx, row: TurnRow, state: TurnState, active_ms: int, words: 
     stop_below(tx, row.session, stopped_text(row) if state is TurnState.STOPPED else child_rules.NOBODY_WAITS)
 
 
-def _answer_parent(tx: Tx, row: TurnRow, wait: WaitId, end: child_rules.End, active_ms: int) -> None:
+def _answer_parent(tx: Tx, row: TurnColumns, wait: WaitId, end: child_rules.End, active_ms: int) -> None:
     parent = tx.one("open_wait", wait)
     if parent is None:
         return

@@ -9,12 +9,12 @@ from typing import Any
 
 from gateway.domain.ids import SessionId
 from gateway.store.codec import from_us, storable
-from gateway.store.notifications import Touched
+from gateway.store.notifications import Notifications
 
 Values = tuple[Any, ...]
 
 
-class Reader:
+class ReadTx:
     """Statements by name on one connection."""
 
     def __init__(self, db: sqlite3.Connection, sql: Mapping[str, str], now: int) -> None:
@@ -45,14 +45,14 @@ class Reader:
             return self.db.execute(self._sql[name], clean).rowcount
 
 
-class Tx(Reader):
+class Tx(ReadTx):
     """One transition. Used by one function, within one savepoint."""
 
     def __init__(self, db: sqlite3.Connection, sql: Mapping[str, str], now: int, rev: int) -> None:
         """Start at the store's last revision."""
         super().__init__(db, sql, now)
         self.rev = rev
-        self.touched = Touched()
+        self.touched = Notifications()
 
     @property
     def moment(self) -> datetime:

@@ -13,7 +13,7 @@ from gateway.store.sqlite.tx import Tx, Values
 from gateway.store.usage import NOTHING
 
 
-class SqliteBooks(SqliteBase):
+class SqliteUsage(SqliteBase):
     """`ports.Books`."""
 
     async def compact(self, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:

@@ -18,8 +18,8 @@ from gateway.errors import NotFound
 from gateway.store.codec import dump_json
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import moment, received_of, session_of, slot_of, step_of, turn_of, wait_of
-from gateway.store.sqlite.turn_cache import EndedTurns
-from gateway.store.sqlite.tx import Reader
+from gateway.store.sqlite.turn_cache import TurnCache
+from gateway.store.sqlite.tx import ReadTx
 
 NEWEST = (1 << 63) - 1
 
@@ -32,7 +32,7 @@ _ITEMS: Mapping[str, tuple[str, Callable[[tuple[Any, ...]], Item]]] = {
 }
 
 
-class SqliteViews(SqliteBase):
+class SqliteQueries(SqliteBase):
     """`ports.Views`."""
 
     async def session(self, session: SessionId) -> Session | None:
@@ -53,7 +53,7 @@ class SqliteViews(SqliteBase):
         """The last ended turns, or the first, in the order they ended."""
         read: dict[int, TurnView] = {}
 
-        def view(reader: Reader) -> list[TurnView]:
+        def view(reader: ReadTx) -> list[TurnView]:
             found = _session(reader, session)
             if found is None:
                 return []
@@ -100,12 +100,12 @@ class SqliteViews(SqliteBase):
         )
 
 
-def _session(reader: Reader, session: SessionId) -> Session | None:
+def _session(reader: ReadTx, session: SessionId) -> Session | None:
     columns = reader.one("session", session)
     return None if columns is None else session_of(columns)
 
 
-def _sessions(reader: Reader, limit: int, ended: int, always: SessionId | None) -> list[SessionLine]:
+def _sessions(reader: ReadTx, limit: int, ended: int, always: SessionId | None) -> list[SessionLine]:
     lines = [
         SessionLine(session=session_of(tuple(columns)), rev=rev, waiting=waiting, running=running, queued=queued)
         for *columns, rev, waiting, running, queued in reader.run("session_lines", limit, ended, always)
@@ -116,7 +116,7 @@ def _sessions(reader: Reader, limit: int, ended: int, always: SessionId | None) 
 # --- turns ----------------------------------------------------------------------------------
 
 
-def turn_view(reader: Reader, turn: TurnId) -> TurnView:
+def turn_view(reader: ReadTx, turn: TurnId) -> TurnView:
     """A turn with everything stored of it. Raises `NotFound`."""
     columns = reader.one("turn", turn)
     if columns is None:
@@ -124,7 +124,7 @@ def turn_view(reader: Reader, turn: TurnId) -> TurnView:
     return views_of(reader, [columns])[0]
 
 
-def places_of_ended(reader: Reader, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> list[int]:
+def places_of_ended(reader: ReadTx, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> list[int]:
     """Return where the last ended turns of a session stand, or the first, in the order they ended."""
     if oldest:
         return [place for (place,) in reader.run("oldest_ended_turns", session, epoch, limit)]
@@ -132,7 +132,7 @@ def places_of_ended(reader: Reader, session: SessionId, epoch: int, limit: int, 
 
 
 def history_of(
-    reader: Reader, session: Session, places: Sequence[int], ended: EndedTurns, read: dict[int, TurnView]
+    reader: ReadTx, session: Session, places: Sequence[int], ended: TurnCache, read: dict[int, TurnView]
 ) -> list[TurnView]:
     """Return the ended turns that stand there.
 
@@ -148,7 +148,7 @@ def history_of(
     return [views[place] for place in places]
 
 
-def new_view(reader: Reader, columns: tuple[Any, ...]) -> TurnView:
+def new_view(reader: ReadTx, columns: tuple[Any, ...]) -> TurnView:
     """A turn that nobody held before: it has messages, and nothing else."""
     turn = turn_of(columns)
     received = reader.run("messages_of_turns", dump_json([turn.id]))
@@ -156,7 +156,7 @@ def new_view(reader: Reader, columns: tuple[Any, ...]) -> TurnView:
     return TurnView(turn=turn, session=_session_of(reader, turn), inputs=inputs, steps=(), waits=())
 
 
-def views_of(reader: Reader, rows: list[tuple[Any, ...]], session: Session | None = None) -> list[TurnView]:
+def views_of(reader: ReadTx, rows: list[tuple[Any, ...]], session: Session | None = None) -> list[TurnView]:
     """Make the views of turns of one session from their columns; it is read too if it is not given."""
     turns = [turn_of(columns) for columns in rows]
     session = session or _session_of(reader, turns[0])
@@ -182,7 +182,7 @@ def views_of(reader: Reader, rows: list[tuple[Any, ...]], session: Session | Non
     ]
 
 
-def _session_of(reader: Reader, turn: Turn) -> Session:
+def _session_of(reader: ReadTx, turn: Turn) -> Session:
     session = _session(reader, turn.session)
     assert session is not None, "foreign keys hold"
     return session
@@ -191,19 +191,19 @@ def _session_of(reader: Reader, turn: Turn) -> Session:
 # --- rows of a session ----------------------------------------------------------------------
 
 
-def _changes(reader: Reader, session: SessionId, after: int, limit: int) -> Rows:
+def _changes(reader: ReadTx, session: SessionId, after: int, limit: int) -> Rows:
     found = reader.run("changed_rows", session, after, limit + 1)
     rows = _rows(reader, found[:limit])
     return Rows(session=session, rows=rows, rev=rows[-1].rev if rows else after, more=len(found) > limit)
 
 
-def _older(reader: Reader, session: SessionId, before: int | None, limit: int) -> Rows:
+def _older(reader: ReadTx, session: SessionId, before: int | None, limit: int) -> Rows:
     found = reader.run("older_rows", session, NEWEST if before is None else before, limit + 1)
     ((rev,),) = reader.run("last_rev", session)
     return Rows(session=session, rows=_rows(reader, found[:limit][::-1]), rev=rev, more=len(found) > limit)
 
 
-def _rows(reader: Reader, places: Iterable[tuple[str, int, int, int]]) -> tuple[Row, ...]:
+def _rows(reader: ReadTx, places: Iterable[tuple[str, int, int, int]]) -> tuple[Row, ...]:
     """Fill in what stands at these places: what, key, ord, rev."""
     places = list(places)
     items: dict[tuple[str, int], Item] = {}

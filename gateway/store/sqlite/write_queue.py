@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.store.notifications import Touched
+from gateway.store.notifications import Notifications
 
 LOOK_EVERY_S = 1.0
 """What can be taken by time alone is found so late at most."""
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class WriteJob:
     """Something to be run by a thread, and the caller that waits for it."""
 
     work: Callable[[Any], Any]
@@ -25,8 +25,8 @@ class Job:
     future: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
-    touched: Touched | None = None
-    claims: Claims | None = None
+    touched: Notifications | None = None
+    claims: WaitingClaims | None = None
     """For a claim that would rather wait than take nothing: those of its kind."""
     most: int = 0
     """For such a claim: how many it takes."""
@@ -43,7 +43,7 @@ class Job:
             self.future.set_result(self.result)
 
 
-class Claims:
+class WaitingClaims:
     """The claims of one kind that wait, of turns or of slots. Used by the event loop and by the writer.
 
     One that waits is run in the commit of the transition that brings something, which saves a commit of its own: 0.3 ms
@@ -53,14 +53,14 @@ class Claims:
     def __init__(self) -> None:
         """Nobody waits, and nobody has looked yet."""
         self._lock = threading.Lock()
-        self._waiting: list[Job] = []
+        self._waiting: list[WriteJob] = []
         self._due = True
         """Whether there may be something that nobody has looked for."""
         self._looked_at = -math.inf
 
     # --- in the event loop --------------------------------------------------------------------
 
-    def must_look(self, job: Job) -> bool:
+    def must_look(self, job: WriteJob) -> bool:
         """Whether a claim has to be run now; if not, it waits from now on."""
         now = job.loop.time()
         with self._lock:
@@ -70,7 +70,7 @@ class Claims:
             self._waiting.append(job)
             return False
 
-    def give_up(self, job: Job) -> None:
+    def give_up(self, job: WriteJob) -> None:
         """Let a claim wait no longer, if it still does. One that is being run is settled by the writer."""
         with self._lock:
             job.patient = False
@@ -84,11 +84,11 @@ class Claims:
         """Let nobody wait any longer: the next claim has to look."""
         with self._lock:
             self._due, waiting, self._waiting = True, self._waiting, []
-        deliver(waiting, Job.settle)
+        deliver(waiting, WriteJob.settle)
 
     # --- in the writer ------------------------------------------------------------------------
 
-    def next(self) -> Job | None:
+    def next(self) -> WriteJob | None:
         """Take out a claim that waits, now that there is something; if nobody does, the next one has to look."""
         with self._lock:
             if self._waiting:
@@ -96,7 +96,7 @@ class Claims:
             self._due = True
             return None
 
-    def keep(self, job: Job) -> bool:
+    def keep(self, job: WriteJob) -> bool:
         """Let a claim wait that found nothing; False when it must not, or need not: then it is settled."""
         with self._lock:
             keeps = job.patient and not self._due and not job.future.cancelled()
@@ -105,7 +105,7 @@ class Claims:
             return keeps
 
 
-def deliver(jobs: list[Job], announce: Callable[[Job], None]) -> None:
+def deliver(jobs: list[WriteJob], announce: Callable[[WriteJob], None]) -> None:
     """Have `announce` called for each job in its own event loop. A loop that is gone waits for nothing any more."""
     for loop in {job.loop for job in jobs}:
         mine = [job for job in jobs if job.loop is loop]
@@ -113,6 +113,6 @@ def deliver(jobs: list[Job], announce: Callable[[Job], None]) -> None:
             loop.call_soon_threadsafe(_announce_all, mine, announce)
 
 
-def _announce_all(jobs: list[Job], announce: Callable[[Job], None]) -> None:
+def _announce_all(jobs: list[WriteJob], announce: Callable[[WriteJob], None]) -> None:
     for job in jobs:
         announce(job)

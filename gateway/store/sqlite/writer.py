@@ -16,11 +16,11 @@ from gateway.domain.live import SLOTS, TURNS
 from gateway.errors import StoreDamaged, StoreError
 from gateway.ports import Clock
 from gateway.store.codec import to_us
-from gateway.store.event_bus import LocalLive
+from gateway.store.event_bus import LocalEventBus
 from gateway.store.sqlite.failures import FAILURES, concerns_the_file, gone, store_error
 from gateway.store.sqlite.opening import keep_from_moving
-from gateway.store.sqlite.tx import Reader, Tx
-from gateway.store.sqlite.write_queue import Claims, Job, deliver
+from gateway.store.sqlite.tx import ReadTx, Tx
+from gateway.store.sqlite.write_queue import WaitingClaims, WriteJob, deliver
 from gateway.system.logging_setup import log
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Worker(ABC):
         self._name = name
         self._sql = sql
         self._clock = clock
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._closed = False
         self._told = False
@@ -69,7 +69,7 @@ class Worker(ABC):
         if self._closed:
             raise _closed()
         loop = asyncio.get_running_loop()
-        job = Job(work, loop, loop.create_future())
+        job = WriteJob(work, loop, loop.create_future())
         self._queue.put(job)
         return await job.future
 
@@ -103,7 +103,7 @@ class ReaderPool(Worker):
                 continue
             try:
                 db.execute(self._sql["begin_reading"])
-                job.result = job.work(Reader(db, self._sql, to_us(self._clock.now())))
+                job.result = job.work(ReadTx(db, self._sql, to_us(self._clock.now())))
             except FAILURES as error:
                 job.error = self._failed(error)
             except Exception as error:  # noqa: BLE001 - the caller gets it; the thread goes on
@@ -112,19 +112,19 @@ class ReaderPool(Worker):
                 with suppress(*FAILURES):
                     if db.in_transaction:
                         db.execute(self._sql["rollback"])
-            deliver([job], Job.settle)
+            deliver([job], WriteJob.settle)
         db.close()
 
 
 class Writer(Worker):
     """The one thread that writes, commits and checkpoints. All that is queued is committed together, with no timer."""
 
-    def __init__(self, path: str, sql: Mapping[str, str], clock: Clock, live: LocalLive) -> None:
+    def __init__(self, path: str, sql: Mapping[str, str], clock: Clock, live: LocalEventBus) -> None:
         """Take what it works with; `commits` counts what was done."""
         super().__init__("store-writer", path, sql, clock)
         self._live = live
         self._names = path, f"{path}-wal", f"{path}-shm"
-        self._turns, self._slots = Claims(), Claims()
+        self._turns, self._slots = WaitingClaims(), WaitingClaims()
         live.call(TURNS, self._turns.look_again)
         live.call(SLOTS, self._slots.look_again)
         self._rev = 0
@@ -147,13 +147,13 @@ class Writer(Worker):
         """The same of slots, and `SLOTS`."""
         return await self._claim(self._slots, work, most, wait_s)
 
-    async def _claim(self, claims: Claims, work: Callable[[Tx], list[T]], most: int, wait_s: float) -> list[T]:
+    async def _claim(self, claims: WaitingClaims, work: Callable[[Tx], list[T]], most: int, wait_s: float) -> list[T]:
         if wait_s <= 0:
             return await self.submit(work)
         if self._closed:
             raise _closed()
         loop = asyncio.get_running_loop()
-        job = Job(work, loop, loop.create_future(), result=[], claims=claims, most=most)
+        job = WriteJob(work, loop, loop.create_future(), result=[], claims=claims, most=most)
         if claims.must_look(job):
             self._queue.put(job)
         timer = loop.call_later(wait_s, claims.give_up, job)
@@ -204,7 +204,7 @@ class Writer(Worker):
             with suppress(OSError):
                 keep_from_moving(self.path)
 
-    def _with_the_rest(self, first: Job) -> tuple[list[Job], bool]:
+    def _with_the_rest(self, first: WriteJob) -> tuple[list[WriteJob], bool]:
         batch, ended = [first], False
         while len(batch) < BATCH:
             try:
@@ -243,7 +243,7 @@ class Writer(Worker):
         self._away = False
         return True
 
-    def _commit(self, db: sqlite3.Connection, batch: list[Job]) -> None:
+    def _commit(self, db: sqlite3.Connection, batch: list[WriteJob]) -> None:
         if not self._are_ours():
             for job in batch:
                 job.error = gone(self.path)
@@ -270,7 +270,7 @@ class Writer(Worker):
         self._rev, self._reserved, self._left = rev, reserved, self._written()
         self.commits += 1
 
-    def _hand_out(self, db: sqlite3.Connection, batch: list[Job], rev: int) -> int:
+    def _hand_out(self, db: sqlite3.Connection, batch: list[WriteJob], rev: int) -> int:
         """Let claims that wait take what this batch brought, in the same commit; return the revision after that."""
         touched = [job.touched for job in batch if job.touched is not None]
         if turns := [one for one in touched if one.turns_due]:
@@ -283,7 +283,9 @@ class Writer(Worker):
                 one.slots_due = not all_taken
         return rev
 
-    def _hand_out_to(self, db: sqlite3.Connection, claims: Claims, batch: list[Job], rev: int) -> tuple[int, bool]:
+    def _hand_out_to(
+        self, db: sqlite3.Connection, claims: WaitingClaims, batch: list[WriteJob], rev: int
+    ) -> tuple[int, bool]:
         """Return the revision after it, and whether nothing is left for anybody else."""
         while (job := claims.next()) is not None:
             batch.append(job)
@@ -292,7 +294,7 @@ class Writer(Worker):
                 return rev, True
         return rev, False
 
-    def _run(self, db: sqlite3.Connection, job: Job, rev: int, *, first: bool) -> int:
+    def _run(self, db: sqlite3.Connection, job: WriteJob, rev: int, *, first: bool) -> int:
         """Run one transition and return the revision after it. What fails is undone without the rest of its batch.
 
         The `first` one needs no savepoint, which costs 0.03 ms: SQLite keeps a copy of every page for it. A caller that
@@ -320,7 +322,7 @@ class Writer(Worker):
         job.touched = tx.touched
         return tx.rev
 
-    def _announce(self, job: Job) -> None:
+    def _announce(self, job: WriteJob) -> None:
         if job.touched is not None:
             job.touched.publish(self._live)
         job.settle()
@@ -348,7 +350,7 @@ def _file_at(name: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _goes_on_waiting(job: Job) -> bool:
+def _goes_on_waiting(job: WriteJob) -> bool:
     """Whether this is a claim that took nothing and is not to be settled yet."""
     claims = job.claims
     if claims is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.approvals import action, button_token
 from gateway.approvals.action import render, unrender
-from gateway.approvals.button_token import Handles, wait_of
+from gateway.approvals.button_token import ButtonTokens, wait_of
 from gateway.domain.ids import Handle, WaitId
 from gateway.domain.waits import Verb
 from tests.fuzz import givens
@@ -20,7 +20,7 @@ WORDS = (
     b"\n\n\n",
     b"w0123456789abcdef.",
 )
-HANDLES = Handles(b"k" * 32)
+HANDLES = ButtonTokens(b"k" * 32)
 WAIT = WaitId("w0123456789abcdef")
 CARD = "s0123456789abcdef"
 

@@ -7,7 +7,7 @@ import json
 
 from agent_tools import sessions_spawn, shell
 from gateway.domain.prompts import Complete, ModelRequest, TextPart, ToolOffer, UserText
-from gateway.domain.text import code
+from gateway.domain.text import as_code
 from gateway.inbound import commands
 from gateway.inbound.commands import (
     CONTROL,
@@ -44,14 +44,14 @@ def target(data: bytes) -> None:
         case ToolCommand(tool):
             assert tool in TOOLS
         case UnknownCommand(name):
-            assert code(f"/{name}") in unknown_text(name, TOOLS)
+            assert as_code(f"/{name}") in unknown_text(name, TOOLS)
     _coded(text)
     asyncio.run(_driven(text))
 
 
 def _coded(text: str) -> None:
     """Nothing in a name ends the code that it stands in."""
-    shown = code(text)
+    shown = as_code(text)
     fence = shown[: len(shown) - len(shown.lstrip("`"))]
     inside = shown.removeprefix(fence).removesuffix(fence)
     assert shown.startswith(fence)

@@ -9,7 +9,7 @@ from gateway.domain.ids import CallId
 from gateway.domain.steps import Answer
 from gateway.errors import ModelError
 from gateway.llm import openai_answer, sse
-from gateway.llm.openai_answer import AnswerLimits, Assembly
+from gateway.llm.openai_answer import AnswerLimits, AnswerParser
 from gateway.llm.openai_errors import Peer, from_chunk, to_error
 from gateway.store.codec import ANSWER
 
@@ -66,8 +66,8 @@ def _completed(data: bytes) -> Answer | str:
     return _checked(assembly.answer("openai:m", TAKEN))
 
 
-def _assembly() -> Assembly:
-    return Assembly(lambda error: to_error(from_chunk(error, PEER), PEER), LIMITS)
+def _assembly() -> AnswerParser:
+    return AnswerParser(lambda error: to_error(from_chunk(error, PEER), PEER), LIMITS)
 
 
 def _refused(error: ModelError) -> str:

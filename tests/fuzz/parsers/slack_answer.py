@@ -9,9 +9,9 @@ from typing import Any, cast
 from channels._shared import http
 from channels.slack import failures, people, request
 from channels.slack.bans import Bans
-from channels.slack.failures import Act, judge
-from channels.slack.people import People
-from channels.slack.request import Declined, SlackClient, SlackFailure, Unanswered
+from channels.slack.failures import SlackAct, judge
+from channels.slack.people import SlackDirectory
+from channels.slack.request import SlackClient, SlackDeclined, SlackFailure, SlackUnanswered
 from gateway.errors import SendFailed
 from tests.fuzz import givens
 
@@ -42,16 +42,16 @@ async def _asked(client: SlackClient) -> None:
     for method in ("chat.postMessage", "files.info"):
         try:
             await client.call(method, {"channel": "C0CC"})
-        except (Declined, Unanswered) as error:
+        except (SlackDeclined, SlackUnanswered) as error:
             _judged(error)
-    known = People(client, givens.CLOCK)
+    known = SlackDirectory(client, givens.CLOCK)
     standing = await known.standing("T0AA", "U0ANN")
     assert len(standing.name) < 70_000
     assert len(await known.direct("U0ANN")) < 65
 
 
 def _judged(error: SlackFailure) -> None:
-    for act in Act:
+    for act in SlackAct:
         now = datetime(2026, 1, 1, tzinfo=UTC)
         found = judge(error, act, chat_scope="chat", account_scope="account", now=now, silent_s=2.0)
         if isinstance(found, SendFailed):

@@ -8,7 +8,7 @@ from itertools import islice
 
 from channels.slack import markup, outbound, plain
 from channels.slack.limits import TEXT_PARTS
-from channels.slack.markup import Markup, safe
+from channels.slack.markup import SlackMarkup, safe
 from channels.slack.plain import clean, escaped
 from gateway.domain.text import visible
 from tests.fuzz import givens
@@ -68,5 +68,5 @@ def _says_the_same(shown: str, pieces: list[str]) -> None:
 
 
 @cache
-def _markup() -> Markup:
-    return Markup()
+def _markup() -> SlackMarkup:
+    return SlackMarkup()

@@ -11,10 +11,10 @@ from typing import Any, cast
 from channels._shared import fields as all_fields
 from channels.slack import blocks, bolt_dispatch, fields, ids, inbound, inbound_text, web
 from channels.slack.bans import Bans
-from channels.slack.bolt_dispatch import Door
-from channels.slack.inbound import Asking, Ended, Identity, Known, Panel, Pressing
+from channels.slack.bolt_dispatch import BoltDispatch
+from channels.slack.inbound import AgentSessionEnded, Asking, Identity, Known, Panel, SlackPress
 from channels.slack.request import SlackClient
-from channels.slack.web import Answer
+from channels.slack.web import SlackAck
 from gateway.domain.messages import Inbound, Refused
 from tests.fuzz import givens
 
@@ -57,11 +57,11 @@ def _check_meaning(meaning: inbound.Meaning) -> None:
     match meaning:
         case Inbound():
             givens.check_message(meaning)
-        case Pressing() | Asking():
+        case SlackPress() | Asking():
             givens.check_press(meaning.press)
         case Panel():
             assert meaning.conversation.thread
-        case Ended():
+        case AgentSessionEnded():
             assert meaning.why
         case Refused():
             givens.check_refused(meaning)
@@ -90,13 +90,13 @@ async def _by_door(payload: object) -> list[object]:
 
 
 @cache
-def _door() -> tuple[Door, list[list[object]]]:
+def _door() -> tuple[BoltDispatch, list[list[object]]]:
     listeners: list[list[object]] = []
 
-    async def take(payload: object) -> Answer:
+    async def take(payload: object) -> SlackAck:
         listeners[-1].append(payload)
-        return Answer(stored=True)
+        return SlackAck(stored=True)
 
     bans = Bans("main", givens.NoNotes(), givens.CLOCK)
     client = SlackClient("xoxb-1", "http://127.0.0.1:9/api/", cast("Any", None), givens.passed, bans)
-    return Door("main", client, take), listeners
+    return BoltDispatch("main", client, take), listeners

@@ -8,7 +8,7 @@ from multidict import CIMultiDict
 
 from channels._shared import hooks
 from channels.slack import web
-from channels.slack.web import SIGNATURE, TIMESTAMP, Answer, Web, signature
+from channels.slack.web import SIGNATURE, TIMESTAMP, SlackAck, Web, signature
 from tests.fuzz import givens
 
 READS = (hooks, web)
@@ -35,9 +35,9 @@ def _header(data: bytes) -> str:
 async def _asked(headers: CIMultiDict[str], body: bytes) -> tuple[int, list[object]]:
     taken: list[object] = []
 
-    async def take(payload: object) -> Answer:
+    async def take(payload: object) -> SlackAck:
         taken.append(payload)
-        return Answer(stored=True)
+        return SlackAck(stored=True)
 
     web_ = Web(SECRET, take, givens.CLOCK, givens.passed)
     response = await web_.handle(givens.request("POST", "/slack/main", headers, body))

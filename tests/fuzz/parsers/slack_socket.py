@@ -12,7 +12,7 @@ import aiohttp
 
 from channels.slack import socket
 from channels.slack.socket import Sockets
-from channels.slack.web import Answer
+from channels.slack.web import SlackAck
 from tests.fuzz import givens
 
 READS = (socket,)
@@ -73,8 +73,8 @@ async def _served(line: _Socket) -> None:
         ends.append(error)
         raise _End
 
-    async def take(_payload: object) -> Answer:
-        return Answer(stored=True, body={"challenge": "x"})
+    async def take(_payload: object) -> SlackAck:
+        return SlackAck(stored=True, body={"challenge": "x"})
 
     def opened() -> Awaitable[str]:
         return asyncio.sleep(0, "wss://a.example")

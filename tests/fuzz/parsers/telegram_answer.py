@@ -9,8 +9,8 @@ from telegram.error import TelegramError
 
 from channels._shared import http
 from channels.telegram import failures, request
-from channels.telegram.failures import Act, judge
-from channels.telegram.request import AiohttpRequest, Declined, Unanswered
+from channels.telegram.failures import TelegramAct, judge
+from channels.telegram.request import AiohttpRequest, TelegramDeclined, TelegramUnanswered
 from gateway.errors import SendFailed
 from tests.fuzz import givens
 
@@ -31,14 +31,14 @@ def target(data: bytes) -> None:
     asking = AiohttpRequest(cast("Any", client), givens.passed)
     try:
         asyncio.run(asking.raw("https://a.example/botT/sendMessage", {"text": "x"}))
-    except (Declined, Unanswered) as error:
+    except (TelegramDeclined, TelegramUnanswered) as error:
         _judged(error)
     else:
         assert 200 <= code <= 299
 
 
 def _judged(error: TelegramError) -> None:
-    for act in Act:
+    for act in TelegramAct:
         found = judge(error, act, chat_scope="chat", account_scope="account", now=givens.NOW)
         if isinstance(found, SendFailed):
             assert found.until is None or found.until > givens.NOW

@@ -8,7 +8,7 @@ from channels.telegram import formatted_text, markdown_scan, markup
 from channels.telegram.formatted_text import Rich, clean, entities, split, units
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
 from channels.telegram.markdown_scan import closed, output
-from channels.telegram.markup import Markup, linkable
+from channels.telegram.markup import TelegramMarkup, linkable
 from channels.telegram.outbound import SOURCE_CHARS, SOURCE_LINES
 from gateway.domain.text import visible
 from tests.fuzz import givens
@@ -36,8 +36,8 @@ def target(data: bytes) -> None:
 
 
 @cache
-def _markup() -> Markup:
-    return Markup()
+def _markup() -> TelegramMarkup:
+    return TelegramMarkup()
 
 
 def _check(found: Rich) -> None:

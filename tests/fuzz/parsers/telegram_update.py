@@ -11,9 +11,9 @@ from channels._shared import fields as all_fields
 from channels._shared import hooks, poison
 from channels._shared.poison import TRIES
 from channels.telegram import fields, ids, inbound, inbound_text, updates, webhook
-from channels.telegram.chat_migration import Moves
-from channels.telegram.inbound import BotIdentity, Migration, Pressing
-from channels.telegram.updates import Updates
+from channels.telegram.chat_migration import ChatMigrations
+from channels.telegram.inbound import BotIdentity, ChatMigration, TelegramPress
+from channels.telegram.updates import TelegramUpdates
 from channels.telegram.webhook import HEADER, Webhook
 from gateway.domain.messages import Inbound, Refused
 from tests.fuzz import givens
@@ -39,10 +39,10 @@ def target(data: bytes) -> None:
         case Inbound():
             givens.check_message(meaning)
             assert meaning.text or meaning.unread or meaning.quoted or meaning.attachments, "a message of nothing"
-        case Pressing():
+        case TelegramPress():
             givens.check_press(meaning.press)
             assert meaning.query
-        case Migration():
+        case ChatMigration():
             assert int(meaning.old)
             assert int(meaning.new) is not None
         case Refused():
@@ -70,11 +70,11 @@ async def _given(data: bytes, taken: list[object]) -> None:
     assert stored[-1], "what breaks the gateway is never put aside"
 
 
-def _updates(sink: givens.BrokenSink) -> Updates:
-    return Updates(
+def _updates(sink: givens.BrokenSink) -> TelegramUpdates:
+    return TelegramUpdates(
         bot=BOT,
         sink=sink,
-        moves=Moves(givens.NoNotes()),
+        moves=ChatMigrations(givens.NoNotes()),
         clock=givens.CLOCK,
         answer=lambda query, result: None,
         broken=lambda: None,

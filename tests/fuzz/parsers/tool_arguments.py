@@ -13,7 +13,7 @@ from gateway.approvals import action
 from gateway.approvals.action import action_key, needs_escape, render_action, unrender
 from gateway.domain import nesting
 from gateway.domain.decisions import Deny, DenyReason
-from gateway.domain.tools import Action, Mode, Risk, ToolPolicy
+from gateway.domain.tools import Action, Risk, SandboxMode, ToolPolicy
 from gateway.domain.waits import ApprovalRequest
 from gateway.store.codec import APPROVAL
 from gateway.toolcalls import registry
@@ -60,7 +60,7 @@ def target(data: bytes) -> None:
             continue
         assert isinstance(json.loads(text), dict), "what is no JSON was taken for arguments"
         arguments = found.model_dump(mode="json", by_alias=False)
-        action = Action(tool=tool.spec.name, arguments=arguments, cwd="/w", sandbox=Mode.BASIC)
+        action = Action(tool=tool.spec.name, arguments=arguments, cwd="/w", sandbox=SandboxMode.BASIC)
         _asked(action)
         shown = render_action(action, tool.spec.shows)
         assert all(" " <= char <= "~" or char in "\n⏎␠×" for char in shown), "something that is not what it looks like"

@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 
 from channels.web import adapter, ids, inbound
 from channels.web.adapter import WebChannel
-from channels.web.inbound import Close, Older, Open, Pressing, Say
+from channels.web.inbound import Close, Older, Open, PagePress, Say
 from channels.web.settings import WebSettings
 from gateway.domain.ids import OwnerName
 from gateway.errors import BadRequest
@@ -48,7 +48,7 @@ def _framed(text: str) -> None:
             givens.check_message(message)
             assert message.text.strip()
             assert id
-        case Pressing(id, press):
+        case PagePress(id, press):
             assert id
             assert len(press.handle) <= 128
             assert len(press.reason) <= 1000

@@ -16,11 +16,11 @@ from gateway.domain.children import Lineage, SpawnMode
 from gateway.domain.ids import SessionId, TurnId, WaitId
 from gateway.domain.messages import Conversation
 from gateway.domain.sessions import Origin, Session, SessionKind
-from gateway.domain.tools import Availability, Default, Effect, Park, ResultStatus, Risk, ToolPolicy, ToolResult
+from gateway.domain.tools import ApprovalMode, Availability, Effect, Park, ResultStatus, Risk, ToolPolicy, ToolResult
 from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.views import ChildLine
 from gateway.errors import NotFound
-from gateway.ports import Ended, Task
+from gateway.ports import ProcessEnd, Task
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.output import OutputBuffer
 from gateway.toolcalls.registry import Registry, Tool
@@ -63,7 +63,7 @@ class Call(BareCall):
         self.step_key = "t1/1"
         self.family = FakeFamily()
 
-    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
+    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
         raise AssertionError("these tools start no process")
 
 
@@ -99,7 +99,7 @@ def test_what_they_are() -> None:
     assert {spec.availability for spec in (spawn, listed, stop)} == {Availability.ALWAYS}
     assert {spec.risk for spec in (spawn, listed, stop)} == {Risk.NONE}
     assert [spec.effect for spec in (spawn, listed, stop)] == [Effect.IDEMPOTENT, Effect.PURE, Effect.IDEMPOTENT]
-    assert spawn.approval == {"main": Default.ALLOW, "dm": Default.ASK, "non-main": Default.ASK}
+    assert spawn.approval == {"main": ApprovalMode.ALLOW, "dm": ApprovalMode.ASK, "non-main": ApprovalMode.ASK}
     assert [spec.of_children for spec in (spawn, listed, stop)] == [True] * 3
     assert [spec.speaks for spec in (spawn, listed, stop)] == [True, False, False]
     assert (spawn.command, spawn.positional, spawn.shows) == ("spawn", "task", "task")

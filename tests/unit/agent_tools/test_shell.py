@@ -13,10 +13,10 @@ import pytest
 from pydantic import ValidationError
 
 from agent_tools import shell
-from gateway.domain.tools import Availability, Effect, Mode, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.domain.tools import Availability, Effect, ResultStatus, Risk, SandboxMode, SandboxPolicy, ToolResult
 from gateway.errors import SandboxMissing
-from gateway.ports import Ended, Family
-from gateway.sandbox import Containment, Limits, probe, run_contained
+from gateway.ports import ProcessEnd, Subsessions
+from gateway.sandbox import Containment, ProcessLimits, probe, run_contained
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.output import OutputBuffer
 from tests.support.calls import BareCall
@@ -32,14 +32,14 @@ class Call(BareCall):
         self.step_key = "turn/1"
         self._containment = containment
 
-    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> Ended:
+    async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
         return await run_contained(
-            argv, mode=Mode.BASIC, workspace=self.cwd, cwd=cwd or self.cwd, output=self.output,
-            containment=self._containment, limits=Limits(),
+            argv, mode=SandboxMode.BASIC, workspace=self.cwd, cwd=cwd or self.cwd, output=self.output,
+            containment=self._containment, limits=ProcessLimits(),
         )  # fmt: skip
 
     @property
-    def family(self) -> Family:
+    def family(self) -> Subsessions:
         raise AssertionError("a shell spawns no session")
 
     async def shell(self, command: str, **more: Any) -> ToolResult:
@@ -63,7 +63,7 @@ def test_what_it_is() -> None:
     assert (spec.name, spec.availability, spec.risk, spec.effect) == (
         "shell", Availability.MAIN, Risk.EXECUTE, Effect.UNSAFE
     )  # fmt: skip
-    assert (spec.timeout_s, spec.max_timeout_s, spec.sandbox) == (120, 600, Sandbox.AUTO)
+    assert (spec.timeout_s, spec.max_timeout_s, spec.sandbox) == (120, 600, SandboxPolicy.AUTO)
     assert (spec.positional, spec.shows) == ("command", "command")
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from config.accounts import account_tables, is_safe_to_send_to
 from config.basics import is_in_clear
-from config.reading import Reader
+from config.reading import TableReader
 
 AT = ("channels", "somewhere")
 
 
 def test_one_table_is_one_account_and_several_have_names() -> None:
-    reader = Reader(file="config.toml", variables={}, environ={})
+    reader = TableReader(file="config.toml", variables={}, environ={})
     assert account_tables({"token": 1}, AT, reader, needs="a token") == {"main": (AT, {"token": 1})}
     both = {"accounts": {"home": {"token": 1}, "work": {}}}
     assert account_tables(both, AT, reader, needs="a token") == {
@@ -32,7 +32,7 @@ def test_one_table_is_one_account_and_several_have_names() -> None:
     ],
 )
 def test_what_is_no_account_is_one_problem(raw: object, told: str) -> None:
-    reader = Reader(file="config.toml", variables={}, environ={})
+    reader = TableReader(file="config.toml", variables={}, environ={})
     assert account_tables(raw, AT, reader, needs="a token") == {}
     (problem,) = reader.problems
     assert told in f"{problem.what}. {problem.cure}"

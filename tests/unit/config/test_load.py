@@ -14,18 +14,18 @@ import pytest
 import config
 from config.describe import lines
 from config.load import Loaded, load
-from gateway.domain.tools import Availability, Default, Effect, Risk, Sandbox, ToolSpec
+from gateway.domain.tools import ApprovalMode, Availability, Effect, Risk, SandboxPolicy, ToolSpec
 from gateway.errors import ConfigError
 
 HERE = Path(config.__file__).parent
 SPECS = {
     "shell": ToolSpec(
         name="shell", description="", risk=Risk.EXECUTE, effect=Effect.UNSAFE, availability=Availability.MAIN,
-        timeout_s=120.0, max_timeout_s=600.0, sandbox=Sandbox.AUTO,
+        timeout_s=120.0, max_timeout_s=600.0, sandbox=SandboxPolicy.AUTO,
     ),
     "spawn": ToolSpec(
         name="spawn", description="", risk=Risk.NONE, effect=Effect.IDEMPOTENT, availability=Availability.ALWAYS,
-        approval={"dm": Default.ASK, "non-main": Default.ASK},
+        approval={"dm": ApprovalMode.ASK, "non-main": ApprovalMode.ASK},
     ),
     "browser": ToolSpec(
         name="browser", description="", risk=Risk.NETWORK, effect=Effect.UNSAFE, availability=Availability.MAIN,
@@ -143,7 +143,7 @@ def test_variables_win_over_the_file_and_are_typed(tmp_path: Path) -> None:
     assert not loaded.settings.channels.web.enabled
     assert loaded.settings.channels.imported["test"].options == {"token": "t"}
     assert loaded.tools["shell"].timeout_s == 10
-    assert loaded.tools["shell"].approval == {"main": Default.ALLOW}
+    assert loaded.tools["shell"].approval == {"main": ApprovalMode.ALLOW}
     assert loaded.tools["browser"].actions == {"download": 5, "open": 60}
     assert loaded.settings.owners == {"Ann": ("telegram:1", "telegram:2")}
     assert [one.name for one in loaded.settings.model.fallback] == ["openai:y"]
@@ -401,7 +401,7 @@ def test_tools_have_their_own_defaults_under_what_is_set(tmp_path: Path) -> None
     untouched = read(tmp_path).tools
     assert untouched["shell"].availability is Availability.MAIN
     assert untouched["shell"].approval == {}
-    assert (untouched["shell"].timeout_s, untouched["shell"].sandbox) == (120, Sandbox.AUTO)
+    assert (untouched["shell"].timeout_s, untouched["shell"].sandbox) == (120, SandboxPolicy.AUTO)
     assert untouched["browser"].actions == {"download": 300, "open": 60}
     toml = (
         '[tools.shell]\npermission = "always"\napproval = { dm = "deny" }\ntimeout = 30\nsandbox = "basic"\n'
@@ -409,16 +409,16 @@ def test_tools_have_their_own_defaults_under_what_is_set(tmp_path: Path) -> None
     )
     tools = read(tmp_path, toml).tools
     assert tools["shell"].availability is Availability.ALWAYS
-    assert tools["shell"].approval == {"dm": Default.DENY}
-    assert (tools["shell"].timeout_s, tools["shell"].sandbox) == (30, Sandbox.BASIC)
+    assert tools["shell"].approval == {"dm": ApprovalMode.DENY}
+    assert (tools["shell"].timeout_s, tools["shell"].sandbox) == (30, SandboxPolicy.BASIC)
     assert (tools["browser"].timeout_s, tools["browser"].availability) == (60, Availability.MAIN)
     assert tools["browser"].actions == {"download": 600, "open": 60}
 
 
 def test_what_a_tool_says_of_its_approval_lies_under_what_is_set(tmp_path: Path) -> None:
-    assert read(tmp_path).tools["spawn"].approval == {"dm": Default.ASK, "non-main": Default.ASK}
+    assert read(tmp_path).tools["spawn"].approval == {"dm": ApprovalMode.ASK, "non-main": ApprovalMode.ASK}
     told = read(tmp_path, '[tools.spawn]\napproval = { dm = "deny", main = "ask" }\n').tools["spawn"].approval
-    assert told == {"main": Default.ASK, "dm": Default.DENY, "non-main": Default.ASK}
+    assert told == {"main": ApprovalMode.ASK, "dm": ApprovalMode.DENY, "non-main": ApprovalMode.ASK}
     assert set(read(tmp_path, '[tools.spawn]\napproval = "allow"\n').tools["spawn"].approval.values()) == {"allow"}
 
 

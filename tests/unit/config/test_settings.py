@@ -22,7 +22,7 @@ from config.settings import (
 from config.values import Flaw, compound, duration, secret, spoken, toml
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
-from gateway.domain.tools import Availability, Default
+from gateway.domain.tools import ApprovalMode, Availability
 from gateway.domain.turns import TurnLimits
 
 
@@ -349,9 +349,9 @@ def test_a_key_that_leaves_the_machine_in_clear_is_noticed() -> None:
 
 
 def test_a_tools_approval_is_one_word_or_a_table_by_kind() -> None:
-    assert ToolSettings.model_validate({"approval": "deny"}).approval == dict.fromkeys(SessionKind, Default.DENY)
+    assert ToolSettings.model_validate({"approval": "deny"}).approval == dict.fromkeys(SessionKind, ApprovalMode.DENY)
     by_kind = ToolSettings.model_validate({"approval": {"main": "ask", "non-main": "deny"}})
-    assert by_kind.approval == {SessionKind.MAIN: Default.ASK, SessionKind.NON_MAIN: Default.DENY}
+    assert by_kind.approval == {SessionKind.MAIN: ApprovalMode.ASK, SessionKind.NON_MAIN: ApprovalMode.DENY}
     assert ToolSettings().approval == {}
 
 

@@ -16,10 +16,10 @@ from agent_tools.browser.actions import perform
 from agent_tools.browser.arguments import Args
 from agent_tools.browser.chromium import leave
 from agent_tools.browser.guard import ask
-from agent_tools.browser.page_session import Seat
-from agent_tools.browser.settings import Settings
+from agent_tools.browser.page_session import PageSession
+from agent_tools.browser.settings import BrowserSettings
 from agent_tools.browser.tabs import prepare
-from gateway.domain.tools import KeptFile, Picture, ResultStatus, ToolResult
+from gateway.domain.tools import Artifact, Picture, ResultStatus, ToolResult
 from gateway.ports import ToolContext, TurnedAway
 from tests.conftest import no_tasks_left
 from tests.support.browser import chromium
@@ -54,18 +54,18 @@ class Work:
         self.pictures.append(data)
         return Picture(file=f"{len(self.pictures)}.jpg", media_type=media_type)
 
-    async def keep(self, path: Path, name: str, media_type: str) -> KeptFile:
+    async def keep(self, path: Path, name: str, media_type: str) -> Artifact:
         self.kept.append((path, name, media_type))
-        return KeptFile(file=name, name=name, media_type=media_type)
+        return Artifact(file=name, name=name, media_type=media_type)
 
 
 class Desk:
     """One session at the browser."""
 
-    def __init__(self, seat: Seat, work: Work, pages: Pages) -> None:
+    def __init__(self, seat: PageSession, work: Work, pages: Pages) -> None:
         self.seat, self.work, self.pages = seat, work, pages
         self.gate = cast("StandInGate", seat.gate)
-        self.settings = Settings()
+        self.settings = BrowserSettings()
 
     async def __call__(self, action: str, **more: Any) -> ToolResult:
         args = Args.model_validate({"action": action, **more})
@@ -97,21 +97,21 @@ class Seats:
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
-        self._free: Seat | None = None
+        self._free: PageSession | None = None
 
-    async def take(self) -> Seat:
+    async def take(self) -> PageSession:
         """A seat with one empty tab, without history, cookies and notes."""
         seat, self._free = self._free, None
         return seat or await self.make()
 
-    async def make(self) -> Seat:
+    async def make(self) -> PageSession:
         """One that is new."""
         context = await self._browser.new_context(service_workers="block", viewport={"width": 1280, "height": 800})
-        seat = Seat(context=context, gate=StandInGate(), folder=Path())
+        seat = PageSession(context=context, gate=StandInGate(), folder=Path())
         await prepare(seat)
         return seat
 
-    async def give_back(self, seat: Seat) -> None:
+    async def give_back(self, seat: PageSession) -> None:
         """Make it as new; close one that a test closed tabs of, opened more in, or made hang or crash."""
         if self._free is None and [seat.page] == seat.context.pages and not seat.crashed and await self._emptied(seat):
             self._free = seat
@@ -119,7 +119,7 @@ class Seats:
             await leave(seat)
 
     @staticmethod
-    async def _emptied(seat: Seat) -> bool:
+    async def _emptied(seat: PageSession) -> bool:
         assert seat.page is not None
         with suppress(Error, TimeoutError):
             async with asyncio.timeout(2):
@@ -167,7 +167,7 @@ async def new_desk(seats: Seats, pages: Pages, tmp_path: Path) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def _desk(seats: Seats, seat: Seat, pages: Pages, folder: Path) -> AsyncGenerator[Desk]:
+async def _desk(seats: Seats, seat: PageSession, pages: Pages, folder: Path) -> AsyncGenerator[Desk]:
     work = Work(folder / "workspace")
     seat.gate, seat.folder, seat.scopes = StandInGate(), folder / "seat", frozenset({pages.scope})
     work.cwd.mkdir()

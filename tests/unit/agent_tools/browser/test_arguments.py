@@ -14,7 +14,7 @@ from agent_tools.browser.arguments import BY_HAND, TAKES, ActionName
 from agent_tools.browser.hosts import checked_url, scope_of
 from gateway.domain.prompts import Complete, ModelRequest, UserText
 from gateway.domain.sessions import SessionKind
-from gateway.domain.tools import Availability, Default, Risk, Sandbox
+from gateway.domain.tools import ApprovalMode, Availability, Risk, SandboxPolicy
 from gateway.llm.operator import Operator
 
 ACTIONS = get_args(ActionName)
@@ -34,10 +34,10 @@ def problem(**given: Any) -> str:
 def test_what_it_is() -> None:
     spec = browser.SPEC
     assert (spec.name, spec.risk, spec.availability, spec.sandbox) == (
-        "browser", Risk.NETWORK, Availability.MAIN, Sandbox.AUTO
+        "browser", Risk.NETWORK, Availability.MAIN, SandboxPolicy.AUTO
     )  # fmt: skip
     assert (spec.timeout_s, spec.actions["download"], spec.shows) == (60, 300, "url")
-    assert spec.approval == {kind.value: Default.DENY for kind in (SessionKind.DM, SessionKind.NON_MAIN)}
+    assert spec.approval == {kind.value: ApprovalMode.DENY for kind in (SessionKind.DM, SessionKind.NON_MAIN)}
     assert set(spec.actions) == set(ACTIONS) == set(TAKES)
     assert (spec.needs, spec.extra) == ("playwright", "browser")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_tools.browser.settings import Settings
+from agent_tools.browser.settings import BrowserSettings
 from agent_tools.browser.trouble import Trouble
 from agent_tools.browser.workspace import hand_over, parts_of, safe_name, store, take_in
 from gateway.domain.tools import ResultStatus
@@ -50,7 +50,7 @@ async def test_what_a_browser_would_show_is_stored(desk: Desk) -> None:
 
 @pytest.mark.parametrize("how", ["url", "ref"])
 async def test_a_file_without_an_end_is_stopped(desk: Desk, how: str) -> None:
-    desk.settings = Settings(download_mb=4)
+    desk.settings = BrowserSettings(download_mb=4)
     await desk.open("/files")
     more = {"url": f"{desk.pages.here}/forever"} if how == "url" else {"ref": await desk.ref("The large file")}
     result = await desk("download", **more)
@@ -64,7 +64,7 @@ async def test_a_file_without_an_end_is_stopped(desk: Desk, how: str) -> None:
 
 
 async def test_a_download_that_is_cut_leaves_nothing(desk: Desk) -> None:
-    desk.settings = Settings(download_mb=10_000)
+    desk.settings = BrowserSettings(download_mb=10_000)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
             await desk("download", url=f"{desk.pages.here}/forever")

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agent_tools.browser.settings import Settings
+from agent_tools.browser.settings import BrowserSettings
 
 
 def test_what_holds_without_a_word() -> None:
-    settings = Settings()
+    settings = BrowserSettings()
     assert (settings.hosts, settings.executable, settings.evaluate) == ((), None, "blocked")
     assert (settings.sessions, settings.idle, settings.download_mb) == (6, timedelta(minutes=5), 100)
-    assert all(field.description for field in Settings.model_fields.values())
+    assert all(field.description for field in BrowserSettings.model_fields.values())
 
 
 @pytest.mark.parametrize(
     "host", ["wiki.lan", "10.0.0.5:8080", "*.lan", "*.lan:8443", "[fd00::1]", "[fd00::1]:8080", "WIKI"]
 )
 def test_a_host_of_the_private_network(host: str) -> None:
-    assert Settings(hosts=(host,)).hosts == (host.lower(),)
+    assert BrowserSettings(hosts=(host,)).hosts == (host.lower(),)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_host_of_the_private_network(host: str) -> None:
 )  # fmt: skip
 def test_what_is_refused(key: str, value: Any) -> None:
     with pytest.raises(ValidationError) as refused:
-        Settings.model_validate({key: value})
+        BrowserSettings.model_validate({key: value})
     assert refused.value.errors()[0]["loc"][0] == key
 
 

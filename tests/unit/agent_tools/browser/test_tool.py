@@ -14,9 +14,9 @@ from typing import Any, cast
 import pytest
 
 from agent_tools import browser
-from agent_tools.browser.settings import Settings
-from gateway.domain.tools import Mode, ResultStatus, ToolResult
-from gateway.ports import KeptTool, ToolContext
+from agent_tools.browser.settings import BrowserSettings
+from gateway.domain.tools import ResultStatus, SandboxMode, ToolResult
+from gateway.ports import StatefulTool, ToolContext
 from tests.support.browser import executable
 from tests.support.clock import FakeClock
 from tests.support.enclosures import OpenPlace
@@ -28,9 +28,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 class Session:
     """Calls as `execution` makes them."""
 
-    def __init__(self, tool: KeptTool, workspace: Path, *scopes: str) -> None:
+    def __init__(self, tool: StatefulTool, workspace: Path, *scopes: str) -> None:
         self._tool = tool
-        self._context = SimpleNamespace(kept_for="ann", sandbox=Mode.OFF, cwd=workspace, scopes=frozenset(scopes))
+        self._context = SimpleNamespace(
+            kept_for="ann", sandbox=SandboxMode.OFF, cwd=workspace, scopes=frozenset(scopes)
+        )
 
     async def __call__(self, action: str, **more: Any) -> ToolResult:
         args = browser.Args.model_validate({"action": action, **more})
@@ -40,8 +42,10 @@ class Session:
 
 
 @asynccontextmanager
-async def kept(folder: Path, **settings: object) -> AsyncGenerator[tuple[KeptTool, OpenPlace]]:
-    place = OpenPlace(folder / "tool", Settings.model_validate({"executable": executable(), **settings}), FakeClock())
+async def kept(folder: Path, **settings: object) -> AsyncGenerator[tuple[StatefulTool, OpenPlace]]:
+    place = OpenPlace(
+        folder / "tool", BrowserSettings.model_validate({"executable": executable(), **settings}), FakeClock()
+    )
     tool = browser.keep(place)
     serving_it = asyncio.create_task(tool.serve())
     try:

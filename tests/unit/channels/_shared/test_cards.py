@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from channels._shared.cards import OUTCOMES, RISKS, Row, rows_of
+from channels._shared.cards import OUTCOMES, RISKS, RenderedRow, rows_of
 from gateway.domain.slots import CardRow
 from gateway.domain.tools import ACTION_BYTES, Risk
 from gateway.domain.waits import Verb, WaitState
@@ -22,7 +22,7 @@ def clean(text: str) -> str:
     return text.replace("\x00", "")
 
 
-def one(row: CardRow) -> Row:
+def one(row: CardRow) -> RenderedRow:
     (made,) = rows_of([row])
     return made
 

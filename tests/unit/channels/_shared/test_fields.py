@@ -6,22 +6,22 @@ from collections.abc import Callable
 
 import pytest
 
-from channels._shared.fields import LARGEST, TEXT_AT_MOST, Fields, Malformed, as_ascii
+from channels._shared.fields import LARGEST, TEXT_AT_MOST, Malformed, PayloadFields, as_ascii
 
 
-class Updates(Fields):
+class Updates(PayloadFields):
     whole = "update"
 
 
 def test_absent_and_null_are_the_same() -> None:
-    for fields in (Fields({}), Fields(dict.fromkeys(("a",)))):
+    for fields in (PayloadFields({}), PayloadFields(dict.fromkeys(("a",)))):
         assert "a" not in fields
         assert (fields.text("a"), fields.flag("a"), fields.count("a"), fields.label("a", most=9)) == ("", False, 0, "")
         assert fields.maybe("a") is None
         assert fields.objects("a", most=1) == ()
 
 
-READS: dict[str, Callable[[Fields], object]] = {
+READS: dict[str, Callable[[PayloadFields], object]] = {
     "true or false": lambda fields: fields.flag("a"),
     f"text of at most {TEXT_AT_MOST:,} characters": lambda fields: fields.text("a"),
     "an object": lambda fields: fields.object("a"),
@@ -44,7 +44,7 @@ WRONG: list[tuple[str, object]] = [
 @pytest.mark.parametrize(("wanted", "given"), WRONG)
 def test_a_refusal_names_the_field_and_what_is_wanted(wanted: str, given: object) -> None:
     with pytest.raises(Malformed) as caught:
-        READS[wanted](Fields({"a": given}, "event.message"))
+        READS[wanted](PayloadFields({"a": given}, "event.message"))
     assert str(caught.value) == f"event.message.a: {wanted} is wanted"
 
 
@@ -61,7 +61,7 @@ def test_an_object_knows_its_place_and_its_kind() -> None:
 
 
 def test_what_no_store_can_keep_is_replaced() -> None:
-    assert Fields({"a": "x\x00y\ud83dz"}).text("a") == "x\ufffdy\ufffdz"
+    assert PayloadFields({"a": "x\x00y\ud83dz"}).text("a") == "x\ufffdy\ufffdz"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_no_store_can_keep_is_replaced() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_a_size_is_none(given: object, counted: int) -> None:
-    assert Fields({"a": given}).count("a") == counted
+    assert PayloadFields({"a": given}).count("a") == counted
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_cannot_be_a_size_is_none(given: object, counted: int) -> None:
     ],
 )
 def test_a_label_is_one_line_that_can_be_seen(given: object, shown: str) -> None:
-    assert Fields({"a": given}).label("a", most=9) == shown
+    assert PayloadFields({"a": given}).label("a", most=9) == shown
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 from yarl import URL
 
 from channels._shared import http
-from channels._shared.http import Answer, NoAnswer, Wire, length_of, within
+from channels._shared.http import HttpAnswer, NoAnswer, Wire, length_of, within
 
 SECRET = "a-token-in-the-address"
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -82,7 +82,7 @@ async def test_an_answer_is_returned_whatever_it_says(client: aiohttp.ClientSess
         assert file.request_info.headers["Accept-Encoding"] == "identity"
         assert file.request_info.headers["X-More"] == "1"
         file.close()
-    assert isinstance(found, Answer)
+    assert isinstance(found, HttpAnswer)
     assert (found.status, found.body, found.headers["Location"], file.status) == (302, b"elsewhere", "/elsewhere", 302)
     assert asked == ["/a", "/b"], "nobody follows a redirect"
 
@@ -177,7 +177,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def sent(
     client: aiohttp.ClientSession, root: str, folder: Path, megabytes: int
-) -> tuple[Answer | NoAnswer, float]:
+) -> tuple[HttpAnswer | NoAnswer, float]:
     """Send a file that may take 8 s a megabyte, and 0.5 s more. With what came of it, and after how long."""
     path, began = folder / "file", time.monotonic()
     with path.open("wb") as made:
@@ -219,7 +219,7 @@ async def test_whoever_took_a_file_whole_has_as_long_for_it_as_it_may_be_under_w
 
     async with served(all_of_it) as root:
         found, took = await sent(client, root, tmp_path, 2)
-    assert isinstance(found, Answer), found
+    assert isinstance(found, HttpAnswer), found
     assert took >= 2.5
 
 
@@ -257,6 +257,6 @@ async def test_a_file_that_is_taken_slowly_arrives(client: aiohttp.ClientSession
 
     async with served(slowly) as root:
         found, took = await sent(client, root, tmp_path, 40)
-    assert isinstance(found, Answer)
+    assert isinstance(found, HttpAnswer)
     assert (found.status, found.body) == (200, b"done")
     assert took > 2

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from channels._shared.showing import DIGESTS_KEPT, Digests, Screen, shown_by
+from channels._shared.showing import DIGESTS_KEPT, Digests, MessageSync, shown_by
 from gateway.errors import SendFailed, SendOutcome
 
 
@@ -18,7 +18,7 @@ class Text:
 
 
 @dataclass(slots=True, kw_only=True)
-class Board(Screen[Text]):
+class Board(MessageSync[Text]):
     """A place whose messages are numbered; those in `gone` cannot be changed, and the platform fails when told to."""
 
     there: dict[str, str] = field(default_factory=dict[str, str])

@@ -12,15 +12,15 @@ import aiohttp
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from channels.slack.account import Account, Pauses
+from channels.slack.account import SlackConnection, SlackPauses
 from channels.slack.bans import Bans
 from channels.slack.manifest import manifest
 from channels.slack.settings import SlackSettings
 from channels.slack.socket import Timing
 from gateway.domain.ids import SlotId
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import Showing
-from gateway.ports import ChannelContext, Clock, Desk
+from gateway.domain.slots import RenderedSlot
+from gateway.ports import ChannelContext, Clock, WebApi
 from gateway.system.clock import SystemClock
 from tests.support.shown import slot as made_slot
 from tests.support.slack import FakeSlack
@@ -61,7 +61,7 @@ class Scene:
         return ChannelContext(
             name="slack",
             settings=self.settings(),
-            desk=cast("Desk", None),
+            desk=cast("WebApi", None),
             helm=self.helm,
             notes=self.notes,
             client=self.client,
@@ -76,20 +76,20 @@ class Scene:
 
 def showing(
     text: str, chat: str, *, thread: str = "", account: str = "main", partial: bool = False, **slot: Any
-) -> Showing:
+) -> RenderedSlot:
     """An answer to be shown, due for the first time unless `slot` says otherwise."""
     where = Conversation(channel="slack", account=account, chat=chat, thread=thread)
     now = slot.get("created_at") or SystemClock().now()
     made = made_slot(where, id=SlotId("o1.1"), text=text, due_at=now, created_at=now)
-    return Showing(slot=replace(made, **slot), text=text, partial=partial)
+    return RenderedSlot(slot=replace(made, **slot), text=text, partial=partial)
 
 
-QUICK = Pauses(first=0.01, longest=0.05, token=0.03, broken=0.01, steady=0.05)
+QUICK = SlackPauses(first=0.01, longest=0.05, token=0.03, broken=0.01, steady=0.05)
 TIMING = Timing(connect=2.0, hello=0.5, ping=0.1, pings=2, told_after=0.05, one_told_after=0.5, close=0.2)
 
 
 @asynccontextmanager
-async def served(account: Account, slack: FakeSlack) -> AsyncGenerator[None]:
+async def served(account: SlackConnection, slack: FakeSlack) -> AsyncGenerator[None]:
     """The account's endpoint, where it has one."""
     if account.web is None:
         yield
@@ -109,16 +109,16 @@ async def running(
     *,
     ready: bool = True,
     name: str = "main",
-    pauses: Pauses = QUICK,
+    pauses: SlackPauses = QUICK,
     timing: Timing = TIMING,
-) -> AsyncGenerator[Account]:
+) -> AsyncGenerator[SlackConnection]:
     """The account, served until the block ends."""
     scene.mode = mode
     slack = scene.workspaces[name]
     slack.install(manifest(scene.settings().accounts[name].mode, account=name))
     if mode == "socket":
         slack.use_sockets()
-    account = Account(name, scene.settings().accounts[name], scene.context(), pauses, timing)
+    account = SlackConnection(name, scene.settings().accounts[name], scene.context(), pauses, timing)
     async with served(account, slack):
         task = asyncio.create_task(account.run(scene.sink), name="account")
         try:

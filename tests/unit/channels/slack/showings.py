@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
 
-from channels.slack.outbound import Renderer
-from channels.slack.parts import FilePart, Part, TextPart
+from channels.slack.outbound import SlackRenderer
+from channels.slack.parts import FilePart, Part, SlackTextPart
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import CardRow, Showing, SlotKind
+from gateway.domain.slots import CardRow, RenderedSlot, SlotKind
 from tests.support.makers import ANN_SLACK
 from tests.support.shown import card_row, slot
 
 THREAD = Conversation(channel="slack", account="main", chat="C0KITCHEN", thread="1795248720.000100")
-RENDERER = Renderer()
+RENDERER = SlackRenderer()
 row = partial(card_row, who=ANN_SLACK)
 """A row of a card."""
 
@@ -29,36 +29,36 @@ def shown(
 ) -> list[Part]:
     """The messages of a text, of which some are `there` already."""
     return RENDERER.parts(
-        Showing(slot=slot(THREAD, kind, uncertain=uncertain, platform_id=there), text=text, partial=partial)
+        RenderedSlot(slot=slot(THREAD, kind, uncertain=uncertain, platform_id=there), text=text, partial=partial)
     )
 
 
 def card(*rows: CardRow, uncertain: bool = False, there: str = "") -> list[Part]:
     """The messages of a card."""
     again = slot(THREAD, SlotKind.CARD, uncertain=uncertain, platform_id=there)
-    return RENDERER.parts(Showing(slot=again, text="", rows=rows))
+    return RENDERER.parts(RenderedSlot(slot=again, text="", rows=rows))
 
 
-def texts(parts: Sequence[Part]) -> list[TextPart]:
-    return [part for part in parts if isinstance(part, TextPart)]
+def texts(parts: Sequence[Part]) -> list[SlackTextPart]:
+    return [part for part in parts if isinstance(part, SlackTextPart)]
 
 
 def files(parts: Sequence[Part]) -> list[FilePart]:
     return [part for part in parts if isinstance(part, FilePart)]
 
 
-def kinds(part: TextPart) -> list[str]:
+def kinds(part: SlackTextPart) -> list[str]:
     """The types of a message's blocks."""
     return [block["type"] for block in part.blocks]
 
 
-def code(part: TextPart) -> list[str]:
+def code(part: SlackTextPart) -> list[str]:
     """What a message shows letter by letter."""
     found = [block["elements"][0] for block in part.blocks if block["type"] == "rich_text"]
     return [one["elements"][0]["text"] for one in found if one["type"] == "rich_text_preformatted"]
 
 
-def buttons(part: TextPart) -> list[dict[str, Any]]:
+def buttons(part: SlackTextPart) -> list[dict[str, Any]]:
     """All buttons of a message."""
     found = [cast("list[dict[str, Any]]", b["elements"]) for b in part.blocks if b["type"] == "actions"]
     return [button for line in found for button in line]

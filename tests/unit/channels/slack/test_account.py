@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from channels.slack.account import Account
+from channels.slack.account import SlackConnection
 from channels.slack.presence import SEEN
 from gateway.domain.messages import RefusedReason
 from gateway.domain.waits import PRESSED_TEXT, PressResult
@@ -267,7 +267,7 @@ async def test_a_field_of_a_wrong_kind_ends_nothing(slack: FakeSlack, scene: Sce
 # --- presses ------------------------------------------------------------------------------------
 
 
-async def card(account: Account, slack: FakeSlack, channel: str) -> Shown:
+async def card(account: SlackConnection, slack: FakeSlack, channel: str) -> Shown:
     """A message with the buttons of a card."""
     buttons = [
         {"type": "button", "text": {"type": "plain_text", "text": text}, "action_id": f"{verb}:1", "value": f"h-{verb}"}

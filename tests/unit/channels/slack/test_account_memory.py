@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from channels.slack import threads
-from channels.slack.ordered_queue import Lanes
-from channels.slack.people import ASK_AGAIN_S, GOOD_FOR_S, People
+from channels.slack.ordered_queue import OrderedQueue
+from channels.slack.people import ASK_AGAIN_S, GOOD_FOR_S, SlackDirectory
 from channels.slack.request import SlackClient
 from channels.slack.threads import Threads
 from gateway.errors import StoreError
@@ -76,16 +76,16 @@ A_CROWD = 50
 
 
 @pytest.fixture
-async def known(slack: FakeSlack, clock: FakeClock) -> AsyncIterator[People]:
+async def known(slack: FakeSlack, clock: FakeClock) -> AsyncIterator[SlackDirectory]:
     async def passed(_: str) -> None:
         return None
 
     async with aiohttp.ClientSession() as session:
         client = SlackClient(slack.bot_token, slack.api_root, session, passed, no_bans(clock))
-        yield People(client, clock, known_at_most=A_CROWD)
+        yield SlackDirectory(client, clock, known_at_most=A_CROWD)
 
 
-async def test_a_member_is_asked_about_once_an_hour(slack: FakeSlack, known: People, clock: FakeClock) -> None:
+async def test_a_member_is_asked_about_once_an_hour(slack: FakeSlack, known: SlackDirectory, clock: FakeClock) -> None:
     slack.person(ANN, "ann")
     for _ in range(3):
         found = await known.standing(slack.team, ANN)
@@ -110,13 +110,15 @@ async def test_a_member_is_asked_about_once_an_hour(slack: FakeSlack, known: Peo
     ],
 )
 async def test_only_who_is_certain_to_be_a_member_is_one(
-    slack: FakeSlack, known: People, fields: dict[str, object]
+    slack: FakeSlack, known: SlackDirectory, fields: dict[str, object]
 ) -> None:
     slack.person(ANN).update(fields)
     assert not (await known.standing(slack.team, ANN)).member
 
 
-async def test_a_failure_is_remembered_for_a_short_while(slack: FakeSlack, known: People, clock: FakeClock) -> None:
+async def test_a_failure_is_remembered_for_a_short_while(
+    slack: FakeSlack, known: SlackDirectory, clock: FakeClock
+) -> None:
     slack.person(ANN)
     slack.script(refusing("users.info", faults.too_many(60), 1))
     assert not (await known.standing(slack.team, ANN)).member
@@ -132,7 +134,7 @@ TROUBLE = [faults.broken(), faults.page(), faults.drop(), faults.too_many(7), fa
 
 @pytest.mark.parametrize("fault", TROUBLE)
 async def test_while_slack_does_not_say_what_was_known_last_holds(
-    slack: FakeSlack, known: People, clock: FakeClock, fault: Fault
+    slack: FakeSlack, known: SlackDirectory, clock: FakeClock, fault: Fault
 ) -> None:
     slack.person(ANN, "ann")
     before = await known.standing(slack.team, ANN)
@@ -146,14 +148,18 @@ async def test_while_slack_does_not_say_what_was_known_last_holds(
 
 
 @pytest.mark.parametrize("fault", TROUBLE)
-async def test_of_whom_nothing_is_known_that_is_not_certain(slack: FakeSlack, known: People, fault: Fault) -> None:
+async def test_of_whom_nothing_is_known_that_is_not_certain(
+    slack: FakeSlack, known: SlackDirectory, fault: Fault
+) -> None:
     slack.person(ANN)
     slack.script(refusing("users.info", fault, 1))
     assert not (await known.standing(slack.team, ANN)).certain
 
 
 @pytest.mark.parametrize("error", ["user_not_found", "missing_scope", "user_not_visible"])
-async def test_a_refusal_for_good_is_certain(slack: FakeSlack, known: People, clock: FakeClock, error: str) -> None:
+async def test_a_refusal_for_good_is_certain(
+    slack: FakeSlack, known: SlackDirectory, clock: FakeClock, error: str
+) -> None:
     slack.person(ANN)
     await known.standing(slack.team, ANN)
     clock.advance(GOOD_FOR_S + 1)
@@ -162,7 +168,9 @@ async def test_a_refusal_for_good_is_certain(slack: FakeSlack, known: People, cl
     assert (found.member, found.certain) == (False, True)
 
 
-async def test_where_something_waits_for_it_a_failure_is_not_remembered(slack: FakeSlack, known: People) -> None:
+async def test_where_something_waits_for_it_a_failure_is_not_remembered(
+    slack: FakeSlack, known: SlackDirectory
+) -> None:
     slack.person(ANN)
     slack.script(refusing("users.info", faults.broken(), 1))
     await known.standing(slack.team, ANN)
@@ -173,7 +181,7 @@ async def test_where_something_waits_for_it_a_failure_is_not_remembered(slack: F
     assert len(slack.calls("users.info")) == 2
 
 
-async def test_a_crowd_is_forgotten_from_its_beginning(slack: FakeSlack, known: People) -> None:
+async def test_a_crowd_is_forgotten_from_its_beginning(slack: FakeSlack, known: SlackDirectory) -> None:
     slack.person(ANN)
     await known.standing(slack.team, ANN)
     slack.script(refusing("users.info", faults.error("user_not_found")))
@@ -184,7 +192,7 @@ async def test_a_crowd_is_forgotten_from_its_beginning(slack: FakeSlack, known: 
     assert len([call for call in slack.calls("users.info") if call.parameters == {"user": ANN}]) == 2
 
 
-async def test_a_direct_conversation_is_opened_once(slack: FakeSlack, known: People) -> None:
+async def test_a_direct_conversation_is_opened_once(slack: FakeSlack, known: SlackDirectory) -> None:
     slack.script(refusing("conversations.open", faults.broken(), 1))
     assert await known.direct(ANN) == ""
     slack.person(ANN)
@@ -197,7 +205,7 @@ async def test_a_direct_conversation_is_opened_once(slack: FakeSlack, known: Peo
 
 
 async def test_a_lane_is_first_come_first_served_and_forgotten_when_it_is_empty() -> None:
-    lanes = Lanes()
+    lanes = OrderedQueue()
     done: list[str] = []
 
     async def take(lane: str, name: str, seconds: float) -> None:

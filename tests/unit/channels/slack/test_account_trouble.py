@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from channels.slack.account import Pauses
+from channels.slack.account import SlackPauses
 from channels.slack.socket import Timing
 from tests.support.slack import FakeSlack, faults
 from tests.support.surroundings import refusing, until
@@ -148,7 +148,7 @@ async def test_after_an_outage_a_connection_that_stood_begins_with_short_pauses_
     slack: FakeSlack, scene: Scene
 ) -> None:
     slack.script(refusing("apps.connections.open", faults.drop(), 8))
-    growing = Pauses(first=0.01, longest=30.0, token=30.0, broken=30.0, steady=30.0)
+    growing = SlackPauses(first=0.01, longest=30.0, token=30.0, broken=30.0, steady=30.0)
     async with running(scene, pauses=growing):
         await until(lambda: len(slack.sockets) == 2)
         slack.sockets[0].cut()

@@ -12,7 +12,7 @@ from channels.slack.adapter import STREAMED_BURST, SlackChannel, build
 from channels.slack.send_state import FIRST_S, LONGEST_S
 from gateway.domain.ids import SlotId
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import Pace, Showing, SlotKind
+from gateway.domain.slots import RateLimit, RenderedSlot, SlotKind
 from gateway.errors import SendFailed, SendOutcome
 from gateway.ports import Auth
 from tests.support.clock import FakeClock
@@ -41,13 +41,13 @@ def slack(slack: FakeSlack) -> FakeSlack:
     return slack
 
 
-async def failed(channel: SlackChannel, shown: Showing) -> SendFailed:
+async def failed(channel: SlackChannel, shown: RenderedSlot) -> SendFailed:
     with pytest.raises(SendFailed) as caught:
         await channel.send(shown, Kept())
     return caught.value
 
 
-def after(shown: Showing, platform_id: str, text: str, **slot: Any) -> Showing:
+def after(shown: RenderedSlot, platform_id: str, text: str, **slot: Any) -> RenderedSlot:
     """The same slot, later."""
     return replace(shown, text=text, slot=replace(shown.slot, platform_id=platform_id, version=2, **slot))
 
@@ -433,8 +433,8 @@ async def test_a_place_that_slack_cannot_have_is_dead(
 def test_paces_are_those_of_the_workspace_and_of_the_channel(channel: SlackChannel) -> None:
     here = channel.paces(Conversation(channel="slack", account="main", chat=CHAT, thread="1.2"))
     assert here == [
-        Pace(scope="slack/main", every_s=0.2, burst=10),
-        Pace(scope=f"slack/main/{CHAT}", every_s=1.0, burst=3),
+        RateLimit(scope="slack/main", every_s=0.2, burst=10),
+        RateLimit(scope=f"slack/main/{CHAT}", every_s=1.0, burst=3),
     ]
     assert channel.paces(Conversation(channel="slack", account="nobody", chat=CHAT)) == ()
 

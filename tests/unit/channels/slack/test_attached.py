@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.slack.attached import FETCHED_AT_MOST, NAME_AT_MOST, UNNAMED, attached
-from channels.slack.fields import Fields
+from channels.slack.fields import SlackFields
 from channels.slack.inbound import DELETED
 from gateway.domain.messages import Attachment, Inbound
 from tests.unit.channels.slack.test_inbound import ME, MEMBER, NOW, event, read, refused, said
@@ -27,12 +27,12 @@ NOTES = Attachment(source="F0NOTES", name="notes.txt", media_type="text/plain", 
 
 
 def sent(*files: object) -> tuple[tuple[Attachment, ...], str]:
-    return attached(Fields({"files": list(files)}))
+    return attached(SlackFields({"files": list(files)}))
 
 
 def test_a_file_of_a_message_can_be_asked_for_by_its_id() -> None:
     assert sent(FILE) == ((NOTES,), "")
-    assert attached(Fields({})) == ((), "")
+    assert attached(SlackFields({})) == ((), "")
 
 
 @pytest.mark.parametrize(

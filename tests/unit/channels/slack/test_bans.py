@@ -11,7 +11,7 @@ import pytest
 
 from channels.slack import bans
 from channels.slack.bans import KEPT_FROM_S, METHODS_AT_MOST, Bans
-from channels.slack.request import Declined, SlackClient
+from channels.slack.request import SlackClient, SlackDeclined
 from gateway.errors import StoreError
 from tests.support.clock import FakeClock
 from tests.support.slack import FakeSlack, faults
@@ -171,10 +171,10 @@ async def test_a_banned_method_is_not_called_by_the_next_client_either(
             return SlackClient(slack.bot_token, slack.api_root, session, passed, Bans("main", notes, clock))
 
         slack.script(refusing(LOOKUP, faults.too_many(20), 1))
-        with pytest.raises(Declined):
+        with pytest.raises(SlackDeclined):
             await born().call(LOOKUP, {"user": ANN})
         clock.advance(12)
-        with pytest.raises(Declined) as caught:
+        with pytest.raises(SlackDeclined) as caught:
             await born().call(LOOKUP, {"user": ANN})
         assert (caught.value.error, caught.value.status, caught.value.retry_after_s) == ("ratelimited", 429, 8)
         assert len(slack.calls(LOOKUP)) == 1

@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from channels.slack.bolt_dispatch import Door
+from channels.slack.bolt_dispatch import BoltDispatch
 from channels.slack.request import SlackClient
-from channels.slack.web import Answer
+from channels.slack.web import SlackAck
 from tests.unit.channels.slack.scene import no_bans
 
 TEAM, USER = {"id": "T0AA"}, {"id": "U0ANN"}
@@ -54,9 +54,9 @@ class Taker:
 
     def __init__(self) -> None:
         self.taken: list[object] = []
-        self.answer = Answer(stored=True)
+        self.answer = SlackAck(stored=True)
 
-    async def take(self, payload: object) -> Answer:
+    async def take(self, payload: object) -> SlackAck:
         self.taken.append(payload)
         return self.answer
 
@@ -67,17 +67,19 @@ def taker() -> Taker:
 
 
 @pytest.fixture
-async def door(taker: Taker) -> AsyncIterator[Door]:
+async def door(taker: Taker) -> AsyncIterator[BoltDispatch]:
     async def passed(_: str) -> None:
         return None
 
     async with aiohttp.ClientSession() as session:
         # To nobody: a door asks Slack nothing.
-        yield Door("main", SlackClient("xoxb-1", "http://127.0.0.1:9/api/", session, passed, no_bans()), taker.take)
+        yield BoltDispatch(
+            "main", SlackClient("xoxb-1", "http://127.0.0.1:9/api/", session, passed, no_bans()), taker.take
+        )
 
 
 @pytest.mark.parametrize("payload", [*KINDS, *ODD], ids=str)
-async def test_every_payload_is_taken_once_and_acknowledged(door: Door, taker: Taker, payload: object) -> None:
+async def test_every_payload_is_taken_once_and_acknowledged(door: BoltDispatch, taker: Taker, payload: object) -> None:
     answer = await door.answer(payload)
     assert answer.stored
     assert taker.taken == [payload]
@@ -85,21 +87,21 @@ async def test_every_payload_is_taken_once_and_acknowledged(door: Door, taker: T
 
 @pytest.mark.parametrize("payload", [*KINDS, *ODD], ids=str)
 async def test_what_is_not_stored_is_not_acknowledged_nor_taken_twice(
-    door: Door, taker: Taker, payload: object
+    door: BoltDispatch, taker: Taker, payload: object
 ) -> None:
-    taker.answer = Answer(stored=False)
+    taker.answer = SlackAck(stored=False)
     assert not (await door.answer(payload)).stored
     assert taker.taken == [payload]
 
 
-async def test_a_form_can_be_answered(door: Door, taker: Taker) -> None:
-    taker.answer = Answer(stored=True, body={"response_action": "clear"})
+async def test_a_form_can_be_answered(door: BoltDispatch, taker: Taker) -> None:
+    taker.answer = SlackAck(stored=True, body={"response_action": "clear"})
     assert (await door.answer(KINDS[5])).body == {"response_action": "clear"}
 
 
-async def test_the_address_is_verified_without_anybody(door: Door, taker: Taker) -> None:
+async def test_the_address_is_verified_without_anybody(door: BoltDispatch, taker: Taker) -> None:
     answer = await door.answer({"type": "url_verification", "challenge": "abc"})
-    assert answer == Answer(stored=True, body={"challenge": "abc"})
+    assert answer == SlackAck(stored=True, body={"challenge": "abc"})
     assert taker.taken == []
 
 
@@ -111,7 +113,9 @@ async def test_the_environments_tokens_change_nothing(taker: Taker, monkeypatch:
         return None
 
     async with aiohttp.ClientSession() as session:
-        door = Door("main", SlackClient("xoxb-1", "http://127.0.0.1:9/api/", session, passed, no_bans()), taker.take)
+        door = BoltDispatch(
+            "main", SlackClient("xoxb-1", "http://127.0.0.1:9/api/", session, passed, no_bans()), taker.take
+        )
         for payload in KINDS:
             assert (await door.answer(payload)).stored
     assert taker.taken == KINDS

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from channels.slack.adapter import SlackChannel
-from channels.slack.download import Download
+from channels.slack.download import SlackDownload
 from channels.slack.failures import BAD_TOKEN
 from channels.slack.request import SlackClient
 from gateway.domain.messages import Attachment, Conversation
@@ -222,7 +222,7 @@ async def outside(url: str, answers: dict[str, Answer], api: str = "https://slac
     root = api.split("/")[2].partition(":")[0]
     async with hosts({**answers, root: info}) as (found, client):
         try:
-            await Download(SlackClient(TOKEN, api, client, passed, no_bans()), api).fetch("F0", taken)
+            await SlackDownload(SlackClient(TOKEN, api, client, passed, no_bans()), api).fetch("F0", taken)
         except FetchFailed as error:
             return found, error.message
     return found, taken.data.decode()

@@ -18,13 +18,13 @@ from channels.slack.inbound import (
     NAME_AT_MOST,
     QUOTED_AT_MOST,
     RAW_AT_MOST,
+    AgentSessionEnded,
     Asking,
-    Ended,
     Identity,
     Known,
     Meaning,
     Panel,
-    Pressing,
+    SlackPress,
     about,
     read,
 )
@@ -105,7 +105,7 @@ def test_direct_is_the_bots_own_conversation_with_one_person(channel: str, kind:
 @pytest.mark.parametrize("sample", ["thread_mention", "direct_assistant_thread", "command_status", "press"])
 def test_a_conversation_can_be_read_from_its_key(sample: str) -> None:
     found = read(BY_NAME[sample], ME, NOW, MEMBER)
-    assert isinstance(found, Inbound | Pressing)
+    assert isinstance(found, Inbound | SlackPress)
     place = found.conversation if isinstance(found, Inbound) else found.press.conversation
     assert conversation_of(place.key) == place
 
@@ -210,11 +210,11 @@ def test_a_form_brings_a_reason_of_a_length_that_is_kept() -> None:
     payload = copy.deepcopy(BY_NAME["form"])
     payload["view"]["state"]["values"]["reason"]["reason"]["value"] = "x" * 3000
     found = read(payload, ME, NOW)
-    assert isinstance(found, Pressing)
+    assert isinstance(found, SlackPress)
     assert found.press.reason == "x" * REASON_AT_MOST
     payload["view"]["state"]["values"]["reason"]["reason"]["value"] = None
     found = read(payload, ME, NOW)
-    assert isinstance(found, Pressing)
+    assert isinstance(found, SlackPress)
     assert found.press.reason == ""
 
 
@@ -233,14 +233,14 @@ def test_only_a_press_that_wants_a_reason_asks_for_the_form(verb: Verb) -> None:
     payload = copy.deepcopy(BY_NAME["press"])
     payload["actions"][0]["action_id"] = f"{verb}:3"
     found = read(payload, ME, NOW)
-    assert isinstance(found, Asking if verb is Verb.DENY_REASON else Pressing)
+    assert isinstance(found, Asking if verb is Verb.DENY_REASON else SlackPress)
 
 
 def test_two_presses_are_two_events_and_a_repeated_one_is_one() -> None:
     again = copy.deepcopy(BY_NAME["press"])
     later = copy.deepcopy(BY_NAME["press"])
     later["actions"][0]["action_ts"] = "1795248771.123456"
-    keys = {cast("Pressing", read(one, ME, NOW)).press.event_key for one in (BY_NAME["press"], again, later)}
+    keys = {cast("SlackPress", read(one, ME, NOW)).press.event_key for one in (BY_NAME["press"], again, later)}
     assert len(keys) == 2
 
 
@@ -318,7 +318,7 @@ def check(payload: Any) -> Meaning:
         assert found.event_key
         assert len(found.raw) <= RAW_AT_MOST
     else:
-        assert isinstance(found, Pressing | Asking | Panel | Ended)
+        assert isinstance(found, SlackPress | Asking | Panel | AgentSessionEnded)
     return found
 
 
@@ -392,5 +392,5 @@ def test_a_card_that_somebody_answered_in_a_thread_is_still_pressed_where_it_sta
     payload.setdefault("message", {})["thread_ts"] = at
     found = read(payload, ME, NOW, MEMBER)
 
-    assert isinstance(found, Pressing)
+    assert isinstance(found, SlackPress)
     assert found.press.conversation.thread == ""

@@ -9,7 +9,7 @@ import pytest
 
 from channels.slack.adapter import SlackChannel, build
 from channels.slack.sending import PAGE, PAGES
-from gateway.domain.slots import Showing
+from gateway.domain.slots import RenderedSlot
 from gateway.errors import SendFailed, SendOutcome
 from tests.support.clock import FakeClock
 from tests.support.slack import FakeSlack, faults
@@ -30,7 +30,7 @@ def limited(slack: FakeSlack, method: str = "conversations.history") -> None:
     slack.script(lambda call: faults.too_many(1) if call.method == method and next(asked) % 2 else None)
 
 
-async def looked_through(channel: SlackChannel, clock: FakeClock, first: Showing, tries: int) -> str:
+async def looked_through(channel: SlackChannel, clock: FakeClock, first: RenderedSlot, tries: int) -> str:
     """Try until it is shown: so often at most. Return what shows it."""
     again, outcomes = replace(first, slot=replace(first.slot, uncertain=True)), list[SendOutcome]()
     for _ in range(tries):

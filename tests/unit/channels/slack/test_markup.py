@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from channels.slack.markup import WORD_JOINER, Markup, safe
+from channels.slack.markup import WORD_JOINER, SlackMarkup, safe
 from channels.slack.plain import clean
 
-MARKUP = Markup()
+MARKUP = SlackMarkup()
 RINGS = re.compile(r"<[@!#][A-Za-z]+[\w^|@-]*>")
 TEXT = st.text(st.characters(exclude_categories=()), max_size=400)
 PLAIN_WORDS = st.text("abcdefg hij,;?éßж😀", min_size=1, max_size=200).filter(lambda text: text.strip() == text)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from channels.slack.ordered_queue import Lanes
+from channels.slack.ordered_queue import OrderedQueue
 
 
 async def test_what_was_said_first_is_taken_first_in_whatever_order_it_came() -> None:
-    lanes = Lanes()
+    lanes = OrderedQueue()
     done: list[float] = []
 
     async def take(at: float) -> None:
@@ -25,7 +25,7 @@ async def test_what_was_said_first_is_taken_first_in_whatever_order_it_came() ->
 
 
 async def test_whoever_gives_up_or_fails_holds_nobody_back() -> None:
-    lanes = Lanes()
+    lanes = OrderedQueue()
     done: list[str] = []
     inside = asyncio.Event()
 

@@ -22,7 +22,7 @@ from slack_sdk.models.blocks import Block
 
 from channels._shared.files import IN_FILE
 from channels.slack.blocks import FormPlace, reason_form, verb_of
-from channels.slack.inbound import Identity, Pressing, read
+from channels.slack.inbound import Identity, SlackPress, read
 from channels.slack.limits import (
     ACTION_CHARS,
     ACTION_ID_CHARS,
@@ -39,7 +39,7 @@ from channels.slack.limits import (
     VALUE_CHARS,
 )
 from channels.slack.outbound import LINES, STATUS_CHARS
-from channels.slack.parts import ROOM, FilePart, Part, TextPart
+from channels.slack.parts import ROOM, FilePart, Part, SlackTextPart
 from channels.slack.plain import escaped
 from gateway.domain.ids import Handle
 from gateway.domain.messages import Press
@@ -94,7 +94,7 @@ GOLDENS: dict[str, list[Part]] = {
 
 
 def as_json(part: Part) -> dict[str, Any]:
-    if isinstance(part, TextPart):
+    if isinstance(part, SlackTextPart):
         return {**part.payload(), "size": part.size, "digest": part.digest}
     assert isinstance(part, FilePart)
     sha = hashlib.sha256(part.data).hexdigest()
@@ -241,10 +241,10 @@ def test_a_status_line_is_one_line_of_one_message_whatever_comes(text: str) -> N
 
 def test_a_text_of_two_messages_is_cut_and_a_longer_one_is_a_file() -> None:
     fits = "word " * (2 * ROOM // 5 - 10)
-    assert [type(part) for part in shown(fits)] == [TextPart, TextPart]
+    assert [type(part) for part in shown(fits)] == [SlackTextPart, SlackTextPart]
     text = "word " * (2 * ROOM // 5 + 10)
     head, file = shown(text)
-    assert isinstance(head, TextPart)
+    assert isinstance(head, SlackTextPart)
     assert isinstance(file, FilePart)
     assert head.blocks[-1]["text"] == IN_FILE
     assert (file.name, file.data) == ("answer.md", text.encode())
@@ -259,7 +259,7 @@ def test_code_that_is_cut_is_closed_and_opened_again() -> None:
 
 def test_output_is_a_file_of_its_own_kind_and_how_it_ended_is_said() -> None:
     head, file = shown(f"```\n{OUTPUT}\n```\nexit 3 · 0.2 s")
-    assert isinstance(head, TextPart)
+    assert isinstance(head, SlackTextPart)
     assert isinstance(file, FilePart)
     assert (file.name, file.data) == ("output.txt", OUTPUT.encode())
     assert head.blocks[-1]["text"] == f"{IN_FILE}\n\nexit 3 · 0.2 s"
@@ -275,8 +275,8 @@ def test_a_file_is_never_larger_than_we_send() -> None:
 
 def test_a_text_of_very_many_lines_goes_as_a_file() -> None:
     fits = "\n".join("xyz" for _ in range(LINES))
-    assert [type(part) for part in shown(fits)] == [TextPart]
-    assert [type(part) for part in shown(f"{fits}\nxyz")] == [TextPart, FilePart]
+    assert [type(part) for part in shown(fits)] == [SlackTextPart]
+    assert [type(part) for part in shown(f"{fits}\nxyz")] == [SlackTextPart, FilePart]
 
 
 def test_a_message_that_may_be_there_already_is_marked_and_only_that() -> None:
@@ -400,10 +400,10 @@ def test_a_decided_row_has_its_outcome_and_no_button(state: WaitState) -> None:
 
 def test_a_long_action_is_a_file_before_the_card_which_says_so() -> None:
     fits, long = row("x" * ACTION_CHARS), row("x" * (ACTION_CHARS + 1))
-    assert [type(part) for part in card(fits)] == [TextPart]
+    assert [type(part) for part in card(fits)] == [SlackTextPart]
     file, part = card(long)
     assert isinstance(file, FilePart)
-    assert isinstance(part, TextPart)
+    assert isinstance(part, SlackTextPart)
     assert file.name == "command.txt"
     assert b"x" * (ACTION_CHARS + 1) in file.data
     assert hashlib.sha256(file.data).hexdigest()[:16] in json.dumps(part.blocks)
@@ -438,7 +438,7 @@ def test_the_form_comes_back_as_the_press_that_it_began_with() -> None:
     user = {"id": "U0BB", "team_id": "T0AA"}
     payload = {"type": "view_submission", "team": {"id": "T0AA"}, "user": user, "view": sent}
     found = read(payload, Identity(account="main", team="T0AA", user="U0ME"), EPOCH)
-    assert isinstance(found, Pressing)
+    assert isinstance(found, SlackPress)
     again = found.press
     assert (again.conversation, again.principal, again.handle, again.reason) == (
         THREAD, ANN_SLACK, press.handle, "no"

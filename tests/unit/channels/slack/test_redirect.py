@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from channels.slack.request import SlackClient, Unanswered
+from channels.slack.request import SlackClient, SlackUnanswered
 from tests.unit.channels.slack.scene import no_bans
 
 
@@ -27,9 +27,9 @@ async def test_a_redirect_is_not_followed(status: int) -> None:
     app.router.add_route("*", "/{rest:.*}", away)
     async with TestServer(app) as server, aiohttp.ClientSession() as session:
         client = SlackClient("xoxb-a-secret-token", str(server.make_url("/api/")), session, passed, no_bans())
-        with pytest.raises(Unanswered):
+        with pytest.raises(SlackUnanswered):
             await client.call("chat.postMessage", {"channel": "C0CC", "text": "hello"})
-        with pytest.raises(Unanswered):
+        with pytest.raises(SlackUnanswered):
             await client.upload(str(server.make_url("/upload")), b"a file")
 
     assert asked == ["/api/chat.postMessage", "/upload"]

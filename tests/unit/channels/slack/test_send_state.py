@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from channels.slack.send_state import FIRST_S, KEPT, LONGEST_S, PATIENT_FOR_S, Tries, Unfinished
+from channels.slack.send_state import FIRST_S, KEPT, LONGEST_S, PATIENT_FOR_S, SendStates, Unfinished
 from gateway.domain.ids import SlotId
 
 SLOT = SlotId("o1.1")
 
 
 def test_each_further_silence_is_waited_out_longer_up_to_a_minute() -> None:
-    tries = Tries()
+    tries = SendStates()
     waits = [tries.silent(now_s=1000.0) for _ in range(2000)]
     assert waits[:7] == [FIRST_S, 4, 8, 16, 32, LONGEST_S, LONGEST_S]
     assert set(waits[7:]) == {LONGEST_S}
 
 
 def test_nothing_is_waited_out_for_ever() -> None:
-    tries = Tries()
+    tries = SendStates()
     tries.silent(now_s=1000.0)
     assert tries.silent(now_s=1000.0 + PATIENT_FOR_S) > 0
     assert tries.silent(now_s=1000.0 + PATIENT_FOR_S + 1) == 0

@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from channels.slack.request import Unanswered
+from channels.slack.request import SlackUnanswered
 from channels.slack.socket import Dead, LinkDisabled, Sockets, Timing
-from channels.slack.web import Answer
+from channels.slack.web import SlackAck
 from tests.support.clock import FakeClock
 from tests.support.surroundings import until
 
@@ -72,17 +72,17 @@ class Place:
     borne: list[tuple[Exception | None, float]] = field(default_factory=list[tuple[Exception | None, float]])
     points: list[str] = field(default_factory=list[str])
     well: int = 0
-    take: Callable[[object], Awaitable[Answer]] | None = None
+    take: Callable[[object], Awaitable[SlackAck]] | None = None
     opens: bool = True
 
     async def _open(self) -> str:
         if not self.opens:
-            raise Unanswered("No answer from Slack to apps.connections.open.")
+            raise SlackUnanswered("No answer from Slack to apps.connections.open.")
         return self.server.url
 
-    async def _take(self, payload: object) -> Answer:
+    async def _take(self, payload: object) -> SlackAck:
         self.taken.append(payload)
-        return Answer(stored=True) if self.take is None else await self.take(payload)
+        return SlackAck(stored=True) if self.take is None else await self.take(payload)
 
     async def _bear(self, error: Exception | None, stood_s: float) -> None:
         self.borne.append((error, stood_s))
@@ -132,11 +132,11 @@ async def place() -> AsyncIterator[Place]:
 async def test_two_connections_stand_and_what_comes_over_either_is_taken_then_acknowledged(place: Place) -> None:
     stored: list[str] = []
 
-    async def take(_payload: object) -> Answer:
+    async def take(_payload: object) -> SlackAck:
         assert len(place.server.acks) == len(stored)
         await asyncio.sleep(0.02)
         stored.append("stored")
-        return Answer(stored=True)
+        return SlackAck(stored=True)
 
     place.take = take
     async with place.running() as sockets:
@@ -151,10 +151,10 @@ async def test_two_connections_stand_and_what_comes_over_either_is_taken_then_ac
 
 
 async def test_what_is_not_stored_or_breaks_is_not_acknowledged(place: Place) -> None:
-    async def take(payload: object) -> Answer:
+    async def take(payload: object) -> SlackAck:
         if payload == {"text": "breaks"}:
             raise RuntimeError
-        return Answer(stored=payload == {"text": "good"})
+        return SlackAck(stored=payload == {"text": "good"})
 
     place.take = take
     async with place.running():
@@ -168,8 +168,8 @@ async def test_what_is_not_stored_or_breaks_is_not_acknowledged(place: Place) ->
 
 
 async def test_an_answer_goes_along_only_where_it_may(place: Place) -> None:
-    async def take(_payload: object) -> Answer:
-        return Answer(stored=True, body={"response_action": "clear"})
+    async def take(_payload: object) -> SlackAck:
+        return SlackAck(stored=True, body={"response_action": "clear"})
 
     place.take = take
     async with place.running():
@@ -203,9 +203,9 @@ async def test_payloads_begin_in_the_order_in_which_they_come(place: Place) -> N
 async def test_a_connection_that_shall_go_is_replaced_after_what_it_brought_is_acknowledged(
     place: Place, reason: str
 ) -> None:
-    async def take(_payload: object) -> Answer:
+    async def take(_payload: object) -> SlackAck:
         await asyncio.sleep(0.05)
-        return Answer(stored=True)
+        return SlackAck(stored=True)
 
     place.take = take
     async with place.running() as sockets:
@@ -270,7 +270,7 @@ async def test_no_address_is_borne_and_asked_for_again(place: Place) -> None:
     place.opens = False
     async with place.running() as sockets:
         await until(lambda: len(place.borne) >= 4)
-        assert all(isinstance(error, Unanswered) for error, _ in place.borne)
+        assert all(isinstance(error, SlackUnanswered) for error, _ in place.borne)
         assert sockets.trouble() == ""  # not yet
         place.clock.advance(PATIENT.told_after + 1)
         assert "No connection to Slack has stood for 11 s." in sockets.trouble()

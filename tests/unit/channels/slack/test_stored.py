@@ -10,8 +10,8 @@ import pytest
 
 from channels.slack.adapter import SlackChannel, build
 from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, UPLOAD_BYTES
-from gateway.domain.slots import Showing, SlotKind
-from gateway.domain.tools import KeptFile
+from gateway.domain.slots import RenderedSlot, SlotKind
+from gateway.domain.tools import Artifact
 from gateway.errors import SendFailed, SendOutcome
 from tests.support.slack import Call, FakeSlack, Fault, faults
 from tests.support.surroundings import refusing
@@ -19,7 +19,7 @@ from tests.unit.channels.slack.scene import Scene, showing
 from tests.unit.channels.slack.test_adapter import ANN, CHAT, Kept, failed
 
 PICTURE = b"\x89PNG" + bytes(200_000)
-KEPT = KeptFile(file="s1-1.png", name="page.png", media_type="image/png")
+KEPT = Artifact(file="s1-1.png", name="page.png", media_type="image/png")
 
 
 @pytest.fixture
@@ -35,12 +35,14 @@ def picture(tmp_path: Path) -> Path:
     return path
 
 
-def stored(path: Path | None, caption: str = "The page", *, thread: str = "", kept: KeptFile = KEPT) -> Showing:
+def stored(path: Path | None, caption: str = "The page", *, thread: str = "", kept: Artifact = KEPT) -> RenderedSlot:
     """A slot that shows a file, due for the first time."""
     return replace(showing(caption, CHAT, thread=thread, kind=SlotKind.FILE, file=kept), path=path)
 
 
-def again(first: Showing, platform_id: str = "", *, uncertain: bool = False, path: Path | None = None) -> Showing:
+def again(
+    first: RenderedSlot, platform_id: str = "", *, uncertain: bool = False, path: Path | None = None
+) -> RenderedSlot:
     """The same slot, later."""
     slot = replace(first.slot, platform_id=platform_id, uncertain=uncertain, version=2)
     return replace(first, slot=slot, path=path or first.path)

@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from multidict import CIMultiDict
 
 from channels._shared.hooks import BODY_AT_MOST
-from channels.slack.web import AGE_S, SIGNATURE, TIMESTAMP, Answer, Web, payload
+from channels.slack.web import AGE_S, SIGNATURE, TIMESTAMP, SlackAck, Web, payload
 from tests.support.clock import FakeClock
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
@@ -31,9 +31,9 @@ class Place:
     taken: list[object] = field(default_factory=list[object])
     points: list[str] = field(default_factory=list[str])
     clock: FakeClock = field(default_factory=FakeClock)
-    answer: Answer = field(default_factory=lambda: Answer(stored=True))
+    answer: SlackAck = field(default_factory=lambda: SlackAck(stored=True))
 
-    async def take(self, payload: object) -> Answer:
+    async def take(self, payload: object) -> SlackAck:
         self.taken.append(payload)
         return self.answer
 
@@ -71,14 +71,14 @@ async def test_an_event_is_taken_and_answered_once_it_is_stored(place: Place) ->
 
 
 async def test_what_is_not_stored_shall_come_again(place: Place) -> None:
-    place.answer = Answer(stored=False)
+    place.answer = SlackAck(stored=False)
     status, _ = await place.post()
     assert status == 503
     assert place.points == []
 
 
 async def test_an_answer_with_a_body_is_json(place: Place) -> None:
-    place.answer = Answer(stored=True, body={"challenge": "abc"})
+    place.answer = SlackAck(stored=True, body={"challenge": "abc"})
     status, body = await place.post()
     assert (status, json.loads(body)) == (200, {"challenge": "abc"})
 
@@ -177,8 +177,8 @@ def test_forms_are_commands_or_hold_json(body: str, read: str) -> None:
 
 
 def test_an_endpoint_without_a_secret_is_not_made() -> None:
-    async def nothing(_: object) -> Answer:
-        return Answer(stored=True)
+    async def nothing(_: object) -> SlackAck:
+        return SlackAck(stored=True)
 
     async def passed(_: str) -> None:
         return None

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from channels.slack.request import BY_CHANNEL, WAIT_UNTOLD_S, Declined, NotSent, SlackClient, Unanswered
+from channels.slack.request import BY_CHANNEL, WAIT_UNTOLD_S, SlackClient, SlackDeclined, SlackNotSent, SlackUnanswered
 from tests.support.clock import FakeClock
 from tests.unit.channels.slack.scene import no_bans
 
@@ -60,8 +60,8 @@ async def client(api: Api) -> AsyncIterator[SlackClient]:
         yield SlackClient(TOKEN, api.root, session, api.passed, no_bans())
 
 
-async def declined(client: SlackClient, method: str = "chat.postMessage") -> Declined:
-    with pytest.raises(Declined) as caught:
+async def declined(client: SlackClient, method: str = "chat.postMessage") -> SlackDeclined:
+    with pytest.raises(SlackDeclined) as caught:
         await client.call(method, {})
     return caught.value
 
@@ -153,7 +153,7 @@ async def test_an_answer_that_says_nothing_leaves_a_doubt(
     api: Api, client: SlackClient, status: int, body: str
 ) -> None:
     api.status, api.body, api.headers = status, body, {"Location": f"{api.root}auth.test"} if status == 302 else {}
-    with pytest.raises(Unanswered) as caught:
+    with pytest.raises(SlackUnanswered) as caught:
         await client.call("chat.postMessage", {})
     assert "chat.postMessage" in str(caught.value)
     assert len(api.asked) == 1
@@ -162,18 +162,18 @@ async def test_an_answer_that_says_nothing_leaves_a_doubt(
 async def test_nobody_there_is_certain_to_have_done_nothing(api: Api) -> None:
     async with aiohttp.ClientSession() as session:
         client = SlackClient(TOKEN, "http://127.0.0.1:9/api/", session, api.passed, no_bans())
-        with pytest.raises(NotSent) as caught:
+        with pytest.raises(SlackNotSent) as caught:
             await client.call("chat.postMessage", {})
     assert "127.0.0.1" not in str(caught.value)
     assert caught.value.__context__ is None
-    with pytest.raises(NotSent, match="stopping"):
+    with pytest.raises(SlackNotSent, match="stopping"):
         await client.call("chat.postMessage", {})
 
 
 async def test_an_answer_that_takes_too_long_is_a_doubt(api: Api) -> None:
     async with aiohttp.ClientSession() as session, Silent() as root:
         client = SlackClient(TOKEN, root, session, api.passed, no_bans(), answer_within_s=0.1)
-        with pytest.raises(Unanswered, match="too late"):
+        with pytest.raises(SlackUnanswered, match="too late"):
             await client.call("chat.postMessage", {})
 
 
@@ -186,7 +186,7 @@ async def test_a_file_is_given_time_by_its_length(api: Api, tmp_path: Path, stor
         client = SlackClient(TOKEN, api.root, session, api.passed, no_bans(), answer_within_s=0.1)
         with (tmp_path / "a.bin").open("rb") as content:
             await client.upload(f"{api.root}upload", content if stored else content.read())
-        with pytest.raises(Unanswered, match="too late"):
+        with pytest.raises(SlackUnanswered, match="too late"):
             await client.upload(f"{api.root}upload", b"short")
 
 

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from channels.telegram.account import Pauses
+from channels.telegram.account import TelegramPauses
 from channels.telegram.adapter import TelegramChannel
 from tests.support.telegram import FakeTelegram
 from tests.unit.channels.telegram.scene import Scene
 
-QUICK = Pauses(first=0.01, longest=0.05, conflict=0.02, token=0.03, store=0.01, broken=0.01, lease=0.02, written=0.005)
+QUICK = TelegramPauses(
+    first=0.01, longest=0.05, conflict=0.02, token=0.03, store=0.01, broken=0.01, lease=0.02, written=0.005
+)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any, cast
 import aiohttp
 
 from channels.telegram.settings import TelegramSettings
-from gateway.ports import ChannelContext, Desk
+from gateway.ports import ChannelContext, WebApi
 from tests.support.clock import FakeClock
 from tests.support.surroundings import FakeHelm, FakeNotes, FakeSink
 from tests.support.telegram import TOKEN
@@ -44,7 +44,7 @@ class Scene:
         return ChannelContext(
             name="telegram",
             settings=self.settings(),
-            desk=cast("Desk", None),
+            desk=cast("WebApi", None),
             helm=self.helm,
             notes=self.notes,
             client=self.client,

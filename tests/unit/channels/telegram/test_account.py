@@ -16,8 +16,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from channels.telegram.account import Account, Pauses
-from channels.telegram.chat_migration import Moves
+from channels.telegram.account import TelegramConnection, TelegramPauses
+from channels.telegram.chat_migration import ChatMigrations
 from channels.telegram.inbound import ALLOWED_UPDATES
 from channels.telegram.webhook import HEADER
 from gateway.domain.messages import RefusedReason
@@ -31,13 +31,13 @@ from tests.unit.channels.telegram.scene import SECRET, Scene
 ANN, BOB = 1001, 2002
 
 
-def account(scene: Scene, pauses: Pauses = QUICK) -> Account:
+def account(scene: Scene, pauses: TelegramPauses = QUICK) -> TelegramConnection:
     context = scene.context()
-    return Account("main", scene.settings().accounts["main"], context, Moves(scene.notes), pauses)
+    return TelegramConnection("main", scene.settings().accounts["main"], context, ChatMigrations(scene.notes), pauses)
 
 
 @asynccontextmanager
-async def running(scene: Scene, pauses: Pauses = QUICK) -> AsyncGenerator[Account]:
+async def running(scene: Scene, pauses: TelegramPauses = QUICK) -> AsyncGenerator[TelegramConnection]:
     """The account, served until the block ends."""
     found = account(scene, pauses)
     task = asyncio.create_task(found.run(scene.sink), name="account")
@@ -243,7 +243,7 @@ async def test_a_webhook_that_somebody_set_is_taken_away_again(telegram: FakeTel
 # --- presses ------------------------------------------------------------------------------------
 
 
-async def card(telegram: FakeTelegram, bot: Account) -> Shown:
+async def card(telegram: FakeTelegram, bot: TelegramConnection) -> Shown:
     telegram.private(ANN)
     markup = {"inline_keyboard": [[{"text": "Once", "callback_data": "a1:once"}]]}
     made = await bot.bot.send_message(ANN, "Allow it?", api_kwargs={"reply_markup": markup})
@@ -340,10 +340,10 @@ async def test_the_token_is_in_no_log_and_no_trouble(
 
 
 @asynccontextmanager
-async def hooked(scene: Scene) -> AsyncGenerator[Account]:
+async def hooked(scene: Scene) -> AsyncGenerator[TelegramConnection]:
     """The account by webhook, with its endpoint served."""
     scene.mode = "webhook"
-    made: list[Account] = []
+    made: list[TelegramConnection] = []
 
     async def handle(request: web.Request) -> web.StreamResponse:
         assert made[0].webhook is not None

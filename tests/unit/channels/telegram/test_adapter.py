@@ -11,7 +11,7 @@ import pytest
 from channels.telegram.adapter import TelegramChannel
 from channels.telegram.parts import RESENT
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import Showing, SlotKind
+from gateway.domain.slots import RenderedSlot, SlotKind
 from gateway.errors import SendFailed, SendOutcome
 from tests.support.shown import slot as made_slot
 from tests.support.telegram import TOKEN, Call, FakeTelegram, Fault, faults
@@ -43,7 +43,7 @@ class Shower:
         doubts = {"uncertain": uncertain, "once_more": once_more}
         slot = made_slot(self.where, self.kind, n=None, text=text, platform_id=self.shown, attempts=0, **doubts)
         act = self.channel.edit if self.shown else self.channel.send
-        self.shown = await act(Showing(slot=slot, text=text, partial=partial), self.progress)
+        self.shown = await act(RenderedSlot(slot=slot, text=text, partial=partial), self.progress)
         return self.shown
 
     async def failing(self, text: str = "hello", *, partial: bool = False) -> SendFailed:

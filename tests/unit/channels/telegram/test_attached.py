@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.telegram.attached import NAME_AT_MOST, attached
-from channels.telegram.fields import Fields
+from channels.telegram.fields import TelegramFields
 from channels.telegram.inbound import BotIdentity, read
 from channels.telegram.limits import DOWNLOAD_BYTES
 from gateway.domain.messages import Attachment, Inbound
@@ -147,5 +147,5 @@ def test_a_size_that_is_none_counts_as_not_told() -> None:
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=9), lambda inner: st.lists(inner)))
 def test_whatever_stands_in_a_file_it_is_read_or_left(value: object) -> None:
     for field in PDF:
-        files, _ = attached(Fields({"document": {**PDF, field: value}}), DOWNLOAD_BYTES)
+        files, _ = attached(TelegramFields({"document": {**PDF, field: value}}), DOWNLOAD_BYTES)
         assert all(0 < len(file.name) <= NAME_AT_MOST and file.source for file in files)

@@ -20,9 +20,9 @@ from channels.telegram.inbound import (
     QUOTED_AT_MOST,
     RAW_AT_MOST,
     BotIdentity,
+    ChatMigration,
     Meaning,
-    Migration,
-    Pressing,
+    TelegramPress,
     read,
 )
 from gateway.domain.messages import Inbound, Refused, RefusedReason
@@ -310,9 +310,9 @@ def check(update: Any) -> Meaning:
         case Refused():
             assert found.detail
             assert not found.raw
-        case Migration():
+        case ChatMigration():
             assert found.old != ""
-        case Pressing():
+        case TelegramPress():
             assert found.press.handle
     storable(found)
     return found

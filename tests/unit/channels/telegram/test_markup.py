@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from channels.telegram.formatted_text import WORD_JOINER, Json, Rich, Span, entities, finish, split, units
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
 from channels.telegram.markdown_scan import closed, output
-from channels.telegram.markup import Markup, linkable
+from channels.telegram.markup import TelegramMarkup, linkable
 from gateway.domain.text import visible
 
-MARKUP = Markup()
+MARKUP = TelegramMarkup()
 EMOJI = "👍🏽"
 FAMILY = "👨‍👩‍👧‍👦"
 FLAGS = "🇩🇪🇫🇷"

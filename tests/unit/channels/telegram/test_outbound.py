@@ -21,9 +21,9 @@ from channels._shared.files import IN_FILE
 from channels.telegram.formatted_text import units
 from channels.telegram.limits import TEXT_PARTS, TEXT_UNITS, UPLOAD_BYTES
 from channels.telegram.outbound import SOURCE_CHARS, SOURCE_LINES
-from channels.telegram.parts import FilePart, Part, TextPart
+from channels.telegram.parts import FilePart, Part, TelegramTextPart
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import Showing, SlotKind
+from gateway.domain.slots import RenderedSlot, SlotKind
 from gateway.domain.tools import Risk
 from gateway.domain.waits import WaitState
 from tests.support.makers import CHAT
@@ -78,7 +78,7 @@ GOLDENS: dict[str, list[Part]] = {
 
 
 def as_json(part: Part) -> dict[str, Any]:
-    if isinstance(part, TextPart):
+    if isinstance(part, TelegramTextPart):
         return {**part.payload(), "units": units(part.text), "digest": part.digest}
     assert isinstance(part, FilePart)
     sha = hashlib.sha256(part.data).hexdigest()
@@ -110,14 +110,14 @@ def test_nothing_to_see_is_no_message(text: str, partial: bool) -> None:
 @pytest.mark.parametrize("text", ["```\n```", "# ", "&nbsp;", "<!-- ok -->"])
 def test_what_is_nothing_but_markup_is_shown_as_it_is_written(text: str) -> None:
     """It was said: no message at all would look as if nobody had answered. There may be more while it is written."""
-    assert [part.text for part in shown(text) if isinstance(part, TextPart)] == [text.strip()]
+    assert [part.text for part in shown(text) if isinstance(part, TelegramTextPart)] == [text.strip()]
     assert shown("```\n```", partial=True) == []
 
 
 @pytest.mark.parametrize("kind", [SlotKind.ANSWER, SlotKind.REPLY, SlotKind.NOTE, SlotKind.COPY])
 def test_every_kind_of_words_is_markdown(kind: SlotKind) -> None:
-    (part,) = RENDERER.parts(Showing(slot=slot(CHAT, kind), text="**hi**"))
-    assert part == TextPart(text="hi", entities=({"type": "bold", "offset": 0, "length": 2},))
+    (part,) = RENDERER.parts(RenderedSlot(slot=slot(CHAT, kind), text="**hi**"))
+    assert part == TelegramTextPart(text="hi", entities=({"type": "bold", "offset": 0, "length": 2},))
 
 
 @pytest.mark.parametrize("partial", [True, False])
@@ -126,7 +126,7 @@ def test_every_kind_of_words_is_markdown(kind: SlotKind) -> None:
 )
 def test_a_status_line_is_shown_as_it_is_and_makes_no_sound(text: str, partial: bool) -> None:
     (part,) = status(text, partial=partial)
-    assert part == TextPart(text=text, silent=True)
+    assert part == TelegramTextPart(text=text, silent=True)
 
 
 @pytest.mark.parametrize("partial", [True, False])
@@ -158,10 +158,10 @@ def test_a_message_never_fetches_what_a_model_wrote() -> None:
 
 def test_a_text_of_several_messages_is_cut_and_a_longer_one_is_a_file() -> None:
     fits = "word " * (3 * 800)
-    assert [type(part) for part in shown(fits)] == [TextPart] * 3
+    assert [type(part) for part in shown(fits)] == [TelegramTextPart] * 3
     text = "word " * (4 * 800)
     head, file = shown(text)
-    assert isinstance(head, TextPart)
+    assert isinstance(head, TelegramTextPart)
     assert isinstance(file, FilePart)
     assert head.text.endswith(IN_FILE)
     assert 3000 < units(head.text) <= TEXT_UNITS
@@ -170,7 +170,7 @@ def test_a_text_of_several_messages_is_cut_and_a_longer_one_is_a_file() -> None:
 
 def test_output_is_a_file_of_its_own_kind_and_how_it_ended_is_said() -> None:
     head, file = shown(f"```\n{OUTPUT}\n```\nexit 3 · 0.2 s")
-    assert isinstance(head, TextPart)
+    assert isinstance(head, TelegramTextPart)
     assert isinstance(file, FilePart)
     assert (file.name, file.data) == ("output.txt", OUTPUT.encode())
     assert head.text.endswith(f"{IN_FILE}\nexit 3 · 0.2 s")
@@ -188,21 +188,21 @@ def test_a_file_is_never_larger_than_telegram_takes() -> None:
 
 def test_a_text_that_is_long_only_in_its_source_still_shows_all_of_it() -> None:
     head, file = shown(f"[a](https://example.org/{'x' * SOURCE_CHARS})")
-    assert isinstance(head, TextPart)
+    assert isinstance(head, TelegramTextPart)
     assert isinstance(file, FilePart)
     assert head.text.endswith(IN_FILE)
 
 
 def test_a_text_of_very_many_lines_goes_as_a_file() -> None:
     fits = "\n".join("xyz" for _ in range(SOURCE_LINES))
-    assert [type(part) for part in shown(fits)] == [TextPart]
-    assert [type(part) for part in shown(f"{fits}\nxyz")] == [TextPart, FilePart]
+    assert [type(part) for part in shown(fits)] == [TelegramTextPart]
+    assert [type(part) for part in shown(f"{fits}\nxyz")] == [TelegramTextPart, FilePart]
 
 
 @pytest.mark.parametrize("before", ["", "# ", "> ", "| a |\n|---|\n| "])
 def test_what_is_open_where_reading_stops_is_formatted_to_its_end(before: str) -> None:
     head, _ = shown(before + "so many words " * 1_000)
-    assert isinstance(head, TextPart)
+    assert isinstance(head, TelegramTextPart)
     kinds = {"# ": ["bold"], "> ": ["blockquote"], "": []}.get(before, ["pre"])
     assert [entity["type"] for entity in head.entities] == kinds
     assert all(entity["offset"] + entity["length"] > 3_900 for entity in head.entities)
@@ -293,13 +293,13 @@ def test_any_text_can_be_sent(text: str, times: int, partial: bool, uncertain: b
 
 
 def test_a_digest_tells_contents_apart() -> None:
-    whole = TextPart(text="a")
+    whole = TelegramTextPart(text="a")
     others = [
-        TextPart(text="b"),
-        TextPart(text="a", entities=({"type": "bold", "offset": 0, "length": 1},)),
-        TextPart(text="a", buttons=(({"text": "Once", "callback_data": "h"},),)),
+        TelegramTextPart(text="b"),
+        TelegramTextPart(text="a", entities=({"type": "bold", "offset": 0, "length": 1},)),
+        TelegramTextPart(text="a", buttons=(({"text": "Once", "callback_data": "h"},),)),
         FilePart(name="a", data=b"a", caption=""),
         FilePart(name="a", data=b"b", caption=""),
     ]
     assert len({part.digest for part in [whole, *others]}) == 6
-    assert whole.digest == TextPart(text="a").digest
+    assert whole.digest == TelegramTextPart(text="a").digest

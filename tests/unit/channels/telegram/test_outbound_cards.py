@@ -9,7 +9,7 @@ import pytest
 
 from channels.telegram.formatted_text import units
 from channels.telegram.limits import CALLBACK_BYTES, TEXT_UNITS
-from channels.telegram.parts import FilePart, TextPart
+from channels.telegram.parts import FilePart, TelegramTextPart
 from gateway.domain.slots import CardRow
 from gateway.domain.tools import ACTION_BYTES, Risk
 from gateway.domain.waits import Verb, WaitState
@@ -56,7 +56,7 @@ def test_a_decided_card_has_no_buttons(state: WaitState) -> None:
 def test_what_cannot_be_shown_whole_cannot_be_allowed() -> None:
     (file, part) = card(row("x" * (ACTION_BYTES + 1)))
     assert isinstance(file, FilePart)
-    assert isinstance(part, TextPart)
+    assert isinstance(part, TelegramTextPart)
     assert keyboard(part) == [["Deny", "Deny with reason"]]
     assert "cannot be allowed" in part.text
     one = row()
@@ -70,7 +70,7 @@ def test_a_long_action_goes_whole_into_a_file_before_the_buttons() -> None:
     one = row("echo " + "y" * 20_000, note="There is no sandbox here.")
     file, part = card(one)
     assert isinstance(file, FilePart)
-    assert isinstance(part, TextPart)
+    assert isinstance(part, TelegramTextPart)
     assert one.wait.approval is not None
     assert file.name == "command.txt"
     assert file.data.decode().endswith(f"\n\n{one.wait.approval.rendered}\n")
@@ -106,7 +106,7 @@ def test_a_decided_card_has_the_messages_of_the_open_one(sizes: tuple[int, ...])
         assert [part.digest for part in files(after)] == [part.digest for part in files(before)]
         assert all(units(part.text) <= TEXT_UNITS for part in texts([*before, *after]))
         assert all(pres(a) == pres(b) for a, b in zip(texts(before), texts(after), strict=True))
-    assert isinstance(before[-1], TextPart)
+    assert isinstance(before[-1], TelegramTextPart)
     assert len(before[-1].buttons) == len(sizes)
     assert all(part.buttons == () for part in texts(before[:-1]))
     assert len({part.name for part in files(before)}) == len(files(before))
@@ -120,7 +120,7 @@ def test_rows_that_fit_are_shown_in_messages_not_files() -> None:
 def test_a_long_folder_is_in_the_file() -> None:
     file, part = card(row(cwd="/srv/" + "d" * 5000))
     assert isinstance(file, FilePart)
-    assert isinstance(part, TextPart)
+    assert isinstance(part, TelegramTextPart)
     assert "d" * 5000 in file.data.decode()
     assert units(part.text) <= TEXT_UNITS
 

@@ -18,7 +18,14 @@ from aiohttp.test_utils import TestServer, unused_port
 from telegram import InputFile
 from telegram.error import TelegramError
 
-from channels.telegram.request import AiohttpRequest, Declined, Failing, NotSent, TelegramBot, Unanswered
+from channels.telegram.request import (
+    AiohttpRequest,
+    Failing,
+    TelegramBot,
+    TelegramDeclined,
+    TelegramNotSent,
+    TelegramUnanswered,
+)
 
 TOKEN = "4242:aVerySecretTokenOfTheTests"
 HALF = TOKEN.partition(":")[2]
@@ -101,7 +108,7 @@ def _contexts(error: BaseException) -> list[str]:
 
 
 async def test_nobody_listening_means_not_sent() -> None:
-    assert isinstance(await failing(f"http://127.0.0.1:{unused_port()}"), NotSent)
+    assert isinstance(await failing(f"http://127.0.0.1:{unused_port()}"), TelegramNotSent)
 
 
 # --- not answered -------------------------------------------------------------------------------
@@ -112,7 +119,7 @@ async def test_a_connection_closed_after_the_request_is_in_doubt() -> None:
         await reader.read(100)
 
     async with raw(close) as root:
-        assert isinstance(await failing(root), Unanswered)
+        assert isinstance(await failing(root), TelegramUnanswered)
 
 
 async def test_a_kept_connection_that_the_server_closed_is_in_doubt() -> None:
@@ -125,7 +132,7 @@ async def test_a_kept_connection_that_the_server_closed_is_in_doubt() -> None:
 
     async with raw(once) as root, bot(root) as sender:
         await sender.send_chat_action(1, "typing")
-        with pytest.raises(Unanswered):
+        with pytest.raises(TelegramUnanswered):
             await sender.send_message(1, "hello")
 
 
@@ -135,7 +142,7 @@ async def test_no_answer_in_time_is_in_doubt() -> None:
         return web.Response()
 
     async with api(slow) as root:
-        assert isinstance(await failing(root, within_s=0.2), Unanswered)
+        assert isinstance(await failing(root, within_s=0.2), TelegramUnanswered)
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -152,7 +159,7 @@ async def test_a_file_is_given_time_by_its_length(tmp_path: Path, stored: bool) 
         with (tmp_path / "a.bin").open("rb") as content:
             file = InputFile(content if stored else content.read(), filename="a.bin", read_file_handle=not stored)
             assert (await sender.send_document(1, file)).message_id == 7
-        with pytest.raises(Unanswered):
+        with pytest.raises(TelegramUnanswered):
             await sender.send_document(1, InputFile(b"short", filename="b.txt"))
 
 
@@ -165,7 +172,7 @@ async def test_a_server_error_is_in_doubt(status: int) -> None:
 @pytest.mark.parametrize("status", [302, 400, 403, 404, 413, 429])
 async def test_a_refusal_in_a_strangers_words_is_in_doubt(status: int) -> None:
     async with api(answering(status, f"<html>no /bot{TOKEN}/sendMessage here</html>")) as root:
-        assert isinstance(await failing(root), Unanswered)
+        assert isinstance(await failing(root), TelegramUnanswered)
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -176,7 +183,7 @@ async def test_a_redirect_is_not_followed() -> None:
         raise web.HTTPTemporaryRedirect("/elsewhere")
 
     async with api(away) as root:
-        assert isinstance(await failing(root), Unanswered)
+        assert isinstance(await failing(root), TelegramUnanswered)
     assert asked == [f"/bot{TOKEN}/sendMessage"]
 
 
@@ -185,7 +192,7 @@ async def test_a_good_status_with_no_result_is_in_doubt_and_not_logged(
     body: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with api(answering(200, body)) as root, bot(root) as sender:
-        with caplog.at_level(logging.WARNING), pytest.raises(Unanswered):
+        with caplog.at_level(logging.WARNING), pytest.raises(TelegramUnanswered):
             await sender.send_message(1, "hello")
     assert caplog.records == []
 
@@ -197,7 +204,7 @@ async def test_a_refusal_keeps_telegrams_words() -> None:
     body = {"ok": False, "error_code": 400, "description": "Bad Request: chat not found"}
     async with api(answering(400, body)) as root:
         error = await failing(root)
-    assert isinstance(error, Declined)
+    assert isinstance(error, TelegramDeclined)
     assert (error.code, error.description) == (400, "Bad Request: chat not found")
 
 
@@ -205,7 +212,7 @@ async def test_a_flood_says_for_how_long() -> None:
     body = {"ok": False, "error_code": 429, "description": "Too Many Requests", "parameters": {"retry_after": 7}}
     async with api(answering(429, body)) as root:
         error = await failing(root)
-    assert isinstance(error, Declined)
+    assert isinstance(error, TelegramDeclined)
     assert error.retry_after_s == 7
 
 
@@ -218,7 +225,7 @@ async def test_a_group_that_moved_says_where() -> None:
     }
     async with api(answering(400, body)) as root:
         error = await failing(root)
-    assert isinstance(error, Declined)
+    assert isinstance(error, TelegramDeclined)
     assert error.moved_to == "-100123"
 
 
@@ -226,7 +233,7 @@ async def test_a_token_that_is_not_accepted_is_a_refusal() -> None:
     body = {"ok": False, "error_code": 401, "description": "Unauthorized"}
     async with api(answering(401, body)) as root:
         error = await failing(root)
-    assert isinstance(error, Declined)
+    assert isinstance(error, TelegramDeclined)
     assert error.code == 401
 
 
@@ -234,12 +241,19 @@ async def test_parameters_of_the_wrong_kind_are_not_believed() -> None:
     body = {"ok": False, "error_code": 429, "description": None, "parameters": {"retry_after": "soon"}}
     async with api(answering(429, body)) as root:
         error = await failing(root)
-    assert isinstance(error, Declined)
+    assert isinstance(error, TelegramDeclined)
     assert error.retry_after_s == 0
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(200, Unanswered), (400, Declined), (401, Declined), (409, Declined), (502, Failing)]
+    ("status", "kind"),
+    [
+        (200, TelegramUnanswered),
+        (400, TelegramDeclined),
+        (401, TelegramDeclined),
+        (409, TelegramDeclined),
+        (502, Failing),
+    ],
 )
 async def test_the_methods_of_the_library_fail_alike(status: int, kind: type[TelegramError]) -> None:
     body = {"ok": False, "error_code": status, "description": "no"}

@@ -6,7 +6,7 @@ import pytest
 
 from channels.telegram.formatted_text import units
 from channels.telegram.limits import TEXT_UNITS
-from channels.telegram.parts import RESENT, FilePart, TextPart
+from channels.telegram.parts import RESENT, FilePart, TelegramTextPart
 from tests.unit.channels.telegram.showings import card, pres, row, shown, texts
 
 
@@ -40,7 +40,7 @@ def test_what_is_there_already_is_not_marked() -> None:
 def test_a_file_that_is_sent_again_is_marked_and_stays_the_same_file() -> None:
     text = "word " * (4 * 800)
     head, file = shown(text, uncertain=True, there="101")
-    assert isinstance(head, TextPart)
+    assert isinstance(head, TelegramTextPart)
     assert isinstance(file, FilePart)
     assert (RESENT in head.text, file.mark) == (False, RESENT)
     assert [part.digest for part in (head, file)] == [part.digest for part in shown(text)]

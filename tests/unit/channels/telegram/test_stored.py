@@ -14,8 +14,8 @@ from channels.telegram.formatted_text import units
 from channels.telegram.limits import CAPTION_UNITS, PHOTO_BYTES, UPLOAD_BYTES
 from channels.telegram.parts import RESENT
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import Showing, SlotKind
-from gateway.domain.tools import KeptFile
+from gateway.domain.slots import RenderedSlot, SlotKind
+from gateway.domain.tools import Artifact
 from gateway.errors import SendFailed, SendOutcome
 from tests.support.shown import slot as made_slot
 from tests.support.telegram import FakeTelegram, Fault, Shown, faults
@@ -24,7 +24,7 @@ from tests.unit.channels.telegram.pictures import jpeg, png, webp
 from tests.unit.channels.telegram.scene import Scene
 from tests.unit.channels.telegram.test_adapter import ANN, DIRECT, once
 
-KEPT = KeptFile(file="s1-1.png", name="page.png", media_type="image/png")
+KEPT = Artifact(file="s1-1.png", name="page.png", media_type="image/png")
 
 
 def short(value: object) -> str:
@@ -56,7 +56,7 @@ class Shower:
             uncertain=uncertain,
         )
         act = self.channel.edit if self.shown else self.channel.send
-        self.shown = await act(Showing(slot=slot, text=caption, path=self.path), self.progress)
+        self.shown = await act(RenderedSlot(slot=slot, text=caption, path=self.path), self.progress)
         return self.shown
 
     async def failing(self, caption: str = "The page") -> SendFailed:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from channels._shared.poison import POISON_KEPT, TRIES
-from channels.telegram.chat_migration import Moves
+from channels.telegram.chat_migration import ChatMigrations
 from channels.telegram.inbound import BotIdentity
-from channels.telegram.updates import SIDE_BY_SIDE, Updates
+from channels.telegram.updates import SIDE_BY_SIDE, TelegramUpdates
 from gateway.domain.messages import Inbound, Press, Refused, RefusedReason
 from gateway.domain.waits import PressResult
 from gateway.errors import StoreError
@@ -29,10 +29,10 @@ class Taker:
         self.notes = notes or FakeNotes()
         self.answers: list[tuple[str, PressResult]] = []
         self.broken = 0
-        self.updates = Updates(
+        self.updates = TelegramUpdates(
             bot=BotIdentity(id=4242, username="dragoman_bot", account="main"),
             sink=self.sink,
-            moves=Moves(self.notes),
+            moves=ChatMigrations(self.notes),
             clock=FakeClock(),
             answer=lambda query, result: self.answers.append((query, result)),
             broken=self.break_,
@@ -234,7 +234,7 @@ async def test_a_move_that_is_not_kept_leaves_the_batch_unconfirmed() -> None:
 
 
 async def test_moves_in_a_circle_end() -> None:
-    moves = Moves(FakeNotes(kept={"-1": "-2", "-2": "-1"}))
+    moves = ChatMigrations(FakeNotes(kept={"-1": "-2", "-2": "-1"}))
     async with asyncio.timeout(1):
         assert await moves.now("-1") in {"-1", "-2"}
         assert await moves.later("-1") == ("-2",)

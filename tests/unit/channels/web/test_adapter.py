@@ -17,7 +17,7 @@ from channels.web.adapter import PRESSED, WebChannel
 from gateway.domain.ids import OwnerName
 from gateway.domain.tools import Effect, Picture, ResultStatus, Risk, ToolResult
 from gateway.domain.waits import PRESSED_TEXT, PressResult
-from gateway.ports import COOKIE, Kept, ToolContext
+from gateway.ports import COOKIE, ArtifactKind, ToolContext
 from gateway.server.http import HEADERS
 from gateway.server.http_checks import KEY_HEADER, Address
 from tests.support.engine import Engine, Served, served
@@ -274,7 +274,7 @@ async def test_a_picture_is_shown_to_who_may_see_it_and_is_nothing_else(tmp_path
         engine.model.script = [calls("read")]
         turn = await engine.say(where=ANN_PAGE)
         await engine.run(await engine.claim())
-        kept = await page.pages.output(ANN, turn, 1, Kept.PICTURE, 0)
+        kept = await page.pages.output(ANN, turn, 1, ArtifactKind.PICTURE, 0)
         assert kept is not None
         kept.with_name("x.svg").touch()
         url = f"{page.url}/api/output/{turn}/1"

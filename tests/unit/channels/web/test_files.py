@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.domain.tools import KeptFile, ResultStatus, Risk, ToolResult
+from gateway.domain.tools import Artifact, ResultStatus, Risk, ToolResult
 from gateway.ports import ToolContext
 from gateway.server.http import HEADERS
 from tests.support.engine import Engine, served
@@ -16,7 +16,7 @@ async def test_a_file_is_always_a_download_whatever_is_in_it(tmp_path: Path) -> 
     async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
         made = await ctx.picture(b"<script>alert(1)</script>", "image/png")
         names = (made.file, made.file.replace(".png", ".html"), 'a"\r\nX-Evil: 1;.html')
-        files = tuple(KeptFile(file=one, name="x.html", media_type="text/html") for one in names)
+        files = tuple(Artifact(file=one, name="x.html", media_type="text/html") for one in names)
         return ToolResult(status=ResultStatus.OK, text="saved", files=files)
 
     engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=saves)])

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from channels.web import ids, inbound
-from channels.web.inbound import TEXT_AT_MOST, Close, Frame, Older, Open, Pressing, Say, parse, unpack
+from channels.web.inbound import TEXT_AT_MOST, Close, Frame, Older, Open, PagePress, Say, parse, unpack
 from gateway.domain.ids import Handle, OwnerName, SessionId
 from gateway.domain.messages import Conversation, Inbound, Press
 from gateway.errors import BadRequest
@@ -43,7 +43,7 @@ def test_a_message_is_the_owners_whatever_the_frame_claims() -> None:
 def test_a_press_is_the_owners_too() -> None:
     found = read({**PRESS, "reason": "because", "principal": "web:cleo", "verb": "once"})
 
-    assert found == Pressing(
+    assert found == PagePress(
         "press-01",
         Press(
             event_key="ann:press-01",
@@ -153,7 +153,7 @@ def test_any_fields_may_come_in_a_frame(fields: dict[str, Any], op: str) -> None
         case Say(_, message):
             assert message.principal == ids.principal(ANN)
             assert message.text.encode()
-        case Pressing(_, press):
+        case PagePress(_, press):
             assert press.principal == ids.principal(ANN)
             assert press.handle.encode() == str(press.handle).encode()
         case Open() | Close() | Older():
@@ -166,7 +166,7 @@ def test_the_longest_message_is_taken_and_long_handles_and_reasons_are_cut() -> 
     assert len(longest.message.text) == inbound.TEXT_AT_MOST == 200_000
 
     cut = read({**PRESS, "handle": "x" * 5000, "reason": "y" * 5000})
-    assert isinstance(cut, Pressing)
+    assert isinstance(cut, PagePress)
     assert (len(cut.press.handle), len(cut.press.reason)) == (128, 1000)
 
 

@@ -14,7 +14,7 @@ from gateway.domain.live import OutputDelta, TextDelta
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import CardRow, SlotKind
 from gateway.domain.steps import Answer, Usage
-from gateway.domain.tools import Effect, KeptFile, ResultStatus, Risk, ToolCall, ToolResult
+from gateway.domain.tools import Artifact, Effect, ResultStatus, Risk, ToolCall, ToolResult
 from gateway.domain.turns import Lease
 from gateway.domain.views import Row, Rows
 from gateway.domain.waits import Wait
@@ -358,7 +358,7 @@ def test_a_file_is_called_what_it_can_be_saved_as(name: str, shown: str) -> None
 
 
 def test_a_result_names_its_files_and_where_they_are_and_a_message_its_own() -> None:
-    kept = (KeptFile(file="t-1-1.pdf", name="../Bill.pdf", media_type="application/pdf"),)
+    kept = (Artifact(file="t-1-1.pdf", name="../Bill.pdf", media_type="application/pdf"),)
     step = finished(1, tool_call("browser"), replace(result(), files=kept))
     came = with_files(attachment("a.txt"), attachment("b.txt"), brought("inbox/a.txt"), brought("", trouble="Gone."))
     frames = [row(Row(ord=1, rev=1, item=item), _no_card) for item in (step, came)]

@@ -13,7 +13,7 @@ import pytest
 from gateway.agent import attachments
 from gateway.agent.attachments import FILE_AT_MOST, FILES_AT_MOST, MESSAGE_AT_MOST, Attachments, ending, sniffed, stated
 from gateway.domain.ids import InboundId, SessionId, main_session
-from gateway.domain.messages import Attachment, Brought, Received
+from gateway.domain.messages import Attachment, FetchedFile, Received
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.errors import DragomanError, FetchFailed, LeaseLost, StoreError
@@ -34,10 +34,10 @@ class Told(FailingStore):
     def __init__(self) -> None:
         """Nothing yet."""
         super().__init__(FakeClock())
-        self.told: list[tuple[InboundId, tuple[Brought, ...]]] = []
+        self.told: list[tuple[InboundId, tuple[FetchedFile, ...]]] = []
         self.fails: Exception | None = None
 
-    async def brought(self, lease: Lease, message: InboundId, files: Sequence[Brought]) -> None:
+    async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
         """Keep it, or fail."""
         assert lease == LEASE
         if self.fails is not None:
@@ -73,12 +73,12 @@ class World:
             again_after_s=0,
         )
 
-    async def fetch(self, *files: Attachment, view: TurnView | None = None) -> tuple[Brought, ...]:
+    async def fetch(self, *files: Attachment, view: TurnView | None = None) -> tuple[FetchedFile, ...]:
         """Fetch what came with one message."""
         found = await self.made().fetch(view or turn_view(inputs=[sent(*files)]), LEASE)
         return found.inputs[0].files or ()
 
-    async def one(self, *pieces: bytes | Exception | None, name: str = "photo.png", size: int = 0) -> Brought:
+    async def one(self, *pieces: bytes | Exception | None, name: str = "photo.png", size: int = 0) -> FetchedFile:
         """Fetch one file that comes in these pieces."""
         self.channel.files["f1"] = pieces
         (found,) = await self.fetch(attachment(name, size=size))
@@ -109,7 +109,7 @@ def sent(*files: Attachment, id: str = "i1", given: int | None = None, context: 
 async def test_a_file_is_there_under_a_name_of_ours_and_private(world: World) -> None:
     found = await world.one(PNG[:5], PNG[5:], name="../../etc/passwd\x00.PnG", size=len(PNG))
 
-    assert found == Brought(path="inbox/i1-1.png", size=len(PNG), media_type="image/png")
+    assert found == FetchedFile(path="inbox/i1-1.png", size=len(PNG), media_type="image/png")
     path = world.folder / found.path
     assert path.read_bytes() == PNG
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
@@ -123,8 +123,8 @@ async def test_what_became_of_them_is_stored_before_it_is_told(world: World) -> 
     found = await world.made().fetch(view, LEASE)
 
     expected = (
-        Brought(path="inbox/i1-1.txt", size=3, media_type="text/plain"),
-        Brought(path="", size=9, media_type="text/plain", trouble="It is gone."),
+        FetchedFile(path="inbox/i1-1.txt", size=3, media_type="text/plain"),
+        FetchedFile(path="", size=9, media_type="text/plain", trouble="It is gone."),
     )
     assert world.store.told == [("i1", expected)]
     assert [one.files for one in found.inputs] == [expected, None, None]

@@ -15,7 +15,7 @@ from gateway.domain.ids import NodeId, SessionId, TurnId
 from gateway.domain.prompts import ModelEvent, ModelRequest, UserText
 from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import SlotKind
-from gateway.domain.tools import Default, Effect, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.domain.tools import ApprovalMode, Effect, ResultStatus, Risk, SandboxPolicy, ToolResult
 from gateway.domain.turns import ENDED, Lease, TurnKind, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import WaitState
@@ -297,7 +297,7 @@ async def test_a_call_that_was_cut_is_run_again_only_if_it_is_still_allowed(
         settling.cancel()
     await engine.store.void_leases("here")
 
-    second = FakeTool(name="note", risk=Risk.WRITE, effect=Effect.IDEMPOTENT, approval={"main": Default(now)})
+    second = FakeTool(name="note", risk=Risk.WRITE, effect=Effect.IDEMPOTENT, approval={"main": ApprovalMode(now)})
     life = Engine(tmp_path, [second], store=engine.store)
     assert await life.settle(await life.claim())
     assert ((await life.result(lease.turn, 1)).status, len(second.calls)) == (status, runs)
@@ -324,7 +324,7 @@ async def test_what_was_allowed_and_cut_is_run_again_as_it_was_allowed(tmp_path:
         name="note",
         risk=Risk.EXECUTE,
         effect=Effect.IDEMPOTENT,
-        sandbox=Sandbox.OFF,
+        sandbox=SandboxPolicy.OFF,
         body=None if again else spawns,
     )
     life = Engine(tmp_path, [second], store=engine.store)
@@ -333,7 +333,7 @@ async def test_what_was_allowed_and_cut_is_run_again_as_it_was_allowed(tmp_path:
     assert (found.status, second.calls) == (ResultStatus.OK if again else ResultStatus.ERROR, ["a"])
 
 
-ALLOWED = {"main": Default.ALLOW}
+ALLOWED = {"main": ApprovalMode.ALLOW}
 
 
 async def _settled(engine: Engine, lease: Lease) -> None:

@@ -17,14 +17,14 @@ from gateway.domain.ids import Principal, SessionId
 from gateway.domain.messages import Conversation
 from gateway.domain.prompts import CallResult, Complete, ModelEvent, ModelRequest
 from gateway.domain.routes import WhileRunning
-from gateway.domain.slots import Showing, SlotKind, SlotState
+from gateway.domain.slots import RenderedSlot, SlotKind, SlotState
 from gateway.domain.steps import Answer
-from gateway.domain.tools import Default, Effect, ResultStatus, Risk
+from gateway.domain.tools import ApprovalMode, Effect, ResultStatus, Risk
 from gateway.domain.turns import ENDED, Lease, TurnKind, TurnState
 from gateway.domain.waits import PressResult, Verb
 from gateway.errors import SendFailed, SendOutcome, StoreError, StoreFull
 from gateway.outbound.delivery import AT_ONCE
-from gateway.ports import Accounts, Intake, Lanes, Node, Outbox, Steps, Sweeps, Views
+from gateway.ports import Accounts, Intake, Node, Outbox, Queries, Sweeps, TurnJournal, TurnQueue
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine, served
 from tests.support.fakes import (
@@ -41,7 +41,7 @@ from tests.support.fakes import (
 )
 from tests.support.makers import ANN, OTHER_CHAT, drop, inbound, route
 
-PORTS = (Intake, Lanes, Steps, Sweeps, Outbox, Accounts, Node, Views)
+PORTS = (Intake, TurnQueue, TurnJournal, Sweeps, Outbox, Accounts, Node, Queries)
 METHODS = frozenset(name for port in PORTS for name, found in vars(port).items() if inspect.iscoroutinefunction(found))
 SWEEPS = frozenset({"expire_waits", "reclaim", "fire_timers", "alive", "claim", "claim_slots"})
 """Called by the clock: which of them comes when differs from run to run, so they are counted by themselves."""
@@ -129,7 +129,7 @@ class Life:
             self.engine.clock.advance(61)
             await until(wanted, 4)
 
-    def cards(self) -> list[Showing]:
+    def cards(self) -> list[RenderedSlot]:
         """The cards that a person sees."""
         return [one for one in self.channel.sent if one.slot.kind is SlotKind.CARD]
 
@@ -231,9 +231,11 @@ async def test_a_message_that_was_shown_is_not_shown_twice_because_the_store_had
 async def test_a_bad_moment_of_the_store_does_not_end_the_calls_that_run_beside(tmp_path: Path, method: str) -> None:
     """A long call is not lost because its sibling could not be begun, decided or recorded at once."""
     store = Brittle(0, only=method)
-    long = FakeTool(name="long", risk=Risk.WRITE, effect=Effect.UNSAFE, hold=True, approval={"main": Default.ALLOW})
+    long = FakeTool(
+        name="long", risk=Risk.WRITE, effect=Effect.UNSAFE, hold=True, approval={"main": ApprovalMode.ALLOW}
+    )
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
-    then = FakeTool(name="then", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
+    then = FakeTool(name="then", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": ApprovalMode.ALLOW})
     engine = Engine(tmp_path, [long, read, then], store=store)
     lease = await engine.planned("long", "read", "then")
     async with in_background(_settled(engine, lease)) as settling:
@@ -252,7 +254,9 @@ async def test_a_bad_moment_of_the_store_does_not_end_the_calls_that_run_beside(
 
 async def test_a_call_that_could_not_be_begun_is_begun_later_and_once(tmp_path: Path) -> None:
     store = Brittle(2, only="start_step")
-    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, hold=True, approval={"main": Default.ALLOW})
+    write = FakeTool(
+        name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, hold=True, approval={"main": ApprovalMode.ALLOW}
+    )
     read = FakeTool(name="read", risk=Risk.READ)
     engine = Engine(tmp_path, [write, read], store=store)
     lease = await engine.planned("write", "read")

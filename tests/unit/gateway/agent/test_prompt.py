@@ -10,7 +10,7 @@ import pytest
 
 import agent_tools
 import gateway.app
-from gateway.agent.prompt import Question, Questions
+from gateway.agent.prompt import Prompt, PromptBuilder
 from gateway.agent.transcript import ANSWERED
 from gateway.domain.children import Agent
 from gateway.domain.ids import SYSTEM_CHILD, SessionId, main_session
@@ -48,8 +48,8 @@ class Histories(FailingStore):
         return self.views[:limit] if oldest else self.views[-limit:]
 
 
-def questions(folder: Path, *history: TurnView, context_tokens: int = 100_000) -> Questions:
-    return Questions(
+def questions(folder: Path, *history: TurnView, context_tokens: int = 100_000) -> PromptBuilder:
+    return PromptBuilder(
         views=Histories(*history),
         registry=NOTHING,
         outputs=lambda _: folder,
@@ -114,11 +114,11 @@ async def test_a_summary_is_the_one_that_goes_with_the_history(tmp_path: Path) -
     assert [one.text for one in made.request.messages if isinstance(one, UserText)] == ["", "old", "now"]
 
 
-def results_in(made: Question) -> list[str]:
+def results_in(made: Prompt) -> list[str]:
     return [one.result.text for one in made.request.messages if isinstance(one, CallResult)]
 
 
-def said_in(made: Question) -> list[str]:
+def said_in(made: Prompt) -> list[str]:
     return [one.text for one in made.request.messages if isinstance(one, UserText)]
 
 
@@ -270,7 +270,7 @@ def policy(spec: ToolSpec) -> ToolPolicy:
 async def test_the_first_request_is_small_with_every_tool_that_there_is(tmp_path: Path, of: Session) -> None:
     tools = every_tool()
     kept = replace(of, tools=tuple(tool.spec.name for tool in tools) if of.lineage else None)
-    making = Questions(
+    making = PromptBuilder(
         views=Histories(),
         registry=Registry(tools, sandboxed=True),
         outputs=lambda _: tmp_path,

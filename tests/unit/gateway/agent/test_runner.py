@@ -11,7 +11,7 @@ import pytest
 
 from gateway.agent.runner import FIRST_LOOK_S, SHORTAGES
 from gateway.domain.ids import NodeId, Principal, SessionId, TurnId, answer_slot
-from gateway.domain.live import ANSWERS, LiveEvent, TurnWoken, Working, turn_topic
+from gateway.domain.live import ANSWERS, LiveEvent, TurnActive, TurnWoken, turn_topic
 from gateway.domain.messages import Conversation
 from gateway.domain.prompts import ModelEvent, ModelRequest, TextPart
 from gateway.domain.steps import Answer
@@ -251,13 +251,13 @@ async def test_work_is_said_again_with_each_renewal_where_the_platform_shows_it_
         read.release.set()
         await ends(engine, turn, TurnState.PARKED)
         engine.store.live.publish(ANSWERS, END)
-        seen = [event async for event in taken_until(events, END) if isinstance(event, Working)]
+        seen = [event async for event in taken_until(events, END) if isinstance(event, TurnActive)]
 
-    working = Working(session=engine.store.turns[turn].turn.session, turn=turn, conversation=where)
+    working = TurnActive(session=engine.store.turns[turn].turn.session, turn=turn, conversation=where)
     assert seen == ([working, working] if said else [])
 
 
-END = Working(session=SessionId("end"), turn=TurnId("end"), conversation=CHAT)
+END = TurnActive(session=SessionId("end"), turn=TurnId("end"), conversation=CHAT)
 
 
 async def taken_until(events: AsyncIterator[LiveEvent], end: LiveEvent) -> AsyncGenerator[LiveEvent]:

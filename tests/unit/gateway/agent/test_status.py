@@ -14,7 +14,7 @@ import pytest
 from gateway.agent.status import Status
 from gateway.domain.children import Lineage, SpawnMode, child_place
 from gateway.domain.ids import CallId, NodeId, SessionId, TurnId, WaitId, main_session, status_slot
-from gateway.domain.live import ANSWERS, Doing, Now
+from gateway.domain.live import ANSWERS, Activity, ProgressChanged
 from gateway.domain.messages import Conversation
 from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState
@@ -31,7 +31,7 @@ from tests.support.clock import FakeClock
 from tests.support.fakes import ANN_PAGE
 from tests.support.makers import ANN, CHAT, EPOCH, answer, approval, beginning, inbound, result, route, said
 
-TWO_CHILDREN = Now(text="waits for 2 sub-sessions", waits=frozenset({WaitKind.CHILD}))
+TWO_CHILDREN = Activity(text="waits for 2 sub-sessions", waits=frozenset({WaitKind.CHILD}))
 SECRET = "correct-horse-battery"
 NODE = NodeId("here#1")
 CHILD = SessionId("child:t0.1")
@@ -62,7 +62,7 @@ class World:
     """One turn that is held, and what is said of it."""
 
     clock: FakeClock = field(default_factory=FakeClock)
-    said: list[Doing] = field(default_factory=list[Doing])
+    said: list[ProgressChanged] = field(default_factory=list[ProgressChanged])
     more: asyncio.Event = field(default_factory=asyncio.Event)
     """Something was said."""
     store: Store = field(init=False)
@@ -136,7 +136,7 @@ async def listening() -> AsyncGenerator[World]:
     async def listen() -> None:
         async with world.store.live.subscribe(ANSWERS) as events:
             async for event in events:
-                if isinstance(event, Doing):
+                if isinstance(event, ProgressChanged):
                     world.said.append(event)
                     world.more.set()
 
@@ -210,7 +210,7 @@ async def test_what_is_done_is_said_once_and_only_when_it_changes(world: World) 
     lease, view = await world.claimed()
     status = world.status(lease, view)
     for text in ["shell: df -h", "shell: df -h", "waits for a decision", ""]:
-        status.doing(Now(text=text))
+        status.doing(Activity(text=text))
     status.ended()
     status.ended()
 
@@ -238,14 +238,14 @@ async def test_a_turn_of_which_nothing_was_said_does_not_say_that_it_ended(world
     ],
 )
 async def test_what_is_said_is_one_plain_line_without_secrets(world: World, text: str, line: str) -> None:
-    world.status(*await world.claimed()).doing(Now(text=text))
+    world.status(*await world.claimed()).doing(Activity(text=text))
 
     assert await world.texts() == [line]
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000, "shell: " + "very " * 2_000, " " * 9_000 + SECRET, "`" * 10_000_000])
 async def test_what_is_said_is_short(world: World, text: str) -> None:
-    world.status(*await world.claimed()).doing(Now(text=text))
+    world.status(*await world.claimed()).doing(Activity(text=text))
 
     (found,) = await world.texts()
     assert 0 < len(found) <= TEXT_CHARS
@@ -253,7 +253,7 @@ async def test_what_is_said_is_short(world: World, text: str) -> None:
 
 @pytest.mark.parametrize("before", range(4_990 - len(SECRET), 5_001))
 async def test_a_secret_that_a_cut_would_halve_does_not_show_its_beginning(world: World, before: int) -> None:
-    world.status(*await world.claimed()).doing(Now(text=f"a{' ' * (before - 1)}{SECRET}{' ' * 100}"))
+    world.status(*await world.claimed()).doing(Activity(text=f"a{' ' * (before - 1)}{SECRET}{' ' * 100}"))
 
     (found,) = await world.texts()
     assert found in ("a", "a [hidden]")
@@ -262,7 +262,7 @@ async def test_a_secret_that_a_cut_would_halve_does_not_show_its_beginning(world
 async def test_where_nothing_streams_nothing_is_said_or_written(world: World) -> None:
     lease, view = await world.claimed(ANN_PAGE)
     status = world.status(lease, view)
-    status.doing(Now(text="shell: sleep 10"))
+    status.doing(Activity(text="shell: sleep 10"))
     async with status.watch():
         await asyncio.sleep(0.1)
     status.doing(TWO_CHILDREN)
@@ -276,7 +276,7 @@ async def test_a_child_speaks_for_the_turn_of_its_root_and_has_no_line(world: Wo
     lease, view = await world.claimed()
     status = world.status(lease, of_child(view))
     await status.resume()
-    status.doing(Now(text="shell: df -h"))
+    status.doing(Activity(text="shell: df -h"))
     async with status.watch():
         await world.heard(3)
     status.doing(TWO_CHILDREN)
@@ -293,7 +293,7 @@ async def test_a_child_speaks_for_the_turn_of_its_root_and_has_no_line(world: Wo
 async def test_a_childs_title_is_plain_and_never_empty(world: World, title: str, shown: str) -> None:
     lease, view = await world.claimed()
     child = of_child(view)
-    world.status(lease, replace(child, session=replace(child.session, title=title))).doing(Now(text="thinking"))
+    world.status(lease, replace(child, session=replace(child.session, title=title))).doing(Activity(text="thinking"))
     await world.texts()
 
     assert [one.title for one in world.said] == [shown]
@@ -307,7 +307,7 @@ async def test_a_turn_whose_calls_are_quick_has_no_message_and_no_further_commit
     status = world.status(lease, view)
     await status.resume()
     async with status.watch():
-        status.doing(Now(text="shell: true"))
+        status.doing(Activity(text="shell: true"))
         view = await world.a_call(lease, 0.02)
     closing = status.closing(view, answer())
     await world.ends(lease, closing)
@@ -319,7 +319,7 @@ async def test_calls_that_take_a_second_get_a_message_once_and_a_summary(world: 
     lease, view = await world.claimed()
     status = world.status(lease, view)
     async with status.watch():
-        status.doing(Now(text=f"shell: sleep 2; echo {SECRET}"))
+        status.doing(Activity(text=f"shell: sleep 2; echo {SECRET}"))
         await asyncio.sleep(0.2)
         view = await world.a_call(lease, 2)
     assert world.store.opened == [f"{AT_WORK} shell: sleep 2; echo [hidden]"]
@@ -408,7 +408,7 @@ async def test_a_turn_that_parks_on_children_gets_its_message_at_once(
 ) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
-    status.doing(Now(text=text, waits=frozenset(waits)))
+    status.doing(Activity(text=text, waits=frozenset(waits)))
     await status.parking()
     await status.parking()
 
@@ -431,7 +431,7 @@ async def again(world: World, lease: Lease) -> tuple[Lease, Status, TurnView]:
 async def test_the_next_holding_takes_the_line_up(world: World) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
-    status.doing(Now(text="shell: make"))
+    status.doing(Activity(text="shell: make"))
     async with status.watch():
         await asyncio.sleep(0.1)
         await world.a_call(lease, 3)

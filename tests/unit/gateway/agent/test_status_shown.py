@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.slots import Showing, Slot, SlotKind, SlotState
+from gateway.domain.slots import RenderedSlot, Slot, SlotKind, SlotState
 from gateway.domain.steps import Answer, Usage
 from gateway.domain.tools import Park, Risk, ToolResult
 from gateway.errors import SendFailed, SendOutcome
@@ -34,7 +34,7 @@ async def at_work(engine: Engine, channel: FakeChannel) -> AsyncGenerator[None]:
         yield
 
 
-def of_status(showings: list[Showing]) -> list[str]:
+def of_status(showings: list[RenderedSlot]) -> list[str]:
     """What status lines said."""
     return [one.text for one in showings if one.slot.kind is SlotKind.STATUS]
 

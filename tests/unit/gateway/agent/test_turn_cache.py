@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.agent.turn_cache import BYTES_AT_MOST, BYTES_KEPT, TURNS_KEPT, OfEnded
+from gateway.agent.turn_cache import BYTES_AT_MOST, BYTES_KEPT, TURNS_KEPT, PerTurnCache
 from gateway.domain.ids import TurnId
 from gateway.domain.sizes import bytes_of
 from gateway.domain.steps import Answer
@@ -33,7 +33,7 @@ def turn(text: str = "Hello.", number: int = 0) -> TurnView:
 
 def test_it_is_worked_out_once_for_a_turn_that_is_read_again() -> None:
     counted, one = Counted(), turn()
-    of = OfEnded(counted)
+    of = PerTurnCache(counted)
     later = replace(one, session=replace(one.session, summary="in short"))
     assert [of.of(one), of.of(one), of.of(later)] == [["Hello."]] * 3
     assert counted.times == 1
@@ -41,7 +41,7 @@ def test_it_is_worked_out_once_for_a_turn_that_is_read_again() -> None:
 
 def test_a_turn_whose_steps_or_messages_are_others_is_worked_out_anew() -> None:
     counted, one = Counted(), turn()
-    of = OfEnded(counted)
+    of = PerTurnCache(counted)
     assert of.of(one) == ["Hello."]
     assert of.of(turn("Goodbye.")) == ["Goodbye."]
     assert of.of(replace(one, inputs=(*one.inputs, received("and", 0)))) == ["Hello."]
@@ -50,14 +50,14 @@ def test_a_turn_whose_steps_or_messages_are_others_is_worked_out_anew() -> None:
 
 def test_of_long_turns_nothing_is_kept() -> None:
     counted, long = Counted(), turn("x" * BYTES_AT_MOST)
-    of = OfEnded(counted)
+    of = PerTurnCache(counted)
     assert of.of(long) == of.of(long)
     assert counted.times == 2
 
 
 def test_of_many_middling_turns_fewer_are_kept() -> None:
     counted = Counted()
-    of = OfEnded(counted)
+    of = PerTurnCache(counted)
     turns = [turn("я" * (BYTES_AT_MOST // 3), number=n) for n in range(TURNS_KEPT)]
     for one in turns:
         of.of(one)
@@ -72,7 +72,7 @@ def test_of_many_middling_turns_fewer_are_kept() -> None:
 
 def test_the_oldest_of_too_many_is_forgotten() -> None:
     counted = Counted()
-    of, turns = OfEnded(counted), [turn(number=n) for n in range(TURNS_KEPT + 1)]
+    of, turns = PerTurnCache(counted), [turn(number=n) for n in range(TURNS_KEPT + 1)]
     for one in turns:
         of.of(one)
     of.of(turns[-1])

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.agent.transcript import ANSWERED
 from gateway.domain.children import Agent, SpawnMode
-from gateway.domain.live import ANSWERS, Doing, LiveEvent
+from gateway.domain.live import ANSWERS, LiveEvent, ProgressChanged
 from gateway.domain.prompts import CallResult, ModelRequest, UserText
 from gateway.domain.slots import SlotKind
 from gateway.domain.steps import Answer, Usage
@@ -91,7 +91,7 @@ async def test_what_a_child_thinks_is_told_to_the_conversation_of_its_root(famil
     async with heard(family) as found:
         await family.run(child)
 
-    doing = [one for one in found if isinstance(one, Doing)]
+    doing = [one for one in found if isinstance(one, ProgressChanged)]
     assert [(one.turn, one.conversation, one.by, one.text) for one in doing] == [
         (lease.turn, CHAT, child.session, "thinking"),
         (lease.turn, CHAT, child.session, ""),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.agent.attachments import Attachments
-from gateway.domain.messages import Attachment, Brought
+from gateway.domain.messages import Attachment, FetchedFile
 from gateway.domain.prompts import UserText
 from gateway.domain.slots import SlotKind
 from gateway.domain.tools import Risk
@@ -62,7 +62,7 @@ async def test_a_picture_is_fetched_kept_told_of_and_looked_at(engine: Engine, c
     (one,) = told(engine)
     (received,) = (await engine.store.turn(lease.turn)).inputs
     path = f"inbox/{received.id}-1.png"
-    assert received.files == (Brought(path=path, size=len(PNG), media_type="image/png"),)
+    assert received.files == (FetchedFile(path=path, size=len(PNG), media_type="image/png"),)
     assert (engine.workspaces.workspace(lease.session) / path).read_bytes() == PNG
     assert (one.text, path in one.data, [image.data for image in one.images]) == ("who is this?", True, [PNG])
     assert channel.fetched == ["f1"]

@@ -9,9 +9,9 @@ import pytest
 
 from gateway.agent.turn import EMPTY
 from gateway.domain.ids import Principal, answer_slot
-from gateway.domain.live import ANSWERS, LiveEvent, Rested, TextDelta, Working, session_topic
+from gateway.domain.live import ANSWERS, LiveEvent, TextDelta, TurnActive, TurnReleased, session_topic
 from gateway.domain.messages import Conversation
-from gateway.domain.prompts import Anew, Complete, ModelEvent, ModelRequest, TextPart
+from gateway.domain.prompts import AnswerRestarted, Complete, ModelEvent, ModelRequest, TextPart
 from gateway.domain.slots import NewSlot
 from gateway.domain.steps import Answer
 from gateway.domain.tools import Risk, ToolResult
@@ -148,7 +148,7 @@ async def test_pages_platforms_that_do_not_stream_and_commands_have_no_early_slo
 
     assert store.early == []
     assert [event for event in found if isinstance(event, TextDelta)] == []
-    assert [type(event) for event in found] == ([Working, Rested] if where == CHAT else [])
+    assert [type(event) for event in found] == ([TurnActive, TurnReleased] if where == CHAT else [])
 
 
 async def test_white_space_is_not_worth_a_message(streaming: Engine, store: Early) -> None:
@@ -379,8 +379,8 @@ async def test_it_is_said_where_a_turn_works_until_it_parks(streaming: Engine) -
         await streaming.run(lease)
         streaming.turns.say_working(lease)  # it is not held any more
 
-    said = [event for event in found if isinstance(event, Working)]
-    assert said == [Working(session=lease.session, turn=lease.turn, conversation=CHAT)]
+    said = [event for event in found if isinstance(event, TurnActive)]
+    assert said == [TurnActive(session=lease.session, turn=lease.turn, conversation=CHAT)]
 
 
 # --- another model begins anew --------------------------------------------------------------------
@@ -400,7 +400,7 @@ class Stumbling:
         for seconds, text in self.void:
             self.clock.advance(seconds)
             yield TextPart(text=text)
-        yield Anew(because="It broke.")
+        yield AnswerRestarted(because="It broke.")
         for seconds, text in self.pieces:
             self.clock.advance(seconds)
             yield TextPart(text=text)

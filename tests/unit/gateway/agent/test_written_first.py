@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.domain.audit import Beginning
+from gateway.domain.audit import StartRecord
 from gateway.domain.ids import TurnId, WaitId
 from gateway.domain.messages import Inbound
 from gateway.domain.routes import Accepted, Route, WhileRunning
 from gateway.domain.slots import NewSlot
 from gateway.domain.steps import StepState
-from gateway.domain.tools import Default, Effect, ResultStatus, Risk, ToolResult
+from gateway.domain.tools import ApprovalMode, Effect, ResultStatus, Risk, ToolResult
 from gateway.domain.turns import Lease, TurnKind
 from gateway.domain.views import TurnView
-from gateway.domain.waits import Start
+from gateway.domain.waits import StartOutcome
 from gateway.errors import StoreError
 from gateway.ports import ToolContext, Waiting
 from tests.support.clock import FakeClock
@@ -26,7 +26,7 @@ from tests.support.fakes import FailingStore, FakeTool, Text, done
 class NotBegun(FailingStore):
     """Cannot store that a call begins, the first time."""
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
         """Fail, or store it."""
         self._maybe("start_step")
         return await super().start_step(lease, n, wait, beginning)
@@ -64,7 +64,9 @@ async def test_a_call_runs_only_when_it_is_stored_that_it_began(tmp_path: Path) 
         seen.append(view.steps[1].state)
         return done("did it")
 
-    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, body=look, approval={"main": Default.ALLOW})
+    write = FakeTool(
+        name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, body=look, approval={"main": ApprovalMode.ALLOW}
+    )
     engine = Engine(tmp_path, [write], store=store)
     lease = await engine.planned("write")
     turn.append(lease.turn)
@@ -77,7 +79,7 @@ async def test_a_call_runs_only_when_it_is_stored_that_it_began(tmp_path: Path) 
 async def test_a_result_that_cannot_be_stored_now_is_stored_later_and_the_call_runs_once(tmp_path: Path) -> None:
     store = NotKept(FakeClock())
     store.failing["finish_step"] = 1
-    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
+    write = FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": ApprovalMode.ALLOW})
     engine = Engine(tmp_path, [write], store=store)
     lease = await engine.planned("write:it")
 

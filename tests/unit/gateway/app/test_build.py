@@ -16,13 +16,13 @@ from agent_tools import shell
 from config.load import Loaded, load
 from config.plugins import tool_specs
 from gateway.app import App, build, own_version
-from gateway.app.plugins import load_tools, look_at_tools, redactor_of
+from gateway.app.plugins import check_tools, load_tools, redactor_of
 from gateway.app.state import open_state, state_key
-from gateway.app.tool_hosts import Places
-from gateway.domain.tools import Reach, Risk, ToolResult
+from gateway.app.tool_hosts import ToolHosts
+from gateway.domain.tools import CallScope, Risk, ToolResult
 from gateway.egress import Egress
 from gateway.errors import ConfigError, StartError
-from gateway.ports import ToolContext, ToolPlace
+from gateway.ports import ToolContext, ToolHost
 from gateway.sandbox import Containment
 from gateway.store.memory import MemoryStore
 from gateway.system.redaction import HIDDEN
@@ -200,8 +200,8 @@ def test_every_life_of_a_daemon_is_another_node_of_the_same_machine(made: Build)
     assert one.sessions.node != other.sessions.node
 
 
-def places(folder: Path) -> Places:
-    return Places(state=folder, clock=FakeClock(), containment=NO_SANDBOX, egress=Egress())
+def places(folder: Path) -> ToolHosts:
+    return ToolHosts(state=folder, clock=FakeClock(), containment=NO_SANDBOX, egress=Egress())
 
 
 def test_the_tools_are_those_of_the_configuration(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_tool_that_is_not_complete_is_named(tmp_path: Path) -> None:
 def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_let_it(tmp_path: Path) -> None:
     module = ModuleType("keeping")
     spec = replace(shell.SPEC, name="keeping", needs="no_such_package", extra="kites")
-    made: list[ToolPlace] = []
+    made: list[ToolHost] = []
 
     class Kept:
         async def run(self, ctx: ToolContext, args: Any) -> ToolResult:
@@ -237,12 +237,12 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
         async def serve(self) -> None:
             raise NotImplementedError
 
-    def keep(place: ToolPlace) -> Kept:
+    def keep(place: ToolHost) -> Kept:
         made.append(place)
         return Kept()
 
-    def reach(args: Any, settings: Any) -> Reach:
-        return Reach(risk=Risk.READ, scope=f"{args} {settings}")
+    def reach(args: Any, settings: Any) -> CallScope:
+        return CallScope(risk=Risk.READ, scope=f"{args} {settings}")
 
     vars(module).update(SPEC=spec, Args=shell.Args, keep=keep, reach=reach)
     sys.modules["agent_tools.keeping"] = module
@@ -291,7 +291,7 @@ def test_check_is_told_what_the_browser_has_or_lacks(tmp_path: Path) -> None:
     there.chmod(0o700)
 
     def said(executable: Path) -> dict[str, str]:
-        return dict(look_at_tools(loaded(tmp_path, f'[tools.browser]\nexecutable = "{executable}"\n')))
+        return dict(check_tools(loaded(tmp_path, f'[tools.browser]\nexecutable = "{executable}"\n')))
 
     assert said(there) == {f"browser: Chromium is {there}": ""}
     cure = "Correct `executable` in [tools.browser], or remove it to have one found."

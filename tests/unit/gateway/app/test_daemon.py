@@ -21,7 +21,7 @@ from gateway.domain.tools import ResultStatus, Risk, ToolResult
 from gateway.domain.turns import Lease, TurnState
 from gateway.domain.views import Counts
 from gateway.errors import StoreError
-from gateway.ports import Channel, KeptTool, ToolContext
+from gateway.ports import Channel, StatefulTool, ToolContext
 from gateway.server.control_server import ControlServer
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import Address
@@ -31,7 +31,7 @@ from tests.support.fakes import NODE, FailingStore, FakeChannel, FakeTool, calls
 
 
 def daemon(
-    engine: Engine, folder: Path, channels: Mapping[str, Channel], kept: Mapping[str, KeptTool] | None = None
+    engine: Engine, folder: Path, channels: Mapping[str, Channel], kept: Mapping[str, StatefulTool] | None = None
 ) -> Daemon:
     address = Address(host="127.0.0.1", port=0)
     sender = engine.delivery()

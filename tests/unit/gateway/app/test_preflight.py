@@ -13,7 +13,7 @@ import pytest
 from config.load import Loaded, load
 from gateway.app.preflight import refusals
 from gateway.errors import StoreError, StoreInUse
-from gateway.store import look_at_store, open_store
+from gateway.store import check_store, open_store
 from gateway.store.sqlite.opening import APPLICATION_ID
 from tests.support.clock import FakeClock
 
@@ -75,7 +75,7 @@ def test_what_is_no_store_of_ours_is_refused(tmp_path: Path, make: Callable[[Pat
     make(store)
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(StoreError) as looked:
-        look_at_store(f"sqlite://{store}")
+        check_store(f"sqlite://{store}")
     assert sorted(os.listdir(tmp_path)) == before
     with pytest.raises(StoreError) as opened:
         open_store(f"sqlite://{store}", FakeClock())
@@ -85,13 +85,13 @@ def test_what_is_no_store_of_ours_is_refused(tmp_path: Path, make: Callable[[Pat
 
 @pytest.mark.parametrize("url", ["sqlite:///no/such/dragoman.db", "memory://"])
 def test_one_that_is_not_there_yet_is_not_made(url: str) -> None:
-    look_at_store(url)
+    check_store(url)
 
 
 async def test_one_behind_a_link_is_made_where_it_leads(tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path}/dragoman.db"
     (tmp_path / "dragoman.db").symlink_to(tmp_path / "disk" / "x.db")
-    look_at_store(url)
+    check_store(url)
     assert os.listdir(tmp_path) == ["dragoman.db"]
     await open_store(url, FakeClock()).close()
     assert (tmp_path / "disk" / "x.db").is_file()
@@ -100,7 +100,7 @@ async def test_one_behind_a_link_is_made_where_it_leads(tmp_path: Path) -> None:
 async def test_a_lock_is_not_taken_from_its_holder(tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path}/dragoman.db"
     store = open_store(url, FakeClock())
-    look_at_store(url)
+    check_store(url)
     with pytest.raises(StoreInUse):
         open_store(url, FakeClock())
     await store.close()

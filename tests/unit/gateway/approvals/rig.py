@@ -10,14 +10,14 @@ from gateway.domain.ids import OwnerName, Principal, SessionId, TurnId, WaitId, 
 from gateway.domain.messages import Conversation
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.turns import Turn, TurnKind, TurnState
-from gateway.domain.waits import PressResult, Verdict, Wait, WaitKind, WaitState
+from gateway.domain.waits import PressResult, PressVerdict, Wait, WaitKind, WaitState
 from tests.support.makers import ANN, ANN_TELEGRAM, CHAT, EPOCH, approval
 
 WAIT = WaitId("w0123456789abcdef")
-APPROVED = Verdict(refusal=None, state=WaitState.APPROVED)
-DENIED = Verdict(refusal=None, state=WaitState.DENIED)
-WITHDRAWN = Verdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=True)
-REFUSED = Verdict(refusal=PressResult.NOT_ALLOWED)
+APPROVED = PressVerdict(refusal=None, state=WaitState.APPROVED)
+DENIED = PressVerdict(refusal=None, state=WaitState.DENIED)
+WITHDRAWN = PressVerdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=True)
+REFUSED = PressVerdict(refusal=PressResult.NOT_ALLOWED)
 
 
 def wait(state: WaitState = WaitState.OPEN, *, who: Principal | None = None, reason: str = "") -> Wait:

@@ -16,9 +16,9 @@ from pydantic import BaseModel, create_model
 
 from gateway.approvals.action import action_key, action_sha, canonical, needs_escape, render, render_action, unrender
 from gateway.domain.ids import Principal, SessionId, TurnId
-from gateway.domain.tools import Action, Mode
+from gateway.domain.tools import Action, SandboxMode
 
-ACTION = Action(tool="shell", arguments={"command": "date", "timeout": None}, cwd="/w", sandbox=Mode.BASIC)
+ACTION = Action(tool="shell", arguments={"command": "date", "timeout": None}, cwd="/w", sandbox=SandboxMode.BASIC)
 ALPHABET = re.compile(r"(?:[ -~]|⏎\n|␠×[0-9]+;|⏎×[0-9]+;\n)*")
 ANY = st.text(st.characters(exclude_categories=[]))  # surrogates too
 NASTY = st.text(st.sampled_from(list("\\u{}⏎␠×\n\r\t 09AF;ab\u202e\u200b\ud800")))
@@ -174,7 +174,7 @@ def test_every_field_of_an_action_is_in_its_key() -> None:
         "tool": replace(ACTION, tool="other"),
         "arguments": replace(ACTION, arguments={**ACTION.arguments, "command": "date "}),
         "cwd": replace(ACTION, cwd="/w2"),
-        "sandbox": replace(ACTION, sandbox=Mode.OFF),
+        "sandbox": replace(ACTION, sandbox=SandboxMode.OFF),
     }
 
     assert set(changed) == {field.name for field in fields(Action)}
@@ -219,12 +219,12 @@ def test_the_text_that_is_hashed_is_the_same_in_every_version() -> None:
 @pytest.mark.parametrize(
     ("sandbox", "key"),
     [
-        (Mode.BASIC, "6eda49f4bb4a830e7b2d65a05794e021e47c0b8bd33d45eb7d0ee5e98385bd16"),
-        (Mode.OFF, "fd0620562c84329f5df365779d37790b7509c716a16e3072a3b562d4588d9cac"),
+        (SandboxMode.BASIC, "6eda49f4bb4a830e7b2d65a05794e021e47c0b8bd33d45eb7d0ee5e98385bd16"),
+        (SandboxMode.OFF, "fd0620562c84329f5df365779d37790b7509c716a16e3072a3b562d4588d9cac"),
         (None, "3f856014b212bae423c3c58ba2ffa149dd34a1a6f2ca2ebd4c5d343d0c28df7b"),
     ],
 )
-def test_keys_are_those_of_earlier_versions(sandbox: Mode | None, key: str) -> None:
+def test_keys_are_those_of_earlier_versions(sandbox: SandboxMode | None, key: str) -> None:
     """Made when a sandbox was a text, and none the empty one."""
     assert action_key(replace(ACTION, arguments={"command": "caf\u00e9", "all": [1, None]}, sandbox=sandbox)) == key
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.approvals import Approvals, Handles, name_of, payload
+from gateway.approvals import Approvals, ButtonTokens, name_of, payload
 from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.routes import WhileRunning
 from gateway.domain.sessions import SessionKind
 from gateway.domain.turns import TurnKind
-from gateway.domain.waits import PRESSED_TEXT, PressResult, Verb, Verdict, WaitKind
+from gateway.domain.waits import PRESSED_TEXT, PressResult, PressVerdict, Verb, WaitKind
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
 from tests.support.fakes import BOB_CHAT, CLEO, CLEO_CHAT, CLEO_TELEGRAM, GROUP, KEY, PEOPLE
@@ -28,17 +28,17 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def handles() -> Handles:
-    return Handles(KEY)
+def handles() -> ButtonTokens:
+    return ButtonTokens(KEY)
 
 
 @pytest.fixture
-def asking(clock: FakeClock, handles: Handles) -> Approvals:
+def asking(clock: FakeClock, handles: ButtonTokens) -> Approvals:
     return Approvals(PEOPLE, MemoryStore(clock), handles)
 
 
 async def test_an_owner_who_never_wrote_cannot_be_asked_elsewhere_and_can_after_opening_the_page(
-    clock: FakeClock, handles: Handles
+    clock: FakeClock, handles: ButtonTokens
 ) -> None:
     store = MemoryStore(clock)
     asking = Approvals(PEOPLE, store, handles)
@@ -51,7 +51,9 @@ async def test_an_owner_who_never_wrote_cannot_be_asked_elsewhere_and_can_after_
     assert (main.conversations, main.page) == ((CHAT,), False)
 
 
-async def test_elsewhere_every_owner_is_asked_in_the_own_last_direct_chat(clock: FakeClock, handles: Handles) -> None:
+async def test_elsewhere_every_owner_is_asked_in_the_own_last_direct_chat(
+    clock: FakeClock, handles: ButtonTokens
+) -> None:
     store = MemoryStore(clock)
     for who, where, owner in [(ANN_TELEGRAM, CHAT, ANN), (CLEO_TELEGRAM, CLEO_CHAT, CLEO)]:
         message = inbound(who=who, where=where)
@@ -82,7 +84,7 @@ def test_an_owner_is_who_the_configuration_names(asking: Approvals) -> None:
     ],
 )
 def test_a_reason_given_later_denies_when_its_author_may_deny_now(
-    asking: Approvals, who: Principal, kind: SessionKind, verdict: Verdict
+    asking: Approvals, who: Principal, kind: SessionKind, verdict: PressVerdict
 ) -> None:
     asked = replace(wait(), approval=replace(approval(1), requester=BOB))
 
@@ -92,11 +94,13 @@ def test_a_reason_given_later_denies_when_its_author_may_deny_now(
 def test_a_reason_for_what_is_no_approval_denies_nothing(asking: Approvals) -> None:
     timer = replace(wait(), kind=WaitKind.TIMER, approval=None)
 
-    assert asking.denial(timer, ANN_TELEGRAM, session()) == Verdict(refusal=PressResult.NOT_VALID)
+    assert asking.denial(timer, ANN_TELEGRAM, session()) == PressVerdict(refusal=PressResult.NOT_VALID)
 
 
 @pytest.mark.parametrize(("verb", "verdict"), [(Verb.ONCE, REFUSED), (Verb.DENY, DENIED)])
-def test_who_asked_may_press_no_but_not_yes(asking: Approvals, handles: Handles, verb: Verb, verdict: Verdict) -> None:
+def test_who_asked_may_press_no_but_not_yes(
+    asking: Approvals, handles: ButtonTokens, verb: Verb, verdict: PressVerdict
+) -> None:
     asked = replace(wait(), approval=replace(approval(1), requester=BOB))
 
     assert asking.verdict(handles.make(WAIT, "o1", verb), asked, ["o1"], BOB, session(SessionKind.DM)) == verdict
@@ -110,19 +114,19 @@ def test_who_asked_may_press_no_but_not_yes(asking: Approvals, handles: Handles,
         (ANN_SLACK, ["o1"], Verb.DENY, DENIED),
         (CLEO_TELEGRAM, ["o1"], Verb.ONCE, REFUSED),  # another owner, in Ann's main session
         (BOB, ["o1"], Verb.ONCE, REFUSED),
-        (ANN_TELEGRAM, ["o2"], Verb.ONCE, Verdict(refusal=PressResult.NOT_VALID)),
-        (ANN_TELEGRAM, [], Verb.ONCE, Verdict(refusal=PressResult.NOT_VALID)),
+        (ANN_TELEGRAM, ["o2"], Verb.ONCE, PressVerdict(refusal=PressResult.NOT_VALID)),
+        (ANN_TELEGRAM, [], Verb.ONCE, PressVerdict(refusal=PressResult.NOT_VALID)),
     ],
 )
 def test_a_press_is_judged_by_who_and_where(
-    asking: Approvals, handles: Handles, who: Principal, cards: Iterable[str], verb: Verb, verdict: Verdict
+    asking: Approvals, handles: ButtonTokens, who: Principal, cards: Iterable[str], verb: Verb, verdict: PressVerdict
 ) -> None:
     handle = handles.make(WAIT, "o1", verb)
 
     assert asking.verdict(handle, wait(), cards, who, session()) == verdict
 
 
-def test_a_wait_that_is_no_approval_cannot_be_pressed_or_shown(asking: Approvals, handles: Handles) -> None:
+def test_a_wait_that_is_no_approval_cannot_be_pressed_or_shown(asking: Approvals, handles: ButtonTokens) -> None:
     timer = replace(wait(), kind=WaitKind.TIMER, approval=None)
     handle = handles.make(WAIT, "o1", Verb.ONCE)
 

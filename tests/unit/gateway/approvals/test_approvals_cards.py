@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.approvals import Approvals, Handles, title
+from gateway.approvals import Approvals, ButtonTokens, title
 from gateway.approvals.action import outcome_line
 from gateway.domain.ids import Principal, SessionId
-from gateway.domain.tools import Mode, Risk
+from gateway.domain.tools import Risk, SandboxMode
 from gateway.domain.waits import Verb, WaitState
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
@@ -24,16 +24,16 @@ from tests.unit.gateway.approvals.rig import WAIT, wait
 
 
 @pytest.fixture
-def handles() -> Handles:
-    return Handles(KEY)
+def handles() -> ButtonTokens:
+    return ButtonTokens(KEY)
 
 
 @pytest.fixture
-def asking(handles: Handles) -> Approvals:
+def asking(handles: ButtonTokens) -> Approvals:
     return Approvals(PEOPLE, MemoryStore(FakeClock()), handles)
 
 
-def test_a_row_has_buttons_while_it_is_open_and_an_outcome_after(asking: Approvals, handles: Handles) -> None:
+def test_a_row_has_buttons_while_it_is_open_and_an_outcome_after(asking: Approvals, handles: ButtonTokens) -> None:
     row = asking.row(wait(), "o1")
 
     assert row.wait == wait()
@@ -63,9 +63,10 @@ def test_a_card_names_risk_folder_sandbox_requester_session_time_and_check_in_th
 
 
 @pytest.mark.parametrize(
-    ("sandbox", "words"), [(Mode.BASIC, "basic"), (Mode.OFF, "none: it runs on the host"), (None, "none needed")]
+    ("sandbox", "words"),
+    [(SandboxMode.BASIC, "basic"), (SandboxMode.OFF, "none: it runs on the host"), (None, "none needed")],
 )
-def test_a_card_says_what_contains_the_action(asking: Approvals, sandbox: Mode | None, words: str) -> None:
+def test_a_card_says_what_contains_the_action(asking: Approvals, sandbox: SandboxMode | None, words: str) -> None:
     request = approval(1)
     request = replace(request, action=replace(request.action, sandbox=sandbox))
 

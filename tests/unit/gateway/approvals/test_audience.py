@@ -12,7 +12,7 @@ from gateway.domain.ids import Principal, SlotId, WaitId
 from gateway.domain.messages import Conversation
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import Slot, SlotKind, SlotState
-from gateway.domain.views import Whereabouts
+from gateway.domain.views import LastContact
 from tests.support.fakes import ANN_PAGE, BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP
 from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, CHAT, EPOCH, OTHER_CHAT
 from tests.unit.gateway.approvals.rig import WAIT, child, session, turn
@@ -21,8 +21,8 @@ ANN_WEB, CLEO_WEB = Principal("web:ann"), Principal("web:cleo")
 DAY = timedelta(days=1)
 
 
-def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | None = None) -> Whereabouts:
-    return Whereabouts(direct={who: (where, at) for who, where, at in direct}, page_seen_at=page)
+def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | None = None) -> LastContact:
+    return LastContact(direct={who: (where, at) for who, where, at in direct}, page_seen_at=page)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def reach(*direct: tuple[Principal, Conversation, datetime], page: datetime | No
     ],
 )
 def test_where_it_is_asked(
-    kind: SessionKind, where: Conversation, reaches: list[Whereabouts], asked: list[Conversation], page: bool
+    kind: SessionKind, where: Conversation, reaches: list[LastContact], asked: list[Conversation], page: bool
 ) -> None:
     found = audience(session(kind), turn(where), reaches, EPOCH)
 

@@ -9,14 +9,14 @@ import pytest
 from gateway.approvals.authorization import approvers, approving_owners, asks_reason, may_resolve
 from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.sessions import SessionKind
-from gateway.domain.waits import PressResult, Verb, Verdict, WaitState
+from gateway.domain.waits import PressResult, PressVerdict, Verb, WaitState
 from tests.support.fakes import CLEO, CLEO_TELEGRAM, PEOPLE
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, press
 from tests.unit.gateway.approvals.rig import APPROVED, DENIED, REFUSED, WITHDRAWN, session, wait
 
 ANN_WEB, CLEO_WEB = Principal("web:ann"), Principal("web:cleo")
 MEMBER = Principal("telegram:9009")
-DENY_ALL = Verdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=True)
+DENY_ALL = PressVerdict(refusal=None, state=WaitState.DENIED, withdraw_siblings=True)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_whoever_decides_is_asked_by_name() -> None:
         (MEMBER, Verb.DENY_REASON, REFUSED),
     ],
 )
-def test_what_a_press_may_do(who: Principal, verb: Verb, verdict: Verdict) -> None:
+def test_what_a_press_may_do(who: Principal, verb: Verb, verdict: PressVerdict) -> None:
     assert may_resolve(verb, who, BOB, frozenset([ANN_TELEGRAM])) == verdict
 
 
@@ -73,14 +73,14 @@ def test_with_nobody_allowed_nobody_approves() -> None:
         (DENY_ALL, WaitState.OPEN, True, "", True, False),
         (DENY_ALL, WaitState.APPROVED, True, "", False, False),
         (DENY_ALL, WaitState.DENIED, True, "", False, False),
-        (Verdict(refusal=None, state=WaitState.DENIED), WaitState.OPEN, True, "", False, False),
-        (Verdict(refusal=None, state=WaitState.APPROVED), WaitState.OPEN, True, "", False, False),
-        (Verdict(refusal=PressResult.NOT_ALLOWED), WaitState.OPEN, True, "", False, False),
-        (Verdict(refusal=PressResult.NOT_VALID), WaitState.OPEN, True, "", False, False),
+        (PressVerdict(refusal=None, state=WaitState.DENIED), WaitState.OPEN, True, "", False, False),
+        (PressVerdict(refusal=None, state=WaitState.APPROVED), WaitState.OPEN, True, "", False, False),
+        (PressVerdict(refusal=PressResult.NOT_ALLOWED), WaitState.OPEN, True, "", False, False),
+        (PressVerdict(refusal=PressResult.NOT_VALID), WaitState.OPEN, True, "", False, False),
     ],
 )
 def test_a_reason_is_asked_for_by_who_may_deny_what_can_still_be_denied(
-    verdict: Verdict, state: WaitState, can_ask: bool, reason: str, late: bool, asks: bool
+    verdict: PressVerdict, state: WaitState, can_ask: bool, reason: str, late: bool, asks: bool
 ) -> None:
     one = wait(state)
     pressed = replace(press(reason=reason), can_ask_reason=can_ask)

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.approvals.button_token import Handles, cards_at, page_card, wait_of
+from gateway.approvals.button_token import ButtonTokens, cards_at, page_card, wait_of
 from gateway.domain.ids import Handle, SlotId, WaitId
 from gateway.domain.waits import Verb
 from tests.support.fakes import ANN_PAGE, GROUP, KEY
 from tests.support.makers import ANN, CHAT, OTHER_CHAT
 
-HANDLES = Handles(KEY)
+HANDLES = ButtonTokens(KEY)
 WAITS = st.from_regex(r"w[0-9a-f]{16}", fullmatch=True).map(WaitId)
 CARDS = st.from_regex(r"o[0-9a-f]{16}", fullmatch=True) | st.just("page:ann") | st.text(max_size=40)
 VERBS = st.sampled_from(Verb)
@@ -55,7 +55,7 @@ def test_a_handle_is_worthless_elsewhere(one: WaitId, other: WaitId, card: str, 
     if another != card:
         assert HANDLES.verb(handle, one, [another]) is None
     assert HANDLES.verb(handle, one, []) is None
-    assert Handles(b"j" * 32).verb(handle, one, [card]) is None
+    assert ButtonTokens(b"j" * 32).verb(handle, one, [card]) is None
     assert len({HANDLES.make(one, card, each) for each in Verb}) == len(Verb)
 
 

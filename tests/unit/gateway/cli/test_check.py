@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.check import Finding, Level, look
+from gateway.cli.check import CheckResult, Level, look
 from gateway.errors import BadRequest
 from gateway.server.control_server import ControlServer
 from gateway.server.control_wire import socket_path
@@ -27,12 +27,12 @@ def state(tmp_path: Path) -> Path:
     return folder
 
 
-def found(state: Path, *, store: str = "", port: int = 0) -> list[Finding]:
+def found(state: Path, *, store: str = "", port: int = 0) -> list[CheckResult]:
     url = f"sqlite://{store or state / 'dragoman.db'}"
     return list(look(state=state, store_url=url, host="127.0.0.1", port=port, contained=[]))
 
 
-def says(findings: list[Finding], words: str) -> Finding:
+def says(findings: list[CheckResult], words: str) -> CheckResult:
     (one,) = [one for one in findings if words in one.what]
     return one
 
@@ -127,7 +127,9 @@ def test_one_that_cannot_be_made_is(state: Path, tmp_path: Path) -> None:
 Command = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
-async def of_a_port_that_is_taken(state: Path, commands: Callable[[int], Mapping[str, Command]]) -> tuple[int, Finding]:
+async def of_a_port_that_is_taken(
+    state: Path, commands: Callable[[int], Mapping[str, Command]]
+) -> tuple[int, CheckResult]:
     ready = asyncio.Event()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

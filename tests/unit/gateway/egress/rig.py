@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from gateway.egress import Egress
 from gateway.egress.addresses import Address
 from gateway.egress.dial import Ends
-from gateway.egress.exchange import Limits
-from gateway.ports import Gate
+from gateway.egress.exchange import ExchangeLimits
+from gateway.ports import EgressProxy
 
 PUBLIC = "93.184.215.14"
 STAYS_OPEN = ("/stays-open", "/silent")
@@ -113,7 +113,7 @@ class Inner:
 class Rig:
     """The open gate, who was looked up and dialled, and how a client reaches it."""
 
-    gate: Gate
+    gate: EgressProxy
     inner: Inner
     port: int
     looked_up: list[str]
@@ -139,7 +139,7 @@ class Rig:
 
 @asynccontextmanager
 async def opened(
-    names: dict[str, list[list[str]]] | None = None, *, hosts: Sequence[str] = (), limits: Limits | None = None
+    names: dict[str, list[list[str]]] | None = None, *, hosts: Sequence[str] = (), limits: ExchangeLimits | None = None
 ) -> AsyncGenerator[Rig]:
     """Open a gate. `names`: what a name leads to at each look-up, in turn, the last one from then on.
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.egress.addresses import Address, vet_address
 from gateway.egress.dial import Dialler, Ends, TurnedAwayError, UnreachableError, connect_to, is_own_address, resolve_by
 from gateway.egress.hosts import Permitted
-from gateway.system.dns import Lookups
+from gateway.system.dns import ThreadedResolver
 from tests.unit.gateway.egress.test_addresses import BLOCKED, OPEN
 from tests.unit.gateway.egress.test_hosts import REFUSED
 
@@ -177,7 +177,7 @@ async def test_the_system_resolves_and_connects() -> None:
 
     server = await asyncio.start_server(hello, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    assert "127.0.0.1" in await resolve_by(Lookups(1))("localhost", port)
+    assert "127.0.0.1" in await resolve_by(ThreadedResolver(1))("localhost", port)
     ends = await connect_to(ip_address("127.0.0.1"), port)
     assert await ends.reader.read() == b"hello"
     ends.writer.close()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.egress.exchange import Limits
+from gateway.egress.exchange import ExchangeLimits
 from tests.unit.gateway.egress.rig import opened
 
 GET = "GET http://inner.example/ HTTP/1.1\r\n"
@@ -72,7 +72,7 @@ async def test_a_malformed_request_is_answered_and_not_handed_on(request_text: s
 
 
 async def test_bare_line_feeds_never_make_a_head() -> None:
-    async with opened(limits=Limits(head_s=0.1)) as rig:
+    async with opened(limits=ExchangeLimits(head_s=0.1)) as rig:
         response = await rig.ask("GET http://inner.example/ HTTP/1.1\nHost: inner.example\n\n")
         assert response.startswith(b"HTTP/1.1 408 ")
         assert rig.inner.connections == 0

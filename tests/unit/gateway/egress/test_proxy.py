@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from gateway.egress import Egress
 from gateway.egress.dial import Ends
-from gateway.egress.exchange import Limits
+from gateway.egress.exchange import ExchangeLimits
 from gateway.errors import BadRequest
 from gateway.system.logging_setup import TOLD_AT_MOST
 from tests.unit.gateway.egress.rig import PUBLIC, Rig, opened, until
@@ -219,7 +219,7 @@ async def test_half_a_body_is_not_taken_for_a_whole_one() -> None:
 
 
 async def test_a_head_that_drips_is_cut() -> None:
-    async with opened(limits=Limits(head_s=0.2)) as rig, rig.connected() as ends, asyncio.timeout(5):
+    async with opened(limits=ExchangeLimits(head_s=0.2)) as rig, rig.connected() as ends, asyncio.timeout(5):
         with suppress(ConnectionError):
             for _ in range(10):
                 ends.writer.write(b"G")
@@ -228,12 +228,12 @@ async def test_a_head_that_drips_is_cut() -> None:
 
 
 async def test_who_says_nothing_is_cut() -> None:
-    async with opened(limits=Limits(silent_s=0.1)) as rig:
+    async with opened(limits=ExchangeLimits(silent_s=0.1)) as rig:
         assert await rig.ask(b"") == b""
 
 
 async def test_a_silent_tunnel_is_cut_and_a_busy_one_is_not() -> None:
-    async with opened(limits=Limits(idle_s=0.3)) as rig, rig.connected() as ends, asyncio.timeout(5):
+    async with opened(limits=ExchangeLimits(idle_s=0.3)) as rig, rig.connected() as ends, asyncio.timeout(5):
         ends.writer.write(b"CONNECT inner.example:443 HTTP/1.1\r\n\r\n")
         await ends.reader.readuntil(b"\r\n\r\n")
         for _ in range(6):
@@ -255,7 +255,7 @@ async def test_a_client_that_leaves_ends_its_request() -> None:
 
 
 async def test_three_hundred_at_once_are_all_served_within_the_bound() -> None:
-    async with opened(limits=Limits(connections=16)) as rig, asyncio.timeout(30):
+    async with opened(limits=ExchangeLimits(connections=16)) as rig, asyncio.timeout(30):
         most = 0
 
         async def one(n: int) -> bytes:

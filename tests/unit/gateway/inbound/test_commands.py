@@ -12,8 +12,8 @@ from gateway.domain.children import Lineage, SpawnMode, child_place
 from gateway.domain.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.steps import Usage
-from gateway.domain.text import code
-from gateway.domain.tools import Availability, Risk, Sandbox
+from gateway.domain.text import as_code
+from gateway.domain.tools import Availability, Risk, SandboxPolicy
 from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.views import ChildLine, Counts, SessionLine, Spent
 from gateway.domain.waits import Wait, WaitKind, WaitState
@@ -162,7 +162,7 @@ COUNTS = Counts(
 REGISTRY = Registry(
     [
         FakeTool(name="read", risk=Risk.READ).tool(),
-        FakeTool(name="shell", risk=Risk.EXECUTE, availability=Availability.MAIN, sandbox=Sandbox.AUTO).tool(),
+        FakeTool(name="shell", risk=Risk.EXECUTE, availability=Availability.MAIN, sandbox=SandboxPolicy.AUTO).tool(),
     ],
     sandboxed=True,
 )
@@ -242,7 +242,7 @@ def test_a_name_is_shown_and_formats_nothing(evil: str) -> None:
 @given(st.text(alphabet="`*_[]()<>!\\ \n#-ab\u202e"))
 @settings(deadline=None, max_examples=200)
 def test_code_is_one_span_whatever_is_in_it(text: str) -> None:
-    words, code_spans = shown(f"a {code(text)} b")
+    words, code_spans = shown(f"a {as_code(text)} b")
 
     assert words == "a  b"
     assert code_spans == [code_spans[0]]

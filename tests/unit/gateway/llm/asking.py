@@ -12,7 +12,7 @@ from gateway.domain.steps import Answer
 from gateway.errors import ModelError
 from gateway.llm.openai_answer import AnswerLimits
 from gateway.llm.openai_chat import OpenAIChat
-from gateway.llm.retrying import DEFAULT_PATIENCE, Patience
+from gateway.llm.retrying import DEFAULT_PATIENCE, Timeouts
 from gateway.policy.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import ScriptedModel
@@ -20,7 +20,7 @@ from tests.support.model_server import ScriptedModel
 KEY = "sk-test-0123456789"
 ASK = ModelRequest(system="Be kind.", messages=(UserText(text="Hi"),), tools=())
 QUICK = RetryLimits(first_s=0.01, longest_s=60)
-IMPATIENT = Patience(stall_s=0.5, after_finish_s=0.15)
+IMPATIENT = Timeouts(stall_s=0.5, after_finish_s=0.15)
 """For servers that are silent for good. One that only waits for its turn to compute is not."""
 
 
@@ -29,7 +29,7 @@ async def attached(
     server: ScriptedModel,
     *,
     retry: RetryLimits = QUICK,
-    patience: Patience = DEFAULT_PATIENCE,
+    patience: Timeouts = DEFAULT_PATIENCE,
     limits: AnswerLimits | None = None,
     clock: FakeClock | None = None,
     api_key: str | None = KEY,

@@ -14,11 +14,11 @@ import pytest
 from gateway.domain.children import Lineage, SpawnMode
 from gateway.domain.ids import SessionId, TurnId
 from gateway.domain.messages import Conversation
-from gateway.domain.prompts import Anew, Complete, ModelEvent, ModelRequest, TextPart, UserText
+from gateway.domain.prompts import AnswerRestarted, Complete, ModelEvent, ModelRequest, TextPart, UserText
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.steps import Answer, Usage
 from gateway.errors import ModelError
-from gateway.llm.chain import WELL, ChainedModels, Health, after_failure, next_choice
+from gateway.llm.chain import WELL, ChainedModels, ModelHealth, after_failure, next_choice
 from gateway.llm.prices import Price
 from gateway.ports import Model
 from gateway.system.redaction import Redactor
@@ -31,7 +31,7 @@ LONG = ModelError("The conversation is too long.", too_long=True)
 LONG_TOO = ModelError("So it is.", too_long=True)
 FILTERED = ModelError("The provider's content filter stopped the answer.", cure="Ask otherwise.", about_request=True)
 
-Line: TypeAlias = str | ModelError | Anew | None
+Line: TypeAlias = str | ModelError | AnswerRestarted | None
 """A piece of text, a failure, a new beginning; None: the stream ends without an answer."""
 
 
@@ -115,7 +115,7 @@ def shown(events: Sequence[ModelEvent]) -> str:
     """What a reader sees in the end."""
     text = ""
     for event in events:
-        text = "" if isinstance(event, Anew) else text + (event.text if isinstance(event, TextPart) else "")
+        text = "" if isinstance(event, AnswerRestarted) else text + (event.text if isinstance(event, TextPart) else "")
     return text
 
 
@@ -127,8 +127,8 @@ async def fails(model: Model) -> ModelError:
 
 # --- who is next, and who rests ---------------------------------------------------------------------
 
-RESTS = Health(failures=1, rests_until=60.0, because="429")
-SOONER = Health(failures=1, rests_until=59.0, because="429")
+RESTS = ModelHealth(failures=1, rests_until=60.0, because="429")
+SOONER = ModelHealth(failures=1, rests_until=59.0, because="429")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ SOONER = Health(failures=1, rests_until=59.0, because="429")
     ],
 )
 def test_the_next_is_the_first_that_neither_rests_nor_was_asked(
-    healths: list[Health], asked: list[int], now: float, even_resting: bool, expected: int | None
+    healths: list[ModelHealth], asked: list[int], now: float, even_resting: bool, expected: int | None
 ) -> None:
     assert next_choice(healths, asked, now, even_resting=even_resting) == expected
 
@@ -179,7 +179,7 @@ def test_the_next_is_the_first_that_neither_rests_nor_was_asked(
 def test_a_rest_doubles_up_to_ten_minutes_and_failures_during_it_count_as_one(
     failures: int, until: float, retry_after_s: float | None, now: float, expected: tuple[int, float]
 ) -> None:
-    after = after_failure(Health(failures=failures, rests_until=until), "x", retry_after_s, now)
+    after = after_failure(ModelHealth(failures=failures, rests_until=until), "x", retry_after_s, now)
 
     assert (after.failures, after.rests_until, after.because) == (*expected, "x")
 
@@ -204,7 +204,7 @@ async def test_whatever_fails_the_next_one_is_asked_and_the_note_says_so(error: 
     assert answer.note.startswith("gpt-5-mini answered: claude-x failed (")
     assert "\n" not in answer.note
     assert len(answer.note) < 200
-    assert not any(isinstance(event, Anew) for event in events)
+    assert not any(isinstance(event, AnswerRestarted) for event in events)
 
 
 async def test_the_note_tells_the_reason_and_no_secret() -> None:
@@ -231,7 +231,7 @@ async def test_text_of_a_model_that_breaks_off_is_taken_back() -> None:
     assert answer.text == "Whole"
     assert events == [
         TextPart(text="Half"),
-        Anew(because=BUSY.message),
+        AnswerRestarted(because=BUSY.message),
         TextPart(text="Who"),
         TextPart(text="le"),
     ]
@@ -241,11 +241,11 @@ async def test_a_stream_without_an_answer_is_a_failure() -> None:
     answer, events = await ask(chain(Scripted("openai:a", ["Half", None]), Scripted("openai:b")))
 
     assert answer.model == "openai:b"
-    assert Anew(because="The model's stream ended before its answer did.") in events
+    assert AnswerRestarted(because="The model's stream ended before its answer did.") in events
 
 
 async def test_a_model_that_took_its_text_back_itself_needs_no_second_word() -> None:
-    own = Anew(because="again")
+    own = AnswerRestarted(because="again")
     _, events = await ask(chain(Scripted("openai:a", ["Half", own, BUSY]), Scripted("openai:b")))
 
     assert events == [TextPart(text="Half"), own, TextPart(text="openai:b")]
@@ -303,7 +303,7 @@ async def test_a_model_that_broke_off_is_asked_once_more_when_nobody_else_is_lef
     answer, events = await ask(chain(model))
 
     assert (answer.text, answer.note) == ("Whole", "")
-    assert Anew(because=BUSY.message) in events
+    assert AnswerRestarted(because=BUSY.message) in events
 
     model = Scripted("openai:a", ["Half", BUSY], ["Half", BUSY], ["Whole"])
     assert await fails(chain(model)) is BUSY

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from gateway.domain.ids import SessionId
-from gateway.domain.prompts import Anew, Complete, ModelRequest, UserText
+from gateway.domain.prompts import AnswerRestarted, Complete, ModelRequest, UserText
 from gateway.domain.routes import Route, empty_session
 from gateway.domain.sessions import Origin, SessionKind
 from gateway.errors import ConfigError
@@ -112,7 +112,7 @@ async def test_wherever_a_stream_is_cut_the_next_model_begins_anew(cut_after: in
 
     assert isinstance(last, Complete)
     assert (last.answer.text, last.answer.calls) == ("Whole", ())
-    assert any(isinstance(event, Anew) for event in before)
+    assert any(isinstance(event, AnswerRestarted) for event in before)
 
 
 async def test_no_choice_is_refused() -> None:

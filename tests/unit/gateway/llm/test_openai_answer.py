@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.domain.steps import Answer, Usage
 from gateway.domain.tools import ARGUMENTS_AT_MOST, NAMED_AT_MOST
 from gateway.errors import ModelError
-from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits, Assembly
+from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits, AnswerParser
 
 SMALL = AnswerLimits(text_chars=20, reasoning_chars=20, argument_chars=40, calls=2, chunk_bytes=2_000)
 
@@ -46,7 +46,7 @@ DONE = b"data: [DONE]\n\n"
 
 def assembled(*parts: bytes, taken: tuple[str, ...] = (), limits: AnswerLimits | None = None) -> tuple[Answer, str]:
     """Return the answer, and the text as it streamed."""
-    assembly = Assembly(refused, limits or AnswerLimits())
+    assembly = AnswerParser(refused, limits or AnswerLimits())
     streamed = "".join(assembly.feed(part) for part in parts)
     streamed += assembly.end()
     streamed += assembly.finish()
@@ -208,7 +208,7 @@ def test_a_pair_of_surrogates_that_was_split_is_joined_and_a_lone_one_is_replace
 
 
 def test_a_whole_completion() -> None:
-    assembly = Assembly(refused)
+    assembly = AnswerParser(refused)
     message = {"content": "Hi", "tool_calls": [{"id": "a", "function": {"name": "shell", "arguments": "{}"}}]}
     text = assembly.feed_completion(json.dumps({"choices": [{"message": message}], "usage": {}}).encode())
 
@@ -379,7 +379,7 @@ def test_a_chunk_that_is_cut_in_a_text_is_refused_as_fast_as_another(text: bytes
 
 
 def test_fragments_that_say_nothing_are_not_kept_and_not_taken_for_ever() -> None:
-    assembly = Assembly(refused, AnswerLimits(argument_chars=1_000))
+    assembly = AnswerParser(refused, AnswerLimits(argument_chars=1_000))
     nothing = call(0, "", "", "")
     with pytest.raises(ModelError, match="arguments of the model's calls exceed"):
         assembly.feed(nothing * 100)

@@ -16,7 +16,7 @@ from gateway.domain.steps import Usage
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits
 from gateway.llm.openai_chat import OpenAIChat
-from gateway.llm.retrying import Patience
+from gateway.llm.retrying import Timeouts
 from gateway.policy.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import Call, Reply, ScriptedModel, UsageFigures
@@ -177,7 +177,7 @@ async def test_a_server_that_stays_on_the_line_after_done_is_left() -> None:
 @pytest.mark.parametrize("silent", [Reply(think_s=60), Reply(stall_after=0)])
 async def test_in_haste_a_silent_server_is_given_up_after_two_short_tries(silent: Reply) -> None:
     server = ScriptedModel([silent] * 4)
-    async with attached(server, patience=Patience(hasty_s=0.2)) as model, asyncio.timeout(10):
+    async with attached(server, patience=Timeouts(hasty_s=0.2)) as model, asyncio.timeout(10):
         error, _ = await failure(model.hasty())
 
     assert "sent nothing for 0.2 s (tried 2 times)" in error.message
@@ -188,7 +188,7 @@ async def test_in_haste_a_long_wait_is_not_waited_for_and_a_begun_answer_has_its
     busy = Reply(status=429, error="slow", headers={"Retry-After": "30"})
     slow = Reply(text="Slow but sure", chunks=2, stall_after=2, stall_s=0.5)
     server = ScriptedModel([busy, slow])
-    async with attached(server, patience=Patience(hasty_s=0.2)) as model:
+    async with attached(server, patience=Timeouts(hasty_s=0.2)) as model:
         error, _ = await failure(model.hasty())
         answer, _ = await ask(model.hasty())
 
@@ -421,7 +421,7 @@ async def test_ten_megabytes_of_arguments_at_the_real_limits() -> None:
 async def test_a_server_that_only_keeps_the_line_alive_is_left_in_the_end() -> None:
     clock = FakeClock()
     server = ScriptedModel([Reply(text="x" * 1_000, chunks=1_000, delay_s=0.01)])
-    async with attached(server, clock=clock, patience=Patience(whole_s=60)) as model:
+    async with attached(server, clock=clock, patience=Timeouts(whole_s=60)) as model:
         events = model.stream(ASK)
         await anext(events)
         clock.advance(61)

@@ -14,7 +14,15 @@ from gateway.domain.prompts import CallResult, Message, ModelRequest, UserText
 from gateway.domain.steps import Answer
 from gateway.domain.tools import ResultStatus, ToolCall, ToolResult
 from gateway.llm.dialects import Dialect
-from gateway.llm.openai_payload import CHARS_KEPT, CHARS_OF_ONE, MESSAGES_KEPT, OPAQUE, Written, messages, request_body
+from gateway.llm.openai_payload import (
+    CHARS_KEPT,
+    CHARS_OF_ONE,
+    MESSAGES_KEPT,
+    OPAQUE,
+    MessageJsonCache,
+    messages,
+    request_body,
+)
 from tests.support.makers import BOB
 
 OK = ToolResult(status=ResultStatus.OK, text="fine")
@@ -47,7 +55,7 @@ REQUESTS = st.tuples(
 def test_a_request_is_the_same_whatever_was_asked_before(
     asked: list[tuple[list[Message], str, str, Dialect]],
 ) -> None:
-    written = Written()
+    written = MessageJsonCache()
     for given_ones, mark, who, dialect in asked:
         request = ModelRequest(system="Be kind.", messages=tuple(given_ones), tools=(), mark=mark)
         body = json.loads(request_body("m", request, answered_by=who, dialect=dialect, written=written))
@@ -60,7 +68,7 @@ def made_for(message: Message, times: list[Message], text: str = "x") -> list[di
 
 
 def test_a_message_is_written_once_for_as_long_as_it_is_the_same() -> None:
-    written, times = Written(), list[Message]()
+    written, times = MessageJsonCache(), list[Message]()
     one, alike = UserText(text="one"), UserText(text="one")
     for how, message in [("a", one), ("a", one), ("b", one), ("b", one), ("b", alike), ("b", one)]:
         assert written.json(message, how, lambda message=message: made_for(message, times)) == '{"text":"x"}'
@@ -81,7 +89,7 @@ LONG_ONES: list[Message] = [
 @pytest.mark.parametrize("message", LONG_ONES)
 def test_what_is_long_is_kept_by_nobody_however_short_it_is_written(message: Message) -> None:
     """A hundred arguments of a megabyte that are no JSON were 90 MB, and 224,280 characters."""
-    written, times = Written(), list[Message]()
+    written, times = MessageJsonCache(), list[Message]()
     short = UserText(text="short")
     for one in (short, message, message, short):
         written.json(one, "", lambda one=one: made_for(one, times))
@@ -90,7 +98,7 @@ def test_what_is_long_is_kept_by_nobody_however_short_it_is_written(message: Mes
 
 @pytest.mark.parametrize(("count", "text"), [(MESSAGES_KEPT, "x"), (10, "x" * (CHARS_KEPT // 10))])
 def test_what_is_kept_is_bounded_by_number_and_by_length(count: int, text: str) -> None:
-    written, times = Written(), list[Message]()
+    written, times = MessageJsonCache(), list[Message]()
     first, *others = [UserText(text=str(n)) for n in range(count + 1)]
     for message in [first, *others, others[-1], first]:
         written.json(message, "", lambda message=message: made_for(message, times, text))

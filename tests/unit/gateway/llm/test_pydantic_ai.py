@@ -18,7 +18,7 @@ from gateway.domain.tools import ARGUMENTS_AT_MOST, ResultStatus, ToolCall, Tool
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.pydantic_ai import LibraryModel, open_library
 from gateway.llm.pydantic_ai.opening import their_model
-from gateway.llm.retrying import Patience
+from gateway.llm.retrying import Timeouts
 from gateway.policy.retry import RetryLimits
 from tests.support.providers import FakeProvider, Said, anthropic_calls, anthropic_text, google
 
@@ -47,7 +47,7 @@ async def attached(
                 close=client.aclose,
                 api_key=KEY,
                 retry=RetryLimits(first_s=0.01, longest_s=60),
-                patience=Patience(stall_s=stall_s, hasty_s=0.2),
+                patience=Timeouts(stall_s=stall_s, hasty_s=0.2),
             ),
         )
 

@@ -12,7 +12,7 @@ from gateway.domain.prompts import ModelRequest
 from gateway.domain.steps import Answer, Usage
 from gateway.errors import ModelError
 from gateway.llm.dialects import Dialect, dialect_of
-from gateway.llm.openai_answer import Assembly
+from gateway.llm.openai_answer import AnswerParser
 from gateway.llm.openai_errors import Peer, from_chunk, to_error
 from gateway.llm.openai_payload import messages
 
@@ -96,7 +96,7 @@ def stream(name: str) -> bytes:
 
 def read(data: bytes) -> tuple[Answer, str]:
     """Return the answer, and the text as it streamed. Raises `ModelError`."""
-    assembly = Assembly(lambda error: to_error(from_chunk(error, PEER), PEER))
+    assembly = AnswerParser(lambda error: to_error(from_chunk(error, PEER), PEER))
     streamed = assembly.feed(data) + assembly.end()
     streamed += assembly.finish()
     return assembly.answer("openai:m", ()), streamed

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.text import mended
-from gateway.llm.text_buffer import Pieces
+from gateway.llm.text_buffer import TextBuffer
 
 
 def test_what_each_piece_adds_is_said() -> None:
-    text = Pieces()
+    text = TextBuffer()
     assert [text.add(piece) for piece in ("a\ud83d", "", "\ude00b\ude00", "\ud83d")] == ["a", "", "😀b\ufffd", ""]
     assert (len(text), text.since(1), str(text)) == (2, "😀b\ufffd", "a😀b\ufffd")
     assert (text.end(), text.end()) == ("\ufffd", "")
@@ -19,6 +19,6 @@ def test_what_each_piece_adds_is_said() -> None:
 
 @given(st.lists(st.text(st.sampled_from("a\ud83d\ude00😀"))))
 def test_it_does_not_matter_where_it_is_split(pieces: list[str]) -> None:
-    text = Pieces()
+    text = TextBuffer()
     added = "".join(text.add(piece) for piece in pieces) + text.end()
     assert added == str(text) == mended("".join(pieces))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.ids import SlotId, TurnId, main_session
-from gateway.domain.live import ANSWERS, TextDelta, Working
+from gateway.domain.live import ANSWERS, TextDelta, TurnActive
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import EDIT_IN_DOUBT, NewSlot, Showing, SlotKind, SlotState
+from gateway.domain.slots import EDIT_IN_DOUBT, NewSlot, RenderedSlot, SlotKind, SlotState
 from gateway.domain.tools import Effect, Risk
 from gateway.domain.waits import WaitState
 from gateway.errors import SendFailed, SendOutcome
@@ -364,7 +364,7 @@ class SlowEdits(FakeChannel):
     may_end: asyncio.Event = field(default_factory=asyncio.Event)
     end: SendFailed | None = None
 
-    async def edit(self, showing: Showing, progress: Progress) -> str:
+    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
         """Change, or fail."""
         if showing.partial:
             self.begun.set()
@@ -386,7 +386,7 @@ async def written(engine: Engine, channel: SlowEdits, *, patience_s: float = 5) 
     await engine.say()
     async with in_background(delivery.streams.run()), in_background(delivery.run()):
         await asyncio.sleep(0.01)
-        engine.store.live.publish(ANSWERS, Working(session=OWN_SESSION, turn=turn, conversation=CHAT))
+        engine.store.live.publish(ANSWERS, TurnActive(session=OWN_SESSION, turn=turn, conversation=CHAT))
         says(0, "Once upon ")
         with engine.store.transition():
             early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text="Once upon", n=0)

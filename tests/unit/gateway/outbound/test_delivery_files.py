@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.ids import main_session
-from gateway.domain.slots import MAY_TAKE_AT_MOST_S, NewSlot, Showing, SlotKind, SlotState, file_may_take_s
-from gateway.domain.tools import Effect, KeptFile, Risk
+from gateway.domain.slots import MAY_TAKE_AT_MOST_S, NewSlot, RenderedSlot, SlotKind, SlotState, file_may_take_s
+from gateway.domain.tools import Artifact, Effect, Risk
 from gateway.errors import SendFailed, SendOutcome
 from gateway.outbound.delivery import SEND_WITHIN_S
 from gateway.store.constants import FILE_SENDING_AT_MOST
@@ -29,9 +29,9 @@ def engine(tmp_path: Path) -> Engine:
     return Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)], secrets=[SECRET])
 
 
-async def shown_file(engine: Engine, file: str, *outcomes: SendFailed | None) -> list[Showing]:
+async def shown_file(engine: Engine, file: str, *outcomes: SendFailed | None) -> list[RenderedSlot]:
     """Show a file of a call once, or as often as it fails."""
-    kept = KeptFile(file=file, name="Bill.pdf", media_type="application/pdf")
+    kept = Artifact(file=file, name="Bill.pdf", media_type="application/pdf")
     lease = await engine.planned("shell")
     new = NewSlot(conversation=CHAT, kind=SlotKind.FILE, text=f"shell: {SECRET}", n=1, file=kept)
     assert await engine.store.finish_step(lease, 1, result(), [new])

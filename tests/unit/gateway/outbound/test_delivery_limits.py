@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import Pace, SlotKind, SlotState
+from gateway.domain.slots import RateLimit, SlotKind, SlotState
 from gateway.domain.tools import Effect, Risk
 from gateway.outbound.delivery import AT_ONCE, GIVEN_FROM, LOOKED_AT_AGAIN_S
 from gateway.outbound.rate_limit import BANS
@@ -88,7 +88,7 @@ async def test_under_an_overall_limit_texts_go_before_cards(engine: Engine) -> N
         await slot(engine, f"card {number}", where=chat(number), kind=SlotKind.CARD)
     for number in range(4, 6):
         await slot(engine, f"text {number}", where=chat(number))
-    channel = FakeChannel(pace=(Pace(scope=ACCOUNT, every_s=0.4, burst=1),))
+    channel = FakeChannel(pace=(RateLimit(scope=ACCOUNT, every_s=0.4, burst=1),))
     async with in_background(engine.delivery(channel).run()):
         for sent in range(1, 6):
             await until(lambda sent=sent: holds(len(channel.sent) == sent))

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from gateway.domain.live import TextDelta
-from gateway.outbound.followed import Turn
-from gateway.outbound.rate_limit import Way
+from gateway.outbound.followed import FollowedTurn
+from gateway.outbound.rate_limit import SendPath
 from gateway.system.redaction import Redactor
 from tests.support.makers import CHAT
 from tests.unit.gateway.outbound.test_live_edits import SECRET, SESSION, TURN
@@ -16,10 +16,10 @@ from tests.unit.gateway.outbound.test_live_edits import SECRET, SESSION, TURN
 CHARS = 20_000
 
 
-def turn(text: str) -> Turn:
+def turn(text: str) -> FollowedTurn:
     """One that wrote so much of its answer."""
-    way = Way(account="a", chat="c", scopes=(), paces=())
-    found = Turn(conversation=CHAT, way=way, streams=True, seen_at=0.0, type_at=None)
+    way = SendPath(account="a", chat="c", scopes=(), paces=())
+    found = FollowedTurn(conversation=CHAT, way=way, streams=True, seen_at=0.0, type_at=None)
     found.hear(TextDelta(session=SESSION, turn=TURN, n=0, start=0, text=text), 0.0)
     return found
 

@@ -9,13 +9,13 @@ from datetime import timedelta
 import pytest
 
 from gateway.domain.ids import NodeId, SessionId, TurnId, answer_slot
-from gateway.domain.live import ANSWERS, TextDelta, Working
+from gateway.domain.live import ANSWERS, TextDelta, TurnActive
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import NewSlot, Pace, Showing, Slot, SlotKind, SlotState
+from gateway.domain.slots import NewSlot, RateLimit, RenderedSlot, Slot, SlotKind, SlotState
 from gateway.errors import SendFailed, SendOutcome
 from gateway.outbound.followed import KEPT_CHARS
-from gateway.outbound.live_edits import Streams
-from gateway.outbound.rate_limit import BANS, Pacer
+from gateway.outbound.live_edits import LiveEdits
+from gateway.outbound.rate_limit import BANS, RateLimiter
 from gateway.ports import Progress
 from gateway.store.memory import MemoryStore
 from gateway.system.redaction import Redactor
@@ -37,7 +37,7 @@ class SlowChannel(FakeChannel):
     go: asyncio.Event = field(default_factory=asyncio.Event)
     begun: int = 0
 
-    async def edit(self, showing: Showing, progress: Progress) -> str:
+    async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
         """Wait, then change."""
         self.begun += 1
         await self.go.wait()
@@ -53,8 +53,8 @@ class World:
         self.store = MemoryStore(self.clock)
         self.channel = channel
         channel.streams = True
-        self.pacer = Pacer(self.clock)
-        self.streams = Streams(
+        self.pacer = RateLimiter(self.clock)
+        self.streams = LiveEdits(
             channels={channel.name: channel},
             live=self.store.live,
             notes=self.store,
@@ -70,7 +70,7 @@ class World:
 
     async def working(self, where: Conversation = CHAT, turn: TurnId = TURN) -> None:
         """A turn is worked on."""
-        self.store.live.publish(ANSWERS, Working(session=SESSION, turn=turn, conversation=where))
+        self.store.live.publish(ANSWERS, TurnActive(session=SESSION, turn=turn, conversation=where))
         await asyncio.sleep(0)
 
     async def writes(self, text: str, *, n: int = 0, start: int | None = None) -> None:
@@ -331,7 +331,7 @@ async def test_a_drained_one_waits_for_its_edit_and_begins_none() -> None:
 
 
 async def test_without_room_nothing_is_edited_or_typed_and_a_message_that_must_go_finds_room() -> None:
-    channel = FakeChannel(pace=(Pace(scope="telegram/default/1001", every_s=10, burst=3),))
+    channel = FakeChannel(pace=(RateLimit(scope="telegram/default/1001", every_s=10, burst=3),))
     async with running(World(channel)) as world:
         await world.begins()
         for word in ["a ", "time ", "there ", "was "]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from gateway.domain.ids import SlotId
-from gateway.domain.live import ANSWERS, Rested
+from gateway.domain.live import ANSWERS, TurnReleased
 from gateway.errors import SendFailed, SendOutcome
 from gateway.outbound.live_edits import ASK_AGAIN_S, SETTLED_AFTER_S
 from tests.support.fakes import FakeChannel
@@ -102,7 +102,7 @@ async def test_the_last_words_wait_while_an_edit_may_still_come(
 
 async def test_a_turn_that_rests_shows_no_typing(world: World) -> None:
     await world.working()
-    world.store.live.publish(ANSWERS, Rested(turn=TURN))
+    world.store.live.publish(ANSWERS, TurnReleased(turn=TURN))
     for _ in range(10):
         await world.passes(1.0)
     assert world.channel.typed == []
@@ -110,7 +110,7 @@ async def test_a_turn_that_rests_shows_no_typing(world: World) -> None:
 
 async def test_a_turn_that_rests_is_forgotten_after_a_second_and_not_before(world: World) -> None:
     await world.begins()
-    world.store.live.publish(ANSWERS, Rested(turn=TURN))
+    world.store.live.publish(ANSWERS, TurnReleased(turn=TURN))
     await world.passes(0.9)
     await world.writes("a time there ")
     await world.passes(0.2)
@@ -123,7 +123,7 @@ async def test_a_turn_that_rests_is_forgotten_after_a_second_and_not_before(worl
 
 async def test_a_turn_that_is_taken_up_again_goes_on(world: World) -> None:
     await world.working()
-    world.store.live.publish(ANSWERS, Rested(turn=TURN))
+    world.store.live.publish(ANSWERS, TurnReleased(turn=TURN))
     await world.working()
     await world.passes(0.5)
     assert world.channel.typed == [CHAT]

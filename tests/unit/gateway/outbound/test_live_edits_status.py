@@ -10,9 +10,9 @@ from itertools import pairwise
 import pytest
 
 from gateway.domain.ids import SessionId, TurnId, status_slot
-from gateway.domain.live import ANSWERS, Doing
+from gateway.domain.live import ANSWERS, ProgressChanged
 from gateway.domain.messages import Conversation
-from gateway.domain.slots import Pace, Slot, SlotKind
+from gateway.domain.slots import RateLimit, Slot, SlotKind
 from gateway.domain.waits import WaitKind
 from gateway.errors import SendFailed, SendOutcome
 from gateway.outbound.followed import FORGET_LINE_AFTER_S, FORGET_WAITING_AFTER_S
@@ -49,7 +49,7 @@ async def does(
 ) -> None:
     """The root, or a child, does something."""
     by = SessionId(f"child:{child}") if child else SESSION
-    said = Doing(turn=turn, conversation=where, by=by, title=child, text=text, waits=waits)
+    said = ProgressChanged(turn=turn, conversation=where, by=by, title=child, text=text, waits=waits)
     world.store.live.publish(ANSWERS, said)
     await asyncio.sleep(0)
 
@@ -345,7 +345,7 @@ async def test_a_line_without_a_message_goes_like_a_turn(world: World) -> None:
 
 
 async def test_without_room_a_line_stands_and_shows_the_newest_when_there_is_some() -> None:
-    channel = FakeChannel(pace=(Pace(scope="telegram/default/1001", every_s=10, burst=3),))
+    channel = FakeChannel(pace=(RateLimit(scope="telegram/default/1001", every_s=10, burst=3),))
     async with running(World(channel)) as world:
         await at_work(world)
         for n in range(8):

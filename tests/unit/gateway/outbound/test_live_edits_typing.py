@@ -13,12 +13,12 @@ from gateway.domain.ids import TurnId
 from gateway.domain.messages import Conversation
 from gateway.errors import SendFailed, SendOutcome
 from gateway.outbound.live_edits import TYPING_AT_ONCE
-from gateway.outbound.rate_limit import BANS, Way
+from gateway.outbound.rate_limit import BANS, SendPath
 from tests.support.fakes import ANN_PAGE, FakeChannel
 from tests.support.makers import CHAT, chat
 from tests.unit.gateway.outbound.test_live_edits import World, running, shown
 
-WAY = Way.to(CHAT, ())
+WAY = SendPath.to(CHAT, ())
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.ids import SessionId, TurnId
-from gateway.domain.live import Doing
+from gateway.domain.live import ProgressChanged
 from gateway.domain.waits import WaitKind
-from gateway.outbound.progress import Doings
+from gateway.outbound.progress import ProgressLine
 from gateway.system.redaction import Redactor
 from gateway.system.status_text import LINE_CHARS
 from tests.support.makers import CHAT
@@ -19,15 +19,15 @@ ROOT = SessionId("main:ann")
 APPROVAL, CHILD = WaitKind.APPROVAL, WaitKind.CHILD
 
 
-def said(text: str, title: str = "", by: str = "", waits: Collection[WaitKind] = ()) -> Doing:
+def said(text: str, title: str = "", by: str = "", waits: Collection[WaitKind] = ()) -> ProgressChanged:
     """The root, or a child, does something."""
     who = SessionId(by or f"child:{title}") if title else ROOT
-    return Doing(turn=TurnId("t1"), conversation=CHAT, by=who, title=title, text=text, waits=frozenset(waits))
+    return ProgressChanged(turn=TurnId("t1"), conversation=CHAT, by=who, title=title, text=text, waits=frozenset(waits))
 
 
-def heard(*doings: Doing) -> Doings:
+def heard(*doings: ProgressChanged) -> ProgressLine:
     """What is known when these were heard, the first at 0 s, each a second after the other."""
-    found = Doings(redactor=Redactor())
+    found = ProgressLine(redactor=Redactor())
     for at, one in enumerate(doings):
         found.hear(one, float(at))
     return found

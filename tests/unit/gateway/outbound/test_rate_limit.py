@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.slots import Pace, SlotKind
+from gateway.domain.slots import RateLimit, SlotKind
 from gateway.errors import SendFailed, SendOutcome
 from gateway.outbound.rate_limit import (
     BANS,
-    Ledger,
-    Pacer,
-    Rank,
-    Way,
+    RateLimiter,
+    SendPath,
+    SendPriority,
+    TokenBuckets,
     full_again,
     read_bans,
     seconds_until_room,
@@ -26,24 +26,24 @@ from tests.support.clock import FakeClock
 from tests.support.fakes import in_background
 from tests.support.makers import chat
 
-SLOW = Pace(scope="a", every_s=3, burst=3)
-SINGLE = Pace(scope="a", every_s=1, burst=1)
+SLOW = RateLimit(scope="a", every_s=3, burst=3)
+SINGLE = RateLimit(scope="a", every_s=1, burst=1)
 ACCOUNT = "telegram/default"
 
 
-def way(number: int, *paces: Pace) -> Way:
+def way(number: int, *paces: RateLimit) -> SendPath:
     """The way to one of many chats."""
-    return Way.to(chat(number), paces)
+    return SendPath.to(chat(number), paces)
 
 
-def per_chat(number: int, every_s: float, burst: int = 1) -> Pace:
+def per_chat(number: int, every_s: float, burst: int = 1) -> RateLimit:
     """A pace of one chat."""
-    return Pace(scope=f"{ACCOUNT}/{number}", every_s=every_s, burst=burst)
+    return RateLimit(scope=f"{ACCOUNT}/{number}", every_s=every_s, burst=burst)
 
 
-def overall(every_s: float, burst: int = 1) -> Pace:
+def overall(every_s: float, burst: int = 1) -> RateLimit:
     """A pace of the whole account."""
-    return Pace(scope=ACCOUNT, every_s=every_s, burst=burst)
+    return RateLimit(scope=ACCOUNT, every_s=every_s, burst=burst)
 
 
 def told(clock: FakeClock, seconds: float, scope: str = "") -> SendFailed:
@@ -75,12 +75,12 @@ def told(clock: FakeClock, seconds: float, scope: str = "") -> SendFailed:
         (SINGLE, 101, 100, 0, 1),
         (SINGLE, 100.25, 100, 1, 1.25),
         # a burst of none cannot be meant
-        (Pace(scope="a", every_s=1, burst=0), 100, 100, 0, 0),
+        (RateLimit(scope="a", every_s=1, burst=0), 100, 100, 0, 0),
         # no limit
-        (Pace(scope="a", every_s=0, burst=1), 100, 100, 50, 0),
+        (RateLimit(scope="a", every_s=0, burst=1), 100, 100, 50, 0),
     ],
 )
-def test_when_there_is_room(pace: Pace, full_at: float, now: float, ahead: int, expected: float) -> None:
+def test_when_there_is_room(pace: RateLimit, full_at: float, now: float, ahead: int, expected: float) -> None:
     assert seconds_until_room(pace, full_at, now, ahead=ahead) == pytest.approx(expected)
 
 
@@ -92,7 +92,7 @@ def test_when_there_is_room(pace: Pace, full_at: float, now: float, ahead: int, 
 def test_whoever_waits_for_room_never_sends_more_than_burst_and_pace_allow(
     every_s: float, burst: int, pauses: list[float]
 ) -> None:
-    pace, full_at, now, sent = Pace(scope="a", every_s=every_s, burst=burst), 0.0, 0.0, list[float]()
+    pace, full_at, now, sent = RateLimit(scope="a", every_s=every_s, burst=burst), 0.0, 0.0, list[float]()
     for pause in pauses:
         now += pause
         now += seconds_until_room(pace, full_at, now)
@@ -104,7 +104,7 @@ def test_whoever_waits_for_room_never_sends_more_than_burst_and_pace_allow(
 
 
 def test_a_message_needs_room_in_all_its_scopes() -> None:
-    ledger = Ledger()
+    ledger = TokenBuckets()
     both = way(1, overall(1), per_chat(1, 10))
     ledger.take(both, 0)
 
@@ -124,7 +124,7 @@ def test_a_message_needs_room_in_all_its_scopes() -> None:
     ],
 )
 def test_a_ban_holds_for_all_that_lies_in_its_scope_even_without_a_pace(scope: str, banned: bool) -> None:
-    ledger = Ledger()
+    ledger = TokenBuckets()
     ledger.ban(scope, 30, 0)
 
     assert ledger.banned(way(1), 10) == (20 if banned else 0)
@@ -134,7 +134,7 @@ def test_a_ban_holds_for_all_that_lies_in_its_scope_even_without_a_pace(scope: s
 
 def test_a_shorter_ban_does_not_end_a_longer_one() -> None:
     clock = FakeClock()
-    pacer = Pacer(clock)
+    pacer = RateLimiter(clock)
     longer = clock.now() + timedelta(seconds=60)
     pacer.ban(ACCOUNT, longer)
 
@@ -142,9 +142,9 @@ def test_a_shorter_ban_does_not_end_a_longer_one() -> None:
 
 
 def test_cards_come_after_texts_and_strangers_last() -> None:
-    kinds = sorted(SlotKind, key=Rank.of)
+    kinds = sorted(SlotKind, key=SendPriority.of)
     assert kinds[-2:] == [SlotKind.CARD, SlotKind.REFUSAL]
-    assert {Rank.of(kind) for kind in kinds[:-2]} == {Rank.TEXT}
+    assert {SendPriority.of(kind) for kind in kinds[:-2]} == {SendPriority.TEXT}
 
 
 # --- waiting --------------------------------------------------------------------------------------
@@ -153,19 +153,21 @@ def test_cards_come_after_texts_and_strangers_last() -> None:
 class Line:
     """Those who wait, and in which order they went."""
 
-    def __init__(self, pacer: Pacer, group: asyncio.TaskGroup) -> None:
+    def __init__(self, pacer: RateLimiter, group: asyncio.TaskGroup) -> None:
         """Nobody waits."""
         self.pacer = pacer
         self.group = group
         self.went: list[str] = []
         self.told: dict[str, float] = {}
 
-    async def joined_by(self, name: str, passing: Way, rank: Rank = Rank.TEXT, patience_s: float = 2) -> None:
+    async def joined_by(
+        self, name: str, passing: SendPath, rank: SendPriority = SendPriority.TEXT, patience_s: float = 2
+    ) -> None:
         """Somebody more waits."""
         self.group.create_task(self._wait(name, passing, rank, patience_s), name=name)
         await asyncio.sleep(0)
 
-    async def _wait(self, name: str, passing: Way, rank: Rank, patience_s: float) -> None:
+    async def _wait(self, name: str, passing: SendPath, rank: SendPriority, patience_s: float) -> None:
         wait = await self.pacer.turn(passing, rank, patience_s=patience_s)
         self.told[name] = wait
         if not wait:
@@ -173,26 +175,26 @@ class Line:
 
 
 async def test_without_a_limit_nobody_waits() -> None:
-    pacer = Pacer(FakeClock())
-    assert [await pacer.turn(way(1), Rank.TEXT) for _ in range(100)] == [0.0] * 100
+    pacer = RateLimiter(FakeClock())
+    assert [await pacer.turn(way(1), SendPriority.TEXT) for _ in range(100)] == [0.0] * 100
 
 
 async def test_texts_go_before_cards_and_then_who_came_first() -> None:
-    pacer = Pacer(SystemClock())
+    pacer = RateLimiter(SystemClock())
     pace = overall(0.05)
     async with asyncio.TaskGroup() as group:
         line = Line(pacer, group)
         await line.joined_by("first", way(1, pace))
-        await line.joined_by("card", way(2, pace), Rank.CARD)
+        await line.joined_by("card", way(2, pace), SendPriority.CARD)
         await line.joined_by("text", way(3, pace))
-        await line.joined_by("later card", way(4, pace), Rank.CARD)
+        await line.joined_by("later card", way(4, pace), SendPriority.CARD)
         await line.joined_by("later text", way(5, pace))
 
     assert line.went == ["first", "text", "later text", "card", "later card"]
 
 
 async def test_who_waits_in_one_scope_does_not_hold_up_another() -> None:
-    pacer = Pacer(SystemClock())
+    pacer = RateLimiter(SystemClock())
     async with asyncio.TaskGroup() as group:
         line = Line(pacer, group)
         for name in ("a", "b"):
@@ -205,7 +207,7 @@ async def test_who_waits_in_one_scope_does_not_hold_up_another() -> None:
 
 
 async def test_a_pace_holds_among_many() -> None:
-    pacer, clock = Pacer(SystemClock()), SystemClock()
+    pacer, clock = RateLimiter(SystemClock()), SystemClock()
     began = clock.monotonic()
     async with asyncio.TaskGroup() as group:
         line = Line(pacer, group)
@@ -219,15 +221,15 @@ async def test_a_pace_holds_among_many() -> None:
 @pytest.mark.parametrize(
     ("rank", "passing", "expected"),
     [
-        (Rank.TEXT, way(1, overall(0.5), per_chat(1, 3)), 3),  # the pace of its chat
-        (Rank.TEXT, way(9, overall(0.5)), 2.5),  # four wait before it
-        (Rank.CARD, way(9, overall(0.5)), 2.5),
-        (Rank.TEXT, way(9, Pace(scope="elsewhere", every_s=9, burst=1)), 0),
+        (SendPriority.TEXT, way(1, overall(0.5), per_chat(1, 3)), 3),  # the pace of its chat
+        (SendPriority.TEXT, way(9, overall(0.5)), 2.5),  # four wait before it
+        (SendPriority.CARD, way(9, overall(0.5)), 2.5),
+        (SendPriority.TEXT, way(9, RateLimit(scope="elsewhere", every_s=9, burst=1)), 0),
     ],
 )
-async def test_a_long_wait_is_told_at_once(rank: Rank, passing: Way, expected: float) -> None:
-    pacer = Pacer(FakeClock())
-    assert await pacer.turn(way(1, overall(0.5), per_chat(1, 3)), Rank.TEXT) == 0
+async def test_a_long_wait_is_told_at_once(rank: SendPriority, passing: SendPath, expected: float) -> None:
+    pacer = RateLimiter(FakeClock())
+    assert await pacer.turn(way(1, overall(0.5), per_chat(1, 3)), SendPriority.TEXT) == 0
     async with asyncio.TaskGroup() as group:
         line = Line(pacer, group)
         for number in range(2, 6):
@@ -240,7 +242,7 @@ async def test_a_long_wait_is_told_at_once(rank: Rank, passing: Way, expected: f
 
 async def test_a_ban_tells_those_who_wait_already() -> None:
     clock = FakeClock()
-    pacer = Pacer(clock)
+    pacer = RateLimiter(clock)
     async with asyncio.TaskGroup() as group:
         line = Line(pacer, group)
         for name in ("first", "second"):
@@ -254,7 +256,7 @@ async def test_a_ban_tells_those_who_wait_already() -> None:
 
 
 async def test_after_the_end_nobody_waits() -> None:
-    pacer = Pacer(FakeClock())
+    pacer = RateLimiter(FakeClock())
     async with asyncio.TaskGroup() as group:
         line = Line(pacer, group)
         for name in ("first", "second"):
@@ -267,26 +269,26 @@ async def test_after_the_end_nobody_waits() -> None:
 
 async def test_one_who_gave_up_waiting_is_not_counted() -> None:
     clock = FakeClock()
-    pacer = Pacer(clock)
-    await pacer.turn(way(1, per_chat(1, 1)), Rank.TEXT)
-    async with in_background(pacer.turn(way(1, per_chat(1, 1)), Rank.TEXT)):
+    pacer = RateLimiter(clock)
+    await pacer.turn(way(1, per_chat(1, 1)), SendPriority.TEXT)
+    async with in_background(pacer.turn(way(1, per_chat(1, 1)), SendPriority.TEXT)):
         pass
     clock.advance(1)
 
-    assert await pacer.turn(way(1, per_chat(1, 1)), Rank.TEXT) == 0
+    assert await pacer.turn(way(1, per_chat(1, 1)), SendPriority.TEXT) == 0
 
 
 @pytest.mark.parametrize(
     ("burst", "before", "allowed"), [(3, 0, True), (3, 1, True), (3, 2, False), (2, 1, False), (1, 0, True)]
 )
 async def test_what_need_not_arrive_leaves_room_for_what_must(burst: int, before: int, allowed: bool) -> None:
-    pacer, passing = Pacer(FakeClock()), way(1, per_chat(1, 1, burst))
+    pacer, passing = RateLimiter(FakeClock()), way(1, per_chat(1, 1, burst))
     for _ in range(before):
-        await pacer.turn(passing, Rank.TEXT)
+        await pacer.turn(passing, SendPriority.TEXT)
 
     assert pacer.at_once(passing) is allowed
     if allowed and burst > 1:
-        assert await pacer.turn(passing, Rank.TEXT) == 0
+        assert await pacer.turn(passing, SendPriority.TEXT) == 0
 
 
 # --- bans -----------------------------------------------------------------------------------------
@@ -298,17 +300,17 @@ async def test_what_need_not_arrive_leaves_room_for_what_must(burst: int, before
 )
 async def test_a_429_bans_the_scope_it_names_or_the_chat(scope: str, expected: str) -> None:
     clock = FakeClock()
-    pacer = Pacer(clock)
+    pacer = RateLimiter(clock)
 
     assert pacer.obey(way(1), told(clock, 30, scope)) == {expected: clock.now() + timedelta(seconds=30)}
-    assert await pacer.turn(way(1), Rank.TEXT) == 30
+    assert await pacer.turn(way(1), SendPriority.TEXT) == 30
     assert not pacer.at_once(way(1))
 
 
 async def test_a_429_that_says_no_time_is_obeyed_for_five_seconds_and_one_of_the_past_for_one() -> None:
     clock = FakeClock()
-    bare = Pacer(clock).obey(way(1), SendFailed("429", outcome=SendOutcome.WAIT))
-    past = Pacer(clock).obey(way(1), told(clock, -3))
+    bare = RateLimiter(clock).obey(way(1), SendFailed("429", outcome=SendOutcome.WAIT))
+    past = RateLimiter(clock).obey(way(1), told(clock, -3))
 
     assert [*bare.values(), *past.values()] == [clock.now() + timedelta(seconds=s) for s in (5, 1)]
 
@@ -328,30 +330,30 @@ async def test_three_chats_refused_within_ten_seconds_mean_the_account(
     refusals: list[tuple[float, int, float]], account_banned_s: float
 ) -> None:
     clock = FakeClock()
-    pacer, at = Pacer(clock), 0.0
+    pacer, at = RateLimiter(clock), 0.0
     for when, number, seconds in refusals:
         clock.advance(when - at)
         at = when
         pacer.obey(way(number), told(clock, seconds))
 
-    assert await pacer.turn(way(99), Rank.TEXT) == account_banned_s
+    assert await pacer.turn(way(99), SendPriority.TEXT) == account_banned_s
 
 
 async def test_bans_outlive_a_restart() -> None:
     clock = FakeClock()
     store = MemoryStore(clock)
-    await write_bans(store, Pacer(clock).obey(way(1), told(clock, 30)), clock.now())
+    await write_bans(store, RateLimiter(clock).obey(way(1), told(clock, 30)), clock.now())
     await store.note(BANS, "broken", "soon")
     await store.note(BANS, "naive", "2030-01-01T00:00:00 30")
     for n, told_s in enumerate(("long", "nan", "-1", "30 30")):
         await store.note(BANS, f"{ACCOUNT}/{n + 3}", f"{(clock.now() + timedelta(days=1)).isoformat()} {told_s}")
     clock.advance(10)
-    again = Pacer(clock)
+    again = RateLimiter(clock)
     await read_bans(store, again, clock.now())
 
-    assert await again.turn(way(1), Rank.TEXT) == 20
+    assert await again.turn(way(1), SendPriority.TEXT) == 20
     for number in (2, 3, 4, 5, 6):
-        assert await again.turn(way(number), Rank.TEXT) == 0
+        assert await again.turn(way(number), SendPriority.TEXT) == 0
     clock.advance(21)
     assert f"{ACCOUNT}/1" not in await store.notes(BANS)
 
@@ -360,26 +362,26 @@ async def test_a_clock_that_was_set_back_makes_no_ban_longer_than_it_was_told() 
     """A machine without a clock of its own begins days ago, until somebody tells it the time."""
     clock = FakeClock()
     store = MemoryStore(clock)
-    await write_bans(store, Pacer(clock).obey(way(1), told(clock, 30)), clock.now())
+    await write_bans(store, RateLimiter(clock).obey(way(1), told(clock, 30)), clock.now())
     clock.advance(-2 * 24 * 3600)
-    again = Pacer(clock)
+    again = RateLimiter(clock)
     await read_bans(store, again, clock.now())
-    assert await again.turn(way(1), Rank.TEXT) == 30
+    assert await again.turn(way(1), SendPriority.TEXT) == 30
 
 
 async def test_what_an_older_version_stored_is_a_ban_too() -> None:
     clock = FakeClock()
     store = MemoryStore(clock)
     await store.note(BANS, f"{ACCOUNT}/1", (clock.now() + timedelta(seconds=30)).isoformat())
-    again = Pacer(clock)
+    again = RateLimiter(clock)
     await read_bans(store, again, clock.now())
-    assert await again.turn(way(1), Rank.TEXT) == 30
+    assert await again.turn(way(1), SendPriority.TEXT) == 30
 
 
 async def test_after_a_ban_sending_goes_on_by_itself() -> None:
     clock = SystemClock()
-    pacer = Pacer(clock)
+    pacer = RateLimiter(clock)
     pacer.ban(ACCOUNT, clock.now() + timedelta(seconds=0.1))
     began = clock.monotonic()
-    assert await pacer.turn(way(1), Rank.TEXT) == 0
+    assert await pacer.turn(way(1), SendPriority.TEXT) == 0
     assert clock.monotonic() - began >= 0.09

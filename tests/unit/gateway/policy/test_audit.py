@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.audit import AuditHead, AuditRow, Because, StartedCall
+from gateway.domain.audit import AuditHead, AuditRow, StartBasis, StartedCall
 from gateway.domain.ids import NodeId, Principal, SessionId, TurnId, WaitId
 from gateway.domain.turns import TurnKind
 from gateway.policy.audit import PAGE, Broken, Why, beginning_of, follow, hash_of, missing, sealed, verify
@@ -26,7 +26,7 @@ ROW = AuditRow(
     lane=TurnKind.MODEL,
     tool="shell",
     action_sha="ab" * 32,
-    because=Because.APPROVAL,
+    because=StartBasis.APPROVAL,
     wait=WaitId("w1"),
     decided_by=Principal("telegram:1001"),
     sandbox="basic",
@@ -42,7 +42,7 @@ OTHERWISE: dict[str, Any] = {
     "lane": TurnKind.COMMAND,
     "tool": "file_read",
     "action_sha": "cd" * 32,
-    "because": Because.SETTINGS,
+    "because": StartBasis.SETTINGS,
     "wait": None,
     "decided_by": "telegram:2002",
     "sandbox": "off",

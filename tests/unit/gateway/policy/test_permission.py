@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.domain.ids import SessionId
 from gateway.domain.sessions import Origin, Session, SessionKind
-from gateway.domain.tools import Availability, Default, Effect, Reach, Risk, ToolPolicy, ToolSpec
+from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, Risk, ToolPolicy, ToolSpec
 from gateway.policy.permission import available, decide, default_approval, describe_availability, refused
 from tests.support.makers import EPOCH
 
@@ -133,34 +133,34 @@ def test_a_kind_that_is_none_is_not_main(kind: object) -> None:
 @pytest.mark.parametrize(
     ("risk", "approval"),
     [
-        (Risk.NONE, Default.ALLOW),
-        (Risk.READ, Default.ALLOW),
-        (Risk.WRITE, Default.ASK),
-        (Risk.EXECUTE, Default.ASK),
-        (Risk.NETWORK, Default.ASK),
+        (Risk.NONE, ApprovalMode.ALLOW),
+        (Risk.READ, ApprovalMode.ALLOW),
+        (Risk.WRITE, ApprovalMode.ASK),
+        (Risk.EXECUTE, ApprovalMode.ASK),
+        (Risk.NETWORK, ApprovalMode.ASK),
     ],
 )
 @pytest.mark.parametrize("kind", list(SessionKind))
-def test_the_default_is_that_of_the_risk(risk: Risk, approval: Default, kind: SessionKind) -> None:
+def test_the_default_is_that_of_the_risk(risk: Risk, approval: ApprovalMode, kind: SessionKind) -> None:
     assert default_approval(replace(SPEC, risk=risk), POLICY, session(kind)) is approval
 
 
 @pytest.mark.parametrize(
     ("approval", "askable", "kind", "verdict"),
     [
-        ({"main": Default.ALLOW}, True, SessionKind.MAIN, Allow),
-        ({"main": Default.ALLOW}, False, SessionKind.MAIN, Allow),
-        ({"main": Default.ALLOW}, True, SessionKind.DM, Ask),
-        ({"main": Default.DENY}, True, SessionKind.MAIN, DenyReason.CONFIGURED),
-        ({"dm": Default.DENY}, True, SessionKind.DM, DenyReason.CONFIGURED),
-        ({"dm": Default.DENY}, True, SessionKind.MAIN, Ask),
-        ({"non-main": Default.ASK}, False, SessionKind.NON_MAIN, DenyReason.NOBODY_TO_ASK),
+        ({"main": ApprovalMode.ALLOW}, True, SessionKind.MAIN, Allow),
+        ({"main": ApprovalMode.ALLOW}, False, SessionKind.MAIN, Allow),
+        ({"main": ApprovalMode.ALLOW}, True, SessionKind.DM, Ask),
+        ({"main": ApprovalMode.DENY}, True, SessionKind.MAIN, DenyReason.CONFIGURED),
+        ({"dm": ApprovalMode.DENY}, True, SessionKind.DM, DenyReason.CONFIGURED),
+        ({"dm": ApprovalMode.DENY}, True, SessionKind.MAIN, Ask),
+        ({"non-main": ApprovalMode.ASK}, False, SessionKind.NON_MAIN, DenyReason.NOBODY_TO_ASK),
         ({}, True, SessionKind.MAIN, Ask),
         ({}, False, SessionKind.MAIN, DenyReason.NOBODY_TO_ASK),
     ],
 )
 def test_the_configuration_speaks_before_the_risk(
-    approval: Mapping[str, Default], askable: bool, kind: SessionKind, verdict: type[Allow | Ask] | DenyReason
+    approval: Mapping[str, ApprovalMode], askable: bool, kind: SessionKind, verdict: type[Allow | Ask] | DenyReason
 ) -> None:
     found = decide(SPEC, replace(POLICY, approval=approval), session(kind), askable=askable)
 
@@ -170,19 +170,19 @@ def test_the_configuration_speaks_before_the_risk(
 @pytest.mark.parametrize(
     ("configured", "kind", "root", "approval"),
     [
-        ({}, SessionKind.MAIN, SessionKind.MAIN, Default.ALLOW),
-        ({}, SessionKind.DM, SessionKind.DM, Default.ASK),
-        ({}, SessionKind.NON_MAIN, SessionKind.NON_MAIN, Default.DENY),
+        ({}, SessionKind.MAIN, SessionKind.MAIN, ApprovalMode.ALLOW),
+        ({}, SessionKind.DM, SessionKind.DM, ApprovalMode.ASK),
+        ({}, SessionKind.NON_MAIN, SessionKind.NON_MAIN, ApprovalMode.DENY),
         # Of a child, its root's kind counts; and the owner's word before the tool's.
-        ({}, SessionKind.NON_MAIN, SessionKind.MAIN, Default.ALLOW),
-        ({"main": Default.DENY}, SessionKind.NON_MAIN, SessionKind.MAIN, Default.DENY),
-        ({"main": Default.DENY}, SessionKind.DM, SessionKind.DM, Default.ASK),
+        ({}, SessionKind.NON_MAIN, SessionKind.MAIN, ApprovalMode.ALLOW),
+        ({"main": ApprovalMode.DENY}, SessionKind.NON_MAIN, SessionKind.MAIN, ApprovalMode.DENY),
+        ({"main": ApprovalMode.DENY}, SessionKind.DM, SessionKind.DM, ApprovalMode.ASK),
     ],
 )
 def test_a_tools_own_word_stands_between_the_configuration_and_the_risk(
-    configured: Mapping[str, Default], kind: SessionKind, root: SessionKind, approval: Default
+    configured: Mapping[str, ApprovalMode], kind: SessionKind, root: SessionKind, approval: ApprovalMode
 ) -> None:
-    own = {"main": Default.ALLOW, "non-main": Default.DENY}
+    own = {"main": ApprovalMode.ALLOW, "non-main": ApprovalMode.DENY}
     where = replace(session(kind), root_kind=root)
 
     assert default_approval(replace(SPEC, approval=own), replace(POLICY, approval=configured), where) is approval
@@ -190,14 +190,14 @@ def test_a_tools_own_word_stands_between_the_configuration_and_the_risk(
 
 def test_a_child_is_decided_like_its_root() -> None:
     child = replace(session(SessionKind.NON_MAIN, tools=("shell",)), root_kind=SessionKind.MAIN)
-    policy = replace(POLICY, approval={"main": Default.ALLOW, "non-main": Default.DENY})
+    policy = replace(POLICY, approval={"main": ApprovalMode.ALLOW, "non-main": ApprovalMode.DENY})
 
     assert isinstance(decide(SPEC, policy, child, askable=True), Allow)
 
 
 @pytest.mark.parametrize("word", ["", "yes", "ALLOW", None, True])
 def test_an_approval_that_is_none_never_allows(word: object) -> None:
-    policy = replace(POLICY, approval={"main": cast(Default, word)})
+    policy = replace(POLICY, approval={"main": cast(ApprovalMode, word)})
 
     found = decide(SPEC, policy, session(), askable=True)
 
@@ -207,11 +207,11 @@ def test_an_approval_that_is_none_never_allows(word: object) -> None:
 @pytest.mark.parametrize(
     ("approval", "askable", "verdict"),
     [
-        (Default.ALLOW, True, Allow(because="execute is allowed here")),
-        (Default.ASK, True, Ask(because="execute needs an approval")),
-        (Default.DENY, True, Deny(reason=DenyReason.CONFIGURED, hint="The configuration denies shell here.")),
+        (ApprovalMode.ALLOW, True, Allow(because="execute is allowed here")),
+        (ApprovalMode.ASK, True, Ask(because="execute needs an approval")),
+        (ApprovalMode.DENY, True, Deny(reason=DenyReason.CONFIGURED, hint="The configuration denies shell here.")),
         (
-            Default.ASK,
+            ApprovalMode.ASK,
             False,
             Deny(
                 reason=DenyReason.NOBODY_TO_ASK,
@@ -220,16 +220,16 @@ def test_an_approval_that_is_none_never_allows(word: object) -> None:
         ),
     ],
 )
-def test_a_decision_says_why_and_what_would_help(approval: Default, askable: bool, verdict: Decision) -> None:
+def test_a_decision_says_why_and_what_would_help(approval: ApprovalMode, askable: bool, verdict: Decision) -> None:
     assert decide(SPEC, replace(POLICY, approval={"main": approval}), session(), askable=askable) == verdict
 
 
 # --- reach --------------------------------------------------------------------------------------
 
 HERE, ELSEWHERE = "example.org", "example.net"
-ASKED = {"main": Default.ASK}
-ALLOWED = {"main": Default.ALLOW}
-DENIED = {"main": Default.DENY}
+ASKED = {"main": ApprovalMode.ASK}
+ALLOWED = {"main": ApprovalMode.ALLOW}
+DENIED = {"main": ApprovalMode.DENY}
 NOBODY, NO = DenyReason.NOBODY_TO_ASK, DenyReason.CONFIGURED
 
 
@@ -268,11 +268,11 @@ def test_a_call_is_decided_by_what_it_reaches(
     risk: Risk,
     scope: str,
     permitted: tuple[str, ...],
-    approval: Mapping[str, Default],
+    approval: Mapping[str, ApprovalMode],
     askable: bool,
     verdict: type[Allow | Ask] | DenyReason,
 ) -> None:
-    reach, policy = Reach(risk=risk, scope=scope), replace(POLICY, approval=approval)
+    reach, policy = CallScope(risk=risk, scope=scope), replace(POLICY, approval=approval)
     for own_risk in Risk if approval != ALLOWED else [risk]:  # the reach stands in place of the spec's
         spec = replace(SPEC, risk=own_risk)
         found = decide(spec, policy, session(), askable=askable, reach=reach, permitted=permitted)
@@ -285,20 +285,20 @@ def test_a_call_is_decided_by_what_it_reaches(
 )
 def test_allow_is_said_of_what_the_tool_usually_does(risk: Risk, verdict: type[Allow | Ask]) -> None:
     spec, policy = replace(SPEC, risk=Risk.NETWORK), replace(POLICY, approval=ALLOWED)
-    assert type(decide(spec, policy, session(), askable=True, reach=Reach(risk=risk))) is verdict
+    assert type(decide(spec, policy, session(), askable=True, reach=CallScope(risk=risk))) is verdict
 
 
 @pytest.mark.parametrize("risk", list(Risk))
 def test_what_the_settings_do_not_have_is_refused_whatever_its_risk(risk: Risk) -> None:
-    reach = Reach(risk=risk, scope=HERE, refused="Scripts are off. The owner can turn them on.")
+    reach = CallScope(risk=risk, scope=HERE, refused="Scripts are off. The owner can turn them on.")
 
     assert refused(reach) == Deny(reason=DenyReason.CONFIGURED, hint="Scripts are off. The owner can turn them on.")
     assert refused(replace(reach, refused="")) is None
 
 
-@pytest.mark.parametrize("reach", [Reach(risk=Risk.READ), Reach(risk=Risk.NETWORK, scope=HERE)])
-def test_an_approval_that_is_none_does_not_let_a_reach_pass(reach: Reach) -> None:
-    policy = replace(POLICY, approval={"main": cast(Default, "yes")})
+@pytest.mark.parametrize("reach", [CallScope(risk=Risk.READ), CallScope(risk=Risk.NETWORK, scope=HERE)])
+def test_an_approval_that_is_none_does_not_let_a_reach_pass(reach: CallScope) -> None:
+    policy = replace(POLICY, approval={"main": cast(ApprovalMode, "yes")})
     found = decide(SPEC, policy, session(), askable=True, reach=reach, permitted=(HERE,))
 
     assert isinstance(found, Deny)
@@ -309,16 +309,16 @@ def test_an_approval_that_is_none_does_not_let_a_reach_pass(reach: Reach) -> Non
     ("reach", "permitted", "verdict"),
     [
         (
-            Reach(risk=Risk.NETWORK, scope=HERE),
+            CallScope(risk=Risk.NETWORK, scope=HERE),
             (HERE,),
             Allow(because="example.org was allowed in this session", scoped=True),
         ),
-        (Reach(risk=Risk.READ, scope=HERE), (), Allow(because="read is allowed here")),
-        (Reach(risk=Risk.NETWORK, scope=HERE), (), Ask(because="network needs an approval")),
+        (CallScope(risk=Risk.READ, scope=HERE), (), Allow(because="read is allowed here")),
+        (CallScope(risk=Risk.NETWORK, scope=HERE), (), Ask(because="network needs an approval")),
     ],
 )
 def test_a_decision_speaks_of_what_the_call_reaches(
-    reach: Reach, permitted: tuple[str, ...], verdict: Decision
+    reach: CallScope, permitted: tuple[str, ...], verdict: Decision
 ) -> None:
     assert decide(SPEC, POLICY, session(), askable=True, reach=reach, permitted=permitted) == verdict
 
@@ -326,7 +326,7 @@ def test_a_decision_speaks_of_what_the_call_reaches(
 def test_what_only_reads_is_allowed_by_its_risk_where_the_tool_is_asked_about() -> None:
     policy = replace(POLICY, approval=ASKED)
 
-    assert decide(SPEC, policy, session(), askable=True, reach=Reach(risk=Risk.READ)) == Allow(
+    assert decide(SPEC, policy, session(), askable=True, reach=CallScope(risk=Risk.READ)) == Allow(
         because="read is allowed here"
     )
 

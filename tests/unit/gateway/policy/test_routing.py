@@ -8,7 +8,7 @@ from gateway.domain.ids import OwnerName, Principal, main_session
 from gateway.domain.messages import Conversation, Inbound
 from gateway.domain.routes import Drop, DropReason, Route
 from gateway.domain.sessions import Origin, SessionKind
-from gateway.policy.routing import People, may_be_let_in_later, may_begin_anew, may_see, may_stop_all, route
+from gateway.policy.routing import AllowedPeople, may_be_let_in_later, may_begin_anew, may_see, may_stop_all, route
 from tests.support.fakes import BOB_CHAT, CLEO, CLEO_TELEGRAM, GROUP, PEOPLE
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT, attachment, inbound
 
@@ -117,7 +117,7 @@ def test_only_what_hangs_on_who_somebody_is_waits_until_that_is_known(message: I
 
 
 def test_who_is_let_in_with_everybody_waits_until_it_is_known_who_they_are() -> None:
-    everybody = People(owners={}, allowed=frozenset([Principal("telegram:*")]))
+    everybody = AllowedPeople(owners={}, allowed=frozenset([Principal("telegram:*")]))
     assert may_be_let_in_later(replace(inbound(who=STRANGER), outsider=True, unsure=True), everybody)
 
 
@@ -202,26 +202,26 @@ def test_nobody_is_known_by_anything_but_the_whole_immutable_id(message: Inbound
 @pytest.mark.parametrize(
     "people",
     [
-        People(owners={}),
-        People(owners={ANN: frozenset()}),
-        People(owners={ANN: frozenset([Principal("")])}),
-        People(owners={}, allowed=frozenset([Principal("")])),
-        People(owners={}, allowed=frozenset([Principal("*")])),
-        People(owners={}, allowed=frozenset([Principal(":*")])),
-        People(owners={}, allowed=frozenset([Principal("*:*")])),
-        People(owners={}, chats=frozenset([""])),
-        People(owners={}, chats=frozenset(["*"])),
-        People(owners={}, chats=frozenset(["telegram:"])),
-        People(owners={}, chats=frozenset(["telegram:*"])),
+        AllowedPeople(owners={}),
+        AllowedPeople(owners={ANN: frozenset()}),
+        AllowedPeople(owners={ANN: frozenset([Principal("")])}),
+        AllowedPeople(owners={}, allowed=frozenset([Principal("")])),
+        AllowedPeople(owners={}, allowed=frozenset([Principal("*")])),
+        AllowedPeople(owners={}, allowed=frozenset([Principal(":*")])),
+        AllowedPeople(owners={}, allowed=frozenset([Principal("*:*")])),
+        AllowedPeople(owners={}, chats=frozenset([""])),
+        AllowedPeople(owners={}, chats=frozenset(["*"])),
+        AllowedPeople(owners={}, chats=frozenset(["telegram:"])),
+        AllowedPeople(owners={}, chats=frozenset(["telegram:*"])),
     ],
 )
-def test_nothing_configured_lets_nobody_in(people: People) -> None:
+def test_nothing_configured_lets_nobody_in(people: AllowedPeople) -> None:
     assert isinstance(route(inbound(), people), Drop)
     assert isinstance(route(in_group(), people), Drop)
 
 
 def test_a_star_stands_for_everybody_of_one_channel_alone() -> None:
-    people = People(owners={ANN: frozenset([ANN_TELEGRAM])}, allowed=frozenset([Principal("telegram:*")]))
+    people = AllowedPeople(owners={ANN: frozenset([ANN_TELEGRAM])}, allowed=frozenset([Principal("telegram:*")]))
 
     assert isinstance(route(inbound(who=STRANGER), people), Route)
     assert isinstance(route(inbound(who=Principal("slack:T0/U0"), where=OTHER_CHAT), people), Drop)
@@ -244,7 +244,7 @@ def test_two_chats_never_share_a_session() -> None:
         Conversation(channel="telegram", account="default", chat="1", thread="2"),
         Conversation(channel="telegram", account="default", chat="12"),
     ]
-    people = People(owners={}, chats=frozenset(["telegram:1", "telegram:12"]))
+    people = AllowedPeople(owners={}, chats=frozenset(["telegram:1", "telegram:12"]))
     found = [route(inbound(where=place, direct=False), people) for place in places]
 
     assert len({one.session for one in found if isinstance(one, Route)}) == len(places)

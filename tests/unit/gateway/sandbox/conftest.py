@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.tools import Mode
+from gateway.domain.tools import SandboxMode
 from gateway.sandbox import Containment, probe
 from tests.unit.gateway.sandbox.session_rig import WAYS, Bench
 
@@ -28,7 +28,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, machine: Containment) 
 
 @pytest.fixture
 def basic(tmp_path: Path, machine: Containment) -> Bench:
-    return Bench(tmp_path, Mode.BASIC, machine)
+    return Bench(tmp_path, SandboxMode.BASIC, machine)
 
 
 @pytest.fixture

@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.tools import Mode
-from gateway.ports import Enclosure, Gate, TurnedAway
+from gateway.domain.tools import SandboxMode
+from gateway.ports import EgressProxy, SandboxSession, TurnedAway
 from gateway.sandbox import Containment, enclosed
 
 PYTHON = Path("/usr/bin/python3")
 ROOT = Path(__file__).parents[4]
 
 # name: mode, and what of the machine is pretended to be missing
-WAYS: dict[str, tuple[Mode, dict[str, bool]]] = {
-    "basic": (Mode.BASIC, {}),
-    "off": (Mode.OFF, {}),
-    "off-unshare": (Mode.OFF, {"can_bwrap": False}),
-    "off-keeper": (Mode.OFF, {"can_bwrap": False, "can_pid_namespace": False}),
+WAYS: dict[str, tuple[SandboxMode, dict[str, bool]]] = {
+    "basic": (SandboxMode.BASIC, {}),
+    "off": (SandboxMode.OFF, {}),
+    "off-unshare": (SandboxMode.OFF, {"can_bwrap": False}),
+    "off-keeper": (SandboxMode.OFF, {"can_bwrap": False, "can_pid_namespace": False}),
 }
 
 ASKS = """
@@ -55,7 +55,7 @@ time.sleep(float(sys.argv[1]))
 
 
 class Way:
-    """A `Gate` that says who it is to whoever connects."""
+    """A `EgressProxy` that says who it is to whoever connects."""
 
     def __init__(self, address: str, name: str) -> None:
         self.address = address
@@ -79,7 +79,7 @@ class Way:
 class Bench:
     """Enclosures of one way, beneath a state folder that holds a secret."""
 
-    def __init__(self, folder: Path, mode: Mode, containment: Containment) -> None:
+    def __init__(self, folder: Path, mode: SandboxMode, containment: Containment) -> None:
         self.state = folder / "state"
         self.parent = self.state / "tools" / "browser"
         self.parent.mkdir(parents=True)
@@ -91,7 +91,7 @@ class Bench:
         """A number of seconds that only this test sleeps."""
 
     @asynccontextmanager
-    async def serve(self, sock: socket.socket, address: str) -> AsyncGenerator[Gate]:
+    async def serve(self, sock: socket.socket, address: str) -> AsyncGenerator[EgressProxy]:
         way = Way(address, f"way-{len(self.ways)}")
         self.ways.append(way)
         server = await asyncio.start_server(way.meet, sock=sock)
@@ -101,7 +101,7 @@ class Bench:
             server.close()
 
     @asynccontextmanager
-    async def enclosed(self, program: Path = PYTHON, *, gates: int = 2, **more: Any) -> AsyncGenerator[Enclosure]:
+    async def enclosed(self, program: Path = PYTHON, *, gates: int = 2, **more: Any) -> AsyncGenerator[SandboxSession]:
         given: dict[str, Any] = {"mode": self.mode, "containment": self.containment, "serve": self.serve, **more}
         async with enclosed(program, parent=self.parent, gates=gates, **given) as enclosure:
             yield enclosure
@@ -127,7 +127,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def started(enclosure: Enclosure, script: str, *arguments: str) -> AsyncGenerator[Process]:
+async def started(enclosure: SandboxSession, script: str, *arguments: str) -> AsyncGenerator[Process]:
     """Python with a script, started as a library starts a browser: by the launcher's path."""
     argv = [enclosure.launcher, "-I", "-c", script, *arguments]
     process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
@@ -139,7 +139,7 @@ async def started(enclosure: Enclosure, script: str, *arguments: str) -> AsyncGe
         await process.communicate()
 
 
-async def printed(enclosure: Enclosure, script: str, *arguments: str) -> str:
+async def printed(enclosure: SandboxSession, script: str, *arguments: str) -> str:
     async with started(enclosure, script, *arguments) as process:
         out, err = await process.communicate()
     assert (process.returncode, err.decode()) == (0, "")

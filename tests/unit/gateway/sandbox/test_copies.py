@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.tools import Mode
-from gateway.sandbox import Containment, Limits, run_contained
+from gateway.domain.tools import SandboxMode
+from gateway.sandbox import Containment, ProcessLimits, run_contained
 from gateway.sandbox.copies import MAX_BYTES, Copies
 
 KNOWN = Path("/etc/passwd").read_bytes() + Path("/etc/nsswitch.conf").read_bytes()
@@ -60,8 +60,8 @@ async def test_basic_shows_the_machines_files_and_nobody_can_write_to_them(
         "cat /etc/passwd /etc/nsswitch.conf; (echo evil >> /etc/passwd; rm /etc/passwd; chmod 666 /etc/passwd) 2>&1"
     )
     await run_contained(
-        ["/bin/bash", "-c", script], mode=Mode.BASIC, workspace=tmp_path, cwd=tmp_path, output=printed,
-        containment=machine, limits=Limits(),
+        ["/bin/bash", "-c", script], mode=SandboxMode.BASIC, workspace=tmp_path, cwd=tmp_path, output=printed,
+        containment=machine, limits=ProcessLimits(),
     )  # fmt: skip
     assert printed.data.startswith(KNOWN)
     assert printed.data.count(b"Read-only file system") == 3

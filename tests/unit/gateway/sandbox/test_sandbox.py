@@ -18,20 +18,20 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.tools import Mode, Sandbox
+from gateway.domain.tools import SandboxMode, SandboxPolicy
 from gateway.errors import BadRequest, NotFound, SandboxMissing
-from gateway.sandbox import Containment, Limits, choose, probe, run_contained
+from gateway.sandbox import Containment, ProcessLimits, choose, probe, run_contained
 from gateway.sandbox.plan import environment
 
 BOTH = Containment(can_bwrap=True, can_pid_namespace=True)
 NEITHER = Containment(can_bwrap=False, can_pid_namespace=False, why_no_bwrap="bubblewrap is not installed")
 
 # name: mode, and what of the machine is pretended to be missing
-WAYS: dict[str, tuple[Mode, dict[str, bool]]] = {
-    "basic": (Mode.BASIC, {}),
-    "off": (Mode.OFF, {}),
-    "off-unshare": (Mode.OFF, {"can_bwrap": False}),
-    "off-keeper": (Mode.OFF, {"can_bwrap": False, "can_pid_namespace": False}),
+WAYS: dict[str, tuple[SandboxMode, dict[str, bool]]] = {
+    "basic": (SandboxMode.BASIC, {}),
+    "off": (SandboxMode.OFF, {}),
+    "off-unshare": (SandboxMode.OFF, {"can_bwrap": False}),
+    "off-keeper": (SandboxMode.OFF, {"can_bwrap": False, "can_pid_namespace": False}),
 }
 
 
@@ -55,7 +55,7 @@ class Printed:
 class Bench:
     """One way of running scripts, in a workspace beside a state folder."""
 
-    def __init__(self, folder: Path, mode: Mode, containment: Containment) -> None:
+    def __init__(self, folder: Path, mode: SandboxMode, containment: Containment) -> None:
         self.state = folder / "state"
         self.workspace = self.state / "workspaces" / "w"
         self.workspace.mkdir(parents=True)
@@ -66,14 +66,13 @@ class Bench:
         self.mark = f"3{secrets.randbelow(10**9):09d}"
         """A number of seconds that only this test sleeps."""
 
-    async def run(self, script: str, *, limits: Limits | None = None, **more: Any) -> int:
+    async def run(self, script: str, *, limits: ProcessLimits | None = None, **more: Any) -> int:
         return await self.program(["/bin/bash", "--noprofile", "--norc", "-c", script], limits=limits, **more)
 
-    async def program(self, argv: list[str], *, limits: Limits | None = None, **more: Any) -> int:
-        given: dict[str, Any] = {"cwd": self.workspace, "workspace": self.workspace, **more}
-        ended = await run_contained(
-            argv, mode=self.mode, output=self.printed, containment=self.containment, limits=limits or Limits(), **given
-        )
+    async def program(self, argv: list[str], *, limits: ProcessLimits | None = None, **more: Any) -> int:
+        folders = {"cwd": self.workspace, "workspace": self.workspace}
+        given: dict[str, Any] = {**folders, "limits": limits or ProcessLimits(), **more}
+        ended = await run_contained(argv, mode=self.mode, output=self.printed, containment=self.containment, **given)
         return ended.exit_code
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -118,7 +117,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, machine: Containment) 
 
 @pytest.fixture
 def basic(tmp_path: Path, machine: Containment) -> Bench:
-    return Bench(tmp_path, Mode.BASIC, machine)
+    return Bench(tmp_path, SandboxMode.BASIC, machine)
 
 
 @pytest.fixture
@@ -134,22 +133,24 @@ def listener() -> Iterator[socket.socket]:
 @pytest.mark.parametrize(
     ("wanted", "is_main", "containment", "mode"),
     [
-        (Sandbox.OFF, True, BOTH, Mode.OFF),
-        (Sandbox.OFF, True, NEITHER, Mode.OFF),
-        (Sandbox.OFF, False, BOTH, Mode.BASIC),
-        (Sandbox.OFF, False, NEITHER, None),
-        (Sandbox.BASIC, True, BOTH, Mode.BASIC),
-        (Sandbox.BASIC, True, NEITHER, None),
-        (Sandbox.BASIC, False, BOTH, Mode.BASIC),
-        (Sandbox.BASIC, False, NEITHER, None),
-        (Sandbox.AUTO, True, BOTH, Mode.BASIC),
-        (Sandbox.AUTO, True, NEITHER, Mode.OFF),
-        (Sandbox.AUTO, False, BOTH, Mode.BASIC),
-        (Sandbox.AUTO, False, NEITHER, None),
-        (Sandbox.BASIC, True, replace(NEITHER, can_pid_namespace=True), None),
+        (SandboxPolicy.OFF, True, BOTH, SandboxMode.OFF),
+        (SandboxPolicy.OFF, True, NEITHER, SandboxMode.OFF),
+        (SandboxPolicy.OFF, False, BOTH, SandboxMode.BASIC),
+        (SandboxPolicy.OFF, False, NEITHER, None),
+        (SandboxPolicy.BASIC, True, BOTH, SandboxMode.BASIC),
+        (SandboxPolicy.BASIC, True, NEITHER, None),
+        (SandboxPolicy.BASIC, False, BOTH, SandboxMode.BASIC),
+        (SandboxPolicy.BASIC, False, NEITHER, None),
+        (SandboxPolicy.AUTO, True, BOTH, SandboxMode.BASIC),
+        (SandboxPolicy.AUTO, True, NEITHER, SandboxMode.OFF),
+        (SandboxPolicy.AUTO, False, BOTH, SandboxMode.BASIC),
+        (SandboxPolicy.AUTO, False, NEITHER, None),
+        (SandboxPolicy.BASIC, True, replace(NEITHER, can_pid_namespace=True), None),
     ],
 )
-def test_the_host_is_for_main_only(wanted: Sandbox, is_main: bool, containment: Containment, mode: Mode | None) -> None:
+def test_the_host_is_for_main_only(
+    wanted: SandboxPolicy, is_main: bool, containment: Containment, mode: SandboxMode | None
+) -> None:
     if mode is not None:
         assert choose(wanted, is_main, containment) == mode
         return
@@ -169,7 +170,7 @@ async def test_a_sandbox_that_cannot_be_made_is_an_error_and_not_an_exit_code(ba
     folder.mkdir()
     basic.containment = replace(basic.containment, hardened=True)
     with pytest.raises(SandboxMissing, match="message is in the output"):
-        await basic.run("touch ran", limits=Limits(tmp_bytes=-1))
+        await basic.run("touch ran", limits=ProcessLimits(tmp_bytes=-1))
     assert "bwrap" in basic.printed.text
     assert not (basic.workspace / "ran").exists()
 
@@ -233,7 +234,7 @@ async def test_a_program_has_no_input_no_terminal_and_no_descriptors(bench: Benc
 
 
 async def test_limits_hold(bench: Bench) -> None:
-    limits = Limits(open_files=77, file_bytes=1_048_576, umask=0o077)
+    limits = ProcessLimits(open_files=77, file_bytes=1_048_576, umask=0o077)
     code = await bench.run("ulimit -n; ulimit -c; umask; head -c 2000000 /dev/zero > big", limits=limits)
     assert bench.printed.text.splitlines()[:3] == ["77", "0", "0077"]
     assert code == 128 + signal.SIGXFSZ
@@ -398,7 +399,7 @@ async def test_a_stop_in_the_first_moment_leaves_nothing(bench: Bench) -> None:
 
 async def test_a_second_stop_ends_the_grace_and_nothing_else(bench: Bench) -> None:
     task = asyncio.create_task(bench.run(f"trap '' TERM; echo ready; while :; do sleep {bench.mark}; done",
-                                         limits=Limits(grace_s=30)))  # fmt: skip
+                                         limits=ProcessLimits(grace_s=30)))  # fmt: skip
     await bench.until(lambda: bool(living(bench.mark)))
     task.cancel()
     await asyncio.sleep(0.05)
@@ -420,7 +421,7 @@ async def test_too_many_processes_are_killed_and_the_daemon_goes_on(bench: Bench
     # Either the kernel refuses a fork, or the watch sees them: both end the call early.
     script = f"i=0; while [ $i -lt 200 ]; do sleep {bench.mark} & i=$((i+1)); done; wait"
     began = time.monotonic()
-    code = await bench.program(["/bin/sh", "-c", script], limits=Limits(processes=60))
+    code = await bench.program(["/bin/sh", "-c", script], limits=ProcessLimits(processes=60))
     assert time.monotonic() - began < 10
     assert code != 0
     assert "more than 60 processes" in bench.printed.text or "fork" in bench.printed.text

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import BadRequest, DragomanError, NotFound, SandboxMissing
-from gateway.ports import Gate
+from gateway.ports import EgressProxy
 from gateway.sandbox import Containment
 from tests.unit.gateway.sandbox.session_rig import ASKS, Bench, ask, printed, started
 
@@ -155,7 +155,7 @@ async def test_a_gate_forgets_whom_it_was_for(bench: Bench) -> None:
 
 async def test_a_gate_that_cannot_be_served_is_free_again(basic: Bench) -> None:
     @asynccontextmanager
-    async def broken(sock: socket.socket, address: str) -> AsyncGenerator[Gate]:
+    async def broken(sock: socket.socket, address: str) -> AsyncGenerator[EgressProxy]:
         sock.close()
         raise ConnectionError(address)
         yield

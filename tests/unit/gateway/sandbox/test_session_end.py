@@ -14,8 +14,8 @@ import pytest
 from playwright.async_api import async_playwright
 
 from agent_tools.browser.chromium import READS
-from gateway.domain.tools import Mode
-from gateway.ports import Gate
+from gateway.domain.tools import SandboxMode
+from gateway.ports import EgressProxy
 from tests.support.browser import executable
 from tests.unit.gateway.sandbox.session_rig import ROOT, STUBBORN, Bench, Way, living, started, until
 
@@ -96,7 +96,7 @@ async def test_a_killed_daemon_leaves_no_process_and_the_next_one_removes_its_fo
         await daemon.wait()
         await until(lambda: living(bench.mark) == [])
         (left,) = set(bench.parent.iterdir()) - {alive.folder.parent}
-        tmp = Path(os.readlink(left / "tmp")) if bench.mode is Mode.OFF else left
+        tmp = Path(os.readlink(left / "tmp")) if bench.mode is SandboxMode.OFF else left
         assert tmp.is_dir()
         async with bench.enclosed():
             assert alive.folder.is_dir()
@@ -115,7 +115,7 @@ async def test_a_real_browser(basic: Bench) -> None:
         writer.close()
 
     @asynccontextmanager
-    async def serve(sock: socket.socket, address: str) -> AsyncGenerator[Gate]:
+    async def serve(sock: socket.socket, address: str) -> AsyncGenerator[EgressProxy]:
         async with await asyncio.start_server(page, sock=sock):
             yield Way(address, "proxy")
 

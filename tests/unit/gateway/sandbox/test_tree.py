@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import SandboxMissing
-from gateway.sandbox import Containment, Limits, run_contained
+from gateway.sandbox import Containment, ProcessLimits, run_contained
 from tests.unit.gateway.sandbox.session_rig import WAYS
 
 
@@ -45,7 +45,7 @@ def no_descriptors_left() -> Generator[None]:
 async def test_what_cannot_be_held_is_not_begun(way: str, tmp_path: Path, machine: Containment) -> None:
     mode, missing = WAYS[way]
     printed = Printed()
-    given: dict[str, Any] = {"workspace": tmp_path, "cwd": tmp_path, "limits": Limits()}
+    given: dict[str, Any] = {"workspace": tmp_path, "cwd": tmp_path, "limits": ProcessLimits()}
     work = asyncio.create_task(
         run_contained(
             ["/bin/touch", "ran"], mode=mode, output=printed, containment=replace(machine, **missing), **given

@@ -14,7 +14,7 @@ from gateway.domain.tools import Risk
 from gateway.domain.turns import Lease, TurnState
 from gateway.errors import BadRequest, ModelError
 from gateway.server import control_commands
-from gateway.server.control_commands import Answers
+from gateway.server.control_commands import ControlCommands
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import CLEO, NODE, FakeTool, calls, in_background
 from tests.support.makers import ANN
@@ -27,9 +27,9 @@ async def page(tmp_path: Path) -> AsyncIterator[Served]:
         yield found
 
 
-def local(page: Served, *owners: str) -> Answers:
+def local(page: Served, *owners: str) -> ControlCommands:
     names = [name for name in (ANN, CLEO) if name in (owners or ("ann",))]
-    return Answers(
+    return ControlCommands(
         pages=page.pages,
         http=page.http,
         ingress=page.engine.ingress,
@@ -41,7 +41,7 @@ def local(page: Served, *owners: str) -> Answers:
     )
 
 
-async def does(commands: Answers, name: str, **args: Any) -> Any:
+async def does(commands: ControlCommands, name: str, **args: Any) -> Any:
     async with asyncio.timeout(10):
         return await commands.commands()[name](args)
 

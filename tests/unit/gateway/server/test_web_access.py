@@ -10,11 +10,11 @@ import pytest
 from gateway.domain.ids import SessionId, TurnId, child_session, main_session
 from gateway.domain.messages import Received
 from gateway.domain.steps import Step
-from gateway.domain.tools import KeptFile, ResultStatus, Risk, ToolResult
+from gateway.domain.tools import Artifact, ResultStatus, Risk, ToolResult
 from gateway.domain.waits import Verb
 from gateway.errors import Forbidden
-from gateway.ports import Credential, Desk, Kept, ToolContext
-from gateway.server.web_access import Pages
+from gateway.ports import ArtifactKind, Credential, ToolContext, WebApi
+from gateway.server.web_access import WebAccess
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO, CLEO_CHAT, CLEO_TELEGRAM, GROUP, FakeTool, Text, calls, done
 from tests.support.makers import ANN, ANN_TELEGRAM, BOB, CHAT, inbound
@@ -37,7 +37,7 @@ def engine(tmp_path: Path) -> Engine:
 
 
 @pytest.fixture
-def pages(engine: Engine) -> Pages:
+def pages(engine: Engine) -> WebAccess:
     return engine.pages()
 
 
@@ -70,7 +70,7 @@ async def test_an_owner_opens_the_sub_sessions_of_the_own_main_session_and_not_a
 
 # --- another owner's main session ---------------------------------------------------------------
 
-Ask = Callable[[Pages, TurnId], Awaitable[object]]
+Ask = Callable[[WebAccess, TurnId], Awaitable[object]]
 FORBIDDEN: dict[str, Ask] = {
     "changes": lambda pages, _: pages.changes(ANN, CLEOS, 0),
     "older": lambda pages, _: pages.older(ANN, CLEOS, None),
@@ -81,14 +81,14 @@ OWN = {"sign_in", "sign_out", "welcome", "sessions", "card", "saw", "watch"}
 
 
 def test_every_method_of_the_desk_is_looked_at_here() -> None:
-    methods = {name for name, _ in inspect.getmembers(Desk, inspect.isfunction) if not name.startswith("_")}
+    methods = {name for name, _ in inspect.getmembers(WebApi, inspect.isfunction) if not name.startswith("_")}
 
     assert methods == {*FORBIDDEN, *NOTHING, *OWN}
 
 
 @pytest.mark.parametrize("method", FORBIDDEN)
 async def test_another_owners_main_session_is_refused_in_the_words_for_one_that_does_not_exist(
-    engine: Engine, pages: Pages, method: str
+    engine: Engine, pages: WebAccess, method: str
 ) -> None:
     turn = await talked(engine)
     with pytest.raises(Forbidden) as refused:
@@ -99,7 +99,7 @@ async def test_another_owners_main_session_is_refused_in_the_words_for_one_that_
     assert str(refused.value) == str(unknown.value)
 
 
-async def test_an_output_of_another_owners_main_session_is_not_there(engine: Engine, pages: Pages) -> None:
+async def test_an_output_of_another_owners_main_session_is_not_there(engine: Engine, pages: WebAccess) -> None:
     turn = await talked(engine)
 
     assert await NOTHING["output"](pages, turn) is None
@@ -108,7 +108,9 @@ async def test_an_output_of_another_owners_main_session_is_not_there(engine: Eng
     assert own.read_bytes() == b"line\n" * 50_000
 
 
-async def test_the_list_has_the_own_main_session_first_and_never_another_owners(engine: Engine, pages: Pages) -> None:
+async def test_the_list_has_the_own_main_session_first_and_never_another_owners(
+    engine: Engine, pages: WebAccess
+) -> None:
     await talked(engine)
 
     assert next(line.session.id for line in await pages.sessions(ANN)) == ANNS
@@ -117,7 +119,7 @@ async def test_the_list_has_the_own_main_session_first_and_never_another_owners(
 
 
 async def test_the_own_main_session_is_counted_however_many_others_were_active_later(
-    engine: Engine, pages: Pages
+    engine: Engine, pages: WebAccess
 ) -> None:
     await engine.say("hello", where=CHAT)
     engine.clock.advance(1)
@@ -129,14 +131,14 @@ async def test_the_own_main_session_is_counted_however_many_others_were_active_l
     assert "0 running, 0 waiting for a decision, 1 queued." in (await engine.texts())[-1]
 
 
-async def test_an_owner_who_never_spoke_has_a_main_session_to_begin_in(pages: Pages) -> None:
+async def test_an_owner_who_never_spoke_has_a_main_session_to_begin_in(pages: WebAccess) -> None:
     (line,) = await pages.sessions(ANN)
     assert (line.session.id, line.rev) == (ANNS, 0)
     assert (await pages.changes(ANN, ANNS, 0)).rows == ()
     assert (await pages.older(ANN, ANNS, None)).rows == ()
 
 
-async def test_a_card_of_one_page_does_not_work_on_another(engine: Engine, pages: Pages) -> None:
+async def test_a_card_of_one_page_does_not_work_on_another(engine: Engine, pages: WebAccess) -> None:
     await engine.store.saw_page(ANN)
     lease = await engine.planned("shell:ls", who=BOB, where=GROUP)
     await engine.settle(lease)
@@ -148,7 +150,7 @@ async def test_a_card_of_one_page_does_not_work_on_another(engine: Engine, pages
     assert engine.handles.verb(anns.buttons[0].handle, wait.id, ["page:cleo"]) is None
 
 
-async def test_what_is_everybodys_both_owners_see(engine: Engine, pages: Pages) -> None:
+async def test_what_is_everybodys_both_owners_see(engine: Engine, pages: WebAccess) -> None:
     await talked(engine)
     for owner in (ANN, CLEO):
         rows = (await pages.older(owner, DM, None)).rows
@@ -156,7 +158,7 @@ async def test_what_is_everybodys_both_owners_see(engine: Engine, pages: Pages) 
 
 
 @pytest.mark.parametrize("n", [-1, 0, 2, 99])
-async def test_only_a_step_with_a_long_output_has_a_file(engine: Engine, pages: Pages, n: int) -> None:
+async def test_only_a_step_with_a_long_output_has_a_file(engine: Engine, pages: WebAccess, n: int) -> None:
     turn = await talked(engine)
 
     assert await pages.output(CLEO, turn, n) is None
@@ -171,18 +173,18 @@ async def test_a_picture_is_given_by_its_number_to_who_sees_the_session(tmp_path
     engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
     turn, pages = await talked(engine), engine.pages()
 
-    found = [await pages.output(CLEO, turn, 1, Kept.PICTURE, at) for at in (0, 1)]
+    found = [await pages.output(CLEO, turn, 1, ArtifactKind.PICTURE, at) for at in (0, 1)]
     assert [path and path.read_bytes() for path in found] == [b"one", b"two"]
     assert await pages.output(CLEO, turn, 1) is None
     for owner, n, at in ((ANN, 1, 0), (CLEO, 1, 2), (CLEO, 1, -1), (CLEO, 0, 0)):
-        assert await pages.output(owner, turn, n, Kept.PICTURE, at) is None
+        assert await pages.output(owner, turn, n, ArtifactKind.PICTURE, at) is None
 
 
 async def test_a_file_is_given_by_its_number_to_who_sees_the_session(tmp_path: Path) -> None:
     async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
         shot = await ctx.picture(b"shot", "image/png")
         names = (shot.file, "link.pdf", "../../../escaped.pdf")
-        files = tuple(KeptFile(file=one, name="Bill.pdf", media_type="application/pdf") for one in names)
+        files = tuple(Artifact(file=one, name="Bill.pdf", media_type="application/pdf") for one in names)
         return ToolResult(status=ResultStatus.OK, text="saved", files=files)
 
     engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=saves)])
@@ -191,15 +193,15 @@ async def test_a_file_is_given_by_its_number_to_who_sees_the_session(tmp_path: P
     (tmp_path / "escaped.pdf").write_bytes(b"secret")
     (folder / "link.pdf").symlink_to(tmp_path / "escaped.pdf")
 
-    found = await pages.output(CLEO, turn, 1, Kept.FILE, 0)
+    found = await pages.output(CLEO, turn, 1, ArtifactKind.FILE, 0)
     assert found is not None
     assert (found.read_bytes(), found.parent) == (b"shot", folder)
-    assert await pages.output(CLEO, turn, 1, Kept.PICTURE, 0) is None  # it is no picture of the result
+    assert await pages.output(CLEO, turn, 1, ArtifactKind.PICTURE, 0) is None  # it is no picture of the result
     for owner, n, at in ((ANN, 1, 0), (CLEO, 1, 1), (CLEO, 1, 2), (CLEO, 1, 3), (CLEO, 1, -1), (CLEO, 0, 0)):
-        assert await pages.output(owner, turn, n, Kept.FILE, at) is None
+        assert await pages.output(owner, turn, n, ArtifactKind.FILE, at) is None
 
 
-async def test_an_output_that_was_removed_is_not_there(engine: Engine, pages: Pages) -> None:
+async def test_an_output_that_was_removed_is_not_there(engine: Engine, pages: WebAccess) -> None:
     turn = await talked(engine)
     path = await pages.output(CLEO, turn, 1)
     assert path is not None
@@ -211,7 +213,7 @@ async def test_an_output_that_was_removed_is_not_there(engine: Engine, pages: Pa
 # --- sign-in ------------------------------------------------------------------------------------
 
 
-async def test_a_link_signs_in_once(engine: Engine, pages: Pages) -> None:
+async def test_a_link_signs_in_once(engine: Engine, pages: WebAccess) -> None:
     code = await pages.mint_code(ANN)
     found = await pages.sign_in(code, "here")
     assert found is not None
@@ -230,7 +232,7 @@ async def test_a_link_signs_in_once(engine: Engine, pages: Pages) -> None:
     assert credential.key not in repr(credential)
 
 
-async def test_a_link_is_good_for_ten_minutes_and_a_sign_in_for_thirty_days(engine: Engine, pages: Pages) -> None:
+async def test_a_link_is_good_for_ten_minutes_and_a_sign_in_for_thirty_days(engine: Engine, pages: WebAccess) -> None:
     late = await pages.mint_code(ANN)
     engine.clock.advance(600)
     assert await pages.sign_in(late, "here") is None
@@ -243,7 +245,7 @@ async def test_a_link_is_good_for_ten_minutes_and_a_sign_in_for_thirty_days(engi
     assert await pages.owner_of(found[1]) is None
 
 
-async def test_guessing_is_stopped_and_a_right_code_does_not_help_then(engine: Engine, pages: Pages) -> None:
+async def test_guessing_is_stopped_and_a_right_code_does_not_help_then(engine: Engine, pages: WebAccess) -> None:
     code = await pages.mint_code(ANN)
     for n in range(10):
         assert await pages.sign_in(f"guess{n}", "there") is None
@@ -256,12 +258,12 @@ async def test_guessing_is_stopped_and_a_right_code_does_not_help_then(engine: E
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "a" * 10_000, "\x00"])
-async def test_no_other_cookie_signs_in(pages: Pages, cookie: str) -> None:
+async def test_no_other_cookie_signs_in(pages: WebAccess, cookie: str) -> None:
     assert await pages.owner_of(Credential(cookie=cookie, key="")) is None
     assert await pages.owner_of(Credential(cookie="", key=cookie)) is None
 
 
-def test_the_page_is_welcomed_with_the_commands_of_its_main_session(pages: Pages) -> None:
+def test_the_page_is_welcomed_with_the_commands_of_its_main_session(pages: WebAccess) -> None:
     found = pages.welcome(ANN)
 
     assert (found.owner, found.main, found.model) == (ANN, ANNS, "scripted")

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnState
-from gateway.domain.waits import Start, WaitState
+from gateway.domain.waits import StartOutcome, WaitState
 from gateway.errors import StoreError
 from gateway.policy.audit import Why, verify
 from gateway.store.codec import EPOCH
@@ -38,7 +38,7 @@ async def ran(path: str) -> None:
     scene = Scene(open_sqlite(path, FakeClock()), FakeClock())
     lease = await scene.planned(CALLS)
     for n in range(1, CALLS + 1):
-        assert await scene.start(lease, n) is Start.STARTED
+        assert await scene.start(lease, n) is StartOutcome.STARTED
     await scene.finish(lease)
     await scene.store.close()
 
@@ -102,7 +102,7 @@ async def test_what_cannot_be_written_into_the_audit_does_not_start(path: str) -
     assert await scene.wait_state(asked.wait) is WaitState.APPROVED
     assert await scene.state(asked.turn) is TurnState.RUNNING
     change(path, "DROP TRIGGER full")
-    assert await scene.start(asked.lease, 1, asked.wait) is Start.STARTED
+    assert await scene.start(asked.lease, 1, asked.wait) is StartOutcome.STARTED
     assert await scene.wait_state(asked.wait) is WaitState.CONSUMED
     found = await verify(scene.store)
     assert (found.rows, found.calls, found.broken) == (1, 1, None)

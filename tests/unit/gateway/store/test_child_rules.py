@@ -17,8 +17,8 @@ from gateway.domain.turns import Lease, TurnState
 from gateway.errors import NotFound
 from gateway.store.child_rules import (
     WORDS_KEPT,
+    ChildRows,
     End,
-    Kin,
     answer_of,
     end_message,
     expect_of_step,
@@ -206,13 +206,13 @@ def test_the_end_comes_as_a_message_whose_words_are_quoted(title: str, words: st
 )
 def test_a_family_is_listed_live_ones_first(family: str, order: str) -> None:
     """Each is `name/parent:ended:born`, with `live` for one that has not ended."""
-    kin: list[Kin] = []
+    kin: list[ChildRows] = []
     for one in family.split():
         name, _, rest = one.partition("/")
         parent, ended, born = rest.split(":")
         live = ended == "live"
         kin.append(
-            Kin(
+            ChildRows(
                 session=SessionId(name),
                 parent=SessionId(parent),
                 live=live,

@@ -12,7 +12,7 @@ import pytest
 from gateway.domain.ids import CallId
 from gateway.domain.messages import Conversation
 from gateway.domain.steps import Answer, Usage
-from gateway.domain.tools import Mode, Picture, ResultStatus, ToolCall, ToolResult
+from gateway.domain.tools import Picture, ResultStatus, SandboxMode, ToolCall, ToolResult
 from gateway.store.codec import (
     ANSWER,
     APPROVAL,
@@ -34,8 +34,8 @@ OF_EARLIER = (
 """An approval as it was stored when a sandbox was a text, and none the empty one."""
 
 
-@pytest.mark.parametrize(("stored", "sandbox"), [("basic", Mode.BASIC), ("off", Mode.OFF), ("", None)])
-def test_an_approval_of_earlier_is_read_and_written_as_it_was(stored: str, sandbox: Mode | None) -> None:
+@pytest.mark.parametrize(("stored", "sandbox"), [("basic", SandboxMode.BASIC), ("off", SandboxMode.OFF), ("", None)])
+def test_an_approval_of_earlier_is_read_and_written_as_it_was(stored: str, sandbox: SandboxMode | None) -> None:
     found = APPROVAL.load(OF_EARLIER.format(stored))
 
     assert found.action.sandbox is sandbox

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.errors import StoreDamaged
 from gateway.store.sqlite import open_sqlite
-from gateway.store.sqlite.damage import Finding, Tail, judge, refuse_damaged
+from gateway.store.sqlite.damage import DamageFinding, Tail, judge, refuse_damaged
 from gateway.store.sqlite.wal import HEADER
 from tests.support.clock import FakeClock
 from tests.unit.gateway.store.logs import (
@@ -72,7 +72,7 @@ HONEST = {
 def test_what_a_kill_leaves_is_whole(tmp_path: Path, work: tuple[Callable[..., None], ...], index: str) -> None:
     files = written(tmp_path / "made", *work)
     known = {"whole": files.index, "gone": NO_INDEX, "junk": JUNK}[index]
-    assert judge(files.log, known) == Finding(tail=Tail.WHOLE, kept=files.taken(tmp_path))
+    assert judge(files.log, known) == DamageFinding(tail=Tail.WHOLE, kept=files.taken(tmp_path))
 
 
 def test_a_commit_that_the_index_does_not_have_yet_is_whole(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_commit_that_the_index_does_not_have_yet_is_whole(tmp_path: Path) -> N
     before = written(tmp_path / "before", transactions(1, 2))
     log = before.log + written(tmp_path / "after", transactions(1, 2, 3)).log[len(before.log) :]
     log = resalted(log, before)
-    assert judge(log, before.index) == Finding(tail=Tail.WHOLE, kept=(len(log) - HEADER) // SIZE)
+    assert judge(log, before.index) == DamageFinding(tail=Tail.WHOLE, kept=(len(log) - HEADER) // SIZE)
 
 
 def resalted(log: bytes, like: Files) -> bytes:
@@ -99,7 +99,7 @@ def test_a_power_cut_tears_one_transaction(tmp_path: Path, behind: str) -> None:
     # The last transaction in the same log, by the book: 50 frames, the last of which ends it.
     frames = [frame(n + 1, 256 if n == 49 else 0, before.log[16:24], dice.randbytes(SIZE - 24)) for n in range(50)]
     wanted = summed(before.log[: before.end_of(kept)] + b"".join(frames), "little", kept)
-    assert judge(wanted, NO_INDEX) == Finding(tail=Tail.WHOLE, kept=kept + 50)
+    assert judge(wanted, NO_INDEX) == DamageFinding(tail=Tail.WHOLE, kept=kept + 50)
     old = before.log
     if behind == "older frames":
         # Each ends a transaction, and one of them lies so that a sector begins behind what says so.
@@ -123,8 +123,8 @@ def frame(page: int, pages: int, salts: bytes, content: bytes) -> bytes:
 
 def test_a_log_of_nothing_but_zeros_is_empty() -> None:
     """A power cut can leave a new file so, which has its length and nothing else."""
-    assert judge(b"\0" * 8272, NO_INDEX) == Finding(tail=Tail.WHOLE, kept=0)
-    assert judge(b"", NO_INDEX) == Finding(tail=Tail.WHOLE, kept=0)
+    assert judge(b"\0" * 8272, NO_INDEX) == DamageFinding(tail=Tail.WHOLE, kept=0)
+    assert judge(b"", NO_INDEX) == DamageFinding(tail=Tail.WHOLE, kept=0)
 
 
 def test_commits_that_failed_are_not_missed_while_the_index_knows(tmp_path: Path, made: Files) -> None:
@@ -133,7 +133,7 @@ def test_commits_that_failed_are_not_missed_while_the_index_knows(tmp_path: Path
     failed = resalted(made.log, committed)[len(committed.log) :]
     # What they followed was written over, so the first of them follows nothing any more.
     left = replace(committed, log=committed.log + failed).flipped(len(committed.log) + 16)
-    assert judge(left.log, committed.index) == Finding(tail=Tail.WHOLE, kept=committed.frames)
+    assert judge(left.log, committed.index) == DamageFinding(tail=Tail.WHOLE, kept=committed.frames)
     assert judge(left.log, NO_INDEX).tail is Tail.DAMAGED
 
 
@@ -144,7 +144,7 @@ def test_an_index_of_an_earlier_time_is_not_believed(tmp_path: Path, made: Files
     assert judge(log, early.index).kept == made.frames
     damaged = replace(made, log=log).flipped(made.end_of(60) + 100)
     assert judge(damaged.log, early.index).tail is Tail.DAMAGED
-    assert judge(made.log, early.index) == Finding(tail=Tail.WHOLE, kept=made.frames)
+    assert judge(made.log, early.index) == DamageFinding(tail=Tail.WHOLE, kept=made.frames)
 
 
 # --- what is --------------------------------------------------------------------------------
@@ -175,8 +175,8 @@ def test_in_the_last_transaction_the_index_tells(made: Files) -> None:
     last = last_transaction(made)
     damaged = made.flipped(made.end_of(last) + 1000)
     lost = made.frames - last
-    assert judge(damaged.log, made.index) == Finding(tail=Tail.DAMAGED, kept=last, lost=lost, commits=1)
-    assert judge(damaged.log, NO_INDEX) == Finding(tail=Tail.TORN, kept=last, lost=lost, commits=1)
+    assert judge(damaged.log, made.index) == DamageFinding(tail=Tail.DAMAGED, kept=last, lost=lost, commits=1)
+    assert judge(damaged.log, NO_INDEX) == DamageFinding(tail=Tail.TORN, kept=last, lost=lost, commits=1)
 
 
 def test_what_follows_an_end_proves_that_it_succeeded(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_log_that_was_cut_short_is_told_by_its_index(made: Files, frames: int,
 
 @pytest.mark.parametrize("log", [b"", b"\0" * 5000])
 def test_a_log_that_is_gone_is_told_by_its_index(made: Files, log: bytes) -> None:
-    assert judge(log, made.index) == Finding(tail=Tail.DAMAGED, kept=0, lost=made.frames)
+    assert judge(log, made.index) == DamageFinding(tail=Tail.DAMAGED, kept=0, lost=made.frames)
 
 
 def test_a_log_that_is_gone_is_not_missed_when_all_of_it_was_moved(tmp_path: Path) -> None:
@@ -209,14 +209,16 @@ def test_a_log_that_is_gone_is_not_missed_when_all_of_it_was_moved(tmp_path: Pat
         db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     made = written(tmp_path / "made", transactions(*[2] * 20), moved)
-    assert judge(b"", made.index) == Finding(tail=Tail.WHOLE, kept=0)
+    assert judge(b"", made.index) == DamageFinding(tail=Tail.WHOLE, kept=0)
 
 
 @pytest.mark.parametrize("place", [0, 8, 16, 20, 24, 31])
 @pytest.mark.parametrize("count", [1, 600])
 def test_a_bad_header(made: Files, place: int, count: int) -> None:
     for index in (made.index, NO_INDEX):
-        assert judge(made.flipped(place, count).log, index) == Finding(tail=Tail.DAMAGED, kept=0, lost=made.frames)
+        assert judge(made.flipped(place, count).log, index) == DamageFinding(
+            tail=Tail.DAMAGED, kept=0, lost=made.frames
+        )
     zeros = b"\0" * 4096 + made.log[4096:]
     assert judge(zeros, NO_INDEX).tail is Tail.DAMAGED
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.domain.ids import SessionId, TurnId
 from gateway.domain.live import Changed, LiveEvent, OutputDelta, SlotsDue, TurnsDue
-from gateway.store.event_bus import KEPT, LocalLive
+from gateway.store.event_bus import KEPT, LocalEventBus
 
 
 def delta(start: int) -> OutputDelta:
@@ -20,7 +20,7 @@ async def soon(events: AsyncIterator[LiveEvent]) -> LiveEvent:
 
 
 async def test_a_listener_hears_its_topics_in_order_and_no_others() -> None:
-    live = LocalLive()
+    live = LocalEventBus()
     async with live.subscribe("a", "b") as events:
         live.publish("c", Changed(session=SessionId("c")))
         live.publish("a", TurnsDue())
@@ -33,7 +33,7 @@ async def test_a_listener_hears_its_topics_in_order_and_no_others() -> None:
 
 
 async def test_every_listener_hears_it_and_what_was_before_is_not_heard() -> None:
-    live = LocalLive()
+    live = LocalEventBus()
     live.publish("a", delta(0))
     async with live.subscribe("a") as one, live.subscribe("a") as other:
         live.publish("a", delta(1))
@@ -42,7 +42,7 @@ async def test_every_listener_hears_it_and_what_was_before_is_not_heard() -> Non
 
 
 async def test_a_waiting_listener_is_woken() -> None:
-    live = LocalLive()
+    live = LocalEventBus()
     async with live.subscribe("a") as events, asyncio.TaskGroup() as group:
         found = group.create_task(soon(events))
         await asyncio.sleep(0)
@@ -52,7 +52,7 @@ async def test_a_waiting_listener_is_woken() -> None:
 
 
 async def test_a_slow_listener_loses_its_oldest_events_and_publishing_never_waits() -> None:
-    live = LocalLive()
+    live = LocalEventBus()
     async with live.subscribe("a") as events:
         for n in range(KEPT + 5):
             live.publish("a", delta(n))
@@ -62,7 +62,7 @@ async def test_a_slow_listener_loses_its_oldest_events_and_publishing_never_wait
 
 
 async def test_a_listener_that_left_keeps_nothing_alive_and_hears_nothing() -> None:
-    live = LocalLive()
+    live = LocalEventBus()
     async with live.subscribe("a", "b") as events:
         live.publish("a", delta(1))
     live.publish("a", delta(2))

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.ids import InboundId, NodeId, TurnId
-from gateway.domain.messages import Brought, Received, Refused, RefusedReason
+from gateway.domain.messages import FetchedFile, Received, Refused, RefusedReason
 from gateway.domain.routes import WhileRunning
 from gateway.domain.slots import Slot
 from gateway.domain.steps import Usage
 from gateway.domain.turns import TurnKind, TurnState
-from gateway.domain.waits import Start
+from gateway.domain.waits import StartOutcome
 from gateway.errors import StoreTooNew
 from gateway.policy.audit import verify
 from gateway.store.sqlite import open_sqlite
@@ -185,7 +185,7 @@ async def test_a_store_of_version_3_goes_on(path: str) -> None:
     ]
     rows = (await store.older(route().session, None, 10)).rows
     assert [row.item.file for row in rows if isinstance(row.item, Slot)] == [None, None]
-    found = Brought(path="inbox/i2-1.png", size=3, media_type="image/png")
+    found = FetchedFile(path="inbox/i2-1.png", size=3, media_type="image/png")
     await store.brought(claimed.lease, InboundId("i2"), [found])
     assert [one.files for one in (await store.turn(claimed.lease.turn)).inputs] == [None, (found,)]
     await store.close()
@@ -203,7 +203,7 @@ async def test_a_store_of_version_4_goes_on(path: str) -> None:
     assert (found.rows, found.calls, found.broken) == (0, 0, None)
     lease = (await store.claim(NODE))[0].lease
     await store.plan(lease, answer(calls=1), given=[], slots=[])
-    assert await store.start_step(lease, 1, None, beginning(1)) is Start.STARTED
+    assert await store.start_step(lease, 1, None, beginning(1)) is StartOutcome.STARTED
     found = await verify(store)
     assert (found.rows, found.calls, found.broken) == (1, 1, None)
     await store.close()

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.domain.ids import Principal, SessionId, TurnId, WaitId
 from gateway.domain.turns import TurnState
-from gateway.domain.waits import PressResult, Verdict, Wait, WaitKind, WaitState
+from gateway.domain.waits import PressResult, PressVerdict, Wait, WaitKind, WaitState
 from gateway.store.press_rules import is_stopped_by, result_of_press
 from tests.support.makers import ANN_TELEGRAM, BOB, EPOCH, approval, approve, deny, refuse
 
@@ -49,7 +49,7 @@ OPEN = Wait(
     ],
 )
 def test_a_press_decides_what_is_open_and_nothing_else(
-    other: dict[str, Any], verdict: Verdict, result: PressResult
+    other: dict[str, Any], verdict: PressVerdict, result: PressResult
 ) -> None:
     assert result_of_press(replace(OPEN, **other), verdict, EPOCH) is result
 

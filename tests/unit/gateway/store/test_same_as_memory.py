@@ -19,7 +19,7 @@ from gateway.domain.slots import NewSlot, Slot, SlotKind
 from gateway.domain.steps import StepState, Usage
 from gateway.domain.turns import Lease, Turn, TurnKind, TurnState
 from gateway.domain.views import Spent, TurnView
-from gateway.domain.waits import NewWait, Verdict, Wait, WaitKind
+from gateway.domain.waits import NewWait, PressVerdict, Wait, WaitKind
 from gateway.errors import DragomanError
 from gateway.ports import ControlEffect, Store
 from gateway.store.memory import MemoryStore
@@ -402,7 +402,7 @@ def ungiven(view: TurnView) -> list[InboundId]:
 
 def decide(random: Random, number: int, _clock: FakeClock) -> Step:
     pick, who = random.random(), random.choice([ANN_TELEGRAM, BOB])
-    verdict: Verdict = random.choice([approve(), approve(), deny(), deny(withdraw_siblings=True), refuse()])
+    verdict: PressVerdict = random.choice([approve(), approve(), deny(), deny(withdraw_siblings=True), refuse()])
     event = press(who=who, key=f"p{number // 2 if random.random() < 0.2 else number}", reason="x" * 1200)
 
     async def step(life: Life) -> object:

@@ -23,7 +23,7 @@ from gateway.errors import Forbidden, LeaseLost, NotFound, StoreError, StoreInUs
 from gateway.store.sqlite import SqliteStore, open_sqlite
 from gateway.store.sqlite.failures import store_error
 from gateway.store.sqlite.statements import load_migrations
-from gateway.store.sqlite.tx import Reader, Tx
+from gateway.store.sqlite.tx import ReadTx, Tx
 from gateway.store.sqlite.writer import IDLE_S, LONG_WAL
 from tests.support.clock import FakeClock
 from tests.support.makers import EPOCH, answer, inbound, route, said, seconds
@@ -285,7 +285,7 @@ async def test_without_memory_the_whole_commit_fails_and_says_so(path: str) -> N
 async def test_a_read_without_memory_says_so_and_the_next_one_is_read(path: str) -> None:
     async with opened(path) as store:
 
-        def half(_: Reader) -> None:
+        def half(_: ReadTx) -> None:
             raise MemoryError
 
         for _ in range(8):

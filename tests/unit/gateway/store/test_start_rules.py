@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.audit import Because
+from gateway.domain.audit import StartBasis
 from gateway.domain.ids import NodeId, SessionId, TurnId, WaitId
 from gateway.domain.steps import StepState
 from gateway.domain.turns import Lease, TurnKind
-from gateway.domain.waits import Start, Wait, WaitKind, WaitState
+from gateway.domain.waits import StartOutcome, Wait, WaitKind, WaitState
 from gateway.store.start_rules import audit_row, may_consume
 from tests.support.makers import ANN_TELEGRAM, EPOCH, approval, beginning, sha
 
@@ -36,18 +36,20 @@ ALLOWED = Wait(
 @pytest.mark.parametrize(
     ("other", "after_s", "start"),
     [
-        ({}, 0, Start.STARTED),
-        ({}, 300, Start.STARTED),
-        ({}, 300.000001, Start.TOO_OLD),
-        *(({"state": state}, 0, Start.NOT_APPROVED) for state in WaitState if state is not WaitState.APPROVED),
-        ({"turn": TurnId("t2")}, 0, Start.NOT_APPROVED),
-        ({"n": 2}, 0, Start.NOT_APPROVED),
-        ({"approval": None}, 0, Start.NOT_APPROVED),
-        ({"approval": approval(2)}, 0, Start.NOT_APPROVED),
-        ({"decided_at": None}, 0, Start.NOT_APPROVED),
+        ({}, 0, StartOutcome.STARTED),
+        ({}, 300, StartOutcome.STARTED),
+        ({}, 300.000001, StartOutcome.TOO_OLD),
+        *(({"state": state}, 0, StartOutcome.NOT_APPROVED) for state in WaitState if state is not WaitState.APPROVED),
+        ({"turn": TurnId("t2")}, 0, StartOutcome.NOT_APPROVED),
+        ({"n": 2}, 0, StartOutcome.NOT_APPROVED),
+        ({"approval": None}, 0, StartOutcome.NOT_APPROVED),
+        ({"approval": approval(2)}, 0, StartOutcome.NOT_APPROVED),
+        ({"decided_at": None}, 0, StartOutcome.NOT_APPROVED),
     ],
 )
-def test_an_approval_is_good_for_one_step_for_five_minutes(other: dict[str, Any], after_s: float, start: Start) -> None:
+def test_an_approval_is_good_for_one_step_for_five_minutes(
+    other: dict[str, Any], after_s: float, start: StartOutcome
+) -> None:
     wait = replace(ALLOWED, **other)
     assert may_consume(wait, LEASE, 1, sha(1), EPOCH + timedelta(seconds=after_s)) is start
 
@@ -55,14 +57,14 @@ def test_an_approval_is_good_for_one_step_for_five_minutes(other: dict[str, Any]
 @pytest.mark.parametrize(
     ("state", "wait", "scoped", "because"),
     [
-        (StepState.PLANNED, None, False, Because.SETTINGS),
-        (StepState.PLANNED, None, True, Because.SCOPE),
-        (StepState.ASKED, ALLOWED, False, Because.APPROVAL),
-        (StepState.STARTED, None, False, Because.AGAIN),
-        (StepState.STARTED, None, True, Because.AGAIN),
+        (StepState.PLANNED, None, False, StartBasis.SETTINGS),
+        (StepState.PLANNED, None, True, StartBasis.SCOPE),
+        (StepState.ASKED, ALLOWED, False, StartBasis.APPROVAL),
+        (StepState.STARTED, None, False, StartBasis.AGAIN),
+        (StepState.STARTED, None, True, StartBasis.AGAIN),
     ],
 )
-def test_the_row_says_what_let_it_start(state: StepState, wait: Wait | None, scoped: bool, because: Because) -> None:
+def test_the_row_says_what_let_it_start(state: StepState, wait: Wait | None, scoped: bool, because: StartBasis) -> None:
     row = audit_row(LEASE, 1, TurnKind.MODEL, state, wait, beginning(1, scoped=scoped), EPOCH)
     assert row.because is because
     assert (row.wait, row.decided_by) == ((wait.id, wait.decided_by) if wait else (None, None))

@@ -18,7 +18,7 @@ from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.views import TurnView
 from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.store.sqlite.engine import UNREAD_AT_MOST
-from gateway.store.sqlite.turn_cache import BYTES_KEPT, TURNS_KEPT, EndedTurns
+from gateway.store.sqlite.turn_cache import BYTES_KEPT, TURNS_KEPT, TurnCache
 from tests.contract.scene import MAIN, NODE, Scene
 from tests.support.clock import FakeClock
 from tests.support.makers import ANN_TELEGRAM, CHAT, EPOCH, new_wait, result, route, seconds
@@ -52,21 +52,21 @@ def view(text: str = "", waits: tuple[Wait, ...] = (), session: Session = SESSIO
     [("", TURNS_KEPT), ("x" * (BYTES_KEPT // 10), 9), ("я" * (BYTES_KEPT // 20), 9), ("x" * BYTES_KEPT, 0)],
 )
 def test_there_are_never_more_than_fit(text: str, kept: int) -> None:
-    ended, places = EndedTurns(), range(TURNS_KEPT + 10)
+    ended, places = TurnCache(), range(TURNS_KEPT + 10)
     for place in places:
         ended.keep({place: view(text)})
     assert sorted(ended.find(places, SESSION)) == list(places)[len(places) - kept :]
 
 
 def test_what_is_asked_for_stays() -> None:
-    ended = EndedTurns()
+    ended = TurnCache()
     for place in range(2 * TURNS_KEPT):
         ended.keep({place: view()})
         assert ended.find([0], SESSION)
 
 
 def test_a_turn_that_is_kept_twice_counts_once() -> None:
-    ended = EndedTurns()
+    ended = TurnCache()
     for _ in range(20):
         ended.keep({1: view("x" * (BYTES_KEPT // 4))})
     ended.keep({2: view("x" * (BYTES_KEPT // 4))})
@@ -87,7 +87,7 @@ def test_what_a_sub_session_said_counts_too() -> None:
         opened_at=EPOCH,
         expires_at=EPOCH,
     )
-    ended = EndedTurns()
+    ended = TurnCache()
     for place in range(10):
         ended.keep({place: view(waits=(told,))})
     assert len(ended.find(range(10), SESSION)) == 3
@@ -95,7 +95,7 @@ def test_what_a_sub_session_said_counts_too() -> None:
 
 def test_a_turn_is_given_with_its_session_of_now_and_an_earlier_one_is_not_kept() -> None:
     """Each has another summary, of some thousand characters."""
-    ended, earlier = EndedTurns(), replace(SESSION, summary="In short.")
+    ended, earlier = TurnCache(), replace(SESSION, summary="In short.")
     holders = getrefcount(earlier)
     for place in range(5):
         ended.keep({place: view(session=earlier)})

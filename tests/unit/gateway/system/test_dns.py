@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.system.dns import Lookups, Loop
+from gateway.system.dns import DaemonEventLoop, ThreadedResolver
 
 
 class Slow:
@@ -44,7 +44,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
 
 
 async def test_so_many_are_asked_at_once_and_one_that_is_given_up_keeps_its_place(slow: Slow) -> None:
-    lookups = Lookups(2)
+    lookups = ThreadedResolver(2)
     async with asyncio.TaskGroup() as group:
         first, second, third = (group.create_task(lookups.find(name, 80)) for name in ("a", "b", "c"))
         await slow.until_asked(2)
@@ -60,7 +60,7 @@ async def test_so_many_are_asked_at_once_and_one_that_is_given_up_keeps_its_plac
 async def test_a_name_that_is_not_there_is_an_error(slow: Slow) -> None:
     slow.go.set()
     with pytest.raises(socket.gaierror):
-        await Lookups(1).find("broken", 80)
+        await ThreadedResolver(1).find("broken", 80)
 
 
 def test_the_loop_ends_while_a_name_is_looked_up(slow: Slow) -> None:
@@ -69,7 +69,7 @@ def test_the_loop_ends_while_a_name_is_looked_up(slow: Slow) -> None:
             async with asyncio.timeout(0.05):
                 await asyncio.get_running_loop().getaddrinfo("a", 80)
 
-    with asyncio.Runner(loop_factory=Loop) as runner:
+    with asyncio.Runner(loop_factory=DaemonEventLoop) as runner:
         runner.run(ask())
     assert slow.asked == ["a"]
     slow.go.set()  # its thread tells a loop that is closed, and ends
@@ -79,7 +79,7 @@ async def test_no_thread_is_an_error_of_the_system(slow: Slow, monkeypatch: pyte
     def no_thread(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    lookups = Lookups(1)
+    lookups = ThreadedResolver(1)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", no_thread)
         with pytest.raises(OSError, match="can't start new thread"):

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from channels.slack import settings as slack
 from channels.telegram import settings as telegram
-from gateway.system.logging_setup import OF_OURS, TOLD_AGAIN_S, TOLD_AT_MOST, Seldom, log, set_up_logs
-from gateway.system.metrics import Meters
+from gateway.system.logging_setup import OF_OURS, TOLD_AGAIN_S, TOLD_AT_MOST, LogThrottle, log, set_up_logs
+from gateway.system.metrics import Metrics
 from gateway.system.redaction import HELD_BACK_AT_MOST, HIDDEN, Redactor
 
 CANARIES = {
@@ -349,7 +349,7 @@ def test_a_line_is_one_line_of_json_with_the_ids_of_its_context(sink: io.StringI
 
 
 def test_every_daemon_counts_for_itself() -> None:
-    one, other = Meters(), Meters()
+    one, other = Metrics(), Metrics()
     one.messages.labels("queued").inc()
 
     assert one.registry.get_sample_value("dragoman_messages_total", {"outcome": "queued"}) == 1
@@ -359,7 +359,7 @@ def test_every_daemon_counts_for_itself() -> None:
 def test_what_strangers_can_cause_is_told_some_times_a_minute_and_then_how_often_it_was_not() -> None:
     now = 5.0
     told: list[tuple[str, dict[str, object]]] = []
-    seldom = Seldom(lambda: now)
+    seldom = LogThrottle(lambda: now)
 
     def say(event: str, **words: object) -> None:
         told.append((event, words))

@@ -10,13 +10,13 @@ from typing import Any
 
 from gateway.domain.ids import CallId, TurnId, WaitId, main_session
 from gateway.domain.steps import Step, StepKind, StepState
-from gateway.domain.tools import Effect, Reach, Risk, ToolCall
+from gateway.domain.tools import CallScope, Effect, Risk, ToolCall
 from gateway.domain.turns import TurnLimits
 from gateway.domain.views import TurnView
 from gateway.domain.waits import ApprovalRequest, Wait, WaitKind, WaitState
-from gateway.system.metrics import Meters
+from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
-from gateway.toolcalls.decide import Asked, Deciding, Found, SameCalls
+from gateway.toolcalls.decide import Asked, CallDecider, Found, SameCalls
 from gateway.toolcalls.registry import Registry, Tool
 from gateway.toolcalls.workspaces import Workspaces
 from tests.support.fakes import NO_SANDBOX, FakeTool, Text
@@ -36,10 +36,10 @@ def tool(risk: Risk = Risk.EXECUTE, effect: Effect = Effect.UNSAFE, **given: Any
     return FakeTool(name="shell", risk=risk, effect=effect, **given).tool()
 
 
-def reaching(what: Reach) -> Tool:
+def reaching(what: CallScope) -> Tool:
     """A tool all of whose calls reach this."""
 
-    def reach(_: Text) -> Reach:
+    def reach(_: Text) -> CallScope:
         return what
 
     return replace(tool(), reach=reach)
@@ -47,22 +47,22 @@ def reaching(what: Reach) -> Tool:
 
 def deciding(
     folder: Path, *tools: Tool, limits: TurnLimits | None = None, secrets: Sequence[str] = (SECRET,)
-) -> Deciding:
-    return Deciding(
+) -> CallDecider:
+    return CallDecider(
         registry=Registry(tools or [tool()], sandboxed=False),
         workspaces=Workspaces(folder),
         containment=NO_SANDBOX,
         limits=limits or TurnLimits(),
-        meters=Meters(),
+        meters=Metrics(),
         redactor=Redactor(secrets),
     )
 
 
-def first(by: Deciding, one: Step, view: TurnView | None = None, *, askable: bool = True) -> Found:
+def first(by: CallDecider, one: Step, view: TurnView | None = None, *, askable: bool = True) -> Found:
     return by.first(view or turn_view(steps=[one]), one, SameCalls(), askable=askable)
 
 
-def counted(by: Deciding, decision: str, reason: str = "") -> float | None:
+def counted(by: CallDecider, decision: str, reason: str = "") -> float | None:
     labels = {"decision": decision, "reason": reason}
     return by.meters.registry.get_sample_value("dragoman_decisions_total", labels)
 
@@ -92,7 +92,7 @@ def waiting(
     )
 
 
-def asked(by: Deciding, one: Step) -> ApprovalRequest:
+def asked(by: CallDecider, one: Step) -> ApprovalRequest:
     """What was asked about a call."""
     found = first(by, one)
     assert isinstance(found, Asked)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.tools import KEPT_BYTES, KeptFile
+from gateway.domain.tools import KEPT_BYTES, Artifact
 from gateway.errors import BadRequest, DragomanError
-from gateway.toolcalls.artifacts import Gallery
+from gateway.toolcalls.artifacts import ArtifactStore
 
 
 @pytest.fixture
@@ -25,21 +25,23 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def gallery(tmp_path: Path) -> Gallery:
-    return Gallery(tmp_path / "outputs", "t1-2")
+def gallery(tmp_path: Path) -> ArtifactStore:
+    return ArtifactStore(tmp_path / "outputs", "t1-2")
 
 
 def test_a_file_is_copied_under_a_name_that_a_second_run_uses_again(
-    workspace: Path, gallery: Gallery, tmp_path: Path
+    workspace: Path, gallery: ArtifactStore, tmp_path: Path
 ) -> None:
     found = [
         gallery.file(workspace, workspace / "page.pdf", "The page.PDF", "application/pdf"),
         gallery.file(workspace, Path("below/deep/data"), "data.tar.gz", "application/gzip"),
         gallery.file(workspace, Path("page.pdf"), "no ending", "text/plain"),
     ]
-    again = Gallery(tmp_path / "outputs", "t1-2").file(workspace, Path("page.pdf"), "The page.PDF", "application/pdf")
+    again = ArtifactStore(tmp_path / "outputs", "t1-2").file(
+        workspace, Path("page.pdf"), "The page.PDF", "application/pdf"
+    )
 
-    assert found[0] == again == KeptFile(file="t1-2-f1.pdf", name="The page.PDF", media_type="application/pdf")
+    assert found[0] == again == Artifact(file="t1-2-f1.pdf", name="The page.PDF", media_type="application/pdf")
     assert [one.file for one in found] == ["t1-2-f1.pdf", "t1-2-f2.gz", "t1-2-f3.bin"]
     assert [(tmp_path / "outputs" / one.file).read_bytes() for one in found] == [b"%PDF-1", b"data", b"%PDF-1"]
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in (tmp_path / "outputs").iterdir())
@@ -58,11 +60,11 @@ def test_a_file_is_copied_under_a_name_that_a_second_run_uses_again(
     ],
 )
 def test_names_and_types_that_a_page_chose_are_only_shown(
-    workspace: Path, gallery: Gallery, name: str, media_type: str, file: str, shown: str, known: str
+    workspace: Path, gallery: ArtifactStore, name: str, media_type: str, file: str, shown: str, known: str
 ) -> None:
     found = gallery.file(workspace, Path("page.pdf"), name, media_type)
 
-    assert found == KeptFile(file=file, name=shown, media_type=known)
+    assert found == Artifact(file=file, name=shown, media_type=known)
 
 
 def _link(workspace: Path) -> Path:
@@ -91,7 +93,7 @@ def _nothing(_: Path) -> Path:
 
 @pytest.mark.parametrize("named", [_link, _link_to_folder, _link_within, _pipe, _nothing])
 def test_what_is_put_in_the_way_is_not_kept(
-    workspace: Path, gallery: Gallery, tmp_path: Path, named: Callable[[Path], Path]
+    workspace: Path, gallery: ArtifactStore, tmp_path: Path, named: Callable[[Path], Path]
 ) -> None:
     path = named(workspace)
     with pytest.raises(BadRequest, match="no regular file in the workspace"):
@@ -117,7 +119,7 @@ def test_what_is_put_in_the_way_is_not_kept(
     ],
 )
 def test_what_is_no_regular_file_in_the_workspace_is_not_kept(
-    workspace: Path, gallery: Gallery, tmp_path: Path, path: str, absolute: bool
+    workspace: Path, gallery: ArtifactStore, tmp_path: Path, path: str, absolute: bool
 ) -> None:
     with pytest.raises(BadRequest, match="no regular file in the workspace"):
         gallery.file(workspace, workspace / path if absolute else Path(path), "x.txt", "text/plain")
@@ -127,7 +129,7 @@ def test_what_is_no_regular_file_in_the_workspace_is_not_kept(
 
 @pytest.mark.parametrize(("size", "kept"), [(KEPT_BYTES, True), (KEPT_BYTES + 1, False)])
 def test_a_file_that_is_too_large_is_not_kept(
-    workspace: Path, gallery: Gallery, tmp_path: Path, size: int, kept: bool
+    workspace: Path, gallery: ArtifactStore, tmp_path: Path, size: int, kept: bool
 ) -> None:
     with (workspace / "large").open("wb") as file:
         file.truncate(size)
@@ -140,7 +142,7 @@ def test_a_file_that_is_too_large_is_not_kept(
     assert [path.stat().st_size for path in (tmp_path / "outputs").iterdir()] == ([size] if kept else [])
 
 
-def test_a_copy_does_not_follow_a_link(workspace: Path, gallery: Gallery, tmp_path: Path) -> None:
+def test_a_copy_does_not_follow_a_link(workspace: Path, gallery: ArtifactStore, tmp_path: Path) -> None:
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "t1-2-f1.bin").symlink_to(tmp_path / "secret")
     with pytest.raises(DragomanError, match="could not be kept"):

@@ -8,15 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.audit import Because
+from gateway.domain.audit import StartBasis
 from gateway.domain.ids import SessionId, main_session
 from gateway.domain.slots import SlotKind
 from gateway.domain.steps import StepState
-from gateway.domain.tools import EVERY_SCOPE, Default, Effect, KeptFile, Picture, Reach, ResultStatus, Risk, ToolResult
+from gateway.domain.tools import (
+    EVERY_SCOPE,
+    ApprovalMode,
+    Artifact,
+    CallScope,
+    Effect,
+    Picture,
+    ResultStatus,
+    Risk,
+    ToolResult,
+)
 from gateway.domain.turns import Lease, TurnState
 from gateway.domain.waits import Verb, WaitState
 from gateway.ports import ToolContext
-from gateway.system.cancellation import Ending, Halt
+from gateway.system.cancellation import Cancellation, CancelReason
 from gateway.toolcalls.decide import after_a_wait
 from gateway.toolcalls.registry import Tool
 from tests.support.engine import Engine
@@ -27,20 +37,20 @@ OK, DENIED, CANCELLED, UNKNOWN = ResultStatus.OK, ResultStatus.DENIED, ResultSta
 SCRIPTS_ARE_OFF = "Scripts are off. The owner can turn them on."
 
 
-def reach(args: Text) -> Reach:
+def reach(args: Text) -> CallScope:
     """What a call of the fake browser can do at worst: `open HOST/…`, `upload`, `script`, `broken`; the rest reads."""
     action, _, what = args.text.partition(" ")
     match action:
         case "open":
-            return Reach(risk=Risk.NETWORK, scope=what.split("/")[0])
+            return CallScope(risk=Risk.NETWORK, scope=what.split("/")[0])
         case "upload":
-            return Reach(risk=Risk.NETWORK)
+            return CallScope(risk=Risk.NETWORK)
         case "script":
-            return Reach(risk=Risk.EXECUTE, refused=SCRIPTS_ARE_OFF)
+            return CallScope(risk=Risk.EXECUTE, refused=SCRIPTS_ARE_OFF)
         case "broken":
             raise LookupError("no such host")
         case _:
-            return Reach(risk=Risk.READ)
+            return CallScope(risk=Risk.READ)
 
 
 @dataclass(slots=True)
@@ -70,7 +80,7 @@ def browser() -> Browser:
 
 @pytest.fixture
 def shell() -> FakeTool:
-    return FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
+    return FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE, approval={"main": ApprovalMode.ALLOW})
 
 
 @pytest.fixture
@@ -145,9 +155,9 @@ async def test_the_audit_says_that_a_host_was_allowed_before_and_what_needed_nob
     assert await again(engine, lease, "browser:open example.org/b", "shell:date")
     rows = await engine.store.audit_rows(0, 10)
     assert [(row.tool, row.because) for row in sorted(rows, key=lambda row: row.n)] == [
-        ("browser", Because.APPROVAL),
-        ("browser", Because.SCOPE),
-        ("shell", Because.SETTINGS),
+        ("browser", StartBasis.APPROVAL),
+        ("browser", StartBasis.SCOPE),
+        ("shell", StartBasis.SETTINGS),
     ]
 
 
@@ -161,7 +171,7 @@ async def test_a_tool_has_every_host_that_was_allowed_and_the_calls_own(engine: 
 
 async def test_where_the_owners_settings_ask_nobody_every_host_is_allowed(tmp_path: Path, browser: Browser) -> None:
     """Also to the calls after the one that opened it: no approval is stored that would cover them."""
-    browser.fake.approval = {"main": Default.ALLOW}
+    browser.fake.approval = {"main": ApprovalMode.ALLOW}
     engine = Engine(tmp_path, [browser.tool()])
     lease = await engine.planned("browser:open example.org/", "browser:click")
 
@@ -225,7 +235,7 @@ async def test_a_new_history_and_another_session_begin_with_nothing_allowed(engi
 async def test_an_allowed_host_is_gone_where_the_owner_denies_the_tool_now(engine: Engine, tmp_path: Path) -> None:
     lease = await opened(engine, "example.org")
     denying = Browser()
-    denying.fake.approval = {"main": Default.DENY}
+    denying.fake.approval = {"main": ApprovalMode.DENY}
     later = Engine(tmp_path, [denying.tool()], store=engine.store)
 
     assert await again(later, lease, "browser:open example.org/")
@@ -238,8 +248,8 @@ async def test_an_approval_whose_tool_says_something_else_now_does_not_hold(engi
     await allow(engine, lease)
     changed = Browser()
 
-    def wider(_: Text) -> Reach:
-        return Reach(risk=Risk.NETWORK, scope="*")
+    def wider(_: Text) -> CallScope:
+        return CallScope(risk=Risk.NETWORK, scope="*")
 
     later = Engine(tmp_path, [replace(changed.tool(), reach=wider)], store=engine.store)
 
@@ -254,10 +264,10 @@ async def test_an_approved_call_is_checked_anew_before_it_runs(engine: Engine, t
     await engine.settle(lease)
     await allow(engine, lease)
 
-    def now(_: Text) -> Reach:
+    def now(_: Text) -> CallScope:
         if changed == "broken":
             raise LookupError("no such host")
-        return Reach(risk=Risk.NETWORK, scope="example.org", refused="The browser is closed today.")
+        return CallScope(risk=Risk.NETWORK, scope="example.org", refused="The browser is closed today.")
 
     other = Browser()
     later = Engine(tmp_path, [replace(other.tool(), reach=now)], store=engine.store)
@@ -389,7 +399,7 @@ async def test_a_call_of_an_allowed_host_that_a_crash_cut_in_half_follows_its_ef
     await engine.store.plan(lease, calls("browser:open example.org/next"), given=[], slots=[])
     browser.fake.hold = True
     await browser.fake.until_begun()
-    work = asyncio.create_task(engine.settle(lease, Halt(why=Ending.LOST)))
+    work = asyncio.create_task(engine.settle(lease, Cancellation(why=CancelReason.LOST)))
     await browser.fake.until_begun()
     work.cancel()
     await asyncio.wait([work])
@@ -416,7 +426,7 @@ async def test_pictures_and_files_of_a_call_are_shown_with_its_result(tmp_path: 
     assert await engine.settle(lease)
 
     found = await engine.result(lease.turn, 1)
-    kept = KeptFile(file=f"{lease.turn}-1-f1.pdf", name="The page.pdf", media_type="application/pdf")
+    kept = Artifact(file=f"{lease.turn}-1-f1.pdf", name="The page.pdf", media_type="application/pdf")
     assert (found.files, found.untrusted) == ((kept,), True)
     assert found.pictures == (Picture(file=f"{lease.turn}-1-1.png", media_type="image/png"),)
     assert (engine.workspaces.outputs(main_session(ANN)) / kept.file).read_bytes() == b"%PDF"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from gateway.agent.runner import FIRST_LOOK_S
-from gateway.domain.audit import Beginning
+from gateway.domain.audit import StartRecord
 from gateway.domain.ids import TurnId, WaitId
 from gateway.domain.slots import NewSlot
-from gateway.domain.tools import Default, Effect, ResultStatus, Risk, ToolResult
+from gateway.domain.tools import ApprovalMode, Effect, ResultStatus, Risk, ToolResult
 from gateway.domain.turns import Lease, TurnState
 from gateway.domain.views import TurnView
-from gateway.domain.waits import Start
+from gateway.domain.waits import StartOutcome
 from gateway.toolcalls.scheduler import WRITTEN_WITHIN_S
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
@@ -33,12 +33,12 @@ class Slow(FailingStore):
     def __init__(self, *, starts: bool = False, ends_s: float = 0.0) -> None:
         super().__init__(FakeClock())
         self.starts, self.ends_s, self.under_way, self.written = starts, ends_s, asyncio.Event(), asyncio.Event()
-        self.start = Start.STARTED
+        self.start = StartOutcome.STARTED
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
         """Start, and say so later."""
         started = self.start
-        if started is Start.STARTED:
+        if started is StartOutcome.STARTED:
             started = await super().start_step(lease, n, wait, beginning)
         if self.starts:
             self.under_way.set()
@@ -60,7 +60,7 @@ class Slow(FailingStore):
 
 @pytest.fixture
 def write() -> FakeTool:
-    return FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": Default.ALLOW})
+    return FakeTool(name="write", risk=Risk.WRITE, effect=Effect.UNSAFE, approval={"main": ApprovalMode.ALLOW})
 
 
 async def _stopped(folder: Path, store: Slow, write: FakeTool) -> tuple[Engine, TurnId]:
@@ -88,7 +88,7 @@ async def test_a_call_that_began_and_was_stopped_before_it_ran_is_no_riddle(tmp_
 async def test_a_call_that_may_not_begin_and_is_stopped_then_was_not_cut(tmp_path: Path, write: FakeTool) -> None:
     """The stop says what becomes of it."""
     store = Slow(starts=True)
-    store.start = Start.NOT_APPROVED
+    store.start = StartOutcome.NOT_APPROVED
     engine, turn = await _stopped(tmp_path, store, write)
     assert ((await engine.result(turn, 1)).code, write.calls) == ("cancelled", [])
 

@@ -16,7 +16,16 @@ from structlog.testing import capture_logs
 from gateway.approvals import action_key, action_sha
 from gateway.domain.ids import TurnId, main_session
 from gateway.domain.steps import Step, StepState
-from gateway.domain.tools import Action, Availability, Default, Reach, ResultStatus, Risk, Sandbox, ToolResult
+from gateway.domain.tools import (
+    Action,
+    ApprovalMode,
+    Availability,
+    CallScope,
+    ResultStatus,
+    Risk,
+    SandboxPolicy,
+    ToolResult,
+)
 from gateway.domain.turns import TurnLimits
 from gateway.domain.waits import WaitState
 from gateway.toolcalls.decide import COMPARED_AT_MOST, Asked, Runnable, SameCalls
@@ -103,7 +112,7 @@ def test_how_often_a_secret_is_hidden_is_told(tmp_path: Path) -> None:
         (step(), {"availability": Availability.BLOCKED}, DENIED, "blocked", "The owner has blocked shell."),
         (
             step(),
-            {"approval": {"main": Default.DENY}},
+            {"approval": {"main": ApprovalMode.DENY}},
             DENIED,
             "configured",
             "The configuration denies shell here.",
@@ -155,7 +164,7 @@ def test_a_workspace_that_cannot_be_used_is_a_refusal_with_its_cure(tmp_path: Pa
 
 
 def test_a_sandbox_that_there_is_not_is_a_refusal(tmp_path: Path) -> None:
-    found = first(deciding(tmp_path, tool(sandbox=Sandbox.BASIC)), step())
+    found = first(deciding(tmp_path, tool(sandbox=SandboxPolicy.BASIC)), step())
 
     assert isinstance(found, ToolResult)
     assert (found.status, found.code) == (DENIED, "sandbox_missing")
@@ -177,7 +186,7 @@ def test_a_decision_that_fails_is_no_and_the_log_says_why(tmp_path: Path) -> Non
 
 
 def test_a_tool_that_cannot_say_what_a_call_reaches_is_refused(tmp_path: Path) -> None:
-    def broken(_: Text) -> Reach:
+    def broken(_: Text) -> CallScope:
         raise LookupError("no such host")
 
     with capture_logs() as logs:
@@ -196,16 +205,18 @@ def test_a_tool_that_cannot_say_what_a_call_reaches_is_refused(tmp_path: Path) -
     [
         (2, None, ""),
         (3, None, "The same call was made 3 times before in this turn."),
-        (0, Sandbox.AUTO, "No sandbox: this runs on the host with the daemon's rights."),
+        (0, SandboxPolicy.AUTO, "No sandbox: this runs on the host with the daemon's rights."),
         (
             4,
-            Sandbox.AUTO,
+            SandboxPolicy.AUTO,
             "No sandbox: this runs on the host with the daemon's rights. "
             "The same call was made 4 times before in this turn.",
         ),
     ],
 )
-def test_a_card_says_what_should_give_pause(tmp_path: Path, repeated: int, sandbox: Sandbox | None, note: str) -> None:
+def test_a_card_says_what_should_give_pause(
+    tmp_path: Path, repeated: int, sandbox: SandboxPolicy | None, note: str
+) -> None:
     steps = [step(n) for n in range(1, repeated + 2)]
     found = first(deciding(tmp_path, tool(sandbox=sandbox)), steps[-1], turn_view(steps=steps))
 
@@ -280,7 +291,7 @@ def test_what_is_bound_is_plain_data_by_the_names_of_the_arguments(tmp_path: Pat
 
 
 def test_a_tool_that_keeps_something_is_named_and_others_are_not(tmp_path: Path) -> None:
-    assert deciding(tmp_path, reaching(Reach(risk=Risk.READ))).kept(step()) == "shell"
+    assert deciding(tmp_path, reaching(CallScope(risk=Risk.READ))).kept(step()) == "shell"
     assert deciding(tmp_path, replace(tool(), keeps=True)).kept(step()) == "shell"
     assert deciding(tmp_path).kept(step()) == ""
     assert deciding(tmp_path).kept(step(tool="nosuch")) == ""

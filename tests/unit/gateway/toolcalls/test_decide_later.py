@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.steps import StepState
-from gateway.domain.tools import Availability, Default, Effect, Reach, ResultStatus, Risk, ToolResult
+from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, ResultStatus, Risk, ToolResult
 from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.toolcalls.decide import Runnable, Scopes, after_a_wait, not_approved
 from gateway.toolcalls.registry import Tool
@@ -90,7 +90,7 @@ def test_what_was_allowed_runs_as_it_was_shown(tmp_path: Path) -> None:
 
 
 def test_what_was_allowed_of_a_reach_keeps_it(tmp_path: Path) -> None:
-    host = Reach(risk=Risk.NETWORK, scope="example.org")
+    host = CallScope(risk=Risk.NETWORK, scope="example.org")
     by, one = deciding(tmp_path, reaching(host)), step()
     request = asked(by, one)
     allowed: Scopes = [("shell", "example.net"), ("other", "example.com")]
@@ -162,7 +162,7 @@ def test_what_may_have_happened_is_said_to_be_unknown(tmp_path: Path, known: boo
         # The settings changed over the restart: what would be asked about, or is refused, does not run by itself.
         (tool(Risk.READ, Effect.PURE), tool(Risk.WRITE, Effect.PURE), False),
         (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.PURE, availability=Availability.BLOCKED), False),
-        (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.PURE, approval={"main": Default.DENY}), False),
+        (tool(Risk.READ, Effect.PURE), tool(Risk.READ, Effect.PURE, approval={"main": ApprovalMode.DENY}), False),
     ],
 )
 def test_what_may_run_twice_runs_again_when_it_is_still_allowed(

@@ -19,7 +19,7 @@ from gateway.domain.turns import Lease, Turn, TurnKind, TurnState
 from gateway.domain.views import TurnView
 from gateway.errors import BadRequest
 from gateway.ports import ToolContext
-from gateway.system.cancellation import Ending, Halt
+from gateway.system.cancellation import Cancellation, CancelReason
 from gateway.toolcalls.execution import FAULT_CHARS, Execution, Prepared, limit_s
 from gateway.toolcalls.permits import Permit, PermitOffice
 from tests.support.engine import Engine
@@ -170,12 +170,12 @@ class Bench:
     def execution(self) -> Execution:
         return self.engine.execution
 
-    async def run(self, halt: Halt | None = None, permit: Permit | None = None) -> ToolResult | Park:
+    async def run(self, halt: Cancellation | None = None, permit: Permit | None = None) -> ToolResult | Park:
         async def keep(result: ToolResult) -> None:
             self.partial.append(result)
 
         permit = permit or self.execution.office.issue(LEASE, STEP.n, "sha")
-        return await self.execution.run(permit, self.call, LEASE, halt or Halt(), keep)
+        return await self.execution.run(permit, self.call, LEASE, halt or Cancellation(), keep)
 
     async def result(self) -> ToolResult:
         found = await self.run()
@@ -228,13 +228,13 @@ async def test_at_its_limit_a_call_is_stopped_and_what_it_printed_is_kept(tmp_pa
 @pytest.mark.parametrize(
     ("why", "hint"),
     [
-        (Ending.STOP, "cancelled by /stop"),
-        (Ending.SHUTDOWN, "cancelled by shutdown"),
-        (Ending.LIMIT, "cancelled: the turn's time is over"),
+        (CancelReason.STOP, "cancelled by /stop"),
+        (CancelReason.SHUTDOWN, "cancelled by shutdown"),
+        (CancelReason.LIMIT, "cancelled: the turn's time is over"),
     ],
 )
-async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path, why: Ending, hint: str) -> None:
-    bench, halt = Bench(tmp_path, hangs), Halt()
+async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path, why: CancelReason, hint: str) -> None:
+    bench, halt = Bench(tmp_path, hangs), Cancellation()
     task = asyncio.create_task(bench.run(halt))
     await bench.tool.until_begun()
     halt.why = why
@@ -248,9 +248,9 @@ async def test_what_is_cut_stores_how_far_it_came_before_it_ends(tmp_path: Path,
     assert bench.tool.running == 0
 
 
-@pytest.mark.parametrize("why", [Ending.LOST, None])
-async def test_who_lost_the_lease_stores_nothing(tmp_path: Path, why: Ending | None) -> None:
-    bench, halt = Bench(tmp_path, hangs), Halt()
+@pytest.mark.parametrize("why", [CancelReason.LOST, None])
+async def test_who_lost_the_lease_stores_nothing(tmp_path: Path, why: CancelReason | None) -> None:
+    bench, halt = Bench(tmp_path, hangs), Cancellation()
     task = asyncio.create_task(bench.run(halt))
     await bench.tool.until_begun()
     halt.why = why

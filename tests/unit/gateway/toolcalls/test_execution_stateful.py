@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gateway.domain.steps import StepState
-from gateway.domain.tools import Action, Mode, ResultStatus, ToolResult
+from gateway.domain.tools import Action, ResultStatus, SandboxMode, ToolResult
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.ports import ToolContext
-from gateway.system.cancellation import Halt
+from gateway.system.cancellation import Cancellation
 from gateway.toolcalls.execution import Prepared
 from gateway.toolcalls.workspaces import kept_for
 from tests.support.engine import Engine
@@ -22,7 +22,7 @@ class Seen:
     """A tool that looks at its context."""
 
     kept_for: list[str] = field(default_factory=list[str])
-    sandboxes: list[Mode | None] = field(default_factory=list[Mode | None])
+    sandboxes: list[SandboxMode | None] = field(default_factory=list[SandboxMode | None])
     scopes: list[frozenset[str]] = field(default_factory=list[frozenset[str]])
 
     async def body(self, ctx: ToolContext, _args: Text) -> ToolResult:
@@ -33,7 +33,9 @@ class Seen:
         return done()
 
 
-def prepared(engine: Engine, view: TurnView, sandbox: Mode | None, scopes: frozenset[str] = frozenset()) -> Prepared:
+def prepared(
+    engine: Engine, view: TurnView, sandbox: SandboxMode | None, scopes: frozenset[str] = frozenset()
+) -> Prepared:
     """The first call of a turn, allowed with these scopes."""
     tool = engine.registry.get("fake")
     assert tool is not None
@@ -50,7 +52,7 @@ async def run(engine: Engine, lease: Lease, call: Prepared) -> ToolResult:
         raise AssertionError("it was not cut")
 
     permit = engine.execution.office.issue(lease, call.step.n, "sha")
-    found = await engine.execution.run(permit, call, lease, Halt(), partial)
+    found = await engine.execution.run(permit, call, lease, Cancellation(), partial)
     assert isinstance(found, ToolResult)
     return found
 
@@ -60,12 +62,12 @@ async def test_a_call_is_told_whose_it_is_how_it_is_contained_and_what_was_allow
     engine = Engine(tmp_path, [FakeTool(name="fake", body=seen.body)])
     lease = await engine.planned("fake")
     view = await engine.store.turn(lease.turn)
-    await run(engine, lease, prepared(engine, view, Mode.BASIC, frozenset({"example.org"})))
+    await run(engine, lease, prepared(engine, view, SandboxMode.BASIC, frozenset({"example.org"})))
     anew = replace(view, turn=replace(view.turn, epoch=view.turn.epoch + 1))
     await run(engine, lease, prepared(engine, anew, None))
 
     assert seen.kept_for == [kept_for(view.session.id, 0), kept_for(view.session.id, 1)]
-    assert seen.sandboxes == [Mode.BASIC, None]
+    assert seen.sandboxes == [SandboxMode.BASIC, None]
     assert seen.scopes == [{"example.org"}, frozenset()]
 
 

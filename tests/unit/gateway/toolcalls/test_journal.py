@@ -7,9 +7,9 @@ from pathlib import Path
 
 from gateway.domain.ids import TurnId
 from gateway.domain.slots import SlotKind
-from gateway.domain.tools import Default, Risk, Sandbox
+from gateway.domain.tools import ApprovalMode, Risk, SandboxPolicy
 from gateway.domain.views import TurnView
-from gateway.system.cancellation import Halt
+from gateway.system.cancellation import Cancellation
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FailingStore, FakeTool, calls, in_background
@@ -34,7 +34,7 @@ async def test_a_call_passes_its_points_in_order(tmp_path: Path) -> None:
 
 
 async def test_the_audit_says_in_which_sandbox_a_call_began(tmp_path: Path) -> None:
-    shell = FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=Sandbox.OFF, approval={"main": Default.ALLOW})
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=SandboxPolicy.OFF, approval={"main": ApprovalMode.ALLOW})
     engine = Engine(tmp_path, [shell])
     assert await engine.settle(await engine.planned("shell:ls"))
     (row,) = await engine.store.audit_rows(0, 10)
@@ -74,7 +74,7 @@ async def test_a_turn_is_not_read_for_a_call(tmp_path: Path) -> None:
     lease = await engine.planned("read")
     view, store.reads = await store.turn(lease.turn), 0
 
-    assert await engine.calls.settle(view, lease, Halt(), lambda _: None) == await store.turn(lease.turn)
+    assert await engine.calls.settle(view, lease, Cancellation(), lambda _: None) == await store.turn(lease.turn)
     assert store.reads == 1  # by this test
 
 
@@ -86,7 +86,9 @@ async def test_a_turn_is_not_read_for_calls_side_by_side_and_tells_of_each_that_
     view, store.reads = await store.turn(lease.turn), 0
 
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        settling = group.create_task(engine.calls.settle(view, lease, Halt(), lambda now: doing.put_nowait(now.text)))
+        settling = group.create_task(
+            engine.calls.settle(view, lease, Cancellation(), lambda now: doing.put_nowait(now.text))
+        )
         for tool, told in zip(tools, ("one: a (and 2 more)", "two: b (and 1 more)", "three: c"), strict=True):
             assert await doing.get() == told
             tool.release.set()
@@ -96,7 +98,7 @@ async def test_a_turn_is_not_read_for_calls_side_by_side_and_tells_of_each_that_
 
 async def test_a_call_that_waits_for_its_turn_begins_while_others_run(tmp_path: Path) -> None:
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
-    write = FakeTool(name="write", risk=Risk.WRITE, approval={"main": Default.ALLOW})
+    write = FakeTool(name="write", risk=Risk.WRITE, approval={"main": ApprovalMode.ALLOW})
     engine = Engine(tmp_path, [read, write])
     lease = await engine.planned("read:a", "write:b", "write:c")
 
@@ -123,7 +125,7 @@ async def test_a_group_is_told_that_somebody_was_asked_only_when_somebody_was(tm
 
 
 async def test_who_is_asked_is_told_that_nothing_contains_it(tmp_path: Path) -> None:
-    engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=Sandbox.AUTO)])
+    engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=SandboxPolicy.AUTO)])
     lease = await engine.planned("shell:a")
     assert not await engine.settle(lease)
 

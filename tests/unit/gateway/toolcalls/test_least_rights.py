@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.decisions import DenyReason
-from gateway.domain.tools import Availability, Mode, Risk, Sandbox
+from gateway.domain.tools import Availability, Risk, SandboxMode, SandboxPolicy
 from gateway.errors import BadRequest, SandboxMissing
 from gateway.policy.permission import available
-from gateway.sandbox import Containment, Limits, probe, run_contained
+from gateway.sandbox import Containment, ProcessLimits, probe, run_contained
 from gateway.sandbox.plan import environment, holder_for
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool
@@ -40,30 +40,30 @@ def test_a_child_that_was_given_no_tools_has_none() -> None:
     assert refused.reason is DenyReason.NOT_GRANTED
 
 
-async def asked_sandbox(engine: Engine) -> list[Mode | None]:
+async def asked_sandbox(engine: Engine) -> list[SandboxMode | None]:
     """How the calls that wait for an approval would be contained."""
     waits = await engine.store.open_approvals()
     return [wait.approval.action.sandbox for wait in waits if wait.approval is not None]
 
 
 async def test_what_runs_on_the_host_in_main_is_contained_in_a_child_of_main(tmp_path: Path) -> None:
-    shell = FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=Sandbox.OFF)
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=SandboxPolicy.OFF)
 
     engine = spawning(tmp_path / "main", [shell], containment=WITH_BUBBLEWRAP)
     await engine.settle(await planned(engine, call("shell")))
-    assert await asked_sandbox(engine) == [Mode.OFF]
+    assert await asked_sandbox(engine) == [SandboxMode.OFF]
 
     engine = spawning(tmp_path / "child", [shell], containment=WITH_BUBBLEWRAP)
     _, child = await a_child(engine)
     await answered(engine, child, call("shell"))
     await engine.settle(child)
-    assert await asked_sandbox(engine) == [Mode.BASIC]
+    assert await asked_sandbox(engine) == [SandboxMode.BASIC]
 
 
 @pytest.mark.parametrize("namespaces", [True, False])
 def test_without_bubblewrap_nothing_else_takes_its_place(namespaces: bool) -> None:
     with pytest.raises(SandboxMissing):
-        holder_for(Mode.BASIC, Containment(can_bwrap=False, can_pid_namespace=namespaces))
+        holder_for(SandboxMode.BASIC, Containment(can_bwrap=False, can_pid_namespace=namespaces))
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "LD_DEBUG_OUTPUT"])
@@ -84,12 +84,12 @@ async def test_a_program_in_a_sandbox_has_nothing_of_the_workspace_beside_its_ow
     (theirs / "note").write_text("for them alone")
     ended = await run_contained(
         ["/bin/bash", "-c", "cat ../theirs/note; echo x > ../theirs/new; echo x > ../new; echo x > own && echo end"],
-        mode=Mode.BASIC,
+        mode=SandboxMode.BASIC,
         workspace=mine,
         cwd=mine,
         output=printed,
         containment=await probe(),
-        limits=Limits(),
+        limits=ProcessLimits(),
     )
 
     assert ended.exit_code == 0

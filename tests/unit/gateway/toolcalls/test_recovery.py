@@ -11,7 +11,7 @@ from gateway.domain.steps import StepState
 from gateway.domain.tools import Effect, ResultStatus, Risk, ToolResult
 from gateway.domain.turns import Lease, TurnState
 from gateway.ports import ToolContext
-from gateway.system.cancellation import Ending, Halt
+from gateway.system.cancellation import Cancellation, CancelReason
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool, Text, ToolBox, done
 from tests.support.makers import inbound
@@ -63,7 +63,7 @@ async def test_a_call_that_a_crash_cut_in_half(tmp_path: Path, effect: Effect, s
     tool = FakeTool(name="tool", risk=Risk.READ, effect=effect, hold=True)
     engine = Engine(tmp_path, [tool])
     lease = await engine.planned("tool:a")
-    work = asyncio.create_task(engine.settle(lease, Halt(why=Ending.LOST)))
+    work = asyncio.create_task(engine.settle(lease, Cancellation(why=CancelReason.LOST)))
     await tool.until_begun()
     work.cancel()
     await asyncio.wait([work])
@@ -86,7 +86,7 @@ async def test_an_approved_unsafe_call_that_was_cut_in_half_is_not_run_again(eng
     (wait,) = await engine.waits(lease.turn)
     await engine.press(wait.id)
     tools.shell.hold = True
-    work = asyncio.create_task(engine.settle(lease, Halt(why=Ending.LOST)))
+    work = asyncio.create_task(engine.settle(lease, Cancellation(why=CancelReason.LOST)))
     await tools.shell.until_begun()
     work.cancel()
     await asyncio.wait([work])
@@ -107,11 +107,11 @@ async def test_stop_while_a_call_runs_keeps_what_it_printed(tmp_path: Path) -> N
     tool = FakeTool(name="tool", risk=Risk.READ, body=prints)
     engine = Engine(tmp_path, [tool])
     lease = await engine.planned("tool", "tool")
-    halt = Halt()
+    halt = Cancellation()
     work = asyncio.create_task(engine.settle(lease, halt))
     await tool.until_begun(2)
     await engine.ingress.message(inbound("/stop"))
-    halt.why = Ending.STOP
+    halt.why = CancelReason.STOP
     work.cancel()
     await asyncio.wait([work])
 

@@ -17,7 +17,7 @@ from gateway.domain.tools import (
     Availability,
     Effect,
     Risk,
-    Sandbox,
+    SandboxPolicy,
     ToolPolicy,
     ToolResult,
     ToolSpec,
@@ -30,7 +30,7 @@ from tests.support.makers import EPOCH
 
 READ = FakeTool(name="read", risk=Risk.READ)
 MINE = FakeTool(name="mine", availability=Availability.MAIN)
-SHELL = FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=Sandbox.AUTO)
+SHELL = FakeTool(name="shell", risk=Risk.EXECUTE, sandbox=SandboxPolicy.AUTO)
 GONE = FakeTool(name="gone", availability=Availability.BLOCKED)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.domain.ids import CallId
 from gateway.domain.slots import SlotKind
-from gateway.domain.tools import KeptFile, Picture, ToolCall, ToolResult
+from gateway.domain.tools import Artifact, Picture, ToolCall, ToolResult
 from gateway.domain.views import TurnView
 from gateway.toolcalls.result_files import SHOWN_CHARS, caption, file_slots
 from tests.support.makers import CHAT, PAGE, result
@@ -16,10 +16,10 @@ from tests.support.turns import answered, called, lineage, session, turn_view
 
 SHOT = Picture(file="t-1-1.png", media_type="image/png")
 OTHER = Picture(file="t-1-2.webp", media_type="image/webp")
-PAPER = KeptFile(file="t-1-3.pdf", name="Bill ☂.pdf", media_type="application/pdf")
+PAPER = Artifact(file="t-1-3.pdf", name="Bill ☂.pdf", media_type="application/pdf")
 
 
-def came(*pictures: Picture, files: tuple[KeptFile, ...] = ()) -> ToolResult:
+def came(*pictures: Picture, files: tuple[Artifact, ...] = ()) -> ToolResult:
     return replace(result(), pictures=pictures, files=files)
 
 
@@ -32,8 +32,8 @@ def test_each_picture_and_then_each_file_is_shown_in_order_where_the_turn_is() -
 
     assert [(one.kind, one.conversation, one.n, one.id) for one in slots] == [(SlotKind.FILE, CHAT, 1, None)] * 3
     assert [one.file for one in slots] == [
-        KeptFile(file="t-1-1.png", name="browser-1.png", media_type="image/png"),
-        KeptFile(file="t-1-2.webp", name="browser-2.webp", media_type="image/webp"),
+        Artifact(file="t-1-1.png", name="browser-1.png", media_type="image/png"),
+        Artifact(file="t-1-2.webp", name="browser-2.webp", media_type="image/webp"),
         PAPER,
     ]
     assert [one.text for one in slots] == [f"browser open: https://example.org/ ({n} of 3)" for n in (1, 2, 3)]

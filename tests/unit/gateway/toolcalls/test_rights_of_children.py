@@ -13,13 +13,13 @@ from gateway.approvals import approvers
 from gateway.domain.children import MAX_DEPTH, Agent
 from gateway.domain.ids import OwnerName, SessionId
 from gateway.domain.sessions import Origin, Session, SessionKind
-from gateway.domain.tools import Availability, Mode, Sandbox
+from gateway.domain.tools import Availability, SandboxMode, SandboxPolicy
 from gateway.errors import SandboxMissing
 from gateway.policy.permission import available
 from gateway.policy.routing import may_see
 from gateway.ports import Task
 from gateway.sandbox import Containment, choose
-from gateway.toolcalls.subsessions import Left, Refusal, Rights, rights_of_child
+from gateway.toolcalls.subsessions import Left, Rights, SpawnDenied, rights_of_child
 from tests.support.fakes import CLEO, PEOPLE
 from tests.support.makers import ANN, EPOCH
 
@@ -69,7 +69,7 @@ def test_a_child_never_has_more_than_its_parent(parent: Rights, asked: list[Aske
     above = parent
     for task, agent, left in asked:
         found = rights_of_child(above, left, task, agent, 600, OF_CHILDREN)
-        if isinstance(found, Refusal):
+        if isinstance(found, SpawnDenied):
             assert found.hint
             return
         assert within(found, above)
@@ -93,14 +93,14 @@ def test_what_the_parent_lacks_is_refused_by_name(parent: Rights, task: Task, ag
         return
     found = rights_of_child(parent, PLENTY, task, agent, 600, OF_CHILDREN)
 
-    assert isinstance(found, Refusal)
+    assert isinstance(found, SpawnDenied)
     assert found.code == "not_granted"
     assert all(name in found.hint for name in lacking)
 
 
-@pytest.mark.parametrize("wanted", list(Sandbox))
+@pytest.mark.parametrize("wanted", list(SandboxPolicy))
 @pytest.mark.parametrize("can_bwrap", [True, False])
-def test_a_child_is_contained_at_least_as_well_as_its_root(wanted: Sandbox, can_bwrap: bool) -> None:
+def test_a_child_is_contained_at_least_as_well_as_its_root(wanted: SandboxPolicy, can_bwrap: bool) -> None:
     """By its own kind, which is never main: it is at least basic, or it does not run."""
     machine = Containment(can_bwrap=can_bwrap, can_pid_namespace=False)
     try:
@@ -108,7 +108,7 @@ def test_a_child_is_contained_at_least_as_well_as_its_root(wanted: Sandbox, can_
     except SandboxMissing:
         assert not can_bwrap
     else:
-        assert found is Mode.BASIC
+        assert found is SandboxMode.BASIC
 
 
 @pytest.mark.parametrize("availability", list(Availability))

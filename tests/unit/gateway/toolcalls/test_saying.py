@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.ids import TurnId, WaitId, main_session
-from gateway.domain.live import Now
+from gateway.domain.live import Activity
 from gateway.domain.tools import Risk
 from gateway.domain.turns import Lease
 from gateway.domain.waits import Verb, Wait, WaitKind, WaitState
-from gateway.system.cancellation import Halt
+from gateway.system.cancellation import Cancellation
 from gateway.toolcalls.scheduler import DOING_CHARS, waits_for
 from tests.support.engine import Engine
 from tests.support.fakes import FakeTool
@@ -56,14 +56,14 @@ def test_decisions_are_what_is_waited_for_first(kinds: list[WaitKind], line: str
 
     found = waits_for(turn_view(waits=[*over, *waits]))
 
-    assert found == Now(text=line, waits=frozenset(kinds) - {T})
+    assert found == Activity(text=line, waits=frozenset(kinds) - {T})
 
 
 async def told(engine: Engine, tool: FakeTool, lease: Lease) -> list[str]:
     """What is said while its calls run, a moment after they have begun."""
     lines: list[str] = []
     view = await engine.store.turn(lease.turn)
-    work = asyncio.create_task(engine.calls.settle(view, lease, Halt(), lambda now: lines.append(now.text)))
+    work = asyncio.create_task(engine.calls.settle(view, lease, Cancellation(), lambda now: lines.append(now.text)))
     await tool.until_begun()
     await asyncio.sleep(0.02)
     tool.release.set()
@@ -120,7 +120,7 @@ async def test_what_is_asked_is_said_at_the_end(tmp_path: Path) -> None:
 
     assert (
         await engine.calls.settle(
-            await engine.store.turn(lease.turn), lease, Halt(), lambda now: lines.append(now.text)
+            await engine.store.turn(lease.turn), lease, Cancellation(), lambda now: lines.append(now.text)
         )
         is None
     )
@@ -133,7 +133,7 @@ async def test_the_same_is_not_said_twice(tmp_path: Path) -> None:
     lease = await engine.planned("read:a", "shell:ls")
     lines: list[str] = []
     view = await engine.store.turn(lease.turn)
-    work = asyncio.create_task(engine.calls.settle(view, lease, Halt(), lambda now: lines.append(now.text)))
+    work = asyncio.create_task(engine.calls.settle(view, lease, Cancellation(), lambda now: lines.append(now.text)))
     await read.until_begun()
     (wait,) = await engine.waits(lease.turn)
     await engine.press(wait.id, Verb.DENY)

@@ -13,7 +13,7 @@ from gateway.domain.slots import SlotKind
 from gateway.domain.steps import Answer
 from gateway.domain.tools import Availability, ResultStatus, Risk, ToolCall
 from gateway.domain.turns import Lease, TurnLimits
-from gateway.domain.waits import PressResult, Start, Verb, WaitState
+from gateway.domain.waits import PressResult, StartOutcome, Verb, WaitState
 from gateway.toolcalls.registry import Tool
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, FakeTool, Text, ToolBox, in_background
@@ -421,10 +421,10 @@ async def test_an_approval_does_not_start_another_action(engine: Engine, tools: 
     await engine.press(wait.id)
     assert wait.approval is not None
 
-    assert await engine.store.start_step(lease, 1, wait.id, beginning(action_sha="0" * 64)) is Start.NOT_APPROVED
+    assert await engine.store.start_step(lease, 1, wait.id, beginning(action_sha="0" * 64)) is StartOutcome.NOT_APPROVED
     assert (
         await engine.store.start_step(lease, 2, wait.id, beginning(action_sha=wait.approval.action_sha))
-        is Start.NOT_APPROVED
+        is StartOutcome.NOT_APPROVED
     )
     assert not await engine.settle(lease)
     assert tools.shell.calls == ["ls"]  # its own one, once

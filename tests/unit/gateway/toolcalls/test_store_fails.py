@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.domain.audit import Beginning
+from gateway.domain.audit import StartRecord
 from gateway.domain.ids import WaitId
 from gateway.domain.slots import NewSlot
-from gateway.domain.tools import Default, ResultStatus, Risk, ToolResult
+from gateway.domain.tools import ApprovalMode, ResultStatus, Risk, ToolResult
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
-from gateway.domain.waits import Start
+from gateway.domain.waits import StartOutcome
 from gateway.errors import StoreError
-from gateway.system.cancellation import Halt
+from gateway.system.cancellation import Cancellation
 from gateway.toolcalls.decide import not_approved
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
@@ -31,11 +31,11 @@ class Brittle(FailingStore):
 
     not_approved = False
 
-    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: Beginning) -> Start:
+    async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
         """Fail, or start."""
         self._maybe("start_step")
         if self.not_approved:
-            return Start.NOT_APPROVED
+            return StartOutcome.NOT_APPROVED
         return await super().start_step(lease, n, wait, beginning)
 
     async def finish_step(
@@ -92,13 +92,13 @@ async def test_what_cannot_be_read_before_anything_runs_is_an_error(tmp_path: Pa
     engine.store.failing["turn"] = 1
 
     with pytest.raises(ExceptionGroup) as failed:
-        await engine.calls.settle(view, lease, Halt(), lambda _: None)
+        await engine.calls.settle(view, lease, Cancellation(), lambda _: None)
     assert failed.group_contains(StoreError)
 
 
 async def test_what_runs_goes_on_when_the_turn_cannot_be_read_and_the_rest_follows(tmp_path: Path) -> None:
     slow = FakeTool(name="slow", risk=Risk.READ, hold=True)
-    trusted = FakeTool(name="trusted", risk=Risk.EXECUTE, approval={"main": Default.ALLOW})
+    trusted = FakeTool(name="trusted", risk=Risk.EXECUTE, approval={"main": ApprovalMode.ALLOW})
     engine = Engine(tmp_path, [slow, trusted])
     lease = await engine.planned("slow", "trusted:a", "trusted:b")
     with capture_logs() as logs:

@@ -12,11 +12,11 @@ from gateway.domain.ids import Principal, child_session
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import SlotKind
 from gateway.domain.steps import Answer
-from gateway.domain.tools import Default, ResultStatus, Risk
+from gateway.domain.tools import ApprovalMode, ResultStatus, Risk
 from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.waits import Verb, WaitKind, WaitState
 from gateway.llm.operator import Operator
-from gateway.system.cancellation import Ending, Halt
+from gateway.system.cancellation import Cancellation, CancelReason
 from tests.support.engine import Engine
 from tests.support.fakes import BOB_CHAT, CLEO_CHAT, CLEO_TELEGRAM, GROUP, NODE, FakeTool, ToolBox
 from tests.support.makers import BOB, CHAT, inbound
@@ -156,7 +156,7 @@ async def test_secrets_are_out_of_what_a_child_said(tmp_path: Path) -> None:
 
 async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
-    shell = FakeTool(name="shell", risk=Risk.EXECUTE, approval={"main": Default.ASK})
+    shell = FakeTool(name="shell", risk=Risk.EXECUTE, approval={"main": ApprovalMode.ASK})
     engine = spawning(tmp_path, [read, shell], secrets=["hush-hush"])
     told: list[str] = []
     parent = await planned(
@@ -166,7 +166,7 @@ async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
         call("sessions_spawn", 2, task="b"),
     )
     view = await engine.store.turn(parent.turn)
-    work = asyncio.create_task(engine.calls.settle(view, parent, Halt(), lambda now: told.append(now.text)))
+    work = asyncio.create_task(engine.calls.settle(view, parent, Cancellation(), lambda now: told.append(now.text)))
     await read.until_begun()
     await asyncio.sleep(0.02)
     read.release.set()
@@ -180,7 +180,9 @@ async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
 
     await answered_later(engine, parent)
     told.clear()
-    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Halt(), lambda now: told.append(now.text))
+    await engine.calls.settle(
+        await engine.store.turn(parent.turn), parent, Cancellation(), lambda now: told.append(now.text)
+    )
     assert told == []
 
 
@@ -194,7 +196,9 @@ async def answered_later(engine: Engine, parent: Lease) -> None:
 async def test_a_decision_is_what_is_waited_for_first(engine: Engine) -> None:
     told: list[str] = []
     parent = await planned(engine, call("shell", 0, text="a"), call("sessions_spawn", 1, task="b"))
-    await engine.calls.settle(await engine.store.turn(parent.turn), parent, Halt(), lambda now: told.append(now.text))
+    await engine.calls.settle(
+        await engine.store.turn(parent.turn), parent, Cancellation(), lambda now: told.append(now.text)
+    )
 
     assert told == ["sessions_spawn: b", "waits for a decision"]
 
@@ -203,10 +207,10 @@ async def test_a_turn_whose_time_is_over_says_so_of_what_it_cut(tmp_path: Path) 
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
     engine = spawning(tmp_path, [read])
     parent = await planned(engine, call("read", text="x"))
-    halt = Halt()
+    halt = Cancellation()
     work = asyncio.create_task(engine.settle(parent, halt))
     await read.until_begun()
-    halt.why = Ending.LIMIT
+    halt.why = CancelReason.LIMIT
     work.cancel()
     await asyncio.wait([work])
 

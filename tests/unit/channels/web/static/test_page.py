@@ -15,7 +15,7 @@ from gateway.domain.ids import SessionId, TurnId, answer_slot
 from gateway.domain.live import TextDelta, session_topic
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.steps import Answer, Usage
-from gateway.domain.tools import KeptFile, ResultStatus, Risk, ToolResult
+from gateway.domain.tools import Artifact, ResultStatus, Risk, ToolResult
 from gateway.domain.views import SessionLine
 from gateway.errors import ModelError, StoreError
 from gateway.ports import ToolContext
@@ -245,7 +245,7 @@ async def test_a_picture_of_a_call_is_shown_in_its_step(tmp_path: Path) -> None:
 async def test_a_file_of_a_call_is_a_link_that_saves_it_and_one_of_a_message_is_named(tmp_path: Path) -> None:
     async def saves(ctx: ToolContext, _args: Text) -> ToolResult:
         made = await ctx.picture(b"<b>bill</b>", "image/png")
-        file = KeptFile(file=made.file, name="../Bill <1>.html", media_type="text/html")
+        file = Artifact(file=made.file, name="../Bill <1>.html", media_type="text/html")
         return ToolResult(status=ResultStatus.OK, text="", files=(file,))
 
     engine = spawning(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=saves)])
