@@ -6,8 +6,8 @@ What a command needs is imported when it runs, so that `--help` is quick.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,8 +29,23 @@ _NOT_WHOLE = "Stop the daemon and keep a copy of its state folder; deploy/RUNBOO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
-    config: str | None
-    state: str | None
+    config: str | None = None
+    state: str | None = None
+
+
+def _keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Store a place in the options of `context`, over the one before the command."""
+    if value is not None:
+        context.obj = replace(context.obj or _Options(), **{str(option.name): value})
+
+
+def _places(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--config` and `--state`, which stand before or after the command's name."""
+    for name, metavar, what in (("--state", "DIR", "The state folder"), ("--config", "FILE", "The configuration")):
+        default = f"Default: $DRAGOMAN_{name[2:].upper()}, then the user's own."
+        option = click.option(name, metavar=metavar, expose_value=False, callback=_keep, help=f"{what}. {default}")
+        command = option(command)
+    return command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,17 +73,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--config", metavar="FILE", help="The configuration. Default: $DRAGOMAN_CONFIG, then the user's own.")
-@click.option("--state", metavar="DIR", help="The state folder. Default: $DRAGOMAN_STATE, then the user's own.")
+@_places
 @click.version_option(package_name="dragoman", prog_name="dragoman", message="%(prog)s %(version)s")
 @click.pass_context
-def cli(context: click.Context, config: str | None, state: str | None) -> int | None:
+def cli(context: click.Context) -> int | None:
     """Dragoman stands between chats and machines. Without a command: run the daemon."""
-    context.obj = _Options(config=config, state=state)
+    context.obj = context.obj or _Options()
     return _serve(context.obj) if context.invoked_subcommand is None else None
 
 
 @cli.command()
+@_places
 @click.pass_obj
 def run(options: _Options) -> int:
     """Run the daemon until it is stopped."""
@@ -76,6 +91,7 @@ def run(options: _Options) -> int:
 
 
 @cli.command()
+@_places
 @click.pass_obj
 def demo(options: _Options) -> int:
     """Run a daemon of its own beside a scripted model: an agent at work, without a key. Leaves nothing behind."""
@@ -89,6 +105,7 @@ def demo(options: _Options) -> int:
 
 @cli.command()
 @click.argument("owner", required=False)
+@_places
 @click.pass_obj
 def link(options: _Options, owner: str | None) -> None:
     """Print a link that signs OWNER in on the web page, once."""
@@ -96,6 +113,7 @@ def link(options: _Options, owner: str | None) -> None:
 
 
 @cli.command()
+@_places
 @click.pass_obj
 def sessions(options: _Options) -> None:
     """List the sessions, most recently active first."""
@@ -107,6 +125,7 @@ def sessions(options: _Options) -> None:
 
 
 @cli.command()
+@_places
 @click.pass_obj
 def approvals(options: _Options) -> None:
     """List the approvals that wait for a decision."""
@@ -118,6 +137,7 @@ def approvals(options: _Options) -> None:
 
 @cli.command()
 @click.option("--last", metavar="N", type=click.IntRange(0, 500), default=20, show_default=True, help="Rows to print.")
+@_places
 @click.pass_obj
 def audit(options: _Options, last: int) -> None:
     """List the last calls that started, and verify the whole audit. Exit code 1 when it is not whole."""
@@ -137,6 +157,7 @@ def audit(options: _Options, last: int) -> None:
 @click.argument("text")
 @click.option("--owner", metavar="NAME", help="Whose main session it goes to; needed when there are several owners.")
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
+@_places
 @click.pass_obj
 def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
     """Say TEXT in an owner's main session. TEXT `-` is read from standard input.
@@ -163,6 +184,7 @@ def send(options: _Options, text: str, owner: str | None, wait: bool) -> int:
 
 @cli.command("slack-manifest")
 @click.option("--account", metavar="NAME", help="Which [channels.slack.accounts.NAME]; needed when there are several.")
+@_places
 @click.pass_obj
 def slack_manifest(options: _Options, account: str | None) -> None:
     """Print the app that a workspace installs; paste it at api.slack.com/apps, Create New App, From a manifest."""
@@ -174,6 +196,7 @@ def slack_manifest(options: _Options, account: str | None) -> None:
 
 
 @cli.command()
+@_places
 @click.pass_obj
 def check(options: _Options) -> int:
     """Try the configuration and this machine, and say what is set. Exit code 1 when there are problems."""

@@ -222,6 +222,27 @@ async def test_a_bad_configuration_stops_before_anything_starts(state: Path, wor
     assert in_folder(state) == []
 
 
+@pytest.mark.parametrize("words", [["run"], ["check"], ["slack-manifest"]])
+async def test_config_works_before_and_after_the_command(state: Path, words: list[str]) -> None:
+    file = state.parent / "bad.toml"
+    file.write_text("no toml")
+    before = await dragoman(state, "--config", str(file), *words)
+    after = await dragoman(state, *words, "--config", str(file))
+    assert after == before
+    assert (after.code, after.out) == (1, "")
+    assert str(file) in after.err
+
+
+@pytest.mark.parametrize("words", [["link"], ["sessions"], ["approvals"], ["audit"], ["send", "hello"]])
+async def test_state_works_before_and_after_the_command(state: Path, words: list[str]) -> None:
+    async with Daemon().at(state):
+        environ = {"DRAGOMAN_STATE": str(state.parent / "other")}
+        before = await dragoman(state, "--state", str(state), *words, environ=environ)
+        after = await dragoman(state, "--state", "/nowhere", *words, "--state", str(state), environ=environ)
+    assert after == before
+    assert (after.code, after.err) == (0, "")
+
+
 # --- check ----------------------------------------------------------------------------------
 
 
