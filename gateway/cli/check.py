@@ -184,6 +184,11 @@ def _sandbox(contained: Sequence[str]) -> Iterator[CheckResult]:
     # Imported here, because no other command needs it.
     from gateway.sandbox import probe
 
+    if why := _no_temporary_folder():
+        what = f"sandbox: not tried, because no temporary folder can be written: {why}."
+        cure = "Free some space there, or set TMPDIR to a folder with room."
+        yield CheckResult(level=Level.PROBLEM if contained else Level.NOTE, what=what, cure=cure)
+        return
     found = asyncio.run(probe())
     if found.can_bwrap:
         yield CheckResult(level=Level.OK, what="sandbox: tools can be contained")
@@ -196,6 +201,15 @@ def _sandbox(contained: Sequence[str]) -> Iterator[CheckResult]:
         what = f"sandbox: none works here. {found.why_no_bwrap}".strip()
         cure = "Tools run on the host in main sessions, cards say so, and they do not exist elsewhere."
         yield CheckResult(level=Level.NOTE, what=what, cure=cure)
+
+
+def _no_temporary_folder() -> str:
+    """Return why nothing can be written where temporary files go; empty when it can."""
+    try:
+        _write_into(Path(tempfile.gettempdir()))
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _write_into(folder: Path) -> None:

@@ -12,8 +12,10 @@ from gateway.errors import DragomanError
 from gateway.server.control_wire import address, decode, encode
 
 _ANSWER_AT_MOST = 64 * 1_048_576
-NO_DAEMON = "No daemon runs on this state folder."
-START_IT = "Start it with `dragoman run` (in a clone `./run`)."
+START_IT = (
+    "Start it with `dragoman run` (in a clone `./run`). If one runs already, name its folder: "
+    "--state DIR or $DRAGOMAN_STATE; its user's `dragoman check` prints it."
+)
 
 
 def call(path: Path, command: str, args: Mapping[str, Any], timeout_s: float) -> Any:
@@ -24,7 +26,7 @@ def call(path: Path, command: str, args: Mapping[str, Any], timeout_s: float) ->
     try:
         line = _exchange(path, encode({"command": command, "args": dict(args)}), timeout_s)
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-        raise DragomanError(NO_DAEMON, cure=START_IT) from None
+        raise DragomanError(f"No daemon runs on the state folder {path.parent}.", cure=START_IT) from None
     except PermissionError:
         raise DragomanError(
             f"The daemon at {path.parent} belongs to another user.", cure="Run this command as the daemon's user."

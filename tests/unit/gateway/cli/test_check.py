@@ -7,7 +7,7 @@ import errno
 import os
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,9 @@ def state(tmp_path: Path) -> Path:
     return folder
 
 
-def found(state: Path, *, store: str = "", port: int = 0) -> list[CheckResult]:
+def found(state: Path, *, store: str = "", port: int = 0, contained: Sequence[str] = ()) -> list[CheckResult]:
     url = f"sqlite://{store or state / 'dragoman.db'}"
-    return list(look(state=state, store_url=url, host="127.0.0.1", port=port, contained=[]))
+    return list(look(state=state, store_url=url, host="127.0.0.1", port=port, contained=contained))
 
 
 def says(findings: list[CheckResult], words: str) -> CheckResult:
@@ -167,3 +167,18 @@ async def test_one_that_another_program_has_is_while_ours_runs_elsewhere(state: 
 async def test_a_daemon_that_does_not_say_its_port_is_believed(state: Path, commands: Mapping[str, Command]) -> None:
     _, one = await of_a_port_that_is_taken(state, lambda _: commands)
     assert one.level is Level.OK
+
+
+# --- the sandbox ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("contained", "level"), [((), Level.NOTE), (("shell",), Level.PROBLEM)])
+def test_check_blames_temporary_folder_when_none_is_writable(
+    monkeypatch: pytest.MonkeyPatch, state: Path, contained: Sequence[str], level: Level
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(state / "absent"))
+    one = says(found(state, contained=contained), "sandbox")
+    assert one.level is level
+    assert "no temporary folder can be written: No such file or directory" in one.what
+    assert "TMPDIR" in one.cure
+    assert "bubblewrap" not in f"{one.what} {one.cure}"

@@ -283,8 +283,9 @@ async def test_no_daemon_is_said_clearly(path: Path, tmp_path: Path) -> None:
     for place in (path, tmp_path / "absent" / "control.sock", tmp_path / ("x" * 120) / "control.sock"):
         with pytest.raises(DragomanError) as caught:
             call(place, "echo", {}, 1)
-        assert caught.value.message == "No daemon runs on this state folder."
-        assert caught.value.cure == "Start it with `dragoman run` (in a clone `./run`)."
+        assert caught.value.message == f"No daemon runs on the state folder {place.parent}."
+        assert "Start it with `dragoman run`" in caught.value.cure
+        assert "--state DIR" in caught.value.cure
 
 
 async def test_a_daemon_that_does_not_answer_is_not_waited_for(path: Path) -> None:
