@@ -14,7 +14,7 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
     """Return (what, how it is set), in the order of the configuration's tables."""
     settings = loaded.settings
     rows = [
-        ("configuration", str(loaded.file) if loaded.file else "no file: all defaults"),
+        ("configuration", str(loaded.file or f"no file at {loaded.looked_at}: all defaults")),
         *((f"${name}", "overrides it") for name in loaded.variables),
         ("state folder", str(loaded.state)),
         *((f"owner {name}", ", ".join(who) or "the web page only") for name, who in settings.owners.items()),

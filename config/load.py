@@ -14,10 +14,11 @@ from channels.slack.settings import SlackSettings
 from channels.telegram.settings import TelegramSettings
 from channels.web.settings import WebSettings
 from config.agents import read_agents
+from config.elsewhere import variables_for
 from config.model import ModelSettings
 from config.people import check_chats, check_people, read_owners
-from config.places import find_config, find_state
-from config.reading import TableReader, as_error, suggest
+from config.places import CONFIG_VARIABLE, STATE_VARIABLE, find_config, find_state, misplaced, users_config
+from config.reading import TableReader, as_error, suggest, unknown
 from config.settings import (
     COMES_LATER,
     ChannelsSettings,
@@ -32,6 +33,7 @@ from config.settings import (
     StoreSettings,
 )
 from config.slack import read_slack, slack_warnings
+from config.syntax import explain
 from config.telegram import read_telegram, telegram_warnings
 from config.texts import Texts
 from config.tools import read_own_tools, read_tools
@@ -71,6 +73,8 @@ class Loaded:
     """The state folder, absolute. It need not exist yet."""
     file: Path | None
     """Where the settings were read; None: there is no file and all is default."""
+    looked_at: Path | None
+    """The place without a file that leaves all to the defaults; None: there is a file."""
     variables: tuple[str, ...]
     """The environment variables that set something, sorted."""
     secrets: tuple[SecretStr, ...]
@@ -96,6 +100,7 @@ def load(
     texts = Texts(file.absolute().parent if file else None)
     instructions = texts.read(model.instructions if model else (), ("model", "instructions"), reader)
     agents = read_agents(raw.get("agents", {}), model.names if model else None, every, texts, reader)
+    looked_at = users_config(environ) if file is None else None
     settings, tools, warnings = _read(raw, folder, model, every, reader)
     if settings is None or limits is None or reader.problems:
         raise as_error(reader.problems)
@@ -108,9 +113,15 @@ def load(
         own_tools={name: module for name, (module, _) in own.items()},
         state=folder,
         file=file,
+        looked_at=looked_at,
         variables=tuple(sorted(overrides.values())),
         secrets=tuple(reader.secrets),
-        warnings=(*_unsafe_files(file, reader.secret_files), *_lookalikes(environ, reader.named), *warnings),
+        warnings=(
+            *_unread_files(looked_at),
+            *_unsafe_files(file, reader.secret_files),
+            *_lookalikes(environ, reader.named),
+            *warnings,
+        ),
     )
 
 
@@ -130,18 +141,27 @@ def read_tables(
 
 
 def _parse(file: Path) -> dict[str, Any]:
+    text = ""
     try:
         with file.open("rb") as stream:
             data = stream.read(_FILE_BYTES + 1)
         if len(data) > _FILE_BYTES:
             raise ConfigError(f"{file} is larger than 1 MiB.", cure="Name the right file.")
-        raw = toml(data.decode("utf-8-sig"))
+        text = data.decode("utf-8-sig")
+        raw = toml(text)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}.", cure="Make it a readable file.") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8 text (byte {error.start}).", cure="Save it as UTF-8.") from None
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"{file} is not UTF-8 text (byte {error.start}, in line {line}).", cure="Save it as UTF-8."
+        ) from None
     except ValueError as error:  # some numbers are too long for Python
-        raise ConfigError(f"{file} is not TOML: {cut(str(error), 500)}.", cure="Correct that line.") from None
+        mistake = explain(text, str(error))
+        if mistake is None:
+            raise ConfigError(f"{file} is not TOML: {cut(str(error), 500)}.", cure="Correct that line.") from None
+        place = f"line {mistake.line}, column {mistake.column}"
+        raise ConfigError(f"{file} is not TOML: {place}: {mistake.what}.", cure=f"{mistake.cure}.") from None
     if what := beyond(raw):
         raise ConfigError(f"{file} has {what}.", cure="Write what config/example.toml explains.")
     return raw
@@ -174,7 +194,7 @@ def _lay_over(
             reader.wrong(path[:2], f"{name[:60]}… names more than {LEVELS_AT_MOST} tables in one another", "Unset it")
             continue
         if path[0] not in SECTIONS:
-            reader.wrong(path, f"unknown table {path[0]!r}", suggest(path[0], SECTIONS))
+            reader.wrong(path, f"unknown table {path[0]!r}", unknown(path[0], {}, SECTIONS))
             continue
         here = raw
         for part in path[:-1]:
@@ -194,7 +214,8 @@ def _read(
         if key == "rules":
             reader.wrong((key,), f"[[rules]] {COMES_LATER}", "Remove it, and set [tools.<name>] approval until then")
         elif key not in SECTIONS:
-            reader.wrong((key,), "unknown table", suggest(key, SECTIONS))
+            what = "unknown table" if _is_table(raw[key]) else "unknown key, in no table"
+            reader.wrong((key,), what, unknown(key, raw[key], SECTIONS))
     http = reader.model(HttpSettings, raw.get("http", {}), ("http",))
     channels = _read_channels(raw.get("channels", {}), http, reader)
     imported = _imported_names(raw.get("channels", {}))
@@ -218,6 +239,11 @@ def _read(
     of_channels = [*telegram_warnings(channels.telegram), *slack_warnings(channels.slack)]
     warnings = [*_without_effect(settings, imported), *of_channels, *warnings]
     return settings, tools, warnings
+
+
+def _is_table(value: object) -> bool:
+    first = next(iter(cast("list[object]", value)), None) if isinstance(value, list) else value
+    return isinstance(first, dict)
 
 
 def _imported_names(raw: object) -> Collection[str]:
@@ -285,6 +311,14 @@ def _without_effect(settings: Settings, imported: Collection[str]) -> list[str]:
     return lines
 
 
+def _unread_files(place: Path | None) -> list[str]:
+    """Return warnings about files that their owner may take for the configuration, when there is none at `place`."""
+    return [
+        f"{found} is not read; name it with --config {found}, or move it to {place}"
+        for found in (misplaced(place) if place else ())
+    ]
+
+
 def _unsafe_files(file: Path | None, secrets: Sequence[str]) -> list[str]:
     """What other users of the machine may do to the configuration, and to the files that hold its secrets."""
     lines: list[str] = []
@@ -306,11 +340,16 @@ def _others_may_read(place: Path) -> bool:
 
 
 def _lookalikes(environ: Mapping[str, str], named: Collection[str]) -> list[str]:
-    """Variables that name a section and, after `__`, no key: they set nothing. What a secret names is left alone."""
+    """Return warnings about variables that set nothing and look as if they should. Names of secrets are left alone."""
     lines: list[str] = []
     for name in sorted(environ):
         rest = name.removeprefix(PREFIX)
+        if rest == name or "__" in name or name in named or name in {CONFIG_VARIABLE, STATE_VARIABLE}:
+            continue
         section, _, key = rest.partition("_")
-        if rest != name and "__" not in name and section.lower() in SECTIONS and name not in named:
-            lines.append(f"${name} sets nothing; ${PREFIX}{section}__{key or 'KEY'} would.")
+        meant = variables_for(rest)
+        if not meant and section.lower() in SECTIONS:
+            meant = [f"{section}__{key or ('NAME' if section.lower() == 'owners' else 'KEY')}"]
+        if meant:
+            lines.append(f"${name} sets nothing; {' or '.join(f'${PREFIX}{one}' for one in meant)} would.")
     return lines

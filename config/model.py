@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StrictInt, WithJsonSchema, model_validator
 
 from config.basics import Table, address, is_in_clear, is_loopback
+from config.providers import PROVIDERS, cure_for
 from config.values import Flaw
 
 OPERATOR = "operator"
@@ -41,11 +42,15 @@ def _provider_name(text: str) -> str:
     if not colon:
         raise Flaw(f"{text!r} names no provider", f'Write "operator" or "openai:{text}"')
     if provider == OPERATOR or not _PROVIDER.fullmatch(provider):
+        lower = provider.lower() in PROVIDERS
         cure = 'Write a provider in lower case and its model, as in "openai:gpt-5-mini" or "anthropic:<model>"'
+        cure = f'Write it in lower case: "{provider.lower()}:{model}"' if lower else cure
         raise Flaw(f"{provider!r} cannot be a provider", cure)
     if not model.strip() or model.strip() != model or not model.isprintable():
         example = "openai:gpt-5-mini" if provider == "openai" else f"{provider}:<model>"
         raise Flaw("no model is named", f'Write, for instance, "{example}"')
+    if provider not in PROVIDERS:
+        raise Flaw(f"there is no provider {provider!r}", cure_for(provider))
     return text
 
 

@@ -7,10 +7,19 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
+from gateway.domain.text import cut
 from gateway.errors import ConfigError
 
 CONFIG_VARIABLE = "DRAGOMAN_CONFIG"
 STATE_VARIABLE = "DRAGOMAN_STATE"
+STORE_BYTES = 504
+"""Longest path of a store in bytes: SQLite takes 512, and appends the name of its journal."""
+_OF_THE_UNIT = "/etc/dragoman/config.toml"
+"""Configuration of the systemd unit, which names it by variable."""
+_NAME_BYTES = 255
+"""Longest name in a path in bytes, on every usual file system."""
+_STATE_BYTES = STORE_BYTES - len("/dragoman.db")
+"""Longest path of a state folder in bytes: the store is in it by default."""
 
 
 def find_config(given: Path | str | None, environ: Mapping[str, str]) -> Path | None:
@@ -22,7 +31,7 @@ def find_config(given: Path | str | None, environ: Mapping[str, str]) -> Path | 
         return _named(_not_empty(given, "--config"), "--config", environ)
     if environ.get(CONFIG_VARIABLE):
         return _named(environ[CONFIG_VARIABLE], f"${CONFIG_VARIABLE}", environ)
-    path = _user_folder("XDG_CONFIG_HOME", ".config", environ) / "dragoman" / "config.toml"
+    path = users_config(environ)
     try:
         path.stat()
     except PermissionError as error:  # what is in there may be what the owner wants
@@ -40,6 +49,18 @@ def find_config(given: Path | str | None, environ: Mapping[str, str]) -> Path | 
     return path
 
 
+def users_config(environ: Mapping[str, str]) -> Path:
+    """Return where the user's own configuration is, or would be."""
+    return _user_folder("XDG_CONFIG_HOME", ".config", environ) / "dragoman" / "config.toml"
+
+
+def misplaced(place: Path) -> list[str]:
+    """Return the files that look like a configuration and are not at `place`, the only one that is read."""
+    names = ["dragoman.toml", "config.toml", "config/config.toml", str(place.parent / "dragoman.toml")]
+    names += [str(place.parents[1] / name) for name in ("dragoman.toml", "config.toml")] + [_OF_THE_UNIT]
+    return [os.path.abspath(name) for name in names if os.path.isfile(name)]
+
+
 def find_state(given: Path | str | None, environ: Mapping[str, str]) -> Path:
     """Return the state folder, absolute: `given`, else `$DRAGOMAN_STATE`, else the user's. It need not exist yet.
 
@@ -53,7 +74,21 @@ def find_state(given: Path | str | None, environ: Mapping[str, str]) -> Path:
         found = _user_folder("XDG_STATE_HOME", ".local/state", environ) / "dragoman"
     if "#" in str(found) or "?" in str(found):
         raise ConfigError(f"The state folder {found} has a # or ? in its path.", cure="Name another one with --state.")
+    if why := too_long(str(found), _STATE_BYTES):
+        shown = cut(str(found), 100)
+        raise ConfigError(f"The state folder {shown} cannot be used: {why}.", cure="Name a shorter one with --state.")
     return found
+
+
+def too_long(path: str, most: int, suffix: str = "") -> str:
+    """Return why the system refuses a path of this length, with what is appended to it; empty when it does not."""
+    size = len(os.fsencode(path))
+    if size > most:
+        return f"its path has {size} bytes, and {most} is the limit"
+    longest = max((len(os.fsencode(name)) for name in f"{path}{suffix}".split("/")), default=0)
+    if longest > _NAME_BYTES:
+        return f"a name in its path has {longest - len(suffix)} bytes, and {_NAME_BYTES - len(suffix)} is the limit"
+    return ""
 
 
 def _not_empty(given: Path | str, option: str) -> str:

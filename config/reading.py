@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from config.elsewhere import place_of
 from config.values import EnvText, Flaw, boolean, compound, duration, integer, number, secret
 from gateway.domain.text import cut
 from gateway.errors import ConfigError
@@ -67,13 +68,21 @@ def as_error(problems: Sequence[Problem]) -> ConfigError:
     return ConfigError(f"The configuration has {len(problems):,} problems:\n{lines}{rest}")
 
 
-def suggest(word: str, known: Iterable[str], table: str = "") -> str:
-    """Say what may have been meant, and what there is."""
+def suggest(word: str, known: Iterable[str], table: str = "", *, alike: bool = True) -> str:
+    """Return the name that `word` may stand for, unless not `alike`, and the known ones."""
     names = sorted(known)
-    close = difflib.get_close_matches(word.lower(), names, n=1)
+    close = difflib.get_close_matches(word.lower(), names, n=1) if alike else []
     meant = f'Did you mean "{close[0]}"? ' if close else ""
     place = f"[{table}] knows" if table else "Known are"
     return f"{meant}{place}: {', '.join(names)}" if names else f"{meant}Remove it"
+
+
+def unknown(key: str, value: object, known: Iterable[str], table: str = "") -> str:
+    """Return the cure for a key that its table does not know: its place or its spelling, and the known ones."""
+    names = list(known)
+    near = bool(difflib.get_close_matches(key.lower(), names, n=1))
+    place = place_of(key, is_table=isinstance(value, dict), exactly=near)
+    return f"{place}. {suggest(key, names, table, alike=False)}" if place else suggest(key, names, table)
 
 
 def dotted(path: Path) -> str:
@@ -124,7 +133,10 @@ class TableReader:
         value = compound(raw) if isinstance(raw, EnvText) else raw
         if isinstance(value, dict):
             return cast("dict[str, Any]", value)
-        self.wrong(path, *_PLAIN["dict_type"])
+        if isinstance(value, list):
+            self.wrong(path, "there can be one such table only", f"Write [{dotted(path)}], in single brackets")
+        else:
+            self.wrong(path, *_PLAIN["dict_type"])
         return {}
 
     def model(self, model: type[M], raw: object, path: Path) -> M | None:
@@ -156,6 +168,8 @@ class TableReader:
             inner = (get_args(kind) or (Any,))[0]
             return [self._item(inner, one, (*path, n)) for n, one in enumerate(cast("list[object]", value))]
         if isinstance(value, dict):
+            if _is_of_tables(kind):
+                raise Flaw("it is a list of tables", f"Write [[{dotted(path)}]], in double brackets, for each of them")
             return self._below(kind, cast("dict[str, Any]", value), path)
         return value
 
@@ -197,7 +211,7 @@ class TableReader:
             elif model.model_config.get("extra") == "allow":
                 data[key] = compound(str(value)) if isinstance(value, EnvText) else value
             else:
-                self.wrong((*path, key), "unknown key", suggest(key, fields, dotted(path)))
+                self.wrong((*path, key), "unknown key", unknown(key, value, fields, dotted(path)))
         return data
 
     def _explain(self, kind: str, message: str, path: Path, context: Mapping[str, Any]) -> None:
@@ -221,6 +235,11 @@ class TableReader:
             self.wrong(path, f"it is too {what}", f"Write {int(limit)} or {'more' if 'ge' in context else 'less'}")
         else:
             self.wrong(path, message[:1].lower() + message[1:], "Correct it")
+
+
+def _is_of_tables(kind: Any) -> bool:
+    inner = get_args(kind)[0] if get_origin(kind) is tuple else None
+    return isinstance(inner, type) and issubclass(inner, BaseModel)
 
 
 def _bare(kind: Any) -> Any:

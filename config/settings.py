@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 from urllib.parse import SplitResult
 
 from pydantic import (
@@ -32,6 +32,7 @@ from channels.telegram.settings import TelegramSettings
 from channels.web.settings import WebSettings
 from config.basics import Table, address, is_address, is_loopback
 from config.model import ModelSettings
+from config.places import STORE_BYTES, too_long
 from config.values import Flaw
 from gateway.domain.ids import OwnerName, Principal
 from gateway.domain.routes import WhileRunning
@@ -90,6 +91,8 @@ def _store_url(text: str) -> str:
     if scheme in {"redis", "rediss"}:
         raise Flaw(f"a Redis store {COMES_LATER}", 'Write "sqlite://" and an absolute path')
     if scheme == "sqlite" and re.fullmatch(r"/[^?#\x00]*[^/?#\x00]", rest):
+        if why := too_long(rest, STORE_BYTES, "-journal"):
+            raise Flaw(f"the system cannot open such a store: {why}", "Choose a shorter path")
         return text
     if text == "memory://":
         return text
@@ -104,12 +107,12 @@ def _main_only(text: object) -> object:
 
 
 def _by_kind(value: object) -> object:
-    if not isinstance(value, str):
-        return value
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value)
     if value not in set(ApprovalMode):
         choices = ", ".join(f'"{one}"' for one in ApprovalMode)
         cure = f'Write one of {choices}, or a table by kind: {{ main = "ask", dm = "deny" }}'
-        raise Flaw(f"{value!r} is none of the choices", cure)
+        raise Flaw(f"{repr(value) if isinstance(value, str) else 'it'} is none of the choices", cure)
     return dict.fromkeys(SessionKind, value)
 
 

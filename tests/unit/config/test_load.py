@@ -152,7 +152,7 @@ def test_variables_win_over_the_file_and_are_typed(tmp_path: Path) -> None:
 
 
 def test_the_daemons_own_variables_set_nothing(tmp_path: Path) -> None:
-    environ = {"DRAGOMAN_STATE": "/nowhere", "DRAGOMAN_FAILPOINT": "x", "DRAGOMAN_TOKEN": "y", "OTHER__KEY": "z"}
+    environ = {"DRAGOMAN_STATE": "/nowhere", "DRAGOMAN_FAILPOINT": "x", "DRAGOMAN_IMAGE": "y", "OTHER__KEY": "z"}
     loaded = read(tmp_path, "", environ)
     assert loaded.variables == ()
     assert loaded.warnings == ()
@@ -186,7 +186,7 @@ def test_a_variable_with_too_few_underscores_is_warned_of(tmp_path: Path) -> Non
     loaded = read(tmp_path, toml, {"DRAGOMAN_HTTP_PORT": "1", "DRAGOMAN_MODEL_KEY": "k"})
     assert loaded.warnings == ("$DRAGOMAN_HTTP_PORT sets nothing; $DRAGOMAN_HTTP__PORT would.",)
     loaded = read(tmp_path, "", {"DRAGOMAN_OWNERS": '{ids = ["telegram:1"]}'})
-    assert loaded.warnings[:1] == ("$DRAGOMAN_OWNERS sets nothing; $DRAGOMAN_OWNERS__KEY would.",)
+    assert loaded.warnings[:1] == ("$DRAGOMAN_OWNERS sets nothing; $DRAGOMAN_OWNERS__NAME would.",)
 
 
 # --- problems -------------------------------------------------------------------------------

@@ -58,9 +58,125 @@ def test_a_mistake_in_the_file(tmp_path: Path, toml: str, wanted: list[str]) -> 
     assert "sk-verysecret" not in told
 
 
+KEY = "api_key = 'env:HOME'\n"
+
+
+@pytest.mark.parametrize(
+    ("toml", "key", "cure"),
+    [
+        ("[model]\nname = 'openia:gpt'\n", "model.name: there is no provider 'openia'", 'Did you mean "openai:…"?'),
+        ("[model]\nname = 'openia:gpt'\n", "model.name", "Known are: alibaba, anthropic,"),
+        ("[model]\nname = 'claude:x'\n", "model.name", 'Did you mean "anthropic:…"?'),
+        ("[model]\nname = 'my-server:x'\n", "model.name", 'Write "openai:<model>" and base_url'),
+        ("[model]\nname = 'OpenAI:x'\n", "model.name", 'Write it in lower case: "openai:x"'),
+        (f"[model]\nname='openai:x'\n{KEY}[model.fallback]\n", "model.fallback", "Write [[model.fallback]], in double"),
+        ("[[model]]\nname = 'openai:x'\n", "model", "Write [model], in single brackets"),
+        ("[[http]]\n", "http", "Write [http], in single brackets"),
+        ("[tools.shell]\napproval = true\n", "tools.shell.approval", 'Write one of "ask", "allow", "deny"'),
+        ("[tools.shell]\nport = 1\n", "tools.shell.port", "port is a key of [http]: write it there"),
+        ("[model]\nlevel = 'info'\n", "model.level", "level is a key of [log]: write it there"),
+        ("[http]\nbase_url = 'x'\n", "http.base_url", "base_url is a key of [model] and [[model.fallback]]"),
+        ("[http]\nper_chat_per_s = 1\n", "http.per_chat_per_s", "[channels.telegram.limits]: write it there"),
+        ("[people]\nowners = []\n", "people.owners", "[people] knows: allow"),
+        ("[telegram]\ntoken = 'x'\n", "telegram: unknown table", "Write [channels.telegram]."),
+        ("[slack]\n", "slack: unknown table", "Write [channels.slack]."),
+        ("[shell]\n", "shell: unknown table", "Write [tools.shell]."),
+        ("[http]\napikey = 'x'\n", "http.apikey: unknown key", 'Did you mean "api_key"? api_key is a key of [model]'),
+        (f"[store]\nurl = 'sqlite:///{'x' * 248}'\n", "store.url", "Choose a shorter path"),
+        (f"[store]\nurl = 'sqlite:///{'x/' * 252}x'\n", "store.url", "Choose a shorter path"),
+    ],
+)
+def test_mistake_names_key_and_cure(tmp_path: Path, toml: str, key: str, cure: str) -> None:
+    told = refusal(tmp_path, toml, {"HOME": "x"})
+    assert f"{tmp_path / 'config.toml'}: {key}" in told
+    assert cure in told
+
+
+@pytest.mark.parametrize(
+    ("toml", "key", "cure"),
+    [
+        ("port = 8471\n", "port: unknown key, in no table", "port is a key of [http]: write it there"),
+        ("allow = ['telegram:1']\n", "allow: unknown key, in no table", "[chats] and [people]: write it there"),
+        ("token = 'env:HOME'\n", "token: unknown key", "token is a key of [channels.telegram]: write it there"),
+        ("name = 'openai:x'\n", "name: unknown key", "name is a key of [model] and [[model.fallback]]"),
+        ("[http]\nport = 08470\n", "line 2, column 9: the value of port begins with 0", "Write the number without it"),
+        ("[http]\nhost = 127.0.0.1\n", "line 2, column 13: the value of host has no quotes", 'host = "…"'),
+        ("[log]\nlevel = info\n", "line 2, column 12: the value of level has no quotes", 'level = "…"'),
+        ("[limits]\ntime_per_turn = 15m # x\n", "the value of time_per_turn has no quotes", "Put it in quotes"),
+        ('[log]\nlevel = "info\n', "line 2, column 14: a text has no closing quote", "Close it"),
+        ('[log]\n\nlevel = """info\n[http]\n', "line 3, column 16: a text has no closing quote", "Close it"),
+        ("[log]\nlevel = “info”\n", "line 2, column 9: the line has typographic quotes", "straight quotes"),
+        ("[log]\nlevel =\u00a0'info'\n", "invisible character (U+00A0)", "Delete it"),
+        ("[log]\nlevel = 'a\x07'\n", "invisible character (U+0007)", "Delete it"),
+        (
+            "[log]\n[http]\n[log]\n",
+            "line 3, column 5: the table [log] is there twice, first in line 1",
+            "first one",
+        ),
+        ("[http]\nport = 1\nport = 2\n", "line 3, column 9: port has a value already", "Remove one"),
+        ("[http]\nport: 1\n", "line 2, column 5: there is a colon where TOML has =", "key = value"),
+        ("http:\n  port: 1\n", "line 1, column 5: there is a colon", "tables as [name]"),
+        ('{"http": {"port": 1}}\n', "line 1, column 1: this is JSON", "Write TOML"),
+        ("[http\nport = 1\n", "line 1, column 6: the line is not the name of a table", "Write [name]"),
+        ("[model.prices.openai:x]\n", "line 1, column 21: a table's name has a character", "in quotes"),
+        ("[model]\nname =\n", "line 2, column 7: name has no value", "put # before name"),
+        ("[channels.web]\nenabled = True\n", "line 2, column 11: the value of enabled", "lower case"),
+        ('[model]\ninstructions = "C:\\Users"\n', "a backslash in double quotes", "single quotes"),
+        ("[owners]\nann = [telegram:1]\n", "line 2, column 8: a list is not closed, or lacks", '["one", "two"]'),
+        ("[owners]\nann = ['a' 'b']\n", "a list is not closed, or lacks a comma", '["one", "two"]'),
+        ("[owners]\nann = ['a'\n[http]\n", "a list is not closed", '["one", "two"]'),
+        ("[tools.shell]\napproval = { main = 'ask',\n dm = 'deny' }\n", "braces is not closed in its line", "one line"),
+        ("[log]\nlevel = 'info' 'x'\n", "there is more behind the value of level", "one value a line"),
+        ("[log]\nlevel\n", "line 2, column 6: the line is neither key = value nor [table]", "put # before it"),
+        ("[log]\nlevel = sk-verysecret\n", "the value of level has no quotes", "Put it in quotes"),
+    ],
+)
+def test_syntax_error_names_place_and_cure(tmp_path: Path, toml: str, key: str, cure: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(toml)
+    with pytest.raises(ConfigError) as caught:
+        load(file, tmp_path / "state", {}, tool_specs())
+    assert key in caught.value.message
+    assert cure in caught.value.cure
+    assert str(file) in caught.value.message
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("PORT", "$DRAGOMAN_HTTP__PORT"),
+        ("HTTP_PORT", "$DRAGOMAN_HTTP__PORT"),
+        ("HTTP", "$DRAGOMAN_HTTP__KEY"),
+        ("OWNERS", "$DRAGOMAN_OWNERS__NAME"),
+        ("OWNERS_ANN", "$DRAGOMAN_OWNERS__ANN"),
+        ("API_KEY", "$DRAGOMAN_MODEL__API_KEY"),
+        ("LEVEL", "$DRAGOMAN_LOG__LEVEL"),
+        ("ALLOW", "$DRAGOMAN_CHATS__ALLOW or $DRAGOMAN_PEOPLE__ALLOW"),
+        ("TELEGRAM_TOKEN", "$DRAGOMAN_CHANNELS__TELEGRAM__TOKEN"),
+        ("CHANNELS_TELEGRAM_TOKEN", "$DRAGOMAN_CHANNELS__TELEGRAM__TOKEN"),
+        ("TOOLS_SHELL_APPROVAL", "$DRAGOMAN_TOOLS__SHELL__APPROVAL"),
+        ("SHELL_APPROVAL", "$DRAGOMAN_TOOLS__SHELL__APPROVAL"),
+    ],
+)
+def test_variable_without_effect_names_the_right_one(tmp_path: Path, name: str, meant: str) -> None:
+    file = tmp_path / "config.toml"
+    file.touch()
+    loaded = load(file, tmp_path, {f"DRAGOMAN_{name}": '{"ann": 1}'}, tool_specs())
+    assert loaded.warnings == (f"$DRAGOMAN_{name} sets nothing; {meant} would.",)
+
+
+@pytest.mark.parametrize("name", ["SERVICE_HOST", "PORT_8470_TCP", "SHELL", "CONFIG_MAP", "MY_TOKEN"])
+def test_other_variables_are_left_alone(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "config.toml"
+    file.touch()
+    assert load(file, tmp_path, {f"DRAGOMAN_{name}": "x"}, tool_specs()).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [
+        ("DRAGOMAN_TELEGRAM__TOKEN", "env:X", ["DRAGOMAN_TELEGRAM__TOKEN", "[channels.telegram]"]),
         ("DRAGOMAN_HTTP__PORT", "eighty", ["DRAGOMAN_HTTP__PORT", "port"]),
         ("DRAGOMAN_HTPP__PORT", "80", ["DRAGOMAN_HTPP__PORT", "http"]),
         ("DRAGOMAN_HTTP__PORT", "70000", ["DRAGOMAN_HTTP__PORT", "65535"]),

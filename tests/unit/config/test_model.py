@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from pydantic_ai.models import KnownModelName
+from pydantic_ai.providers import infer_provider_class
 
 from config.describe import lines
 from config.load import Loaded, load
+from config.providers import PROVIDERS
 from gateway.domain.children import Agent
 from gateway.domain.tools import Availability, Effect, Risk, ToolSpec
 from gateway.domain.turns import TurnLimits
@@ -204,3 +209,15 @@ def test_each_agents_instructions_have_a_measure_of_their_own(tmp_path: Path) ->
     agents = "".join(f'[agents.{n}]\ndescription = "x"\ninstructions = "long.md"\n' for n in "ab")
     loaded = read(tmp_path, f'[model]\ninstructions = "long.md"\n{agents}')
     assert {len(agent.instructions) for agent in loaded.agents.values()} == {65_536}
+
+
+# --- providers ------------------------------------------------------------------------------
+
+
+def test_providers_are_those_of_the_library() -> None:
+    """Each is known there, or lacks its package; none that the library names by a model is missing here."""
+    for name in PROVIDERS:
+        with suppress(ImportError):
+            infer_provider_class(name)
+    named = {str(model).partition(":")[0] for model in get_args(KnownModelName.__value__)} - {"test"}
+    assert {name for name in named if "/" not in name} <= PROVIDERS

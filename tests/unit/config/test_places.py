@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from config.places import find_config, find_state
+from config.places import find_config, find_state, misplaced, users_config
 from gateway.errors import ConfigError
 
 
@@ -77,3 +77,20 @@ def test_a_folder_that_is_gone_is_said(tmp_path: Path, monkeypatch: pytest.Monke
         find_state("here", {})
     assert refused.value.cure == "Write the whole path."
     assert find_state("/there", {}) == Path("/there")
+
+
+@pytest.mark.parametrize("path", ["/" + "x" * 256, "/x" * 247, "/" + "ü" * 128])
+def test_state_folder_beyond_the_systems_limit_is_refused(path: str) -> None:
+    with pytest.raises(ConfigError, match="is the limit") as refused:
+        find_state(path, {})
+    assert refused.value.cure == "Name a shorter one with --state."
+
+
+def test_configuration_in_the_wrong_place_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = users_config({"HOME": str(tmp_path)})
+    place.parent.mkdir(parents=True)
+    wrong = [tmp_path / "config.toml", tmp_path / ".config/dragoman/dragoman.toml", tmp_path / ".config/dragoman.toml"]
+    for file in wrong:
+        file.touch()
+    assert set(map(str, wrong)) <= set(misplaced(place))

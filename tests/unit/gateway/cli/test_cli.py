@@ -206,8 +206,10 @@ async def test_wrong_usage_is_exit_code_2_with_a_word_of_help(state: Path, words
 async def test_without_a_daemon_the_cure_is_to_start_it(state: Path, words: list[str]) -> None:
     done = await dragoman(state, *words)
     assert (done.code, done.out) == (1, "")
-    cure = "Start it with `dragoman run` (in a clone `./run`)."
-    assert done.err == f"Error: No daemon runs on this state folder.\n{cure}\n"
+    told, cure = done.err.splitlines()
+    assert told == f"Error: No daemon runs on the state folder {state}."
+    assert "Start it with `dragoman run`" in cure
+    assert "--state DIR" in cure
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["check"]])
@@ -250,7 +252,7 @@ async def test_check_says_what_is_set_and_finds_no_problem(state: Path) -> None:
     done = await dragoman(state, "check", environ={"DRAGOMAN_HTTP__PORT": "0"})
     assert (done.code, done.err) == (0, "")
     for words in (
-        "no file: all defaults",
+        f"no file at {state.parent}/.config/dragoman/config.toml: all defaults",
         "operator",
         f"state folder {state}",
         "Python 3.",
@@ -286,7 +288,7 @@ async def test_check_refuses_what_a_start_would(state: Path, tmp_path: Path) -> 
     (state / "dragoman.db").mkdir()
     (state / "state.key").write_text("short")
     config = tmp_path / "config.toml"
-    config.write_text('[model]\nname = "foo:x"\n[channels.test]\nmodule = "no.such:factory"\n')
+    config.write_text('[model]\nname = "groq:x"\n[channels.test]\nmodule = "no.such:factory"\n')
     before = in_folder(state)
     done = await dragoman(state, "--config", str(config), "check", environ={"DRAGOMAN_HTTP__PORT": "0"})
 
@@ -294,7 +296,7 @@ async def test_check_refuses_what_a_start_would(state: Path, tmp_path: Path) -> 
     assert "dragoman.db cannot be opened: Is a directory." in done.out
     assert "state.key is damaged." in done.out
     assert "PROBLEM  The channel test cannot be loaded from no.such:factory" in done.out
-    assert "PROBLEM  The model foo:x cannot be used: Unknown provider: foo." in done.out
+    assert "PROBLEM  The model groq:x needs a package that is not installed" in done.out
     assert in_folder(state) == before
 
 

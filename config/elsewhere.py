@@ -1,0 +1,86 @@
+"""Index of all keys of the configuration: which tables know a key that another table does not."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+_ANY_TOOL = "tools.<name>"
+
+
+def place_of(key: str, *, is_table: bool, exactly: bool) -> str:
+    """Return a sentence on where `key`, or unless `exactly` one spelt alike, belongs; empty when there is none."""
+    index = _index()
+    close = [] if exactly else difflib.get_close_matches(key.lower(), index, n=1, cutoff=0.8)
+    name = key if key in index else next(iter(close), "")
+    if not name:
+        return ""
+    homes = index[name]
+    meant = "" if name == key else f'Did you mean "{name}"? '
+    if is_table:
+        return f"{meant}Write [{homes[0].strip('[]')}.{name}]"
+    return f"{meant}{name} is a key of {' and '.join(homes)}: write it there"
+
+
+def variables_for(rest: str) -> list[str]:
+    """Return the variables, without prefix, that `DRAGOMAN_<rest>` may stand for: all its `__` are single or left out.
+
+    Lists of tables and whole tables have none.
+    """
+    index = _index()
+    tables = {home.strip("[]") for homes in index.values() for home in homes}
+    exact: list[str] = []
+    bare: list[str] = []
+    for key, homes in index.items():
+        for home in homes:
+            path = [*home.strip("[]").split("."), key]
+            if home.startswith("[[") or ".".join(path) in tables or (path[0] == "tools" and len(path) == 2):
+                continue
+            short = path[1:] if path[0] in {"channels", "tools"} else path
+            forms = "|".join(re.escape("_".join(form)).replace("<name>", "([a-z0-9-]+)") for form in (path, short))
+            named = re.fullmatch(forms, rest.lower()) if len(short) > 1 else None
+            if named:
+                exact.append("__".join(path).replace("<name>", "".join(filter(None, named.groups()))).upper())
+            elif key == rest.lower():
+                bare.append("__".join(path).upper())
+    return exact or bare
+
+
+def _index() -> Mapping[str, list[str]]:
+    """Return the headers of the tables that know each key, such as `[http]`; keys that are names are in none."""
+    # Imported here: only a mistake needs the schema, and making it takes 20 ms.
+    from config.plugins import tool_specs
+    from config.schema import schema
+
+    whole = schema()
+    index = {name: ["[tools]"] for name in tool_specs()}
+    for key, header in _pairs(whole, whole["$defs"], ()):
+        homes = index.setdefault(key, [])
+        if header not in homes and not (_ANY_TOOL in "".join(homes) and "tools." in header):
+            homes.append(header)
+    return index
+
+
+def _pairs(node: Mapping[str, Any], definitions: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield each key below `node` with the header of its table. A table of names goes before its named ones."""
+    inner = node.get("additionalProperties")
+    if isinstance(inner, dict) and path and path != ("channels",):
+        yield from _pairs(_resolved(inner, definitions), definitions, (*path, "<name>"))
+    for key, below in cast("dict[str, Any]", node.get("properties", {})).items():
+        if key == "accounts":
+            continue  # has the keys of the table around it
+        if path:
+            yield key, f"[{'.'.join(path)}]"
+        yield from _pairs(_resolved(below, definitions), definitions, (*path, key))
+        several = _resolved(below.get("items"), definitions).get("properties", {})
+        yield from ((one, f"[[{'.'.join((*path, key))}]]") for one in several)
+
+
+def _resolved(node: Any, definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(node, dict):
+        return {}
+    table = cast("dict[str, Any]", node)
+    reference = table.get("$ref", "")
+    return definitions[reference.rpartition("/")[2]] if reference else table
