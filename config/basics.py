@@ -52,6 +52,8 @@ def address(text: str, example: str) -> SplitResult:
         URL(text)  # as what sends the requests reads it
     except ValueError:
         raise Flaw("it is not an address", f'Write, for instance, "{example}"') from None
+    if "://" not in text and re.match(r"[\w.-]+(:\d|/|$)", text):
+        raise Flaw("it is not an http:// or https:// address", f'Write it as "https://{text}", or with http://')
     if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
         raise Flaw("it is not an http:// or https:// address", f'Write, for instance, "{example}"')
     if port == 0 or not is_name(parts.hostname):

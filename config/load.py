@@ -135,7 +135,7 @@ def read_tables(
     file = find_config(path, environ)
     raw = {} if file is None else _parse(file)
     overrides = _overrides(raw, environ)
-    reader = TableReader(file=str(file or "(no file)"), variables=overrides, environ=environ)
+    reader = TableReader(file=str(file or "no configuration file"), variables=overrides, environ=environ)
     _lay_over(raw, overrides, environ, reader)
     return file, raw, overrides, reader
 
@@ -150,7 +150,8 @@ def _parse(file: Path) -> dict[str, Any]:
         text = data.decode("utf-8-sig")
         raw = toml(text)
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}.", cure="Make it a readable file.") from None
+        cure = f"Name the file in it: {file / 'config.toml'}" if file.is_dir() else "Make it a readable file"
+        raise ConfigError(f"{file} cannot be read: {error.strerror}.", cure=f"{cure}.") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(
@@ -194,7 +195,7 @@ def _lay_over(
             reader.wrong(path[:2], f"{name[:60]}… names more than {LEVELS_AT_MOST} tables in one another", "Unset it")
             continue
         if path[0] not in SECTIONS:
-            reader.wrong(path, f"unknown table {path[0]!r}", unknown(path[0], {}, SECTIONS))
+            reader.wrong(path, f"unknown table {path[0]!r}", _variable_cure(path))
             continue
         here = raw
         for part in path[:-1]:
@@ -205,6 +206,11 @@ def _lay_over(
             here = cast("dict[str, Any]", below)
         else:
             here[path[-1]] = EnvText(environ[name])
+
+
+def _variable_cure(path: Sequence[str]) -> str:
+    meant = variables_for("_".join(path))
+    return f"Set ${PREFIX}{meant[0]} in its place" if meant else unknown(path[0], {}, SECTIONS)
 
 
 def _read(

@@ -20,6 +20,7 @@ _KEYS: Mapping[str, str] = types.MappingProxyType(
 )
 """By provider that lets nobody in without a key: the variable that people usually keep it in."""
 _PROVIDER = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_ENDPOINT = "/chat/completions"
 _PATHS: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
 
@@ -27,7 +28,10 @@ _PATHS: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items
 
 
 def _base_url(text: str) -> str:
-    address(text, "https://example.org/v1")
+    parts = address(text, "https://example.org/v1")
+    if parts.path.rstrip("/").endswith(_ENDPOINT):
+        cure = f'Write "{text.rstrip("/").removesuffix(_ENDPOINT)}"'
+        raise Flaw(f"the address goes on to {_ENDPOINT}, which is added to it", cure)
     return text.rstrip("/")
 
 
@@ -37,8 +41,6 @@ def _model_name(text: str) -> str:
 
 def _provider_name(text: str) -> str:
     provider, colon, model = text.partition(":")
-    if text == OPERATOR:
-        raise Flaw("the operator is no model that costs or could step in", 'Name a model: "openai:<model>"')
     if not colon:
         raise Flaw(f"{text!r} names no provider", f'Write "operator" or "openai:{text}"')
     if provider == OPERATOR or not _PROVIDER.fullmatch(provider):
@@ -52,6 +54,16 @@ def _provider_name(text: str) -> str:
     if provider not in PROVIDERS:
         raise Flaw(f"there is no provider {provider!r}", cure_for(provider))
     return text
+
+
+def _priced_name(text: str) -> str:
+    if text == OPERATOR:
+        raise Flaw("the operator is no model that costs", 'Name a model: "openai:<model>"')
+    if ":" not in text:
+        example = "gpt-5-mini" if text in PriceSettings.model_fields else text
+        cure = f'Write a table for each model: [model.prices."openai:{example}"]'
+        raise Flaw(f"{text!r} is not the name of a model", cure)
+    return _provider_name(text)
 
 
 def _currency(text: str) -> str:
@@ -150,7 +162,7 @@ class ModelSettings(ProviderSettings):
         tuple[Annotated[str, AfterValidator(a_path)], ...], BeforeValidator(_one_or_several), WithJsonSchema(_PATHS)
     ] = Field(default=(), description="Text files that follow the system prompt; relative to the configuration file.")
     currency: Annotated[str, AfterValidator(_currency)] = Field(default="USD", description="What prices are in.")
-    prices: dict[Annotated[str, AfterValidator(_provider_name)], PriceSettings] = Field(
+    prices: dict[Annotated[str, AfterValidator(_priced_name)], PriceSettings] = Field(
         default_factory=dict[str, PriceSettings], description="By a model's name: what it costs."
     )
 

@@ -120,6 +120,8 @@ def _split(
     text: str, example: str, imported: Collection[str], known: Mapping[str, tuple[re.Pattern[str], str]]
 ) -> tuple[str, str]:
     channel, colon, rest = text.partition(":")
+    if text == "*":
+        raise Flaw("'*' names no channel", 'Write "telegram:*" for everyone on Telegram')
     if not colon or not rest:
         raise Flaw(f"{text!r} does not say channel and id", f"Write it as in {example}")
     if channel == PAGE:

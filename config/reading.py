@@ -34,6 +34,8 @@ _PLAIN: Mapping[str, tuple[str, str]] = types.MappingProxyType(
     }
 )
 """By pydantic's type of error: what is wrong, and the cure."""
+_SWITCHES = frozenset({"enabled", "enable", "disabled", "disable", "active"})
+"""Keys that people write to switch a tool on or off."""
 PROBLEMS_TOLD = 100
 """Of all that there are."""
 WHAT_CHARS, CURE_CHARS = 500, 1_000
@@ -80,6 +82,10 @@ def suggest(word: str, known: Iterable[str], table: str = "", *, alike: bool = T
 def unknown(key: str, value: object, known: Iterable[str], table: str = "") -> str:
     """Return the cure for a key that its table does not know: its place or its spelling, and the known ones."""
     names = list(known)
+    if key.lower() in _SWITCHES and "permission" in names:
+        return f'Write permission = "blocked" to switch the tool off. {suggest(key, names, table, alike=False)}'
+    if difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.7):
+        return suggest(key, names, table)
     near = bool(difflib.get_close_matches(key.lower(), names, n=1))
     place = place_of(key, is_table=isinstance(value, dict), exactly=near)
     return f"{place}. {suggest(key, names, table, alike=False)}" if place else suggest(key, names, table)
@@ -133,10 +139,10 @@ class TableReader:
         value = compound(raw) if isinstance(raw, EnvText) else raw
         if isinstance(value, dict):
             return cast("dict[str, Any]", value)
-        if isinstance(value, list):
+        if isinstance(value, list) and value and all(isinstance(one, dict) for one in cast("list[object]", value)):
             self.wrong(path, "there can be one such table only", f"Write [{dotted(path)}], in single brackets")
         else:
-            self.wrong(path, *_PLAIN["dict_type"])
+            self.wrong(path, _PLAIN["dict_type"][0], f"Write [{dotted(path)}], and below it key = value")
         return {}
 
     def model(self, model: type[M], raw: object, path: Path) -> M | None:
@@ -153,7 +159,8 @@ class TableReader:
     def explain(self, error: ValidationError, path: Path) -> None:
         """Remember every problem of a table at `path` that its model found."""
         for one in error.errors(include_url=False):
-            self._explain(one["type"], one["msg"], (*path, *one["loc"]), one.get("ctx", {}))
+            context = {"input": one["input"], **one.get("ctx", {})}
+            self._explain(one["type"], one["msg"], (*path, *one["loc"]), context)
 
     def value(self, kind: Any, value: object, path: Path) -> Any:
         """Read one value for a key of type `kind`: durations, secrets and environment text. Raises `Flaw`."""
@@ -225,7 +232,8 @@ class TableReader:
         elif kind == "flaw":  # of a channel's settings, which know nothing of this package
             self.flaw(path, Flaw(context["what"], context["cure"], key=context["key"]))
         elif kind in _PLAIN:
-            self.wrong(path, *_PLAIN[kind])
+            what, cure = _PLAIN[kind]
+            self.wrong(path, what, _example(kind, path, context["input"]) or cure)
         elif kind in {"enum", "literal_error"}:
             choices = str(context["expected"]).replace("'", '"')
             self.wrong(path, "it is none of the choices", f"Write one of {choices}")
@@ -235,6 +243,18 @@ class TableReader:
             self.wrong(path, f"it is too {what}", f"Write {int(limit)} or {'more' if 'ge' in context else 'less'}")
         else:
             self.wrong(path, message[:1].lower() + message[1:], "Correct it")
+
+
+def _example(kind: str, path: Path, value: object) -> str:
+    """Return a cure that shows the key with a value; empty where the usual cure does."""
+    key = str(path[-1]) if path else ""
+    if kind == "missing" and key.endswith(("token", "secret", "api_key")):
+        return f'Add {key} = "env:NAME", and set that variable before the start'
+    if kind == "missing":
+        return f"Add {key} = …"
+    if kind == "tuple_type" and isinstance(value, str) and value.isprintable():
+        return f'Write a list: ["{cut(value, 80)}"]'
+    return ""
 
 
 def _is_of_tables(kind: Any) -> bool:

@@ -96,10 +96,8 @@ def _store_url(text: str) -> str:
         return text
     if text == "memory://":
         return text
-    raise Flaw(
-        f"no store is known at {text!r}",
-        'Write "sqlite://" and an absolute path, as in "sqlite:///var/lib/dragoman/dragoman.db"',
-    )
+    example = f"sqlite://{text}" if text.startswith("/") else "sqlite:///var/lib/dragoman/dragoman.db"
+    raise Flaw(f"no store is known at {text!r}", f'Write "sqlite://" and an absolute path, as in "{example}"')
 
 
 def _main_only(text: object) -> object:

@@ -70,6 +70,8 @@ def secret(value: object, environ: Mapping[str, str]) -> SecretStr:
         return _from_environment(value.removeprefix("env:"), environ)
     if isinstance(value, str) and value.startswith("file:"):
         return _from_file(value.removeprefix("file:"))
+    if isinstance(value, str) and re.fullmatch(r"\$\{?[A-Za-z_][A-Za-z0-9_]*\}?", value):
+        raise Flaw("variables are not written with $ here", 'Write "env:NAME", with the name of the variable')
     raise Flaw(
         "a secret is not written here itself",
         'Put it into an environment variable and write "env:NAME", or into a file and write "file:/path"',

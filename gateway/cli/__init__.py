@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,27 @@ _ANSWER_S = 35.0
 _LONGER_S = 5.0
 """So much more, where the daemon takes as long as a command may need."""
 _NOT_WHOLE = "Stop the daemon and keep a copy of its state folder; deploy/RUNBOOK.md says what to look at."
+
+
+_OF_THE_SCRIPT = "It belongs to the script `run` of a clone: ./run "
+_INSTEAD: Mapping[str, str] = MappingProxyType(
+    {
+        "help": "Write --help.",
+        "version": "Write --version.",
+        "start": "Write `dragoman run`.",
+        "serve": "Write `dragoman run`.",
+        "stop": "Press Ctrl-C where the daemon runs, or stop its unit: systemctl stop dragoman.",
+        "restart": "Stop the daemon, then write `dragoman run`; with the unit: systemctl restart dragoman.",
+        "status": "Write `dragoman sessions` for what runs and waits, `dragoman check` for what is set.",
+        "config": "Write `dragoman check`, which prints what is set and where it is read.",
+        "tools": "Write `dragoman check`, which prints how each tool is set.",
+        "log": "The log is on standard error of the daemon; with the unit: journalctl -u dragoman.",
+        "logs": "The log is on standard error of the daemon; with the unit: journalctl -u dragoman.",
+        "login": "Write `dragoman link`.",
+        **{name: f"{_OF_THE_SCRIPT}{name}." for name in ("add", "test", "bench", "twins", "fuzz", "mutants", "soak")},
+    }
+)
+"""Cures by the commands that people try and that do not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +94,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return done if isinstance(done, int) else 0
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """Group that names the right command for a usual wrong one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that `args` name. Raises `UsageError`."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            if cure := _INSTEAD.get(args[0]):
+                raise click.UsageError(f"{error.message} {cure}", ctx) from None
+            raise click.UsageError(f"{error.format_message()} Known are: {', '.join(self.commands)}.", ctx) from None
+
+
+@click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @_places
 @click.version_option(package_name="dragoman", prog_name="dragoman", message="%(prog)s %(version)s")
 @click.pass_context

@@ -78,7 +78,7 @@ def test_variables_set_it_and_lay_over_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("toml", "key", "words"),
     [
-        ("[channels.slack]\n", "channels.slack.bot_token", "it is missing. Add it."),
+        ("[channels.slack]\n", "channels.slack.bot_token", 'it is missing. Add bot_token = "env:NAME"'),
         ('channels.slack = "x"\n', "channels.slack", "it is not a table"),
         ('[channels.slack]\nbot_token = "xoxb-1"\n', "channels.slack.bot_token", '"env:NAME"'),
         ('[channels.slack]\nbot_token = "env:BOT"\n', "channels.slack.app_token", "connections:write"),

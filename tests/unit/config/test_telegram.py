@@ -80,7 +80,7 @@ def test_variables_set_it_and_lay_over_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("toml", "key", "words"),
     [
-        ("[channels.telegram]\n", "channels.telegram.token", "it is missing. Add it."),
+        ("[channels.telegram]\n", "channels.telegram.token", 'it is missing. Add token = "env:NAME"'),
         ('channels.telegram = "x"\n', "channels.telegram", "it is not a table"),
         ('[channels.telegram]\ntoken = "1:x"\n', "channels.telegram.token", '"env:NAME"'),
         ('[channels.telegram]\ntoken = "env:NONE"\n', "channels.telegram.token", "Set NONE before the start."),
