@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -314,6 +315,9 @@ def _without_effect(settings: Settings, imported: Collection[str]) -> list[str]:
     for provider in (model, *model.fallback):
         if provider.sends_key_in_clear():
             lines.append(f"model: the api_key goes to {provider.base_url} without TLS.")
+        if provider.base_url and provider.name.startswith("openai:") and not urlsplit(provider.base_url).path:
+            url = provider.base_url
+            lines.append(f"model: base_url {url} has no path; most servers answer at {url}/v1.")
     return lines
 
 

@@ -41,6 +41,8 @@ def _model_name(text: str) -> str:
 
 def _provider_name(text: str) -> str:
     provider, colon, model = text.partition(":")
+    if text in PROVIDERS:
+        raise Flaw(f"{text!r} is a provider without a model", f'Write, for instance, "{text}:<model>"')
     if not colon:
         raise Flaw(f"{text!r} names no provider", f'Write "operator" or "openai:{text}"')
     if provider == OPERATOR or not _PROVIDER.fullmatch(provider):
@@ -52,7 +54,7 @@ def _provider_name(text: str) -> str:
         example = "openai:gpt-5-mini" if provider == "openai" else f"{provider}:<model>"
         raise Flaw("no model is named", f'Write, for instance, "{example}"')
     if provider not in PROVIDERS:
-        raise Flaw(f"there is no provider {provider!r}", cure_for(provider))
+        raise Flaw(f"there is no provider {provider!r}", cure_for(provider, text))
     return text
 
 

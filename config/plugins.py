@@ -23,9 +23,8 @@ def own_module(path: str) -> ModuleType:
     try:
         return importlib.import_module(path)
     except ImportError as error:
-        raise ConfigError(
-            f"{named} cannot be imported: {said(error)}", cure="Correct the path, or install it"
-        ) from error
+        cure = "Write an import path: dots, and no .py" if path.endswith(".py") else "Correct the path, or install it"
+        raise ConfigError(f"{named} cannot be imported: {said(error)}", cure=cure) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a script ends with `sys.exit`

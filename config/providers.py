@@ -22,12 +22,12 @@ _ALIASES: Final = types.MappingProxyType({
 """Providers by the names of products and servers that people write in their place."""
 
 
-def cure_for(name: str) -> str:
-    """Return the cure for a provider that does not exist: the likely one, and all known ones."""
+def cure_for(name: str, model: str) -> str:
+    """Return the cure for a provider that does not exist: the likely one, a server of one's own, all known ones."""
     close = difflib.get_close_matches(name.lower(), PROVIDERS, n=1)
     meant = _ALIASES.get(name.lower()) or next(iter(close), "")
     likely = f'Did you mean "{meant}:…"? ' if meant else ""
     return (
-        f'{likely}Write "openai:<model>" and base_url for a server that speaks OpenAI\'s protocol. '
+        f'{likely}For a server that speaks OpenAI\'s protocol write base_url, and "openai:{model}". '
         f"Known are: {', '.join(sorted(PROVIDERS))}"
     )

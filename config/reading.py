@@ -139,7 +139,7 @@ class TableReader:
         value = compound(raw) if isinstance(raw, EnvText) else raw
         if isinstance(value, dict):
             return cast("dict[str, Any]", value)
-        if isinstance(value, list) and value and all(isinstance(one, dict) for one in cast("list[object]", value)):
+        if value and _has_tables(value):
             self.wrong(path, "there can be one such table only", f"Write [{dotted(path)}], in single brackets")
         else:
             self.wrong(path, _PLAIN["dict_type"][0], f"Write [{dotted(path)}], and below it key = value")
@@ -171,12 +171,12 @@ class TableReader:
             return duration(value)
         if kind is SecretStr:
             return self._secret(value)
+        if _is_of_tables(kind) and not _has_tables(value):
+            raise Flaw("it is a list of tables", f"Write [[{dotted(path)}]], in double brackets, for each of them")
         if isinstance(value, list):
             inner = (get_args(kind) or (Any,))[0]
             return [self._item(inner, one, (*path, n)) for n, one in enumerate(cast("list[object]", value))]
         if isinstance(value, dict):
-            if _is_of_tables(kind):
-                raise Flaw("it is a list of tables", f"Write [[{dotted(path)}]], in double brackets, for each of them")
             return self._below(kind, cast("dict[str, Any]", value), path)
         return value
 
@@ -260,6 +260,10 @@ def _example(kind: str, path: Path, value: object) -> str:
 def _is_of_tables(kind: Any) -> bool:
     inner = get_args(kind)[0] if get_origin(kind) is tuple else None
     return isinstance(inner, type) and issubclass(inner, BaseModel)
+
+
+def _has_tables(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in cast("list[object]", value))
 
 
 def _bare(kind: Any) -> Any:

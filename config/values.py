@@ -173,5 +173,5 @@ def beyond(value: Mapping[str, Any] | list[Any]) -> str:
 
 
 def _shown(value: object) -> str:
-    text = f'"{value}"' if isinstance(value, str) else str(value)
+    text = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
     return cut(text, 80)

@@ -67,9 +67,18 @@ KEY = "api_key = 'env:HOME'\n"
         ("[model]\nname = 'openia:gpt'\n", "model.name: there is no provider 'openia'", 'Did you mean "openai:…"?'),
         ("[model]\nname = 'openia:gpt'\n", "model.name", "Known are: alibaba, anthropic,"),
         ("[model]\nname = 'claude:x'\n", "model.name", 'Did you mean "anthropic:…"?'),
-        ("[model]\nname = 'my-server:x'\n", "model.name", 'Write "openai:<model>" and base_url'),
+        (
+            "[model]\nname = 'llama3:8b'\n",
+            "model.name: there is no provider 'llama3'",
+            '"openai:llama3:8b"',
+        ),
+        ("[model]\nname = 'openai'\n", "model.name: 'openai' is a provider without a model", '"openai:<model>"'),
         ("[model]\nname = 'OpenAI:x'\n", "model.name", 'Write it in lower case: "openai:x"'),
         (f"[model]\nname='openai:x'\n{KEY}[model.fallback]\n", "model.fallback", "Write [[model.fallback]], in double"),
+        ("[model]\nfallback = 'openai:x'\n", "model.fallback: it is a list of tables", "Write [[model.fallback]]"),
+        ("[model]\nfallback = ['openai:x']\n", "model.fallback: it is a list of tables", "Write [[model.fallback]]"),
+        ("[tools.mine]\nmodule = 'mine.py'\n", "tools.mine.module: mine.py cannot be imported", "no .py"),
+        ("[limits]\ntime_per_turn = true\n", "limits.time_per_turn: true is not a duration", '"90s"'),
         ("[[model]]\nname = 'openai:x'\n", "model", "Write [model], in single brackets"),
         ("[[http]]\n", "http", "Write [http], in single brackets"),
         ("[tools.shell]\napproval = true\n", "tools.shell.approval", 'Write one of "ask", "allow", "deny"'),
@@ -227,3 +236,11 @@ def test_one_mistake_is_told_once(tmp_path: Path, toml: str, problem: str) -> No
     told = refusal(tmp_path, toml)
     assert problem in told
     assert "problems" not in told
+
+
+@pytest.mark.parametrize(("url", "warned"), [("http://localhost:11434", True), ("http://localhost:11434/v1", False)])
+def test_base_url_without_a_path_is_a_warning(tmp_path: Path, url: str, warned: bool) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f"[model]\nname = 'openai:x'\nbase_url = '{url}'\n")
+    warnings = load(file, tmp_path, {}, tool_specs()).warnings
+    assert warnings == ((f"model: base_url {url} has no path; most servers answer at {url}/v1.",) if warned else ())
