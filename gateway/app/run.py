@@ -26,8 +26,8 @@ def serve(loaded: Loaded) -> int:
     set_up_heap()
     read_less_at_once()
     set_up_logs(loaded.settings.log.level, redactor_of(loaded))
-    if loaded.file is None:
-        log("config").info(f"no configuration file at {loaded.looked_at}: all settings are defaults or variables")
+    nothing = f"no configuration file at {loaded.looked_at}: all settings are defaults or variables"
+    log("config").info(f"read {loaded.file}" if loaded.file else nothing, state=str(loaded.state))
     for warning in loaded.warnings:
         log("config").warning(warning)
     try:

@@ -13,8 +13,8 @@ from gateway.server.control_wire import address, decode, encode
 
 _ANSWER_AT_MOST = 64 * 1_048_576
 START_IT = (
-    "Start it with `dragoman run` (in a clone `./run`). If one runs already, name its folder: "
-    "--state DIR or $DRAGOMAN_STATE; its user's `dragoman check` prints it."
+    "Start it with `dragoman run` (in a clone `./run`). If one runs already, name its state folder with --state DIR or "
+    "$DRAGOMAN_STATE: the first line of its log has it."
 )
 
 

@@ -183,6 +183,15 @@ async def test_no_room_for_a_socket(daemon: Daemon) -> None:
     await refuses(daemon, "control.sock", "Move it away")
 
 
+async def test_log_names_configuration_and_state_folder(daemon: Daemon) -> None:
+    """As the commands say that find no daemon."""
+    await daemon.start()
+    await daemon.kill()
+    first = (daemon.folder / f"log-{daemon.lives:02}.txt").read_text().splitlines()[0]
+    assert f'"state": "{daemon.state}"' in first
+    assert f'"event": "read {daemon.folder}' in first
+
+
 # --- a configuration that cannot be used --------------------------------------------------------
 
 
