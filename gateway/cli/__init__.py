@@ -28,6 +28,7 @@ _LONGER_S = 5.0
 _NOT_WHOLE = "Stop the daemon and keep a copy of its state folder; deploy/RUNBOOK.md says what to look at."
 
 
+_SCRIPT_COMMANDS = ("add", "test", "bench", "twins", "fuzz", "mutants", "soak", "proof")
 _OF_THE_SCRIPT = "It belongs to the script `run` of a clone: ./run "
 _INSTEAD: Mapping[str, str] = MappingProxyType(
     {
@@ -43,7 +44,7 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
         "log": "The log is on standard error of the daemon; with the unit: journalctl -u dragoman.",
         "logs": "The log is on standard error of the daemon; with the unit: journalctl -u dragoman.",
         "login": "Write `dragoman link`.",
-        **{name: f"{_OF_THE_SCRIPT}{name}." for name in ("add", "test", "bench", "twins", "fuzz", "mutants", "soak")},
+        **{name: f"{_OF_THE_SCRIPT}{name}." for name in _SCRIPT_COMMANDS},
     }
 )
 """Cures by the commands that people try and that do not exist."""
