@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agent_tools.browser.hosts import checked_url, scope_of
+from agent_tools.browser.saving import OWN_FOLDERS, RESERVED, is_reserved, is_write
 from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, Risk, SandboxPolicy, ToolSpec
 
@@ -175,7 +177,10 @@ class Args(BaseModel):
     ] = None
     path: Annotated[
         str | None,
-        Field(max_length=1000, description="upload: a file of the workspace. download, pdf: where to put it there."),
+        Field(
+            max_length=1000,
+            description="upload: a file of the workspace. download, pdf: where to put it there, unasked in downloads/.",
+        ),
     ] = None
     full_page: Annotated[bool | None, Field(description="screenshot: all of the page, not only what shows.")] = None
     script: Annotated[str | None, Field(max_length=TEXT_CHARS, description="evaluate: an expression.")] = None
@@ -230,6 +235,8 @@ class Args(BaseModel):
             raise ValueError("download needs either url, the file's address, or ref, the link to it from `snapshot`")
         if self.action == "wait" and (self.text is None) == (self.amount is None):
             raise ValueError("wait needs either text, which the page will show, or amount, the seconds to wait")
+        if self.action in OWN_FOLDERS and is_reserved(PurePosixPath(self.path or "").parts):
+            raise ValueError(RESERVED)
         return self
 
 
@@ -237,7 +244,10 @@ def reach(args: Args, settings: BrowserSettings) -> CallScope:
     """Say what a call does at worst: a host is asked for once in a session, what is given away each time.
 
     What a page that is open links to needs no word here: the guard of navigations keeps it on hosts that were allowed.
+    A file that is saved elsewhere than in the browser's own folders is a write. Its approval is for this one call.
     """
+    if is_write(args.action, args.path):
+        return CallScope(risk=Risk.WRITE)
     if args.url is not None:
         return CallScope(risk=Risk.NETWORK, scope=scope_of(args.url))
     if args.action == "upload":
@@ -249,6 +259,15 @@ def reach(args: Args, settings: BrowserSettings) -> CallScope:
         )
         return CallScope(risk=Risk.EXECUTE, refused="" if settings.evaluate == "ask" else refused)
     return CallScope(risk=Risk.READ)
+
+
+def scopes_of(args: Args, allowed: frozenset[str]) -> frozenset[str]:
+    """Return the hosts for one call: those that people allowed, and the one of a download that was allowed by itself.
+
+    An approval of a write covers nothing later (`CallScope.scope` is empty), and the host was on its card with the path.
+    """
+    own = is_write(args.action, args.path) and args.url is not None
+    return allowed | {scope_of(args.url or "")} if own else allowed
 
 
 # --- what people type, and what models fill in ----------------------------------------------------

@@ -13,6 +13,7 @@ from playwright.async_api import ElementHandle, Error, Page
 from agent_tools.browser import navigating, pointing, tabs, workspace
 from agent_tools.browser.guard import Arrival
 from agent_tools.browser.page_session import PageSession
+from agent_tools.browser.saving import DOWNLOADS, PDFS
 from agent_tools.browser.trouble import Trouble, meaning
 from gateway.domain.text import one_line
 from gateway.domain.tools import KEPT_BYTES, Artifact
@@ -29,7 +30,7 @@ _MB = 1024 * 1024
 async def pdf(ctx: ToolContext, page: Page, path: str | None) -> tuple[str, Artifact]:
     """Store the page as PDF in the workspace; return what to say and the file."""
     name = workspace.safe_name(await tabs.title(page) + ".pdf", "page")
-    parts = workspace.parts_of(ctx.cwd, path or f"browser/{name}")
+    parts = workspace.new_parts_of(ctx.cwd, path or f"{PDFS}/{name}")
     async with asyncio.timeout(_PDF_S):
         data = await page.pdf(print_background=True)
     if len(data) > KEPT_BYTES:
@@ -81,7 +82,7 @@ async def download_from(
     seat: PageSession, ctx: ToolContext, url: str, path: str | None, most_mb: int
 ) -> tuple[str, str]:
     """Fetch an address as a file, beside the current tab. Return its path in the workspace and what to say."""
-    parts = workspace.parts_of(ctx.cwd, path) if path else ()
+    parts = workspace.new_parts_of(ctx.cwd, path) if path else ()
     page = await tabs.new_tab(seat)
     try:
         async with _arriving(seat, force=True) as arrival:
@@ -103,7 +104,7 @@ async def download_by(
     seat: PageSession, ctx: ToolContext, page: Page, ref: str, path: str | None, most_mb: int
 ) -> tuple[str, str]:
     """Click what starts a download. Return its path in the workspace and what to say."""
-    parts = workspace.parts_of(ctx.cwd, path) if path else ()
+    parts = workspace.new_parts_of(ctx.cwd, path) if path else ()
     link = await pointing.locate(page, ref)
     async with _arriving(seat, force=False) as arrival:
         assert seat.guard is not None
@@ -156,7 +157,7 @@ async def _take(
         raise Trouble("load", "The download broke off.", "Try again later.")
     if (size := _size(arrived)) > most_mb * _MB:
         raise _too_large(most_mb)
-    parts = parts or ("downloads", workspace.safe_name(arrival.suggested, "file"))
+    parts = parts or (DOWNLOADS, workspace.safe_name(arrival.suggested, "file"))
     await asyncio.to_thread(workspace.take_in, arrived, ctx.cwd, parts, most_mb * _MB)
     path = "/".join(parts)
     return path, f"{path} ({size} bytes) is in the workspace; the host calls it “{one_line(arrival.suggested, 120)}”."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from agent_tools.browser.arguments import Args
+from agent_tools.browser.arguments import Args, scopes_of
 from agent_tools.browser.pool import BrowserPool
 from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.tools import ResultStatus, ToolResult
@@ -51,8 +51,8 @@ class BrowserTool:
 
         from agent_tools.browser.actions import perform
 
-        seat.scopes = ctx.scopes
-        seat.gate.let(ctx.scopes)
+        seat.scopes = scopes_of(args, ctx.scopes)
+        seat.gate.let(seat.scopes)
         try:
             result = await perform(seat, ctx, args, self._settings)
         except Error as error:

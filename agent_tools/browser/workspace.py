@@ -14,6 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
+from agent_tools.browser.saving import RESERVED, is_reserved
 from agent_tools.browser.trouble import Trouble
 
 LARGEST_UPLOAD = 50 * 1024 * 1024
@@ -41,6 +42,14 @@ def parts_of(workspace: Path, path: str) -> tuple[str, ...]:
     if not given.parts or ".." in given.parts or path.endswith("/"):
         raise Trouble("path", "That path does not name a file of the workspace.", _BENEATH)
     return given.parts
+
+
+def new_parts_of(workspace: Path, path: str) -> tuple[str, ...]:
+    """Return the names that lead to a file that may be saved, as `parts_of`. Raises `Trouble` for a reserved name."""
+    parts = parts_of(workspace, path)
+    if is_reserved(parts):
+        raise Trouble("path", "That path is reserved for attachments.", f"{RESERVED}.")
+    return parts
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import Any
 from gateway.domain.ids import SessionId
 from gateway.domain.messages import Attachment, Conversation, FetchedFile, Received
 from gateway.domain.sessions import works_in
-from gateway.domain.tools import PICTURES
+from gateway.domain.tools import INBOX, PICTURES
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
 from gateway.errors import DragomanError, FetchFailed
@@ -28,8 +28,6 @@ from gateway.ports import Channel, TurnJournal
 from gateway.system.logging_setup import log
 from gateway.system.redaction import Redactor
 
-INBOX = "inbox"
-"""The folder of the workspace that they go to."""
 FILE_AT_MOST = 25_000_000
 MESSAGE_AT_MOST = 50_000_000
 FILES_AT_MOST = 10

@@ -191,6 +191,9 @@ def host_scope(name: str, port: int) -> str:
     return host if port in USUAL_PORTS else f"{host}:{port}"
 
 
+INBOX = "inbox"
+"""Folder of a workspace for attachments. Reserved: a tool that saves a file by name refuses this first name."""
+
 EVERY_SCOPE = "*"
 """Among the scopes of a call: the configuration allows the tool without asking, so there is none that it lacks."""
 

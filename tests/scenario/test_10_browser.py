@@ -307,6 +307,23 @@ async def test_an_allowed_host_does_not_lead_to_another_and_new_asks_again(by_ha
     assert pages.asked.count(f"{pages.scope}/plain") == 1
 
 
+async def test_a_download_to_another_path_is_asked_with_an_allowed_host(by_hand: World) -> None:
+    """I36: the card names the path; an allowed host gives no leave to write it. `downloads/` needs no card."""
+    file = f"{by_hand.pages.here}/file"
+    await by_hand.opened("/files", "The file")
+    await by_hand.by_hand(f"download {file} downloads/free.pdf", "downloads/free.pdf")
+    for path, verb in (("GNUmakefile", "deny"), (".git/hooks/pre-commit", "once")):
+        card = await by_hand.asked(f"/browser download {file} {path}")
+        assert ["Risk", "write"] in card["facts"]
+        assert not [one for one in card["facts"] if one[0] == "Covers"]
+        assert file in card["rendered"]
+        assert f'path = "{path}"' in card["rendered"]
+        await by_hand.press(card, verb)
+    await by_hand.result(".git/hooks/pre-commit")
+    assert [*by_hand.daemon.state.rglob("GNUmakefile")] == []
+    assert [one.read_bytes() for one in by_hand.daemon.state.rglob("pre-commit")] == [FILE]
+
+
 # --- its end ------------------------------------------------------------------------------------
 
 
@@ -414,7 +431,7 @@ async def test_killed_with_a_page_loading(world: World) -> None:
 async def test_killed_with_a_file_on_its_way(world: World) -> None:
     """No part of it is ever in the workspace; the cut call is told as unknown; the next one brings a whole file."""
     pages, model, daemon = world.pages, world.model, world.daemon
-    model.replies.append(Reply(calls=(call("download", url=f"{pages.here}/forever", path="all.bin"),)))
+    model.replies.append(Reply(calls=(call("download", url=f"{pages.here}/forever", path="downloads/all.bin"),)))
     await world.press(await world.asked("fetch it"))
     await until(lambda: any(one.stat().st_size for one in daemon.state.rglob("*.crdownload")), 15)
     browser = tree(pid_of(daemon))
@@ -428,7 +445,7 @@ async def test_killed_with_a_file_on_its_way(world: World) -> None:
         await page.until_row("slot", lambda row: row["text"] == "I do not know what became of it.")
         assert "unknown" in results(model)[0]
         assert [*daemon.state.rglob("all.bin")] == []
-        model.replies.append(Reply(calls=(call("download", url=f"{pages.here}/file", path="all.bin"),)))
+        model.replies.append(Reply(calls=(call("download", url=f"{pages.here}/file", path="downloads/all.bin"),)))
         model.replies.append(Reply(text="Now it is there."))
         await page.say("try again", id="say-after-the-kill")
         await page.until_row("slot", lambda row: row["text"] == "Now it is there.", 30)

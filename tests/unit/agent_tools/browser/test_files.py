@@ -10,7 +10,7 @@ import pytest
 
 from agent_tools.browser.settings import BrowserSettings
 from agent_tools.browser.trouble import Trouble
-from agent_tools.browser.workspace import hand_over, parts_of, safe_name, store, take_in
+from agent_tools.browser.workspace import hand_over, new_parts_of, parts_of, safe_name, store, take_in
 from gateway.domain.tools import ResultStatus
 from tests.support.pages import FILE
 from tests.unit.agent_tools.browser.conftest import Desk
@@ -134,6 +134,8 @@ async def test_a_page_as_pdf(desk: Desk) -> None:
     assert desk.work.kept == [(path, path.name, "application/pdf")]
     assert result.files[0].name == path.name
     assert (await desk("pdf", path="../out.pdf")).code == "path"
+    assert (await desk("pdf", path=f"{desk.work.cwd}/inbox")).code == "path"
+    assert (await desk("download", url=f"{desk.pages.here}/file", path=f"{desk.work.cwd}/inbox")).code == "path"
     (desk.work.cwd / "away").symlink_to(desk.work.cwd.parent)
     assert (await desk("pdf", path="away/out.pdf")).code == "path"
     assert not (desk.work.cwd.parent / "out.pdf").exists()
@@ -166,6 +168,14 @@ async def test_names_that_are_safe(suggested: str, begins: str, ends: str) -> No
 async def test_paths_that_lead_elsewhere(tmp_path: Path, path: str) -> None:
     with pytest.raises(Trouble):
         parts_of(tmp_path, path)
+
+
+@pytest.mark.parametrize("path", ["inbox", "inbox/a", "./inbox/a", "{work}/inbox/a", "{work}//./inbox"])
+async def test_a_new_file_cannot_stand_in_the_inbox(tmp_path: Path, path: str) -> None:
+    named = path.format(work=tmp_path)
+    assert parts_of(tmp_path, named)[0] == "inbox"
+    with pytest.raises(Trouble, match="reserved"):
+        new_parts_of(tmp_path, named)
 
 
 async def test_a_browser_that_lies_about_its_file(tmp_path: Path) -> None:

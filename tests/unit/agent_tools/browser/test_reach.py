@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 import pytest
+from pydantic import ValidationError
 
 from agent_tools.browser import Args, reach
-from agent_tools.browser.arguments import ActionName
+from agent_tools.browser.arguments import ActionName, scopes_of
 from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.tools import CallScope, Risk
 
 READ = CallScope(risk=Risk.READ)
+WRITE = CallScope(risk=Risk.WRITE)
 REACHES: dict[str, tuple[dict[str, Any], CallScope]] = {
     "open": ({"url": "https://www.example.org:8443/a"}, CallScope(risk=Risk.NETWORK, scope="example.org:8443")),
     "snapshot": ({}, READ),
@@ -24,7 +26,7 @@ REACHES: dict[str, tuple[dict[str, Any], CallScope]] = {
     "back": ({}, READ),
     "tabs": ({"tab": 2}, READ),
     "screenshot": ({}, READ),
-    "pdf": ({"path": "a.pdf"}, READ),
+    "pdf": ({}, READ),
     "text": ({}, READ),
     "download": ({"url": "http://example.org/a.zip"}, CallScope(risk=Risk.NETWORK, scope="example.org")),
     "upload": ({"host": "a.example", "ref": "e1", "path": "a"}, CallScope(risk=Risk.NETWORK)),
@@ -37,6 +39,52 @@ REACHES: dict[str, tuple[dict[str, Any], CallScope]] = {
 def test_what_each_action_reaches(action: str) -> None:
     given, expected = REACHES[action]
     assert reach(Args.model_validate({"action": action, **given}), BrowserSettings(evaluate="ask")) == expected
+
+
+SAVED = {
+    "download": ["downloads/july.pdf", "./downloads/a/b.pdf", "downloads//a.pdf"],
+    "pdf": ["downloads/july.pdf", "browser/july.pdf"],
+}
+WRITTEN = [
+    "GNUmakefile", ".git/hooks/pre-commit", "Downloads/a", "downloads", "downloads/", "downloads.pdf",
+    "downloads/../GNUmakefile", "downloads/.git/config", "/workspace/downloads/a", "src/downloads/a", ".",
+    "inbox2/a", "~/a",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("more", [{"ref": "e1"}, {"url": "http://example.org/a"}], ids=["ref", "url"])
+@pytest.mark.parametrize("path", [*WRITTEN, "browser/july.pdf"])
+def test_a_download_to_another_path_is_a_write(more: dict[str, str], path: str) -> None:
+    """Its approval covers this one call: the next file has another path."""
+    assert reach(Args.model_validate({"action": "download", "path": path, **more}), BrowserSettings()) == WRITE
+
+
+@pytest.mark.parametrize("path", WRITTEN)
+def test_a_pdf_at_another_path_is_a_write(path: str) -> None:
+    assert reach(Args(action="pdf", path=path), BrowserSettings()) == WRITE
+
+
+@pytest.mark.parametrize(("action", "path"), [(action, path) for action in SAVED for path in SAVED[action]])
+def test_a_file_in_the_browsers_folders_is_no_write(action: str, path: str) -> None:
+    given = {"action": action, "path": path} | ({"ref": "e1"} if action == "download" else {})
+    assert reach(Args.model_validate(given), BrowserSettings()) == READ
+
+
+@pytest.mark.parametrize("path", ["inbox", "inbox/a.pdf", "./inbox/a.pdf", "inbox//a"])
+@pytest.mark.parametrize("given", [{"action": "download", "ref": "e1"}, {"action": "pdf"}], ids=["download", "pdf"])
+def test_a_file_in_the_inbox_is_refused(given: dict[str, str], path: str) -> None:
+    with pytest.raises(ValidationError, match="folder for attachments"):
+        Args.model_validate({**given, "path": path})
+
+
+def test_an_upload_from_the_inbox_is_allowed() -> None:
+    assert Args(action="upload", host="a.example", ref="e1", path="inbox/a.pdf").path == "inbox/a.pdf"
+
+
+@pytest.mark.parametrize(("path", "lets"), [("GNUmakefile", True), ("downloads/a", False), (None, False)])
+def test_an_allowed_write_reaches_its_own_host(path: str | None, *, lets: bool) -> None:
+    args = Args(action="download", url="http://example.org/a", path=path)
+    assert (scopes_of(args, frozenset({"a.example"})) == {"a.example", "example.org"}) is lets
 
 
 def test_a_download_of_the_open_page_asks_for_no_host() -> None:
