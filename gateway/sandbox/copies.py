@@ -32,6 +32,11 @@ class Copies:
         self.descriptors.append(fd)
         return fd
 
+    def empty(self) -> int:
+        """Return the descriptor of an empty file."""
+        self.descriptors.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        return self.descriptors[-1]
+
     def __enter__(self) -> Copies:
         return self
 

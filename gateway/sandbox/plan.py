@@ -23,6 +23,8 @@ from gateway.sandbox.copies import Copies
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 TMP = "/tmp"  # noqa: S108 - the sandbox's own, not the host's
+KEYS = "/proc/keys"
+"""Where the kernel lists the keys of all programs of an account, by name. Hidden in `basic`."""
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC = (
     "alternatives",
@@ -243,6 +245,8 @@ def _basic(place: SandboxPlace, limits: ProcessLimits, containment: Containment,
     yield from _system(copies, containment)
     # The kernel's settings are the machine's, and root writes them by its user id alone, without any capability.
     yield from ("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev")
+    if os.path.exists(KEYS):
+        yield from ("--ro-bind-data", str(copies.empty()), KEYS)
     for folder in ("/dev/shm", TMP, str(place.home)):  # noqa: S108 - as TMP
         if containment.hardened:
             yield from ("--size", str(limits.tmp_bytes))

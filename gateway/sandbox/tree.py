@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 
 from gateway.errors import BadRequest
 from gateway.ports import Output
+from gateway.sandbox.keyring import own_keyring
 from gateway.sandbox.plan import Containment, Holder, ProcessLimits, SandboxPlace, bounds
 from gateway.sandbox.supervisor import dies_first, is_below, signal_below, stat_of
 
@@ -97,17 +98,18 @@ class Tree:
         given: Sequence[int],
     ) -> subprocess.Popen[bytes]:
         try:
-            return subprocess.Popen(
-                argv,
-                stdin=ends[0],
-                stdout=ends[1],
-                stderr=subprocess.STDOUT,
-                cwd="/" if self._holder is Holder.BWRAP else place.cwd,
-                env=dict(env),
-                pass_fds=given,
-                start_new_session=True,
-                umask=self._limits.umask,
-            )
+            with own_keyring():
+                return subprocess.Popen(
+                    argv,
+                    stdin=ends[0],
+                    stdout=ends[1],
+                    stderr=subprocess.STDOUT,
+                    cwd="/" if self._holder is Holder.BWRAP else place.cwd,
+                    env=dict(env),
+                    pass_fds=given,
+                    start_new_session=True,
+                    umask=self._limits.umask,
+                )
         except (OSError, ValueError) as error:
             raise BadRequest(
                 f"The program could not be started: {error}.", cure="Shorten its arguments; they take no NUL character."

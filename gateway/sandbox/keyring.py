@@ -1,0 +1,54 @@
+"""A kernel keyring of its own for each contained program: `tree` joins one before it starts a child.
+
+A child process inherits the session keyring of the thread that started it. That of a login session holds tickets,
+tokens and keys of encrypted folders, and no namespace separates it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from gateway.errors import BadRequest
+
+_SYSCALLS: Mapping[str, int] = MappingProxyType(
+    {"x86_64": 250, "aarch64": 219, "riscv64": 219, "loongarch64": 219, "ppc64le": 271, "s390x": 280}
+)
+"""Number of `keyctl` by machine, for 64-bit processes."""
+_JOIN_SESSION_KEYRING = 1
+_NO_KEYS_HERE = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES})
+"""Errors of a kernel or container without keyrings. What is started there cannot use one either."""
+
+
+@contextmanager
+def own_keyring() -> Generator[None]:
+    """Give what is started in the body a new, empty session keyring; afterwards the thread has another empty one.
+
+    The thread does not return to the keyring that it had before: the kernel has no call for that.
+    Raises `BadRequest` when the kernel refuses a new one. Does nothing on a machine that is not in the table.
+    """
+    if (error := _join()) and error not in _NO_KEYS_HERE:
+        raise BadRequest(
+            f"The program could not be given a keyring of its own: {os.strerror(error)}.",
+            cure="Try again in a minute, or raise the limit kernel.keys.maxkeys of this machine.",
+        )
+    try:
+        yield
+    finally:
+        _join()  # so that what the daemon starts later finds no keys of this program
+
+
+def _join() -> int:
+    """Join a new session keyring; return the error's number, 0 for none."""
+    number = _SYSCALLS.get(os.uname().machine)
+    if sys.platform != "linux" or number is None or struct.calcsize("P") != 8:
+        return errno.ENOSYS
+    libc = ctypes.CDLL(None, use_errno=True)
+    serial = libc.syscall(ctypes.c_long(number), ctypes.c_long(_JOIN_SESSION_KEYRING), None)
+    return ctypes.get_errno() if serial < 0 else 0
