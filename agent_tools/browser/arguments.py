@@ -15,10 +15,19 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from agent_tools.browser.hosts import checked_url, scope_of
+from agent_tools.browser.hosts import checked_url, host_and_port, scope_of
 from agent_tools.browser.saving import OWN_FOLDERS, RESERVED, is_reserved, is_write
 from agent_tools.browser.settings import BrowserSettings
-from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, Risk, SandboxPolicy, ToolSpec
+from gateway.domain.tools import (
+    ApprovalMode,
+    Availability,
+    CallScope,
+    Destination,
+    Effect,
+    Risk,
+    SandboxPolicy,
+    ToolSpec,
+)
 
 SPEC = ToolSpec(
     name="browser",
@@ -246,10 +255,11 @@ def reach(args: Args, settings: BrowserSettings) -> CallScope:
     What a page that is open links to needs no word here: the guard of navigations keeps it on hosts that were allowed.
     A file that is saved elsewhere than in the browser's own folders is a write. Its approval is for this one call.
     """
+    going = destination(args, settings)
     if is_write(args.action, args.path):
-        return CallScope(risk=Risk.WRITE)
+        return CallScope(risk=Risk.WRITE, destination=going)
     if args.url is not None:
-        return CallScope(risk=Risk.NETWORK, scope=scope_of(args.url))
+        return CallScope(risk=Risk.NETWORK, scope=scope_of(args.url), destination=going)
     if args.action == "upload":
         return CallScope(risk=Risk.NETWORK)
     if args.action == "evaluate":
@@ -259,6 +269,13 @@ def reach(args: Args, settings: BrowserSettings) -> CallScope:
         )
         return CallScope(risk=Risk.EXECUTE, refused="" if settings.evaluate == "ask" else refused)
     return CallScope(risk=Risk.READ)
+
+
+def destination(args: Args, settings: BrowserSettings) -> Destination | None:
+    """Return the host that a call goes to; None when it goes nowhere by itself."""
+    if args.url is None:
+        return None
+    return Destination(host=host_and_port(args.url), permitted=settings.hosts, setting="[tools.browser] hosts")
 
 
 def scopes_of(args: Args, allowed: frozenset[str]) -> frozenset[str]:

@@ -42,6 +42,13 @@ def checked_url(text: str) -> str:
     return f"{scheme}://{host}{shown}{path if path.startswith('/') else '/' + path}"
 
 
+def host_and_port(url: str) -> str:
+    """Return `host:port` of an address that `checked_url` gave, as a gate names it; an IPv6 address in brackets."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    return f"{host}:{parts.port or _PORTS[parts.scheme]}"
+
+
 def scope_of(url: str) -> str:
     """Return what an approval of this address covers, as `host_scope` has it; empty when it has no host.
 

@@ -17,6 +17,7 @@ from config.plugins import SAID_CHARS, own_module, part_of, said
 from config.settings import ChannelsSettings
 from gateway.domain.text import cut
 from gateway.domain.tools import CallScope, ToolPolicy, ToolSpec
+from gateway.egress import vet_reach
 from gateway.errors import ConfigError, NotFound
 from gateway.ports import Channel, ChannelContext, Endpoint, StatefulTool, ToolHost
 from gateway.system.redaction import Redactor
@@ -71,7 +72,7 @@ def check_tools(loaded: Loaded) -> Iterator[tuple[str, str]]:
 
 def _reach(module: ModuleType, policy: ToolPolicy) -> Callable[[Any], CallScope] | None:
     reach = getattr(module, "reach", None)
-    return None if reach is None else lambda arguments: reach(arguments, policy.settings)
+    return None if reach is None else lambda arguments: vet_reach(reach(arguments, policy.settings))
 
 
 def _missing(spec: ToolSpec) -> str:

@@ -165,6 +165,18 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Where a call goes first, through a gate."""
+
+    host: str
+    """`host:port`, the port always there, IPv6 in brackets."""
+    permitted: tuple[str, ...] = ()
+    """Hosts of private networks, and other ports, that the owner's settings let through."""
+    setting: str = ""
+    """Name of that setting for people, as in `[tools.browser] hosts`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallScope:
     """What one call can do at worst, where that depends on its arguments. Said by the tool, purely."""
 
@@ -174,6 +186,8 @@ class CallScope:
     """What one approval covers until the session's history begins anew, such as a host; empty: this one call."""
     refused: str = ""
     """Why the owner's settings do not have it at all, with the cure; empty when they do."""
+    destination: Destination | None = None
+    """Judged before anybody is asked: a host that no gate lets through is refused at once."""
 
 
 USUAL_PORTS = frozenset({80, 443})

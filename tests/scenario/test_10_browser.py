@@ -324,6 +324,16 @@ async def test_a_download_to_another_path_is_asked_with_an_allowed_host(by_hand:
     assert [one.read_bytes() for one in by_hand.daemon.state.rglob("pre-commit")] == [FILE]
 
 
+async def test_a_metadata_address_is_refused_before_anybody_is_asked(world: World) -> None:
+    """The model is told why; no card is ever made."""
+    url = "http://169.254.169.254/latest/meta-data/"
+    world.model.replies.extend([Reply(calls=(call("open", url=url),)), Reply(text="A pity.")])
+    await world.page.say(QUESTION)
+    await world.page.until_row("slot", lambda row: row["text"] == "A pity.")
+    assert "169.254.169.254 is not a public address: link-local. Nobody can allow" in results(world.model)[0]
+    assert not [key for key in world.page.rows if key[0] == "approval"]
+
+
 # --- its end ------------------------------------------------------------------------------------
 
 

@@ -10,12 +10,19 @@ from pydantic import ValidationError
 from agent_tools.browser import Args, reach
 from agent_tools.browser.arguments import ActionName, scopes_of
 from agent_tools.browser.settings import BrowserSettings
-from gateway.domain.tools import CallScope, Risk
+from gateway.domain.tools import CallScope, Destination, Risk
 
 READ = CallScope(risk=Risk.READ)
 WRITE = CallScope(risk=Risk.WRITE)
+
+
+def _to(scope: str, host: str) -> CallScope:
+    going = Destination(host=host, setting="[tools.browser] hosts")
+    return CallScope(risk=Risk.NETWORK, scope=scope, destination=going)
+
+
 REACHES: dict[str, tuple[dict[str, Any], CallScope]] = {
-    "open": ({"url": "https://www.example.org:8443/a"}, CallScope(risk=Risk.NETWORK, scope="example.org:8443")),
+    "open": ({"url": "https://www.example.org:8443/a"}, _to("example.org:8443", "www.example.org:8443")),
     "snapshot": ({}, READ),
     "click": ({"ref": "e1"}, READ),
     "type": ({"ref": "e1", "text": "x", "submit": True}, READ),
@@ -28,7 +35,7 @@ REACHES: dict[str, tuple[dict[str, Any], CallScope]] = {
     "screenshot": ({}, READ),
     "pdf": ({}, READ),
     "text": ({}, READ),
-    "download": ({"url": "http://example.org/a.zip"}, CallScope(risk=Risk.NETWORK, scope="example.org")),
+    "download": ({"url": "http://example.org/a.zip"}, _to("example.org", "example.org:80")),
     "upload": ({"host": "a.example", "ref": "e1", "path": "a"}, CallScope(risk=Risk.NETWORK)),
     "evaluate": ({"host": "a.example", "script": "1"}, CallScope(risk=Risk.EXECUTE)),
     "close": ({}, READ),
@@ -56,7 +63,8 @@ WRITTEN = [
 @pytest.mark.parametrize("path", [*WRITTEN, "browser/july.pdf"])
 def test_a_download_to_another_path_is_a_write(more: dict[str, str], path: str) -> None:
     """Its approval covers this one call: the next file has another path."""
-    assert reach(Args.model_validate({"action": "download", "path": path, **more}), BrowserSettings()) == WRITE
+    said = reach(Args.model_validate({"action": "download", "path": path, **more}), BrowserSettings())
+    assert (said.risk, said.scope, said.refused) == (Risk.WRITE, "", "")
 
 
 @pytest.mark.parametrize("path", WRITTEN)
