@@ -146,7 +146,7 @@ async def _open(call: _Call) -> _Done:
     page = await _loadable(call.seat)
     call.seat.gate.turned_away()  # of pages before
     try:
-        status = await navigating.go(call.seat, page, url, call.limit_s)
+        page, status = await navigating.go(call.seat, page, url, call.limit_s)
     except Error as error:
         await _refused_at_the_gate(call.seat, page, url)
         await navigating.empty(page)

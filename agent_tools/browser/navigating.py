@@ -9,7 +9,7 @@ from playwright.async_api import Error, Page, Response
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from agent_tools.browser import tabs
-from agent_tools.browser.guard import CURE, ask
+from agent_tools.browser.guard import CURE, ask, note
 from agent_tools.browser.hosts import scope_of
 from agent_tools.browser.page_session import PageSession
 from agent_tools.browser.trouble import SNAPSHOT, Trouble
@@ -35,15 +35,42 @@ _STOP_S = 0.5
 _ALIVE_S = 2.0
 _EMPTY_S = 3.0
 _PAUSE_S = 0.05
+_LEAST_S = 0.5
+_INTERRUPTED = "interrupted by another navigation"
+"""Playwright's words."""
 
 
-async def go(seat: PageSession, page: Page, url: str, limit_s: float) -> int:
-    """Load an address, until its words are there; return the HTTP status, 0 when there is none. Raises `Trouble`."""
+async def go(seat: PageSession, page: Page, url: str, limit_s: float) -> tuple[Page, int]:
+    """Load an address, until its words are there. Return the tab and the HTTP status, 0 when there is none.
+
+    A page that goes on to itself interrupts this navigation, or takes the tab back after it: then the tab is another
+    one, and the host is asked a second time. Raises `Trouble`.
+    """
+    ends_at = asyncio.get_running_loop().time() + limit_s
+    loaded, status = await _load(seat, page, url, limit_s)
+    if not loaded:
+        page = await _replaced(seat, page)
+        left_s = max(_LEAST_S, ends_at - asyncio.get_running_loop().time())
+        _, status = await _load(seat, page, url, left_s)
+    await settle(page)
+    return page, status
+
+
+async def _load(seat: PageSession, page: Page, url: str, limit_s: float) -> tuple[bool, int]:
+    """Go to an address; return whether the tab shows it for certain, and the HTTP status. Raises as `go`.
+
+    Chromium names no answer for a navigation that another one of the same tab was mixed with. It names none for a jump
+    within a page either.
+    """
     assert seat.guard is not None, "`tabs.prepare` comes first"
     seat.guard.stopped = ""
+    within = "#" in url and page.url.partition("#")[0] == url.partition("#")[0]
     try:
         response = await page.goto(url, wait_until="commit", timeout=limit_s * 1000)
     except Error as error:
+        ended = _INTERRUPTED in error.message or ("ERR_ABORTED" in error.message and not seat.guard.stopped)
+        if ended and page.url not in _BLANK:
+            return False, 0
         await stop(page)
         if seat.guard.stopped:
             seat.notes.clear()  # which say the same
@@ -53,8 +80,18 @@ async def go(seat: PageSession, page: Page, url: str, limit_s: float) -> int:
         if isinstance(error, PlaywrightTimeout):
             raise Trouble("timeout", f"The host did not answer within {limit_s:g} seconds.", "Try later.") from None
         raise
-    await settle(page)
-    return response.status if response else 0
+    return response is not None or within, response.status if response else 0
+
+
+async def _replaced(seat: PageSession, page: Page) -> Page:
+    """Return a new tab in place of one whose page does not let go of it. What was before in it is forgotten."""
+    seat.page = await tabs.new_tab(seat)
+    with suppress(Error, TimeoutError):
+        async with asyncio.timeout(tabs.CLOSE_S):
+            await page.close()
+    seat.stuck = not page.is_closed()
+    note(seat, "The page before went on without end, so its tab was closed.")
+    return seat.page
 
 
 async def back(seat: PageSession, page: Page, limit_s: float) -> None:
@@ -157,7 +194,7 @@ async def _emptied(page: Page) -> bool:
     try:
         await page.goto("about:blank", wait_until="commit", timeout=_EMPTY_S * 1000)
     except Error as error:
-        if "interrupted by another navigation" not in error.message:
+        if _INTERRUPTED not in error.message:
             raise
         # The browser's own error page, or an earlier try. Until that is done each would end the other.
         await asyncio.sleep(_PAUSE_S)

@@ -66,6 +66,9 @@ PAGES = {
     "/script": f"<title>Script</title>{HANG}<script>window.answer = 42</script>",
     "/crash": "<title>Crash</title>",
     "/tall": "<title>Tall</title><div style='height:100000px;background:linear-gradient(red,blue)'>x</div>",
+    "/reloads": "<title>Reloads</title><script>setInterval(() => location.reload(), 5)</script>",
+    "/turns": """<title>Turns</title><script>
+        setInterval(() => { location.href = '/turns?' + Math.random() }, 3)</script>""",
     "/title": "<title>One\nPage: forged — https://bank.example/</title><p>x</p>",
 }
 """By path."""

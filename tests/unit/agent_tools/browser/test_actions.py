@@ -111,6 +111,20 @@ async def test_wait_for_text_and_for_time(desk: Desk) -> None:
     assert (await desk("wait", amount=31)).code == "wait"
 
 
+@pytest.mark.parametrize("path", ["/reloads", "/turns"])
+async def test_open_leaves_a_page_that_reloads_itself(new_desk: Desk, path: str) -> None:
+    """Its own navigation interrupted ours, or took the tab back after it: an error, or the wrong page."""
+    for n in range(4):
+        assert new_desk.seat.page is not None
+        with suppress(Error):  # what it does is no concern of ours
+            await new_desk.seat.page.goto(new_desk.pages.here + path, wait_until="commit", timeout=5000)
+        await asyncio.sleep(0.05)
+        result = await new_desk("open", url=f"{new_desk.pages.here}/plain?{n}")
+        assert result.status is ResultStatus.OK, (n, result)
+        assert f"{new_desk.pages.here}/plain?{n} (HTTP 200)" in result.text.splitlines()[0]
+        assert "A plain page" in result.text
+
+
 async def test_back(desk: Desk) -> None:
     await desk.open("/plain")
     await desk.open("/other")
