@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from config.load import Loaded
 from config.model import OPERATOR, ModelSettings
+from config.settings import SandboxSettings
 from config.tools import describe
 from config.values import spoken
 from gateway.domain.children import Agent
@@ -24,6 +25,7 @@ def lines(loaded: Loaded) -> list[tuple[str, str]]:
         *_model(settings.model),
         *([("instructions", f"{len(loaded.instructions)} characters of your own")] if loaded.instructions else []),
         ("limits of a turn", _limits(loaded.limits)),
+        ("limits of a program", _program_limits(loaded.sandbox)),
         *((f"agent {name}", _agent(agent)) for name, agent in loaded.agents.items()),
         ("channel web", _web(loaded)),
         *_telegram(loaded),
@@ -54,6 +56,10 @@ def _limits(limits: TurnLimits) -> str:
     tokens = f"{limits.tokens} tokens" if limits.tokens else "any number of tokens"
     child = spoken(limits.child_active)
     return f"{limits.calls} calls, {spoken(limits.active)} of work, {tokens}; a sub-session {child}"
+
+
+def _program_limits(limits: SandboxSettings) -> str:
+    return f"{limits.memory_mb} MB of memory a process, {limits.file_mb} MB a file, {limits.tmp_mb} MB of /tmp"
 
 
 def _agent(agent: Agent) -> str:

@@ -29,6 +29,7 @@ from config.settings import (
     LimitsSettings,
     LogSettings,
     PeopleSettings,
+    SandboxSettings,
     SessionsSettings,
     Settings,
     StoreSettings,
@@ -48,7 +49,8 @@ from gateway.errors import ConfigError
 
 PREFIX = "DRAGOMAN_"
 SECTIONS: Final = (
-    "owners", "store", "http", "model", "limits", "agents", "channels", "people", "chats", "sessions", "tools", "log"
+    "owners", "store", "http", "model", "limits", "sandbox", "agents", "channels", "people", "chats", "sessions",
+    "tools", "log",
 )  # fmt: skip
 _FILE_BYTES = 1_048_576
 _OTHERS_MAY_WRITE, _OTHERS_MAY_READ, _OTHERS_MAY_ENTER = 0o002, 0o004, 0o001
@@ -64,6 +66,7 @@ class Loaded:
     instructions: str
     """What follows the system prompt: the text of the files that `model.instructions` names; usually empty."""
     limits: TurnLimits
+    sandbox: SandboxSettings
     agents: Mapping[str, Agent]
     """The configured agents, by name."""
     tools: Mapping[str, ToolPolicy]
@@ -98,17 +101,19 @@ def load(
     every = {**specs, **{name: spec for name, (_, spec) in own.items()}}
     model = reader.model(ModelSettings, raw.get("model", {}), ("model",))
     limits = reader.model(LimitsSettings, raw.get("limits", {}), ("limits",))
+    sandbox = reader.model(SandboxSettings, raw.get("sandbox", {}), ("sandbox",))
     texts = Texts(file.absolute().parent if file else None)
     instructions = texts.read(model.instructions if model else (), ("model", "instructions"), reader)
     agents = read_agents(raw.get("agents", {}), model.names if model else None, every, texts, reader)
     looked_at = users_config(environ) if file is None else None
     settings, tools, warnings = _read(raw, folder, model, every, reader)
-    if settings is None or limits is None or reader.problems:
+    if settings is None or limits is None or sandbox is None or reader.problems:
         raise as_error(reader.problems)
     return Loaded(
         settings=settings,
         instructions=instructions,
         limits=limits.of_a_turn(),
+        sandbox=sandbox,
         agents=agents,
         tools=tools,
         own_tools={name: module for name, (module, _) in own.items()},

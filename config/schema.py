@@ -23,6 +23,7 @@ from config.settings import (
     LimitsSettings,
     LogSettings,
     PeopleSettings,
+    SandboxSettings,
     SessionsSettings,
     StoreSettings,
     ToolSettings,
@@ -52,7 +53,8 @@ def schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     tables: dict[str, type[BaseModel]] = {
         "store": StoreSettings, "http": HttpSettings, "model": ModelSettings, "people": PeopleSettings,
-        "chats": ChatsSettings, "sessions": SessionsSettings, "limits": LimitsSettings, "log": LogSettings,
+        "chats": ChatsSettings, "sessions": SessionsSettings, "limits": LimitsSettings,
+        "sandbox": SandboxSettings, "log": LogSettings,
     }  # fmt: skip
     properties: dict[str, Any] = {name: _table(model, definitions) for name, model in tables.items()}
     properties["owners"] = {

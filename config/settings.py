@@ -232,6 +232,23 @@ class LimitsSettings(Table):
         )
 
 
+class SandboxSettings(Table):
+    """`[sandbox]`."""
+
+    memory_mb: StrictInt = Field(
+        default=4096, ge=256, le=1_000_000, description="Megabytes that each of its processes may allocate."
+    )
+    file_mb: StrictInt = Field(
+        default=10_240, ge=1, le=10_000_000, description="Megabytes of each file that it writes."
+    )
+    tmp_mb: StrictInt = Field(
+        default=1024,
+        ge=1,
+        le=1_000_000,
+        description="Megabytes of /tmp, /dev/shm and the home in `basic`, each. They are memory. Needs bubblewrap 0.8.",
+    )
+
+
 class LogSettings(Table):
     """`[log]`."""
 

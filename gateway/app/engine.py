@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from config.settings import SandboxSettings
 from gateway.agent.attachments import Attachments
 from gateway.agent.compaction import Compaction
 from gateway.agent.prompt import PromptBuilder
@@ -13,6 +14,7 @@ from gateway.agent.turn import TurnRunner
 from gateway.app.core import Core
 from gateway.domain.sessions import SessionKind
 from gateway.ports import Channel
+from gateway.sandbox import ProcessLimits
 from gateway.toolcalls.execution import Execution
 from gateway.toolcalls.permits import PermitOffice
 from gateway.toolcalls.scheduler import ToolCalls
@@ -67,6 +69,15 @@ def make_sessions(core: Core, channels: Mapping[str, Channel]) -> TurnWorker:
     )
 
 
+MB = 1024 * 1024
+
+
+def _program_limits(settings: SandboxSettings) -> ProcessLimits:
+    return ProcessLimits(
+        memory_bytes=settings.memory_mb * MB, file_bytes=settings.file_mb * MB, tmp_bytes=settings.tmp_mb * MB
+    )
+
+
 def _calls(core: Core, families: SubsessionService) -> ToolCalls:
     store, settings = core.store, core.loaded.settings.sessions
     other = settings.approval_expiry_other
@@ -85,6 +96,7 @@ def _calls(core: Core, families: SubsessionService) -> ToolCalls:
             meters=core.meters,
             redactor=core.redactor,
             families=families,
+            program_limits=_program_limits(core.loaded.sandbox),
         ),
         clock=core.clock,
         meters=core.meters,

@@ -81,6 +81,8 @@ class ProcessLimits:
     open_files: int | None = 1024
     file_bytes: int | None = 10 * 2**30
     """Of each file written."""
+    memory_bytes: int | None = None
+    """That each process may allocate for itself: heap, stacks of threads, private mappings. Not of the whole tree."""
     processes: int = 512
     """At once in one call's tree."""
     tmp_bytes: int = 2**30
@@ -191,13 +193,15 @@ def helper(name: str) -> str:
 def bounds(holder: Holder, limits: ProcessLimits, containment: Containment) -> dict[int, int]:
     """Return the resource limits of each process of a call, by their numbers.
 
-    There is none of its address space: runtimes such as Node and Go reserve far more than they use.
+    There is none of its address space: runtimes such as Node and Go reserve far more than they use. RLIMIT_DATA counts
+    only what can be written.
     """
     counted = containment.counts_processes and holder is not Holder.KEEPER
     wanted = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: limits.open_files,
         resource.RLIMIT_FSIZE: limits.file_bytes,
+        resource.RLIMIT_DATA: limits.memory_bytes,
         resource.RLIMIT_NPROC: limits.processes if counted else None,
     }
     found: dict[int, int] = {}

@@ -62,6 +62,8 @@ async def run_contained(
         await tree.close()
     if not tree.program_ran:
         raise SandboxMissing(f"{holder} could not contain the program; its message is in the output.")
+    if why := tree.why(code):
+        output.write(f"\n[{why}]\n".encode())
     return ProcessEnd(exit_code=code)
 
 

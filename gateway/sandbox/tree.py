@@ -36,6 +36,9 @@ WATCH_S = 0.1
 KILL_AGAIN_S = 0.05
 GIVE_UP_S = 5.0
 SAMPLE = 200
+_MB = 1024 * 1024
+_NEARLY = 0.8
+"""Share of the memory limit that a process has when it is refused more, at least."""
 CREDENTIALS = struct.Struct("3i")
 """Process, user and group id of who sent something, as the kernel vouches for them."""
 
@@ -56,6 +59,8 @@ class Tree:
         self._control: socket.socket | None = None
         """Our end of it, until the tree is to end."""
         self._init: int | None = None
+        self._largest = 0
+        """Bytes of memory that the largest of its ended processes had."""
 
     @property
     def program_ran(self) -> bool:
@@ -158,8 +163,26 @@ class Tree:
                 self._output.write(f"\n[killed: more than {self._limits.processes} processes]\n".encode())
                 if await self._until_gone():
                     raise asyncio.CancelledError
-        code = self._leader.wait()
+        return self._taken()
+
+    def _taken(self) -> int:
+        """Take the ended leader; return its exit code, and keep how much memory its largest process had."""
+        _, status, used = os.wait4(self._leader.pid, 0)
+        self._leader.returncode = code = os.waitstatus_to_exitcode(status)
+        self._largest = used.ru_maxrss * 1024
         return code if code >= 0 else 128 - code
+
+    def why(self, code: int) -> str:
+        """Return a sentence about the limit that a program with this exit code met; empty when none is known.
+
+        Of memory it is a guess: who is refused more of it ends in a way of its own.
+        """
+        most = self._limits.memory_bytes
+        if code == 128 + signal.SIGXFSZ and self._limits.file_bytes:
+            return f"a file reached the limit of {self._limits.file_bytes // _MB} MB: [sandbox] file_mb"
+        if code and most and self._largest >= most * _NEARLY:
+            return f"a process came near the memory limit of {most // _MB} MB: [sandbox] memory_mb"
+        return ""
 
     async def close(self) -> None:
         """Return when nothing of the tree is left and all it printed was read.

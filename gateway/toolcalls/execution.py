@@ -83,6 +83,7 @@ class _Context:
     gallery: ArtifactStore
     kept_for: str
     scopes: frozenset[str]
+    limits: ProcessLimits
 
     @property
     def sandbox(self) -> SandboxMode | None:
@@ -108,7 +109,7 @@ class _Context:
             cwd=cwd or self.cwd,
             output=self.output,
             containment=self.containment,
-            limits=ProcessLimits(),
+            limits=self.limits,
             hide=[self.state],
         )
 
@@ -142,6 +143,8 @@ class Execution:
     meters: Metrics
     redactor: Redactor
     families: SubsessionService
+    program_limits: ProcessLimits = field(default_factory=ProcessLimits)
+    """Of each program that a call starts."""
     _log: Any = field(default_factory=lambda: log("execution"))
 
     async def run(
@@ -210,6 +213,7 @@ class Execution:
             family=self.families.of(call.view, call.step.n, lease),
             kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),
             scopes=call.scopes,
+            limits=self.program_limits,
         )
 
     def _output(self, lease: Lease, step: Step) -> OutputBuffer:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from playwright.async_api import expect
 
 from tests.support.browser import PHONE, at_the_page, chromium, sign_in
-from tests.support.daemon import Daemon, page_of
+from tests.support.daemon import Daemon, page_of, running
 
 
 async def test_once_runs_it_and_the_output_is_read(daemon: Daemon) -> None:
@@ -54,6 +56,19 @@ async def test_a_second_page_is_live_and_can_press(daemon: Daemon) -> None:
         await second.sees("live")
         await expect(first.page.get_by_test_id("card-button")).to_have_count(0)
         await second.shot("02-second-page-dark")
+
+
+async def test_a_command_that_writes_a_huge_file_is_stopped(tmp_path: Path) -> None:
+    """The result names the limit and its setting; the file ends there."""
+    async with running(tmp_path, "[sandbox]\nfile_mb = 3\nmemory_mb = 300\n") as daemon, page_of(daemon) as page:
+        await page.say("/shell ulimit -d; exec head -c 9000000 /dev/zero > huge")
+        asked = await page.until_row("approval", lambda row: row["state"] == "open")
+        await page.press(page.button(asked, "once"))
+        step = await page.until_row("step", lambda row: row["kind"] == "tool" and row["state"] == "finished")
+        assert "307200\n" in step["result"]["text"]
+        assert "[a file reached the limit of 3 MB: [sandbox] file_mb]" in step["result"]["text"]
+        [huge] = daemon.state.rglob("huge")
+        assert huge.stat().st_size == 3 * 1024 * 1024
 
 
 async def test_a_press_counts_once_whoever_presses(daemon: Daemon) -> None:
