@@ -307,7 +307,7 @@ async def test_an_allowed_host_does_not_lead_to_another_and_new_asks_again(by_ha
     assert pages.asked.count(f"{pages.scope}/plain") == 1
 
 
-async def test_a_download_to_another_path_is_asked_with_an_allowed_host(by_hand: World) -> None:
+async def test_a_download_to_another_path_is_asked_for_by_itself(by_hand: World) -> None:
     """I36: the card names the path; an allowed host gives no leave to write it. `downloads/` needs no card."""
     file = f"{by_hand.pages.here}/file"
     await by_hand.opened("/files", "The file")
