@@ -213,7 +213,9 @@ class Accounts(Protocol):
     async def redeem_code(self, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
         """Turn a code into a signed-in cookie, once; None when it is unknown, used or expired.
 
-        Attempts are counted first: after 10 failures of one `source` in 15 min even a good code raises `Forbidden`.
+        A good code counts first, so nobody locks out those who share an address with them. Any other attempt raises
+        `Forbidden` after 10 failures of one `source` in 15 min. Guessing stays hopeless: a code has 192 random bits.
+        It is looked up by its SHA-256, so the time of a lookup says nothing about the code.
         """
         ...
 

@@ -35,5 +35,8 @@ CANCELLED = ToolResult(
 
 
 def too_many_failures() -> Forbidden:
-    """What is raised when a source failed to sign in too often."""
-    return Forbidden("Too many failed sign-ins.", cure="Wait 15 minutes, then use a new link.")
+    """Return the refusal of a source that failed to sign in too often."""
+    return Forbidden(
+        "Too many failed sign-ins from this address.",
+        cure="Run `dragoman link` (in a clone `./run link`) and open the new link: it works at once.",
+    )

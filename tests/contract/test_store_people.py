@@ -84,31 +84,55 @@ async def test_who_signs_out_is_out(store: Store) -> None:
     assert await store.signed_in("cookie2") == ANN
 
 
-async def test_ten_failures_are_allowed_and_no_more(store: Store) -> None:
-    """The eleventh attempt is refused before it is looked at, even with a good code; another source is not."""
-    await store.add_code(ANN, "good", HOUR)
-    for n in range(10):
+async def fail_to_sign_in(store: Store, times: int) -> None:
+    """Guess wrong codes from one source."""
+    for n in range(times):
         assert await store.redeem_code(f"guess{n}", "cookie", WEEK, "src") is None
+
+
+async def test_ten_failures_are_allowed_and_no_more(store: Store) -> None:
+    """Refuse the eleventh guess of one source, and no guess of another."""
+    await fail_to_sign_in(store, 10)
+    for _ in range(2):
+        with pytest.raises(Forbidden):
+            await store.redeem_code("guess", "cookie", WEEK, "src")
+    assert await store.redeem_code("guess", "cookie", WEEK, "elsewhere") is None
+
+
+async def test_a_good_code_signs_in_after_ten_failures(store: Store) -> None:
+    """Accept it once, from an address that guesses have locked, and keep the lock."""
+    await store.add_code(ANN, "good", HOUR)
+    await fail_to_sign_in(store, 10)
+    assert await store.redeem_code("good", "cookie", WEEK, "src") == ANN
+    assert await store.signed_in("cookie") == ANN
     with pytest.raises(Forbidden):
-        await store.redeem_code("good", "cookie", WEEK, "src")
+        await store.redeem_code("good", "other", WEEK, "src")
+    assert await store.signed_in("other") is None
+
+
+async def test_an_expired_code_is_a_failure_like_any_other(store: Store, clock: FakeClock) -> None:
+    """Refuse it from a locked address, and change nothing there."""
+    await store.add_code(ANN, "old", seconds(60))
+    clock.advance(60)
+    await fail_to_sign_in(store, 10)
+    with pytest.raises(Forbidden):
+        await store.redeem_code("old", "cookie", WEEK, "src")
+    assert await store.redeem_code("old", "cookie", WEEK, "elsewhere") is None
     assert await store.signed_in("cookie") is None
-    assert await store.redeem_code("good", "cookie", WEEK, "elsewhere") == ANN
 
 
 @pytest.mark.parametrize(("after_s", "again"), [(14 * 60, False), (15 * 60 - 1, False), (15 * 60, True)])
 async def test_failures_are_forgotten_after_a_quarter_of_an_hour(
     store: Store, clock: FakeClock, after_s: float, again: bool
 ) -> None:
-    """Then the source may try again."""
-    await store.add_code(ANN, "good", HOUR)
-    for n in range(10):
-        await store.redeem_code(f"guess{n}", "cookie", WEEK, "src")
+    """Then the source may guess again."""
+    await fail_to_sign_in(store, 10)
     clock.advance(after_s)
     if again:
-        assert await store.redeem_code("good", "cookie", WEEK, "src") == ANN
+        assert await store.redeem_code("guess", "cookie", WEEK, "src") is None
         return
     with pytest.raises(Forbidden):
-        await store.redeem_code("good", "cookie", WEEK, "src")
+        await store.redeem_code("guess", "cookie", WEEK, "src")
 
 
 async def test_successes_do_not_count_as_failures(store: Store) -> None:

@@ -22,13 +22,15 @@ class MemoryAccounts(TurnOps):
     async def redeem_code(self, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
         """Turn a code into a cookie, once."""
         with self.transition() as now:
-            failures = [at for at in self.failures.get(source, []) if now - at < FAILURES_KEPT]
-            if len(failures) >= FAILURES_ALLOWED:
-                raise too_many_failures()
-            owner, until = self.codes.pop(code_sha, (None, now))
+            owner, until = self.codes.get(code_sha, (None, now))
             if owner is None or until <= now:
+                failures = [at for at in self.failures.get(source, []) if now - at < FAILURES_KEPT]
+                if len(failures) >= FAILURES_ALLOWED:
+                    raise too_many_failures()
+                self.codes.pop(code_sha, None)
                 self.failures[source] = [*failures, now]
                 return None
+            del self.codes[code_sha]
             self.cookies[cookie_sha] = (owner, now + ttl)
             return owner
 

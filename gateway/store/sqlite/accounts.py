@@ -60,11 +60,11 @@ class SqliteAccounts(SqliteBase):
 
 
 def _redeem_code(tx: Tx, code_sha: str, cookie_sha: str, ttl: timedelta, source: str) -> OwnerName | None:
-    ((failures,),) = tx.run("failures", source, tx.now - FAILURES_KEPT_US)
-    if failures >= FAILURES_ALLOWED:
-        raise too_many_failures()
     found = tx.one("take_code", code_sha)
     if found is None or found[1] <= tx.now:
+        ((failures,),) = tx.run("failures", source, tx.now - FAILURES_KEPT_US)
+        if failures >= FAILURES_ALLOWED:
+            raise too_many_failures()
         tx.run("forget_failures", tx.now - FAILURES_KEPT_US)
         tx.run("add_failure", source, tx.now)
         return None

@@ -155,13 +155,15 @@ async def test_a_code_in_the_address_signs_nobody_in(page: Served) -> None:
 
 
 async def test_guessing_is_stopped_after_ten_tries(page: Served) -> None:
+    """Wrong codes lock their address, and no right code out of it."""
+    code = await page.pages.mint_code(ANN)
     async with page.client() as client:
         statuses: list[int] = []
-        for n in range(12):
-            async with client.post(f"{page.url}/api/signin", json={"code": f"guess-{n}"}) as response:
+        for given in [*(f"guess-{n}" for n in range(12)), code, code]:
+            async with client.post(f"{page.url}/api/signin", json={"code": given}) as response:
                 statuses.append(response.status)
 
-    assert statuses == [401] * 10 + [429] * 2
+    assert statuses == [401] * 10 + [429] * 2 + [200, 429]
 
 
 async def test_signing_out_ends_the_cookie_and_closes_its_socket_and_no_other(page: Served) -> None:
