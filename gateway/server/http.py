@@ -2,7 +2,7 @@
 
 Every request passes the same `checks`: Host, then Origin, then sign-in. A route says what it needs by `Auth`, and a new
 one is covered by default. Anybody can open connections and say nothing in them, so each has a deadline for what it
-asks, and all together take no more than a part of the process' files.
+asks, all together take no more than a part of the process' files, and one address takes no more than a part of these.
 """
 
 from __future__ import annotations
@@ -28,33 +28,27 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from gateway.domain.text import one_line
 from gateway.domain.views import Counts
 from gateway.errors import PortInUse, StartError, StoreError
+from gateway.http.answering import Connection, error, on_prepare
+from gateway.http.places import Arrival, Places
 from gateway.ports import Auth, Clock, Endpoint, SignIns
-from gateway.server.http_checks import Address, credential, refusal, source_of
+from gateway.server.http_checks import Address, credential, refusal, source_of, speaks_for_others
 from gateway.system.logging_setup import LogThrottle, log
 from gateway.system.metrics import Metrics
 
 BODY_AT_MOST = 1_048_576
 SIGN_IN = "You are not signed in. Run `dragoman link` (in a clone `./run link`) and open the link it prints."
+CROWDED = "Too many requests from your address at once. Close some pages of Dragoman, then try again."
 QUEUED_TOO_LONG = timedelta(seconds=60)
 HEADERS_WITHIN_S = 10.0
 """Seconds that a connection has for a request's headers; so it is also how long an idle one is kept."""
 BODY_WITHIN_S = 30.0
 CONNECTIONS_AT_MOST = 1_000
+ADDRESSES_AT_LEAST = 4
+"""Addresses that it takes to use up all connections. A page takes one for good, and up to six while it loads."""
 SHOWN_AT_MOST = 200
 """Characters of what was asked for, in the log."""
 ACCEPTED_AT_ONCE = 32
-"""A batch: of these, none is counted yet when the others are let in."""
-FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
-
+"""Connections that are open for a moment beyond those served, until they are refused."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -65,15 +59,6 @@ def connections_at_most() -> int:
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return CONNECTIONS_AT_MOST if soft == resource.RLIM_INFINITY else min(CONNECTIONS_AT_MOST, soft // 2)
-
-
-class _Full(asyncio.Protocol):
-    """A connection beyond those: it is told so and closed, without a byte of it being read."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.WriteTransport):
-            transport.write(FULL)
-        transport.close()
 
 
 class DaemonHealth(Protocol):
@@ -103,7 +88,9 @@ class HttpServer:
     headers_within_s: float = HEADERS_WITHIN_S
     body_within_s: float = BODY_WITHIN_S
     connections: int = field(default_factory=connections_at_most)
-    """How many are served at once, or at most one batch more; those that stand, like a page's, are left alone."""
+    """How many are served at once; those that stand, like a page's, are left alone."""
+    connections_of_one: int = 0
+    """How many of these one address has at most, and as many requests under way; 0 is a quarter of all."""
     port: int = 0
     """The port in use, once it listens."""
     _log: Any = field(default_factory=lambda: log("http"))
@@ -111,38 +98,36 @@ class HttpServer:
     _socket: asyncio.Server | None = None
     _is_full: bool = False
     _seldom: LogThrottle = field(init=False)
+    _connected: Places = field(init=False)
+    _asking: Places = field(init=False)
+    """Requests under way. Behind a trusted proxy they alone show how much one client has."""
 
     def __post_init__(self) -> None:
-        """Nothing was refused yet."""
+        """Nobody is connected yet, and nothing was refused."""
         self._seldom = LogThrottle(self.clock.monotonic)
+        of_one = self.connections_of_one or max(1, self.connections // ADDRESSES_AT_LEAST)
+        self._connected, self._asking = Places(at_most=of_one), Places(at_most=of_one)
 
     async def start(self) -> None:
         """Listen. Raises `StartError` when the port cannot be had."""
         server_logger.addFilter(_is_of_ours)
         app = web.Application(middlewares=[self._guard], client_max_size=BODY_AT_MOST)
+        app.on_response_prepare.append(on_prepare)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
         for endpoint in self.endpoints:
             app.router.add_route(endpoint.method, endpoint.path, self._checked(endpoint))
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            shutdown_timeout=1.0,
-            handle_signals=False,
-            # aiohttp's only clock for a connection that asks nothing: from its beginning, and after each answer.
-            keepalive_timeout=self.headers_within_s,
-            lingering_time=self.headers_within_s,  # after an answer that did not wait for the body
-        )
+        self._runner = web.AppRunner(app, shutdown_timeout=1.0, handle_signals=False)
         await self._runner.setup()
         try:
             # Not aiohttp's `TCPSite`, which takes whoever comes. asyncio accepts a whole backlog in one go.
             self._socket = await asyncio.get_running_loop().create_server(
-                self._connection, self.address.host, self.address.port, backlog=ACCEPTED_AT_ONCE
+                partial(Arrival, self._admit), self.address.host, self.address.port, backlog=ACCEPTED_AT_ONCE
             )
-        except (OSError, socket.gaierror) as error:
+        except (OSError, socket.gaierror) as found:
             await self._runner.cleanup()
-            raise _not_listening(error, self.address) from error
+            raise _not_listening(found, self.address) from found
         self.port = int(self._socket.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -156,16 +141,34 @@ class HttpServer:
 
     # --- connections --------------------------------------------------------------------------
 
-    def _connection(self) -> asyncio.Protocol:
-        """Make what serves the next connection."""
+    def _admit(self, peer: str) -> asyncio.Protocol | None:
+        """Return what serves a connection of this peer, or None when it has no place."""
         server = self._runner.server if self._runner is not None else None
         if server is None:
-            return _Full()
+            return None
         full = len(server.connections) >= self.connections
         if full and not self._is_full:  # once, and not for each: whoever does this must not fill the log as well
             self._log.warning("no more connections are taken", at_most=self.connections)
         self._is_full = full
-        return _Full() if full else server()
+        if full:
+            return None
+        if speaks_for_others(peer, self.address.trusted_proxies):
+            return self._connection(server, lambda: None)
+        if not self._connected.take(peer):
+            self._seldom.tell(self._log.warning, "too many connections of one address", source=peer)
+            return None
+        return self._connection(server, partial(self._connected.leave, peer))
+
+    def _connection(self, server: web.Server, leave: Callable[[], None]) -> Connection:
+        return Connection(
+            server,
+            leave,
+            loop=asyncio.get_running_loop(),
+            access_log=None,
+            # aiohttp's only clock for a connection that asks nothing: from its beginning, and after each answer.
+            keepalive_timeout=self.headers_within_s,
+            lingering_time=self.headers_within_s,  # after an answer that did not wait for the body
+        )
 
     async def _in_time(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Handle a request; one whose body does not come is answered, and cut off, where it waits for it."""
@@ -182,7 +185,7 @@ class HttpServer:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            response = _error(408, "The request's body took too long to come.")
+            response = error(408, "The request's body took too long to come.")
             response.force_close()
             return response
 
@@ -194,27 +197,34 @@ class HttpServer:
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
             # Every header of that name: a proxy may add a line of its own below what the sender wrote.
             hops = ",".join(request.headers.getall("X-Forwarded-For", []))
-            _note(request, source=source_of(request.remote or "", hops, self.address.trusted_proxies))
-            refused = refusal(request, self.address.hosts(self.port), self.address.origins(self.port))
-            if refused is not None:
-                asked = one_line(f"{request.method} {request.path}", SHOWN_AT_MOST)
-                self._seldom.tell(self._log.warning, "refused", status=refused[0], asked=asked)
-                return _error(*refused)
+            source = source_of(request.remote or "", hops, self.address.trusted_proxies)
+            if not self._asking.take(source):
+                self._seldom.tell(self._log.warning, "too many requests of one address", source=one_line(source, 64))
+                return error(429, CROWDED)
             try:
-                response = await self._in_time(request, handler)
-            except web.HTTPException as error:
-                return _error(error.status, error.reason)
-            except StoreError as error:
-                return _error(503, str(error))
-            except Exception:  # noqa: BLE001 - the http handlers: a failure becomes an answer (house rule 9)
-                self._log.exception("handler failed", path=one_line(request.path, SHOWN_AT_MOST))
-                return _error(500, "Something went wrong inside Dragoman; its log tells more.")
-            if not response.prepared:
-                for name, value in HEADERS.items():
-                    response.headers.setdefault(name, value)
-            return response
+                _note(request, source=source)
+                return await self._answer(request, handler)
+            finally:
+                self._asking.leave(source)
 
         return guard
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check a request and handle it; a failure becomes an answer."""
+        refused = refusal(request, self.address.hosts(self.port), self.address.origins(self.port))
+        if refused is not None:
+            asked = one_line(f"{request.method} {request.path}", SHOWN_AT_MOST)
+            self._seldom.tell(self._log.warning, "refused", status=refused[0], asked=asked)
+            return error(*refused)
+        try:
+            return await self._in_time(request, handler)
+        except web.HTTPException as gone:
+            return error(gone.status, gone.reason)
+        except StoreError as trouble:
+            return error(503, str(trouble))
+        except Exception:  # noqa: BLE001 - the http handlers: a failure becomes an answer (house rule 9)
+            self._log.exception("handler failed", path=one_line(request.path, SHOWN_AT_MOST))
+            return error(500, "Something went wrong inside Dragoman; its log tells more.")
 
     def _checked(self, endpoint: Endpoint) -> Handler:
         async def handler(request: web.Request) -> web.StreamResponse:
@@ -223,7 +233,7 @@ class HttpServer:
                 ask = partial(self.sign_ins.owner_of, shown)
                 owner = await ask()
                 if owner is None:
-                    return _error(401, SIGN_IN)
+                    return error(401, SIGN_IN)
                 _note(request, owner=owner, signed_in=ask, credential=shown)
             return await endpoint.handler(request)
 
@@ -242,8 +252,8 @@ class HttpServer:
             async with asyncio.timeout(5):
                 await self.health.probe()
                 counts = await self.health.counts()
-        except (StoreError, TimeoutError) as error:
-            return web.json_response({"ready": False, "problems": [f"store: {error}"]}, status=503)
+        except (StoreError, TimeoutError) as trouble:
+            return web.json_response({"ready": False, "problems": [f"store: {trouble}"]}, status=503)
         now = self.clock.now()
         waited = (now - counts.oldest_queued_at).total_seconds() if counts.oldest_queued_at else 0.0
         if waited > QUEUED_TOO_LONG.total_seconds():
@@ -292,7 +302,3 @@ def _note(request: web.Request, **found: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", web.NotAppKeyWarning)
         request.update(found)
-
-
-def _error(status: int, text: str) -> web.Response:
-    return web.json_response({"error": text}, status=status, headers=HEADERS)

@@ -93,6 +93,11 @@ def source_of(remote: str, forwarded: str, proxies: Sequence[str]) -> str:
     return source
 
 
+def speaks_for_others(peer: str, proxies: Sequence[str]) -> bool:
+    """Say whether a peer is a trusted proxy, whose connections are those of many clients. Pure."""
+    return _within(peer, [ip_network(one) for one in proxies])
+
+
 def _within(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
     try:
         found = ip_address(address)

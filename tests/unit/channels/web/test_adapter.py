@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from gateway.http.answering import HEADERS
 from yarl import URL
 
 from channels.web.adapter import PRESSED, WebChannel
@@ -18,7 +19,6 @@ from gateway.domain.ids import OwnerName
 from gateway.domain.tools import Effect, Picture, ResultStatus, Risk, ToolResult
 from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.ports import COOKIE, ArtifactKind, ToolContext
-from gateway.server.http import HEADERS
 from gateway.server.http_checks import KEY_HEADER, Address
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls, done
@@ -164,6 +164,19 @@ async def test_guessing_is_stopped_after_ten_tries(page: Served) -> None:
                 statuses.append(response.status)
 
     assert statuses == [401] * 10 + [429] * 2 + [200, 429]
+
+
+async def test_private_answers_are_stored_by_no_cache(page: Served) -> None:
+    """Of somebody who is signed in, and of a sign-in itself: it carries a key."""
+    cookie, code = await page.cookie(), await page.pages.mint_code(ANN)
+    async with page.client(cookie) as client:
+        found: list[tuple[int, str]] = []
+        for path in ("/api/me", "/api/output/none/1", "/api/output/none/1/0", "/api/output/none/1/file/0"):
+            async with client.get(f"{page.url}{path}") as response:
+                found.append((response.status, response.headers["Cache-Control"]))
+        async with client.post(f"{page.url}/api/signin", json={"code": code}) as response:
+            found.append((response.status, response.headers["Cache-Control"]))
+    assert found == [(200, "no-store"), *[(404, "no-store")] * 3, (200, "no-store")]
 
 
 async def test_signing_out_ends_the_cookie_and_closes_its_socket_and_no_other(page: Served) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from gateway.http.answering import HEADERS
 
 from config.load import load
 from config.plugins import tool_specs
@@ -18,7 +19,7 @@ from gateway.app import App, build
 from gateway.errors import StartError
 from gateway.ports import Auth, Endpoint
 from gateway.sandbox import Containment
-from gateway.server.http import HEADERS, HttpServer
+from gateway.server.http import HttpServer
 from gateway.server.http_checks import Address
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
@@ -150,9 +151,41 @@ async def test_every_answer_carries_the_headers_that_protect_a_page(app: App) ->
 
     for status, headers, _ in answers:
         assert {name: headers.get(name) for name in HEADERS} == HEADERS, status
+        assert "Server" not in headers, status
     assert "default-src 'self'" in HEADERS["Content-Security-Policy"]
     assert "unsafe" not in HEADERS["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in HEADERS["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        ("no request at all\r\n\r\n", 400),
+        ("GET / HTTP/9.9\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nX: " + "x" * 9_000 + "\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: {host}\r\nExpect: tea\r\n\r\n", 417),
+        ("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n", 200),
+    ],
+)
+async def test_no_answer_names_the_version_of_its_server(app: App, request_: str, status: int) -> None:
+    """Not even an answer to what never came to a handler."""
+    port = app.daemon.http.port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request_.replace("{host}", f"127.0.0.1:{port}").encode())
+    async with asyncio.timeout(5):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    writer.close()
+    assert head.split()[1] == str(status)
+    assert [word for word in ("server:", "aiohttp", "python") if word in head] == []
+    assert [name for name in HEADERS if f"{name.lower()}: " not in head] == []
+
+
+async def test_only_public_files_may_be_kept_by_a_browser(app: App) -> None:
+    """Whatever route is added: its answers are private unless it says otherwise."""
+    for method, path in [*routes(app), ("GET", "/static/app.js"), ("GET", "/nosuch")]:
+        _, headers, _ = await asked(app, method, path, {})
+        public = (method, path) in {("GET", "/"), ("GET", "/static/app.js")}
+        assert (headers["Cache-Control"] == "no-store") == (not public), (method, path)
 
 
 async def test_a_body_that_is_too_large_is_not_read(app: App) -> None:

@@ -54,6 +54,7 @@ async def impatient(folder: Path) -> AsyncGenerator[HttpServer]:
         headers_within_s=0.3,
         body_within_s=0.5,
         connections=8,
+        connections_of_one=8,
     )
     await http.start()
     try:
