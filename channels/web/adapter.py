@@ -15,7 +15,7 @@ from typing import Any, cast
 from aiohttp import WSMsgType, web
 
 from channels.web import ids, inbound, outbound
-from channels.web.assets import Asset, Assets
+from channels.web.assets import ASK_EACH_TIME, Asset, Assets
 from channels.web.settings import WebSettings
 from gateway.domain.ids import OwnerName, SessionId, TurnId
 from gateway.domain.live import SESSIONS, Changed, OutputDelta, TextDelta, session_topic
@@ -122,15 +122,13 @@ class WebChannel:
     # --- files and sign-in --------------------------------------------------------------------
 
     async def _index(self, request: web.Request) -> web.Response:
-        return _file(request, self._assets.index, "no-cache")
+        return _file(request, self._assets.index, ASK_EACH_TIME)
 
     async def _static(self, request: web.Request) -> web.Response:
-        asset = self._assets.get(request.match_info["path"])
-        if asset is None:
-            raise web.HTTPNotFound
-        # Modules import each other without a version, so only a request that names the version may be kept for ever.
-        cache = "public, max-age=31536000, immutable" if request.query.get("v") == asset.etag else "no-cache"
-        return _file(request, asset, cache)
+        found = self._assets.find(request.match_info["path"])
+        if found is None:
+            raise web.HTTPNotFound(reason="The page has no such file now. Reload the page.")
+        return _file(request, *found)
 
     async def _sign_in(self, request: web.Request) -> web.Response:
         code = await _code(request)

@@ -1,4 +1,4 @@
-"""The page's own files, read once from the package, each with a hash that names its version."""
+"""The page's own files, read once from the package, below one hash that names the version of them all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from posixpath import dirname, normpath
 from typing import Final
 
 TYPES: Final = {
@@ -17,7 +18,16 @@ TYPES: Final = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain",
 }
-_REFERENCE = re.compile(r'((?:src|href)=")/static/([^"?#]+)(")')
+ENTRY: Final = "app.js"
+STALE: Final = "stale.js"
+"""The script that helps a page of another version, which therefore gets it too."""
+FOR_EVER: Final = "public, max-age=31536000, immutable"
+ASK_EACH_TIME: Final = "no-cache"
+NEVER_KEEP: Final = "no-store"
+_REFERENCE = re.compile(r'((?:src|href)="/static)/')
+_IMPORT = re.compile(r'\b(?:from|import)\s*"(\.{1,2}/[^"]+)"')
+_VERSION = re.compile(r"([0-9a-f]{16})/(.+)")
+_PRELOADS = "<!-- modules -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +40,52 @@ class Asset:
 
 
 class Assets:
-    """All files below `static/`."""
+    """All files below `static/`.
+
+    The version stands in the path, so that modules find each other by relative imports within it.
+    """
 
     def __init__(self) -> None:
         """Read them."""
         self._files: dict[str, Asset] = {}
         self._read(files("channels.web").joinpath("static"), "")
-        index = self._files["index.html"]
-        body = _REFERENCE.sub(self._with_version, index.body.decode())
-        self.index = _asset("index.html", body.encode())
+        tags = "".join(f"{name} {asset.etag}\n" for name, asset in sorted(self._files.items()))
+        self.version: Final = hashlib.sha256(tags.encode()).hexdigest()[:16]
+        self.imports: Final = self._below(ENTRY)
+        """By module, in the order in which they are first imported: what it imports. None without the first of all."""
+        self.index: Final = _asset("index.html", self._index().encode())
 
-    def get(self, path: str) -> Asset | None:
-        """Return the file at this path below `static/`; only what was read at start exists."""
-        return self._files.get(path)
+    def find(self, path: str) -> tuple[Asset, str] | None:
+        """Return the file at this path below `/static/` and its `Cache-Control`; only what was read at start exists.
+
+        Of another version nothing is left but the script that helps its page.
+        """
+        versioned = _VERSION.fullmatch(path)
+        version, name = versioned.groups() if versioned else ("", path)
+        if versioned and version != self.version and name != STALE:
+            return None
+        cache = FOR_EVER if version == self.version else NEVER_KEEP if version else ASK_EACH_TIME
+        asset = self._files.get(name)
+        return None if asset is None else (asset, cache)
+
+    def _index(self) -> str:
+        """Return the page, with every file below the version, and every module named before it is imported."""
+        body = self._files["index.html"].body.decode()
+        links = "\n".join(f'<link rel="modulepreload" href="/static/{name}">' for name in self.imports)
+        return _REFERENCE.sub(rf"\1/{self.version}/", body.replace(_PRELOADS, links))
+
+    def _below(self, entry: str) -> dict[str, list[str]]:
+        """Return the modules that one imports, directly or not, itself first."""
+        found: dict[str, list[str]] = {}
+        waiting = [entry]
+        while waiting:
+            name = waiting.pop(0)
+            if name in found:
+                continue
+            text = self._files[name].body.decode()
+            found[name] = [normpath(f"{dirname(name)}/./{to}").lstrip("/") for to in _IMPORT.findall(text)]
+            waiting += found[name]
+        return found
 
     def _read(self, folder: Traversable, prefix: str) -> None:
         for entry in folder.iterdir():
@@ -51,11 +94,6 @@ class Assets:
             else:
                 name = f"{prefix}{entry.name}"
                 self._files[name] = _asset(name, entry.read_bytes())
-
-    def _with_version(self, match: re.Match[str]) -> str:
-        asset = self._files.get(match.group(2))
-        version = f"?v={asset.etag}" if asset else ""
-        return f"{match.group(1)}/static/{match.group(2)}{version}{match.group(3)}"
 
 
 def _asset(name: str, body: bytes) -> Asset:

@@ -99,7 +99,6 @@ export async function redeem(code) {
 /** @param {Response|null} answer */
 async function signInError(answer) {
   if (!answer) return "The server did not answer. Check that Dragoman runs, then use the same link again.";
-  if (answer.status === 429) return "Too many attempts. Wait 15 minutes, then make a new link.";
   const body = await answer.json().catch(() => ({}));
   return body.error?.replaceAll("`", "") ?? "This link did not work. Run dragoman link again for a new one.";
 }

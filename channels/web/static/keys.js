@@ -1,7 +1,6 @@
 /** The keyboard outside of fields. One key, no modifier; each also has a button, so nothing depends on knowing them. */
-import { tell, step, stop } from "./actions.js";
+import { show, step, stop, tell } from "./actions.js";
 import { drawerOpen, helpOpen, inspected, sessions, current, sessionState } from "./state.js";
-import { show } from "./actions.js";
 
 /** For the help view: keys and what they do, in this order. */
 export const KEYS = [

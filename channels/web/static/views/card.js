@@ -5,7 +5,6 @@ import { html, useLayoutEffect, useRef, useState } from "../html.js";
 import { moved } from "../scroll.js";
 import { connection, now, presses } from "../state.js";
 import { Icon } from "./icons.js";
-import { Step } from "./step.js";
 
 /** A second press within this time after buttons moved is not meant, ms. */
 const SETTLE = 400;
@@ -24,11 +23,6 @@ const ENDS = {
 
 /** The card that had the focus when it was decided: its one line gets it, so the keyboard does not start anew. */
 const hadFocus = { card: "" };
-
-/** @param {{row: import("../types.js").ApprovalRow, step: any, told: any, session: string}} props */
-export function Card({ row, step, told, session }) {
-  return html`<${Ask} row=${row} />${step && html`<${Step} step=${step} told=${told} session=${session} under />`}`;
-}
 
 /** What is asked, without what came of it. @param {{row: import("../types.js").ApprovalRow}} props */
 export const Ask = ({ row }) =>

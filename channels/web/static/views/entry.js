@@ -4,7 +4,7 @@ import { answerFigures, turnFigures, turnSums } from "../figures.js";
 import { direction } from "../format.js";
 import { Component, html } from "../html.js";
 import { inspected, me, now, sessionState } from "../state.js";
-import { Card } from "./card.js";
+import { Ask } from "./card.js";
 import { ChildEnded, Task } from "./child.js";
 import { Icon } from "./icons.js";
 import { Badge, LiveMarkdown, Markdown, Time } from "./parts.js";
@@ -51,7 +51,7 @@ function bodyOf(entry, session, mine) {
   if (entry.kind === "message" && row.role === "task") return html`<${Task} row=${row} session=${session} />`;
   if (entry.kind === "message") return html`<${Message} row=${row} mine=${mine} waits=${entry.waits} />`;
   if (entry.kind === "card")
-    return html`<${Card} row=${row} step=${entry.step} told=${entry.told} session=${session} />`;
+    return html`<${Ask} row=${row} />${entry.step && html`<${Step} step=${entry.step} told=${entry.told} session=${session} under />`}`;
   if (entry.kind === "step") return html`<${Step} step=${row} told=${entry.told} session=${session} />`;
   if (entry.kind === "live") {
     const source = sessionState(session).live.get(`${row.turn}/${row.n}`);

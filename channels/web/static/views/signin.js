@@ -5,13 +5,16 @@ import { auth, signIn } from "../state.js";
 import { Icon } from "./icons.js";
 import { ThemeSwitch } from "./sessions.js";
 
+/** The same address as in the page's head, so that it is loaded once. */
+const ICON = new URL("../icon.svg", import.meta.url).pathname;
+
 /** The code in what was pasted: a whole link or the code alone. @param {string} text */
 const codeIn = (text) => /#code=([^\s]+)/.exec(text)?.[1] ?? text.trim();
 
 export function SignIn() {
   return html`<main class="signin" data-testid="signin">
     <div class="panel">
-      <img src="/static/icon.svg" alt="" width="48" height="48" />
+      <img src=${ICON} alt="" width="48" height="48" />
       ${auth.value === "checking" ? html`<h1>Dragoman</h1><p class="muted" role="status">Looking for your sign-in…</p>` : auth.value === "unreachable" ? html`<${Unreachable} />` : html`<${Steps} />`}
     </div>
     <${ThemeSwitch} />

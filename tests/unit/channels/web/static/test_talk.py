@@ -63,14 +63,15 @@ SLOW = """async ([texts, most]) => {
     }).map(([name]) => name); }"""
 """The names of those that take longer than so many ms."""
 CHATTED = """async () => {
-    const {sessionState} = await import("/static/state.js");
+    const {sessionState} = await import(new URL("state.js", document.querySelector("script[type=module]").src));
     const {store, entries} = sessionState("main:ann");
     const at = store.list.findIndex(row => row.type === "approval" && row.state !== "open");
     return [at, store.more, entries.value.map(entry => entry.kind === "card" ? "card" : entry.row.text)]; }"""
 """Where in main's rows a decided approval is, whether there are more, and what is drawn of them."""
 OLDER = """async () => {
-    const {sessionState} = await import("/static/state.js");
-    const {loadOlder} = await import("/static/actions.js");
+    const own = name => import(new URL(name, document.querySelector("script[type=module]").src));
+    const {sessionState} = await own("state.js");
+    const {loadOlder} = await own("actions.js");
     const state = sessionState("main:ann");
     for (let waited = 0; state.store.more && waited < 500; waited += 1) {
         loadOlder("main:ann");

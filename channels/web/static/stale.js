@@ -1,0 +1,50 @@
+/* Before anything else: what to do when a file of the page cannot be had, as after an upgrade. A plain script, because a module may be what is missing. */
+(function () {
+  var KEY = "dragoman.stale";
+  /** Milliseconds before the page loads itself anew by itself again: a page that stays broken must not do so for ever. */
+  var PAUSE = 60000;
+  var handled = false;
+
+  /** Whether it may load itself anew. Where nothing can be remembered, the person decides. */
+  function mayReload() {
+    try {
+      if (Date.now() - Number(sessionStorage.getItem(KEY)) < PAUSE) return false;
+      sessionStorage.setItem(KEY, String(Date.now()));
+      return true;
+    } catch (_) {
+      return false;
+    }
+  }
+
+  function show() {
+    var root = document.getElementById("app");
+    if (!root) return void addEventListener("DOMContentLoaded", show);
+    root.innerHTML =
+      '<main class="signin" data-testid="stale"><div class="panel"><h1>The page did not load whole</h1>' +
+      '<p role="alert">Dragoman was updated or did not answer meanwhile. What you wrote is kept.</p>' +
+      '<button type="button" class="verb once">Reload the page</button></div></main>';
+    root.querySelector("button").addEventListener("click", function () {
+      location.reload();
+    });
+  }
+
+  function recover() {
+    if (handled) return;
+    handled = true;
+    // A server that does not answer would turn the page into the browser's own error.
+    fetch(location.pathname, { cache: "no-store" }).then(function (answer) {
+      if (answer.ok && mayReload()) location.reload();
+      else show();
+    }, show);
+  }
+
+  addEventListener(
+    "error",
+    function (event) {
+      var file = event.target instanceof Element && /^(SCRIPT|LINK)$/.test(event.target.tagName) ? event.target : null;
+      var from = file ? file.src || file.href : "";
+      if (from.indexOf(location.origin + "/static/") === 0) recover();
+    },
+    true, // errors of files do not bubble
+  );
+})();
