@@ -22,6 +22,7 @@ import {
   sessions,
   sessionState,
   sessionTree,
+  shortcuts,
   signIn,
   toast,
   unfolded,
@@ -249,7 +250,7 @@ function announce(state, rows) {
   for (const row of rows) {
     const known = state.store.byKey.get(`${row.type}:${row.id}`);
     if (row.type === "approval" && row.state === "open" && !known) {
-      speak(assertive, `Waits for your decision: ${row.risk}, ${row.title}. Press a to go there.`);
+      speak(assertive, `Waits for your decision: ${row.risk}, ${row.title}.${shortcuts.value ? " Press a to go there." : ""}`);
     }
     if (here && row.type === "slot" && !known) speak(polite, `Dragoman: ${row.text.slice(0, 400)}`);
   }
@@ -277,6 +278,12 @@ export function fold(parent) {
   const next = new Set(unfolded.value);
   if (!next.delete(parent)) next.add(parent);
   unfolded.value = next;
+}
+
+/** Switches one-letter keys on or off, in this browser. @param {boolean} on */
+export function switchShortcuts(on) {
+  shortcuts.value = on;
+  keep.saveShortcuts(on);
 }
 
 /** @param {1|-1} by */
@@ -371,7 +378,7 @@ export function press(handle, reason) {
 
 /** Stops what runs in the main session. */
 export function stop() {
-  if (current.value !== me.value.main) return tell("Stop works in your main session. Press k until you are there.");
+  if (current.value !== me.value.main) return tell("Stop works in your main session. Go back to main first.");
   say("/stop");
 }
 

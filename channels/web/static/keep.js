@@ -57,6 +57,11 @@ export function clear(owner) {
   write(`dragoman.draft.${owner}`, null, "sessionStorage");
 }
 
+/** Whether one-letter keys do something; they do until somebody switches them off here. @returns {boolean} */
+export const loadShortcuts = () => read("dragoman.shortcuts", true) !== false;
+/** @param {boolean} on */
+export const saveShortcuts = (on) => void write("dragoman.shortcuts", on ? null : false);
+
 /** @returns {"system"|"light"|"dark"} */
 export function theme() {
   const choice = document.documentElement.dataset.theme;

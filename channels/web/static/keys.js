@@ -1,17 +1,17 @@
-/** The keyboard outside of fields. One key, no modifier; each also has a button, so nothing depends on knowing them. */
+/** The keyboard outside of fields. One key, no modifier; each also has a button, so all of them can be switched off. */
 import { show, step, stop, tell } from "./actions.js";
-import { drawerOpen, helpOpen, inspected, sessions, current, sessionState } from "./state.js";
+import { drawerOpen, helpOpen, inspected, sessions, current, sessionState, shortcuts } from "./state.js";
 
-/** For the help view: keys and what they do, in this order. */
+/** For the help view: keys, what they do, and whether they are one-letter keys, in this order. @type {[string, string, boolean?][]} */
 export const KEYS = [
   ["/", "write a command, with completion"],
   ["↑", "in an empty message: your last one"],
-  ["j  k", "next and previous session"],
-  ["a", "to the oldest card that waits"],
-  ["1 – 4", "press that button of the card"],
-  [".", "stop what runs"],
-  ["i", "open or close the details of the last turn"],
-  ["?", "this help"],
+  ["j  k", "next and previous session", true],
+  ["a", "to the oldest card that waits", true],
+  ["1 – 4", "press that button of the card", true],
+  [".", "stop what runs", true],
+  ["i", "open or close the details of the last turn", true],
+  ["?", "this help", true],
   ["Esc", "close, or leave the message"],
   ["Enter", "send"],
   ["Shift Enter", "new line"],
@@ -24,6 +24,9 @@ export const conversation = {
   /** @param {string} _start  put before what is written */
   focusComposer: (_start) => {},
 };
+
+/** Whether a key belongs to an input method. Safari ends the composition before the Enter that ends it. @param {KeyboardEvent} event */
+export const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
 /** @param {EventTarget|null} target */
 const isField = (target) =>
@@ -82,9 +85,9 @@ const ACTIONS = {
 
 /** @param {KeyboardEvent} event */
 export function onKey(event) {
-  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isComposing(event)) return;
   if (event.key === "Escape") return void (closeTop() && event.preventDefault());
-  if (isField(event.target) || helpOpen.value) return;
+  if (isField(event.target) || helpOpen.value || !shortcuts.value) return;
   if (/^[1-4]$/.test(event.key)) {
     if (pressNth(Number(event.key), document.activeElement)) event.preventDefault();
     return;

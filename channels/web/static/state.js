@@ -1,5 +1,6 @@
 /** What the page knows, as signals: who is signed in, the connection, the sessions and their rows. Changed by actions.js, read by views. */
 import { batch, computed, signal } from "./html.js";
+import { loadShortcuts } from "./keep.js";
 import { below, kinOf, treeOf, waitingIn } from "./kin.js";
 import { applyFrame, appendDelta, emptyStore, entriesOf, stepKey, trim } from "./rows.js";
 
@@ -24,6 +25,8 @@ export const unfolded = signal(new Set());
 export const inspected = signal(null);
 export const drawerOpen = signal(false);
 export const helpOpen = signal(false);
+/** Whether one-letter keys do something in this browser. */
+export const shortcuts = signal(loadShortcuts());
 /** @type {any} {@link import("./types.js").Pending}[] messages that have no row yet */
 export const outbox = signal([]);
 /** @type {any} by handle: a press on its way, or what the server said to it */

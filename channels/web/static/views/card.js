@@ -2,8 +2,9 @@
 import { press } from "../actions.js";
 import { clockTime, exactTime, left } from "../format.js";
 import { html, useLayoutEffect, useRef, useState } from "../html.js";
+import { isComposing } from "../keys.js";
 import { moved } from "../scroll.js";
-import { connection, now, presses } from "../state.js";
+import { connection, now, presses, shortcuts } from "../state.js";
 import { Icon } from "./icons.js";
 
 /** A second press within this time after buttons moved is not meant, ms. */
@@ -88,8 +89,8 @@ function Buttons({ row, onAsk }) {
         button,
         i,
       ) => html`<button type="button" key=${button.handle} class=${`verb ${button.verb}`} data-testid="card-button" data-verb=${button.verb}
-        aria-disabled=${busy} aria-keyshortcuts=${String(i + 1)} onClick=${(/** @type {any} */ event) => onClick(event, button)}>
-        ${button.label}<kbd aria-hidden="true">${i + 1}</kbd></button>`,
+        aria-disabled=${busy} aria-keyshortcuts=${shortcuts.value ? String(i + 1) : undefined} onClick=${(/** @type {any} */ event) => onClick(event, button)}>
+        ${button.label}${shortcuts.value && html`<kbd aria-hidden="true">${i + 1}</kbd>`}</button>`,
     )}
   </div>`;
 }
@@ -107,7 +108,7 @@ function Reason({ row, onClose }) {
     onClose();
   };
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key !== "Escape") return;
+    if (event.key !== "Escape" || isComposing(event)) return;
     event.preventDefault();
     const card = ref.current.closest(".card");
     onClose();

@@ -3,9 +3,9 @@ import { say, show, stop } from "../actions.js";
 import { direction, plural } from "../format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { loadDraft, saveDraft } from "../keep.js";
-import { conversation } from "../keys.js";
+import { conversation, isComposing } from "../keys.js";
 import { liveBelow } from "../kin.js";
-import { commands, connection, current, currentLine, kin, me, outbox, sessionState, waitingBelow } from "../state.js";
+import { commands, connection, current, currentLine, kin, me, outbox, sessionState, shortcuts, waitingBelow } from "../state.js";
 import { Icon } from "./icons.js";
 
 /** Offers shown at once. */
@@ -79,7 +79,7 @@ export function Composer({ onSent }) {
     ref.current.focus();
   };
   const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
-    if (event.isComposing) return;
+    if (isComposing(event)) return;
     if (offers.length > 0 && offerKey(event)) return event.preventDefault();
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
@@ -163,7 +163,7 @@ export function Activity({ onShowWaiting }) {
           : "";
   return html`<div class="activity">
     <span class=${running ? "doing" : ""} role="status">${words}${running && queued ? ` ${queued} queued` : ""}</span>
-    ${cards > 0 && html`<button type="button" class="waiting-chip" onClick=${onShowWaiting}><span class="dot" aria-hidden="true"></span>${cards === 1 ? "1 card waits" : `${cards} cards wait`} for you<kbd>a</kbd></button>`}
-    ${main && (running || turns.length > 0 || below > 0) && html`<button type="button" class="quiet small stop" onClick=${stop}><${Icon} name="stop" />Stop<kbd>.</kbd></button>`}
+    ${cards > 0 && html`<button type="button" class="waiting-chip" onClick=${onShowWaiting}><span class="dot" aria-hidden="true"></span>${cards === 1 ? "1 card waits" : `${cards} cards wait`} for you${shortcuts.value && html`<kbd>a</kbd>`}</button>`}
+    ${main && (running || turns.length > 0 || below > 0) && html`<button type="button" class="quiet small stop" onClick=${stop}><${Icon} name="stop" />Stop${shortcuts.value && html`<kbd>.</kbd>`}</button>`}
   </div>`;
 }

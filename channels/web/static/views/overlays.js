@@ -1,8 +1,8 @@
 /** What lies over or along the edge of everything: the state of the connection, the keyboard help, short notices. */
-import { retryNow } from "../actions.js";
+import { retryNow, switchShortcuts } from "../actions.js";
 import { html, useEffect, useRef } from "../html.js";
 import { KEYS } from "../keys.js";
-import { assertive, connection, helpOpen, now, outbox, polite, toast } from "../state.js";
+import { assertive, connection, helpOpen, now, outbox, polite, shortcuts, toast } from "../state.js";
 import { Icon } from "./icons.js";
 
 /** A thin bar, only when there is something to say. It lies over the top edge of the conversation, so nothing moves. */
@@ -23,6 +23,7 @@ export function ConnectionBar() {
 export function Help() {
   const ref = useRef(/** @type {any} */ (null));
   const open = helpOpen.value;
+  const on = shortcuts.value;
   useEffect(() => {
     if (open && !ref.current.open) ref.current.showModal();
     if (!open && ref.current.open) ref.current.close();
@@ -30,7 +31,9 @@ export function Help() {
   const close = () => (helpOpen.value = false);
   return html`<dialog class="help" ref=${ref} aria-labelledby="help-title" onClose=${close} onClick=${(/** @type {any} */ event) => event.target === ref.current && close()}>
     <header><h2 id="help-title">Keyboard</h2><button type="button" class="quiet" aria-label="Close" onClick=${close}><${Icon} name="cross" /></button></header>
-    <dl>${KEYS.map(([key, words]) => html`<div key=${key}><dt>${key.split(/\s+/).map((part) => (part === "–" ? " – " : html`<kbd>${part}</kbd>`))}</dt><dd>${words}</dd></div>`)}</dl>
+    <dl>${KEYS.map(([key, words, letter]) => html`<div key=${key} class=${letter && !on ? "off" : ""}><dt>${key.split(/\s+/).map((part) => (part === "–" ? " – " : html`<kbd>${part}</kbd>`))}</dt><dd>${words}</dd></div>`)}</dl>
+    <label class="switch"><input type="checkbox" role="switch" checked=${on} onChange=${(/** @type {any} */ event) => switchShortcuts(event.target.checked)} />One-letter keys</label>
+    <p class="muted small" role="status">${on ? "One-letter keys are on." : "One-letter keys are off. Enter, Esc and / in a message still work."}</p>
   </dialog>`;
 }
 

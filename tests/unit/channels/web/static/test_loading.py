@@ -68,8 +68,9 @@ async def makes_stale(tab: Page, url: str, files: str, times: int) -> None:
     left = [times]
 
     async def serve(route: Route) -> None:
-        if not (left[0] and route.request.is_navigation_request()):
-            return await route.continue_()
+        if not left[0] or not route.request.is_navigation_request():
+            await route.continue_()
+            return
         left[0] -= 1
         answer = await route.fetch()
         body = re.sub(rf"/static/[0-9a-f]{{16}}/({files})", rf"/static/{OTHER}/\1", await answer.text())
