@@ -20,7 +20,7 @@
     var root = document.getElementById("app");
     if (!root) return void addEventListener("DOMContentLoaded", show);
     root.innerHTML =
-      '<main class="signin" data-testid="stale"><div class="panel"><h1>The page did not load whole</h1>' +
+      '<main class="signin" data-testid="stale"><div class="panel"><h1>The page did not load completely</h1>' +
       '<p role="alert">Dragoman was updated or did not answer meanwhile. What you wrote is kept.</p>' +
       '<button type="button" class="verb once">Reload the page</button></div></main>';
     root.querySelector("button").addEventListener("click", function () {
