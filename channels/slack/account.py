@@ -74,7 +74,6 @@ class SlackConnection:
         self._bans = Bans(name, context.notes, context.clock)
         self.client = self._client_of(settings.bot_token.get_secret_value())
         self.download = SlackDownload(self.client, settings.api_root)
-        self.panels = Threads(f"{name}/panels", context.notes)
         self.courtesies = Presence(name, self.client, context.clock)
         self._pauses = pauses
         self._timing = timing
@@ -145,7 +144,7 @@ class SlackConnection:
             await self._alert("scopes", self._unsent)
 
     def sent(self, conversation: Conversation) -> None:
-        """Something is shown: the token is good, and what the panel said of work ended."""
+        """Something is shown: the token is good, and the status of its thread ended."""
         self._unsent = ""
         self.courtesies.answered(conversation.chat, conversation.thread)
 
@@ -173,7 +172,6 @@ class SlackConnection:
             clock=self._context.clock,
             people=SlackDirectory(self.client, self._context.clock),
             threads=Threads(self.name, self._context.notes),
-            panels=self.panels,
             courtesies=self.courtesies,
             commands=frozenset(known),
             later=later,

@@ -24,7 +24,7 @@ from channels.slack.showing import SlackMessageSync
 from channels.slack.socket import Timing
 from gateway.domain.messages import Attachment, Conversation
 from gateway.domain.slots import RateLimit, RenderedSlot, SlotKind
-from gateway.errors import FetchFailed, SendFailed, SendOutcome, StoreError
+from gateway.errors import FetchFailed, SendFailed, SendOutcome
 from gateway.ports import Auth, ChannelContext, Clock, Endpoint, Progress, Sink
 
 BURST = 3
@@ -122,15 +122,10 @@ class SlackChannel:
     # --- beside it ----------------------------------------------------------------------------------
 
     async def typing(self, conversation: Conversation) -> None:
-        """Show in a thread of the assistant panel that work is done; Slack shows it nowhere else."""
+        """Show a status in a thread of a direct conversation; elsewhere Slack shows none that fits."""
         account = self._accounts.get(conversation.account)
-        if account is None or not conversation.thread or not _is_place(conversation):
-            return
-        try:
-            in_panel = await account.panels.takes_part(conversation.chat, conversation.thread)
-        except StoreError:
-            return
-        if in_panel:
+        direct = conversation.chat.startswith("D") and bool(conversation.thread)
+        if account is not None and direct and _is_place(conversation):
             await account.courtesies.working(conversation.chat, conversation.thread)
 
     def paces(self, conversation: Conversation) -> Sequence[RateLimit]:

@@ -71,6 +71,11 @@ def command_key(team: str, channel: str, trigger: str) -> str:
     return f"{team}.{channel}.c{trigger}"
 
 
+def stop_key(team: str, channel: str, event: str) -> str:
+    """A press of Slack's own stop button, which has no message; `event` is the timestamp of the event."""
+    return f"{team}.{channel}.s{event}"
+
+
 def press_key(team: str, channel: str, message: str, action: str, user: str, action_ts: str) -> str:
     """A button press: Slack repeats it with the same timestamp."""
     return f"{team}.{channel}.{message}.p{action}.{user}.{action_ts}"

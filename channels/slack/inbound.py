@@ -1,4 +1,4 @@
-"""From a payload of Slack to what it means: a message, a press, the assistant panel, or a refusal. Pure; never raises.
+"""From a payload of Slack to its meaning: a message, a press, an opened view, or a refusal. Pure; never raises.
 
 Events, presses, forms and slash commands come in one shape each, over a socket or by HTTP; `read` tells them apart.
 What a payload cannot say by itself, the account finds out first: `about` names whom and what to ask after.
@@ -19,7 +19,7 @@ from channels.slack.attached import attached
 from channels.slack.blocks import DENY_WITH_REASON, REASON, FormPlace, verb_of
 from channels.slack.fields import Malformed, SlackFields
 from gateway.domain.ids import Handle
-from gateway.domain.messages import REASON_AT_MOST, Conversation, Inbound, Press, Refused, RefusedReason
+from gateway.domain.messages import REASON_AT_MOST, Inbound, Press, Refused, RefusedReason
 from gateway.domain.text import plain
 from gateway.domain.waits import Verb
 
@@ -30,11 +30,14 @@ HANDLE_AT_MOST = 2000
 DELETED = "(this message was deleted)"
 """What a message says that was taken away before anybody read it."""
 SLACKBOT = "USLACKBOT"
+STOP = "/stop"
 
 _SAID = frozenset({"", "file_share", "me_message", "thread_broadcast"})
 """Subtypes of a message in which a person says something."""
 _ENDS = frozenset({"app_uninstalled", "tokens_revoked"})
 _PANEL = frozenset({"assistant_thread_started", "assistant_thread_context_changed"})
+"""Events of the assistant view, which apps from before the agent view still have."""
+_STOPPED = "agent_session_stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +103,26 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """Somebody opened the assistant panel, or looks at another channel beside it."""
+class Stopping:
+    """A press of Slack's own stop button: `/stop`, given in the thread that has the button."""
 
-    conversation: Conversation
-    user: str
-    opened: bool
+    message: Inbound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """Somebody opened the direct conversation; `thread` is new in the assistant view, and empty in the agent view."""
+
+    channel: str
+    thread: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """Somebody looks at something else in Slack. Nothing is done or stored: it comes at each step of a person."""
+
+    at: str
+    """The kind of the event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +132,7 @@ class AgentSessionEnded:
     why: str
 
 
-Meaning: TypeAlias = Inbound | SlackPress | Asking | Panel | AgentSessionEnded | Refused
+Meaning: TypeAlias = Inbound | SlackPress | Asking | Stopping | Opened | Looked | AgentSessionEnded | Refused
 
 
 class _Unusable(Exception):
@@ -135,6 +152,8 @@ def about(payload: object) -> About | None:
         if fields.text("type") != "event_callback":
             return None
         event = fields.object("event")
+        if event.text("type", most=100) == _STOPPED:
+            return _about_stop(event)
         said = event.maybe("message") or event.maybe("previous_message") or event
         if "bot_id" in said or said.text("subtype") not in _SAID:
             return None
@@ -143,6 +162,11 @@ def about(payload: object) -> About | None:
         return About(user=user, channel=channel, thread=thread, at=float(said.ts("ts")))
     except Malformed:
         return None
+
+
+def _about_stop(event: SlackFields) -> About:
+    user, channel = event.id("user", "UW"), event.id("channel", "CDG")
+    return About(user=user, channel=channel, at=float(event.ts("event_ts")))
 
 
 def read(payload: object, me: Identity, now: datetime, known: Known = Known()) -> Meaning:
@@ -207,8 +231,14 @@ class _Reading:
         kind = event.word("type", most=100)
         if kind in ("message", "app_mention"):
             return self._message_event(payload, event)
+        if kind == _STOPPED:
+            return self._stop(payload, event)
+        if kind == "app_home_opened":
+            return self._home(event)
+        if kind == "app_context_changed":
+            return Looked(at=kind)
         if kind in _PANEL:
-            return self._panel(event, opened=kind == "assistant_thread_started")
+            return self._panel(event, kind)
         if kind in _ENDS:
             return AgentSessionEnded(why=kind)
         raise _Unusable(RefusedReason.UNKNOWN, _safe(kind))
@@ -303,7 +333,7 @@ class _Reading:
         sent = datetime.fromtimestamp(int(seconds), UTC).replace(microsecond=int(f"{fraction:0<6}"[:6]))
         return min(sent, self.now)
 
-    # --- commands, presses, forms, the panel ----------------------------------------------------
+    # --- commands, presses, forms, views --------------------------------------------------------
 
     def _command(self, command: SlackFields) -> Inbound:
         if command.text("team_id", most=64) != self.me.team:
@@ -381,11 +411,37 @@ class _Reading:
             raise _Unusable(RefusedReason.UNKNOWN, "of another workspace")
         return team
 
-    def _panel(self, event: SlackFields, *, opened: bool) -> Panel:
+    def _stop(self, payload: SlackFields, event: SlackFields) -> Stopping:
+        """Read a press of the stop button. Slack says in it whose session it is by the thread."""
+        if "user" not in event or "channel" not in event:
+            raise _Unusable(RefusedReason.UNKNOWN, f"{_STOPPED} without a user and a channel")
+        user, channel, ts = event.id("user", "UW"), event.id("channel", "CDG"), event.ts("event_ts")
+        direct, team = channel.startswith("D"), _team(payload, event, event)
+        stop = Inbound(
+            event_key=ids.stop_key(self.me.team, channel, ts),
+            conversation=ids.conversation(self.me.account, channel, event.maybe_ts("thread_ts")),
+            principal=ids.principal(team, user),
+            name=self._name(None, user),
+            direct=direct,
+            addressed=True,
+            text=STOP,
+            sent_at=self._when(ts),
+            also_called=() if direct else ids.also_called(self.me.team, channel),
+            outsider=not self.known.member or team != self.me.team,
+            unsure=not self.known.certain and team == self.me.team,
+        )
+        return Stopping(message=stop)
+
+    @staticmethod
+    def _home(event: SlackFields) -> Opened | Looked:
+        tab = event.text("tab", most=100)
+        return Opened(channel=event.id("channel", "D")) if tab == "messages" else Looked(at="app_home_opened")
+
+    @staticmethod
+    def _panel(event: SlackFields, kind: str) -> Opened | Looked:
         thread = event.object("assistant_thread")
         channel, ts = thread.id("channel_id", "D"), thread.ts("thread_ts")
-        place = ids.conversation(self.me.account, channel, ts)
-        return Panel(conversation=place, user=thread.id("user_id", "UW"), opened=opened)
+        return Opened(channel=channel, thread=ts) if kind == "assistant_thread_started" else Looked(at=kind)
 
 
 # --- single fields ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ PUBLIC_URL = "https://YOUR-HOST"
 SCOPES = MappingProxyType(
     {
         "app_mentions:read": "hears who names it",
-        "assistant:write": "says in the assistant panel what it does",
+        "assistant:write": "suggests what to ask, and says in a thread that it works",
         "channels:history": "reads the threads that it answers in",
         "chat:write": "answers",
         "commands": f"takes {COMMAND}",
@@ -33,10 +33,11 @@ SCOPES = MappingProxyType(
 )
 """Every scope of the bot, and what it is for."""
 EVENTS = (
+    "agent_session_stopped",
+    "app_context_changed",
+    "app_home_opened",
     "app_mention",
     "app_uninstalled",
-    "assistant_thread_context_changed",
-    "assistant_thread_started",
     "message.channels",
     "message.groups",
     "message.im",
@@ -44,7 +45,7 @@ EVENTS = (
     "tokens_revoked",
 )
 PROMPTS = (("What can you do?", "What can you do?"), ("How is it going?", "/status"))
-"""Title and message of what the assistant panel suggests; at most four."""
+"""Title and message of each suggested prompt; at most four."""
 
 
 def manifest(mode: Mode, *, account: str = ONE_ACCOUNT, public_url: str = "", app: str = "Dragoman") -> Json:
@@ -67,14 +68,14 @@ def manifest(mode: Mode, *, account: str = ONE_ACCOUNT, public_url: str = "", ap
         "_metadata": {"major_version": 2, "minor_version": 1},
         "display_information": {"name": app[:35], "description": about, "background_color": "#2c2d30"},
         "features": {
+            "agent_view": {
+                "agent_description": about,
+                "suggested_prompts": [{"title": title, "message": message} for title, message in PROMPTS],
+            },
             "app_home": {
                 "home_tab_enabled": False,
                 "messages_tab_enabled": True,
                 "messages_tab_read_only_enabled": False,
-            },
-            "assistant_view": {
-                "assistant_description": about,
-                "suggested_prompts": [{"title": title, "message": message} for title, message in PROMPTS],
             },
             "bot_user": {"display_name": app[:80], "always_online": True},
             "slash_commands": [{**command, **url}],

@@ -1,7 +1,7 @@
 """Beside the path of a message: what is nice to show and need not arrive. Never fails, and never waits for long.
 
-A reaction says that a message was taken, a line that only one person sees says what came of a press, the assistant
-panel shows prompts, a title and that work is done.
+A reaction says that a message was taken, a line for one person alone says what came of a press. A direct conversation
+shows prompts, and a thread in it a status.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ class Presence:
         return await self._do("views.open", {"trigger_id": trigger, "view": view})
 
     async def suggest(self, channel: str, thread: str, prompts: Sequence[tuple[str, str]]) -> None:
-        """Show what can be asked: title and message of each."""
+        """Show what can be asked: title and message of each. `thread`: empty in the agent view, which takes none."""
         shown = [{"title": title, "message": message} for title, message in prompts]
-        place = {"channel_id": channel, "thread_ts": thread}
+        place = {"channel_id": channel} | ({"thread_ts": thread} if thread else {})
         await self._do("assistant.threads.setSuggestedPrompts", place | {"prompts": shown})
 
     async def title(self, channel: str, thread: str, text: str) -> None:
-        """Call a thread of the panel after what was said first."""
+        """Call a thread of the assistant view after the first words in it."""
         short = one_line(text, TITLE_CHARS)
         if short:
             place = {"channel_id": channel, "thread_ts": thread}
             await self._do("assistant.threads.setTitle", place | {"title": short})
 
     async def working(self, channel: str, thread: str) -> None:
-        """Show in a thread of the panel that work is done; not more often than is needed."""
+        """Show in a thread that work is done; not more often than is needed."""
         now = self._clock.monotonic()
         if now - self._statuses.get((channel, thread), -STATUS_AGAIN_S) < STATUS_AGAIN_S:
             return
@@ -78,6 +78,12 @@ class Presence:
         self._statuses[channel, thread] = now
         place = {"channel_id": channel, "thread_ts": thread}
         await self._do("assistant.threads.setStatus", place | {"status": STATUS})
+
+    async def stopped(self, channel: str, thread: str) -> None:
+        """Take away the stop button, which Slack leaves to the app. While work goes on, a status brings it back."""
+        self._statuses.pop((channel, thread), None)
+        place = {"channel_id": channel} | ({"thread_ts": thread} if thread else {})
+        await self._do("agents.sessions.setStatus", place | {"status": "active"})
 
     def answered(self, channel: str, thread: str) -> None:
         """A message was sent to a thread, which ended its status."""

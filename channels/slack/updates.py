@@ -18,7 +18,18 @@ from typing import Any, Protocol, cast
 from channels._shared.poison import POISON_KEPT, Poison
 from channels.slack import ids, inbound
 from channels.slack.blocks import reason_form
-from channels.slack.inbound import About, AgentSessionEnded, Asking, Identity, Known, Meaning, Panel, SlackPress
+from channels.slack.inbound import (
+    About,
+    AgentSessionEnded,
+    Asking,
+    Identity,
+    Known,
+    Looked,
+    Meaning,
+    Opened,
+    SlackPress,
+    Stopping,
+)
 from channels.slack.manifest import PROMPTS
 from channels.slack.ordered_queue import OrderedQueue
 from channels.slack.people import SlackDirectory
@@ -54,7 +65,6 @@ class SlackUpdates:
     clock: Clock
     people: SlackDirectory
     threads: Threads
-    panels: Threads
     courtesies: Presence
     commands: Collection[str]
     later: Later
@@ -65,7 +75,7 @@ class SlackUpdates:
     _lanes: OrderedQueue = field(default_factory=OrderedQueue)
     _poison: Poison = field(init=False)
     _untitled: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict[tuple[str, str], None])
-    """Threads of the panel in which nothing was said yet."""
+    """Threads of the assistant view in which nothing was said yet."""
 
     def __post_init__(self) -> None:
         """Begin with nothing broken."""
@@ -128,8 +138,14 @@ class SlackUpdates:
                     self.later(self._ask(meaning), "form")
                 else:
                     self._tell(meaning, pressed.result)
-            case Panel():
-                await self._panel(meaning)
+            case Stopping():
+                await self.sink.message(meaning.message)
+                place = meaning.message.conversation
+                self.later(self.courtesies.stopped(place.chat, place.thread), "stopped")
+            case Opened():
+                self._opened(meaning)
+            case Looked():
+                pass
             case AgentSessionEnded():
                 self.ended(meaning.why)
             case Refused():
@@ -146,7 +162,7 @@ class SlackUpdates:
             await self.threads.join(place.chat, place.thread)
         if accepted.duplicate:
             return
-        if message.direct and place.thread and await self.panels.takes_part(place.chat, place.thread):
+        if message.direct and place.thread:
             self.later(self.courtesies.working(place.chat, place.thread), "status")
             if (place.chat, place.thread) in self._untitled:
                 del self._untitled[place.chat, place.thread]
@@ -154,14 +170,13 @@ class SlackUpdates:
         elif ts := _ts(message):
             self.later(self.courtesies.seen(place.chat, ts), "reaction")
 
-    async def _panel(self, panel: Panel) -> None:
-        channel, thread = panel.conversation.chat, panel.conversation.thread
-        await self.panels.join(channel, thread)
-        if panel.opened:
+    def _opened(self, opened: Opened) -> None:
+        channel, thread = opened.channel, opened.thread
+        if thread:
             self._untitled[channel, thread] = None
             while len(self._untitled) > UNTITLED_KEPT:
                 self._untitled.popitem(last=False)
-            self.later(self.courtesies.suggest(channel, thread, PROMPTS), "prompts")
+        self.later(self.courtesies.suggest(channel, thread, PROMPTS), "prompts")
 
     def _tell(self, pressing: SlackPress | Asking, result: PressResult) -> None:
         if result in TOLD:

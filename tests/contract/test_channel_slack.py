@@ -39,7 +39,7 @@ NONE: Mapping[str, float] = MappingProxyType({"per_channel_per_s": 0, "overall_p
 QUICK = SlackPauses(first=0.02, longest=0.05, token=0.05, broken=0.02)
 TIMING = Timing(connect=2, hello=2, close=0.2)
 SENDING = ("chat.postMessage", "chat.update", "chat.delete", "files.completeUploadExternal")
-NO_TYPING = "it is shown in the threads of the assistant panel alone"
+NO_TYPING = "it is shown in threads of direct conversations alone"
 Json = dict[str, Any]
 
 

@@ -218,10 +218,11 @@ async def everybody_says_good_morning(today: Day) -> None:
 
 
 async def the_panel_and_the_slash_command(today: Day) -> None:
-    """Both are the owner's one conversation; the panel's answers stay in its thread."""
+    """Both are the owner's one conversation; answers stay in the thread that was begun below an answer."""
     acme = today.acme
-    root = acme.open_assistant(ANN, looking_at=KITCHEN)
-    await acme.until(lambda: (root.channel, root.ts) in acme.world.prompts)
+    acme.open_agent(ANN, looking_at=KITCHEN)
+    await acme.until(lambda: (TO_ANN, "") in acme.world.prompts)
+    root = acme.shown(TO_ANN)[0]
     today.ann("water the plants", thread=root)
     await acme.see(TO_ANN, "You said: water the plants", thread=root.ts)
     await today.ann_commands(CONTROL)
@@ -272,7 +273,7 @@ async def it_dies_over_the_parcel(today: Day) -> None:
 
 async def it_dies_between_question_and_answer(today: Day) -> None:
     """Killed with the question stored and Slack not told; then with the answer written and nobody told that."""
-    root = next(one for one in today.acme.world.channels[TO_ANN].messages.values() if one.subtype)
+    root = today.acme.shown(TO_ANN)[0]
     today.ann("and the roses?", thread=root)
     await today.wire.killed()
     await today.wakes(dies_at="J17")

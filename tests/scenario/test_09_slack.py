@@ -212,23 +212,45 @@ async def test_what_a_thread_asks_for_is_decided_by_the_owner_and_told_in_the_th
     assert not any(one.buttons for one in slack.shown(KITCHEN))
 
 
-async def test_the_assistant_panel(world: World) -> None:
-    """It suggests what to ask, shows that work is done, and calls the thread after what was said first."""
+async def test_the_agent_view(world: World) -> None:
+    """It suggests what to ask. A thread may begin below any message; it has a status and a stop button."""
     slack, model = world.slack, world.model
+    slack.open_agent(ANN, looking_at=KITCHEN)
+    await slack.until(lambda: (TO_ANN, "") in slack.world.prompts)
+    model.rules.append(when("good morning", "And to you."))
+    root = slack.say(ANN, "good morning")
+    await slack.see(TO_ANN, "And to you.", thread="")
+    model.rules.append(when("water the plants", "They had enough.", 1))
+    slack.say(ANN, "water the plants", thread=root)
+    place = (TO_ANN, root.ts)
+    await slack.until(lambda: slack.statuses(*place) != [])
+    await slack.see(TO_ANN, "They had enough.", thread=root.ts)
+    assert slack.statuses(*place) == ["is working on it…", ""]
+    slack.pick_prompt(ANN, root, "How is it going?")
+    await slack.see(TO_ANN, "This session", thread=root.ts)
+    async with page_of(world.daemon) as page:
+        await page.until_row("slot", lambda row: "They had enough." in row["text"])
+
+    model.rules.append(when("count the stars", "There are too many.", 30))
+    slack.say(ANN, "count the stars", thread=root)
+    await slack.until(lambda: slack.statuses(*place)[-1] != "")
+    slack.press_stop(ANN, root)
+    await slack.see(TO_ANN, "Stopped", thread=root.ts)
+    await slack.until(lambda: slack.world.sessions.get(place) == ["active"])
+
+
+async def test_an_app_from_before_keeps_its_panel(world: World) -> None:
+    """The assistant panel suggests what to ask, and calls the thread after what was said first."""
+    slack, model = world.slack, world.model
+    slack.app.from_before()
     root = slack.open_assistant(ANN, looking_at=KITCHEN)
     place = (root.channel, root.ts)
     await slack.until(lambda: place in slack.world.prompts)
     model.rules.append(when("water the plants", "They had enough.", 1))
-    slack.say(ANN, "water the plants", channel=root.channel, thread=root)
-    await slack.until(lambda: slack.statuses(*place) != [])
-    answer = await slack.see(root.channel, "They had enough.", thread=root.ts)
-    assert answer.thread == root.ts
+    slack.say(ANN, "water the plants", thread=root)
+    await slack.see(root.channel, "They had enough.", thread=root.ts)
     assert slack.statuses(*place) == ["is working on it…", ""]
     assert slack.world.titles[place] == "water the plants"
-    slack.pick_prompt(ANN, root, "How is it going?")
-    await slack.see(root.channel, "This session", thread=root.ts)
-    async with page_of(world.daemon) as page:
-        await page.until_row("slot", lambda row: "They had enough." in row["text"])
 
 
 async def test_the_slash_command(world: World) -> None:

@@ -248,7 +248,6 @@ async def test_a_page_task_from_slack(tmp_path: Path, pages: Pages, model: Scrip
         slack.person("U0ANN", "ann")
         slack.channel("C0CC", "kitchen", members=["U0ANN"])
         await rig.start()
-        root = slack.open_assistant("U0ANN")
         url = f"{pages.here}/tables"
         model.replies.extend([Reply(calls=(call("open", url=url),)), Reply(text="I have no browser here.")])
         asked = slack.mention("U0ANN", QUESTION, channel="C0CC")
@@ -257,7 +256,9 @@ async def test_a_page_task_from_slack(tmp_path: Path, pages: Pages, model: Scrip
         assert "only_in_main" in results(model)[0]
         assert pages.asked == []
 
-        model.replies.extend(task(url))
+        model.replies.extend([Reply(text="Good morning."), *task(url)])
+        root = slack.say("U0ANN", "good morning")
+        await slack.see(root.channel, "Good morning.", thread="")
         slack.say("U0ANN", QUESTION, channel=root.channel, thread=root)
         card = await slack.see(root.channel, "until /new", button="Allow", thread=root.ts)
         assert url in card.text

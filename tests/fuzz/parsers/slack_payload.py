@@ -12,7 +12,7 @@ from channels._shared import fields as all_fields
 from channels.slack import blocks, bolt_dispatch, fields, ids, inbound, inbound_text, web
 from channels.slack.bans import Bans
 from channels.slack.bolt_dispatch import BoltDispatch
-from channels.slack.inbound import AgentSessionEnded, Asking, Identity, Known, Panel, SlackPress
+from channels.slack.inbound import AgentSessionEnded, Asking, Identity, Known, Looked, Opened, SlackPress, Stopping
 from channels.slack.request import SlackClient
 from channels.slack.web import SlackAck
 from gateway.domain.messages import Inbound, Refused
@@ -25,8 +25,18 @@ WORDS = (
     *(b"thread_ts", b"1795248720.000100", b"deleted_ts", b"edited", b"<@U0BOT>", b"<@U0BOT|dragoman>", b"&lt;"),
     *(b"<!date^1^{date}|x>", b"<http://a.example|a.example>", b"<mailto:a@b.example|x>", b"subtype", b"bot_id"),
     *(b"actions", b"action_id", b"deny_reason", b"private_metadata", b"state", b"values", b"attachments", b"files"),
-    *(b"is_share", b"command", b"trigger_id", b"assistant_thread", b"ssl_check", b"url_verification", b"payload="),
+    *(
+        b"is_share",
+        b"command",
+        b"trigger_id",
+        b"assistant_thread",
+        b"agent_session_stopped",
+        b"ssl_check",
+        b"url_verification",
+        b"payload=",
+    ),
     *(b"response_urls", b"function_data", b"bot_access_token", b"inputs", b"is_enterprise_install", b"enterprise"),
+    b"agent_session_stopped",
 )
 ME = Identity(account="main", team="T0AA", user="U0BOT", name="dragoman", app="A0DD")
 KNOWN = (
@@ -59,8 +69,12 @@ def _check_meaning(meaning: inbound.Meaning) -> None:
             givens.check_message(meaning)
         case SlackPress() | Asking():
             givens.check_press(meaning.press)
-        case Panel():
-            assert meaning.conversation.thread
+        case Stopping():
+            givens.check_message(meaning.message)
+        case Opened():
+            assert meaning.channel
+        case Looked():
+            assert meaning.at
         case AgentSessionEnded():
             assert meaning.why
         case Refused():

@@ -22,6 +22,8 @@ EVENT_SCOPES: Mapping[str, str] = {
     "message.im": "im:history",
     "message.mpim": "mpim:history",
     "app_mention": "app_mentions:read",
+    "agent_session_stopped": "",
+    "app_context_changed": "",
     "assistant_thread_started": "assistant:write",
     "assistant_thread_context_changed": "assistant:write",
     "reaction_added": "reactions:read",
@@ -37,6 +39,11 @@ EVENT_SCOPES: Mapping[str, str] = {
     "user_change": "users:read",
 }
 """The events known here and the scope that each needs: https://docs.slack.dev/reference/events/EVENT."""
+AGENT_EVENTS = frozenset({"agent_session_stopped", "app_context_changed"})
+"""Events that only an app with the agent view gets."""
+ASSISTANT_EVENTS = frozenset({"assistant_thread_started", "assistant_thread_context_changed"})
+"""Events of the assistant view: https://docs.slack.dev/ai/migrating-to-agent-messaging. New apps cannot have them."""
+AGENT_DESCRIPTION_AT_MOST = 300
 ALL_SCOPES = frozenset({*SCOPES, "reactions:read"} | {scope for scope in EVENT_SCOPES.values() if scope})
 ACK_WITHIN_S = 3.0
 """https://docs.slack.dev/apis/events-api#responding and .../using-socket-mode#acknowledge."""
@@ -109,6 +116,8 @@ class App:
     subscribed: set[str] = field(default_factory=lambda: set(EVENT_SCOPES))
     commands: set[str] = field(default_factory=lambda: {"/dragoman"})
     interactive: bool = True
+    agent: bool = False
+    """True with the agent view of its manifest; False for an app from before, with the assistant view."""
     token_scopes: set[str] = field(default_factory=lambda: {"connections:write"})
     ack_within_s: float = ACK_WITHIN_S
     pauses_s: Sequence[float] = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -213,6 +222,7 @@ class App:
         self.socket_mode = bool(settings.get("socket_mode_enabled", False))
         self.subscribed = set(settings.get("event_subscriptions", {}).get("bot_events", []))
         self.interactive = bool(settings.get("interactivity", {}).get("is_enabled", False))
+        self.agent = "agent_view" in features
         self.commands = {command["command"] for command in features.get("slash_commands", [])}
         if unknown := self.subscribed - EVENT_SCOPES.keys():
             raise AssertionError(f"this fake knows no events {sorted(unknown)}")
@@ -222,7 +232,13 @@ class App:
         for event in self.subscribed:
             needed = EVENT_SCOPES[event]
             assert not needed or needed in scopes, f"the event {event} needs the scope {needed}"
+        assert not self.agent or "assistant:write" in scopes, "agent_view needs the scope assistant:write"
         return scopes
+
+    def from_before(self) -> None:
+        """Be an app that was installed before there was an agent view: it has the assistant view and its events."""
+        self.agent = False
+        self.subscribed = (self.subscribed - AGENT_EVENTS) | ASSISTANT_EVENTS
 
 
 def _check_manifest(manifest: Json) -> None:
@@ -240,10 +256,25 @@ def _check_manifest(manifest: Json) -> None:
         assert len(command["command"]) <= 32, "a command has at most 32 characters"
         assert 1 <= len(command["description"]) <= 2_000, "a command has a description"
         assert not http or command.get("url"), "without Socket Mode a command needs a url"
-    if "assistant_view" in features:
-        assert features["assistant_view"].get("assistant_description"), "assistant_view needs assistant_description"
     subscriptions = settings.get("event_subscriptions", {})
+    _check_agent(features, set(subscriptions.get("bot_events", [])))
     assert not http or not subscriptions.get("bot_events") or subscriptions.get("request_url"), "events need a url"
+
+
+def _check_agent(features: Json, events: set[str]) -> None:
+    """Check the agent view: https://docs.slack.dev/ai/migrating-to-agent-messaging."""
+    assert "assistant_view" not in features, "assistant_view: new apps have agent_view in its place"
+    assert not events & ASSISTANT_EVENTS, f"new apps do not get {sorted(events & ASSISTANT_EVENTS)}"
+    view = features.get("agent_view")
+    if view is None:
+        assert not events & AGENT_EVENTS, f"without agent_view nobody gets {sorted(events & AGENT_EVENTS)}"
+        return
+    assert view.keys() <= {"agent_description", "suggested_prompts", "actions"}, "agent_view: unknown keys"
+    assert 1 <= len(view.get("agent_description", "")) <= AGENT_DESCRIPTION_AT_MOST, "agent_view: agent_description"
+    prompts = view.get("suggested_prompts", [])
+    assert len(prompts) <= 4, "agent_view: at most 4 suggested_prompts"
+    assert all(prompt.keys() == {"title", "message"} for prompt in prompts), "agent_view: a prompt is title and message"
+    assert {"app_home_opened", "message.im"} <= events, "agent_view needs the events app_home_opened and message.im"
 
 
 def tried(at_s: float, reason: str = "", **more: Any) -> Try:

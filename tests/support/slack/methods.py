@@ -28,6 +28,7 @@ HANDLERS: Mapping[str, Callable[[Teller, Json], Json]] = {
     "assistant.threads.setStatus": places.set_status,
     "assistant.threads.setTitle": places.set_title,
     "assistant.threads.setSuggestedPrompts": places.set_prompts,
+    "agents.sessions.setStatus": places.set_session,
     "views.open": places.open_view,
     "views.update": places.update_view,
     "files.getUploadURLExternal": files.announce,

@@ -244,10 +244,34 @@ class People:
         by_name = {person["name"]: id for id, person in self.world.people.items()}
         return _NAME.sub(lambda match: f"<@{by_name[match[1]]}>" if match[1] in by_name else match[0], linked)
 
-    # --- the assistant panel and the app's home ---
+    # --- the agent view, the assistant panel and the app's home ---
+
+    def open_agent(self, user: str, *, looking_at: str = "") -> str:
+        """Open the conversation with the agent: no thread begins by that. Returns the event's id."""
+        return self.open_home(user, "messages", **self._context(looking_at))
+
+    def look_around(self, user: str, channel: str) -> str:
+        """Look at a channel beside the agent: https://docs.slack.dev/reference/events/app_context_changed."""
+        event = {"type": "app_context_changed", "channel": self.direct(user), "user": user}
+        return self.teller.event({**event, **self._context(channel), "event_ts": self.world.ts()})
+
+    def press_stop(self, by: str, root: Shown, **other: Any) -> str:
+        """Press Slack's own stop button in a thread: https://docs.slack.dev/reference/events/agent_session_stopped.
+
+        `other`: fields in place of those of the event. Returns the event's id.
+        """
+        where: Json = {"channel": root.channel, "thread_ts": root.thread or root.ts, "streaming_message_ts": []}
+        event: Json = {"type": "agent_session_stopped", "user": by, **where, "event_ts": self.world.ts()}
+        return self.teller.event(event | other)
+
+    def _context(self, channel: str) -> Json:
+        entity = {"type": "slack#/types/channel_id", "value": channel, "team_id": self.world.team}
+        return {"context": {"entities": [entity]} if channel else {}}
 
     def open_assistant(self, user: str, *, looking_at: str = "") -> Shown:
         """Open the assistant panel: a new thread. Returns its first message, whose ts is the thread."""
+        if self.app.agent:
+            raise LookupError("an app with the agent view has no assistant panel: use open_agent()")
         place = self.world.channels[self.direct(user)]
         root = Shown(channel=place.id, ts=self.world.ts(), by=self.world.bot, wire="New Assistant Thread")
         root.thread, root.subtype = root.ts, "assistant_app_thread"
@@ -257,8 +281,8 @@ class People:
         return root
 
     def pick_prompt(self, user: str, root: Shown, title: str) -> Shown:
-        """Press one of the suggested prompts of the panel: its message is said, whatever it begins with."""
-        prompts = self.world.prompts.get((root.channel, root.ts), [])
+        """Press one of the suggested prompts: its message is said in a thread, whatever it begins with."""
+        prompts = self.world.prompts.get((root.channel, "" if self.app.agent else root.ts), [])
         [message] = [prompt["message"] for prompt in prompts if prompt["title"] == title]
         return self.say(user, message, channel=root.channel, thread=root, raw=True)
 
@@ -271,9 +295,9 @@ class People:
         thread = {"user_id": user, "context": context, "channel_id": root.channel, "thread_ts": root.ts}
         return self.teller.event({"type": kind, "assistant_thread": thread, "event_ts": self.world.ts()})
 
-    def open_home(self, user: str, tab: str = "home") -> str:
+    def open_home(self, user: str, tab: str = "home", **more: Any) -> str:
         """Look at the app's page; returns the event's id."""
-        about = {"user": user, "channel": self.direct(user), "tab": tab, "event_ts": self.world.ts()}
+        about = {"user": user, "channel": self.direct(user), "tab": tab, **more, "event_ts": self.world.ts()}
         return self.teller.event({"type": "app_home_opened", **about})
 
     # --- comings and goings ---

@@ -178,12 +178,12 @@ def remove_reaction(team: Teller, p: Json) -> Json:
     return {}
 
 
-# --- the assistant panel ---------------------------------------------------------------------------
+# --- the agent view, and the assistant panel of apps from before it ---------------------------------
 
 
 def _thread(team: Teller, p: Json, *, assistant: bool = True) -> tuple[str, str]:
     channel = team.world.channel(p["channel_id"])
-    root = channel.messages.get(p["thread_ts"])
+    root = channel.messages.get(p.get("thread_ts", ""))
     if root is None or root.deleted or (assistant and root.ts not in channel.assistant_threads):
         raise Refusal("invalid_thread_ts", detail="Thread not found")
     return channel.id, root.ts
@@ -211,8 +211,29 @@ def set_prompts(team: Teller, p: Json) -> Json:
     for prompt in prompts:
         if not isinstance(prompt, dict) or prompt.keys() != {"title", "message"}:
             raise Refusal("invalid_arguments", "[ERROR] a prompt is a title and a message [json-pointer:/prompts]")
-    team.world.prompts[_thread(team, p)] = prompts
+    if team.app.agent:
+        if p.get("thread_ts"):
+            raise odd("with the agent view, prompts for a thread are shown nowhere, and Slack does not say so")
+        team.world.prompts[team.world.channel(p["channel_id"]).id, ""] = prompts
+    else:
+        team.world.prompts[_thread(team, p)] = prompts
     return {}
+
+
+SESSION_STATUSES = frozenset({"active", "processing", "suspended", "closed"})
+
+
+def set_session(team: Teller, p: Json) -> Json:
+    """How an agent's session stands: https://docs.slack.dev/reference/methods/agents.sessions.setStatus."""
+    if p["status"] not in SESSION_STATUSES:
+        raise Refusal("invalid_arguments", "[ERROR] must be a status of a session [json-pointer:/status]")
+    if not team.app.agent:
+        raise Refusal("not_authorized")
+    place = _thread(team, p, assistant=False)
+    team.world.sessions.setdefault(place, []).append(p["status"])
+    if p["status"] != "processing":
+        team.world.end_status(*place)
+    return {"status": p["status"]}
 
 
 # --- modals ----------------------------------------------------------------------------------------

@@ -130,8 +130,14 @@ METHODS: Mapping[str, Method] = {
     ),
     "assistant.threads.setSuggestedPrompts": Method(
         {**_THREAD, "title": "str", "prompts": "list"},
-        ("channel_id", "thread_ts", "prompts"),
+        ("channel_id", "prompts"),
         ("assistant:write",),
+    ),
+    "agents.sessions.setStatus": Method(
+        {**_THREAD, "status": "str", "title": "str", "initiator_user_id": "str", **_LOOK},
+        ("channel_id", "status"),
+        ("chat:write",),
+        50,
     ),
     "users.info": Method({"user": "str", "include_locale": "bool"}, ("user",), ("users:read",), reads_json=False),
     "files.getUploadURLExternal": Method(

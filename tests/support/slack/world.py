@@ -206,6 +206,8 @@ class Workspace:
     views: dict[str, View] = field(default_factory=dict[str, View])
     statuses: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
     """By channel and thread: every status that was set, an empty one for "gone"."""
+    sessions: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
+    """By channel and thread: every status that an agent's session was given."""
     titles: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     prompts: dict[tuple[str, str], list[Json]] = field(default_factory=dict[tuple[str, str], list[Json]])
     scopes: set[str] = field(default_factory=set[str])
@@ -229,10 +231,11 @@ class Workspace:
         """Show a new message; an answer of the bot in a thread ends its status there, as in earnest."""
         self.channels[shown.channel].messages[shown.ts] = shown
         if shown.by == self.bot:
-            self._end_status(shown.channel, shown.thread)
+            self.end_status(shown.channel, shown.thread)
         return shown
 
-    def _end_status(self, channel: str, thread: str) -> None:
+    def end_status(self, channel: str, thread: str) -> None:
+        """Take the status of a thread away."""
         statuses = self.statuses.get((channel, thread))
         if statuses and statuses[-1]:
             statuses.append("")

@@ -300,6 +300,19 @@ async def test_a_manifest_says_what_the_app_may_and_hears(slack: FakeSlack) -> N
         ),
         ("oauth_config", {"scopes": {"bot": ["im:history", "chat:wright"]}}, "knows no scopes"),
         ("extra", {}, "unknown keys"),
+        ("features", {"assistant_view": {"assistant_description": "x"}}, "have agent_view"),
+        ("features", {"agent_view": {"agent_description": ""}}, "agent_description"),
+        ("features", {"agent_view": {"agent_description": "x"}}, "needs the events"),
+        (
+            "settings",
+            {"socket_mode_enabled": True, "event_subscriptions": {"bot_events": ["assistant_thread_started"]}},
+            "do not get",
+        ),
+        (
+            "settings",
+            {"socket_mode_enabled": True, "event_subscriptions": {"bot_events": ["app_context_changed"]}},
+            "without agent_view",
+        ),
     ],
 )
 async def test_a_bad_manifest_is_refused(slack: FakeSlack, part: str, value: Any, complaint: str) -> None:

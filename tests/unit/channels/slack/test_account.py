@@ -327,14 +327,51 @@ async def test_a_form_that_cannot_be_opened_is_said(slack: FakeSlack, scene: Sce
         await slack.see_note(ANN, "Press the button again")
 
 
-# --- the panel ----------------------------------------------------------------------------------
+# --- the agent view ------------------------------------------------------------------------------
+
+
+async def test_agent_view_has_prompts_and_a_status(slack: FakeSlack, scene: Scene, mode: str) -> None:
+    async with running(scene, mode):
+        slack.open_agent(ANN, looking_at="C0CC")
+        await until(lambda: (slack.direct(ANN), "") in slack.world.prompts)
+        slack.look_around(ANN, "C0CC")
+        root = slack.say(ANN, "What is the weather like in Rome today?")
+        await until(lambda: len(scene.sink.messages) == 1)
+        slack.say(ANN, "And in Paris?", thread=root)
+        await until(lambda: slack.statuses(root.channel, root.ts))
+        await slack.heard()
+    assert [message.conversation.thread for message in scene.sink.messages] == ["", root.ts]
+    assert scene.sink.refused == []
+    assert slack.calls("assistant.threads.setTitle") == []
+
+
+async def test_stop_button_is_stop_in_its_thread(slack: FakeSlack, scene: Scene, mode: str) -> None:
+    async with running(scene, mode):
+        root = slack.say(ANN, "count to a million")
+        slack.say(ANN, "faster", thread=root)
+        slack.press_stop(ANN, root)
+        await until(lambda: len(scene.sink.messages) == 3)
+        await until(lambda: slack.world.sessions.get((root.channel, root.ts)) == ["active"])
+        slack.press_stop(ANN, root, user=None)
+        slack.press_stop(ANN, root, channel=None)
+        await until(lambda: len(scene.sink.refused) == 2)
+        await slack.heard()
+    said, stop = scene.sink.messages[1:]
+    assert (stop.text, stop.addressed, stop.direct) == ("/stop", True, True)
+    assert (stop.conversation, stop.principal, stop.outsider) == (said.conversation, said.principal, said.outsider)
+    assert {refused.detail for refused in scene.sink.refused} == {"agent_session_stopped without a user and a channel"}
+
+
+# --- the assistant panel of apps from before it ---------------------------------------------------
 
 
 async def test_the_panel_has_prompts_a_title_and_a_status(slack: FakeSlack, scene: Scene, mode: str) -> None:
     async with running(scene, mode):
+        slack.app.from_before()
         root = slack.open_assistant(ANN)
         place = (root.channel, root.ts)
         await until(lambda: place in slack.world.prompts)
+        slack.look_elsewhere(ANN, root, "C0CC")
         slack.say(ANN, "What is the weather like in Rome today?", thread=root)
         await until(lambda: place in slack.world.titles and slack.statuses(*place))
         slack.say(ANN, "And in Paris?", thread=root)
@@ -343,6 +380,7 @@ async def test_the_panel_has_prompts_a_title_and_a_status(slack: FakeSlack, scen
     assert len(slack.calls("assistant.threads.setTitle")) == 1
     assert slack.calls("reactions.add") == []
     assert {message.conversation.thread for message in scene.sink.messages} == {root.ts}
+    assert scene.sink.refused == []
 
 
 async def test_what_need_not_arrive_may_be_refused(slack: FakeSlack, scene: Scene) -> None:

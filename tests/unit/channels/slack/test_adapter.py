@@ -451,12 +451,11 @@ def test_endpoints_are_signed_and_only_for_http(scene: Scene) -> None:
     assert [(one.method, one.path, one.auth) for one in found] == [("POST", "/slack/main", Auth.SIGNED)]
 
 
-async def test_typing_is_a_status_in_the_panel_and_nothing_elsewhere(slack: FakeSlack, scene: Scene) -> None:
+async def test_typing_is_a_status_in_direct_threads_alone(slack: FakeSlack, scene: Scene) -> None:
     channel = build(scene.context())
     task = asyncio.create_task(channel.run(scene.sink), name="channel")
     await until(lambda: channel.trouble() == "")
-    root = slack.open_assistant(ANN)
-    await until(lambda: slack.world.prompts)
+    root = slack.say(ANN, "hello")
     panel = Conversation(channel="slack", account="main", chat=root.channel, thread=root.ts)
     for _ in range(3):
         await channel.typing(panel)

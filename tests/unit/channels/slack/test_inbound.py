@@ -22,9 +22,11 @@ from channels.slack.inbound import (
     Asking,
     Identity,
     Known,
+    Looked,
     Meaning,
-    Panel,
+    Opened,
     SlackPress,
+    Stopping,
     about,
     read,
 )
@@ -318,7 +320,7 @@ def check(payload: Any) -> Meaning:
         assert found.event_key
         assert len(found.raw) <= RAW_AT_MOST
     else:
-        assert isinstance(found, SlackPress | Asking | Panel | AgentSessionEnded)
+        assert isinstance(found, SlackPress | Asking | Stopping | Opened | Looked | AgentSessionEnded)
     return found
 
 

@@ -16,9 +16,9 @@ KEYS: dict[str, set[str]] = {
     "": {"_metadata", "display_information", "features", "oauth_config", "settings"},
     "_metadata": {"major_version", "minor_version"},
     "display_information": {"name", "description", "background_color", "long_description"},
-    "features": {"app_home", "assistant_view", "bot_user", "slash_commands"},
+    "features": {"agent_view", "app_home", "bot_user", "slash_commands"},
     "features.app_home": {"home_tab_enabled", "messages_tab_enabled", "messages_tab_read_only_enabled"},
-    "features.assistant_view": {"assistant_description", "suggested_prompts"},
+    "features.agent_view": {"agent_description", "suggested_prompts", "actions"},
     "features.bot_user": {"display_name", "always_online"},
     "oauth_config": {"scopes"},
     "oauth_config.scopes": {"bot"},
@@ -30,8 +30,8 @@ KEYS: dict[str, set[str]] = {
 }  # fmt: skip
 NEEDED = {
     "app_mention": "app_mentions:read",
-    "assistant_thread_context_changed": "assistant:write",
-    "assistant_thread_started": "assistant:write",
+    "agent_session_stopped": "assistant:write",
+    "app_context_changed": "assistant:write",
     "message.channels": "channels:history",
     "message.groups": "groups:history",
     "message.im": "im:history",
@@ -62,14 +62,19 @@ def test_slack_would_take_it(mode: Mode) -> None:
     assert set(command) <= {"command", "url", "description", "usage_hint", "should_escape"}
     assert command["command"] == COMMAND
     assert len(COMMAND) <= 32
-    prompts = found["features"]["assistant_view"]["suggested_prompts"]
+    assert 0 < len(found["features"]["agent_view"]["agent_description"]) <= 300
+    prompts = found["features"]["agent_view"]["suggested_prompts"]
     assert 0 < len(prompts) <= 4
     assert all(set(prompt) == {"title", "message"} for prompt in prompts)
     events, scopes = found["settings"]["event_subscriptions"]["bot_events"], found["oauth_config"]["scopes"]["bot"]
     assert len(set(events)) == len(events) <= 100
     assert all(NEEDED[event] in scopes for event in events if event in NEEDED)
-    assert set(events) - set(NEEDED) == {"app_uninstalled", "tokens_revoked"}, "these need no scope"
+    assert set(events) - set(NEEDED) == {"app_home_opened", "app_uninstalled", "tokens_revoked"}, "these need no scope"
     assert (scopes, events) == (list(SCOPES), list(EVENTS))
+
+
+def test_a_new_app_has_no_assistant_view() -> None:
+    assert "assistant_" not in json.dumps(manifest("socket"))
 
 
 def test_a_socket_needs_no_address() -> None:
