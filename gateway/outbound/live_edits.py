@@ -78,6 +78,8 @@ class LiveEdits:
     """When an edit ended without an answer."""
     _changed_at: dict[str, float] = field(default_factory=dict[str, float])
     """When the messages of a chat were changed last, by the chat's scope."""
+    _rests_until: dict[SlotId, float] = field(default_factory=dict[SlotId, float])
+    """Until when a message rests after an edit that was made here."""
     _typing: Counter[str] = field(default_factory=Counter[str])
     """How often each channel is being told to show it."""
     _some: asyncio.Event = field(default_factory=asyncio.Event)
@@ -126,7 +128,8 @@ class LiveEdits:
         Otherwise the seconds after which to ask again: an edit is under way, or one ended without an answer and may
         still be made. The last words wait for it. Sent at once, they would have to be sent once more after it, by
         somebody who knows that an equal edit is not a needless one here; and meanwhile the chat would show them, then
-        a beginning, then them again.
+        a beginning, then them again. They also come no sooner after an edit than the limit of the chat wants, up to the
+        second that edits keep among themselves.
         """
         self._let_stand(slot)
         if slot in self._looked_after:
@@ -135,7 +138,14 @@ class LiveEdits:
         if edit is not None:
             await asyncio.wait([edit], timeout=self.patience_s)
             ask_again_s = 0.0 if edit.done() else ASK_AGAIN_S
+        await self._rest_out(slot)
         return ask_again_s or max(0.0, SETTLED_AFTER_S - self._since_doubt_s(slot))
+
+    async def _rest_out(self, slot: SlotId) -> None:
+        """Wait until a message had its rest after its last edit, and not at all while draining."""
+        left_s = self._rests_until.pop(slot, 0.0) - self.clock.monotonic()
+        if left_s > 0:
+            await _at_most(self._draining, left_s)
 
     def in_doubt(self, slot: SlotId) -> bool:
         """Whether an edit that was made here may still come, so that what is shown now has to be shown once more."""
@@ -323,6 +333,7 @@ class LiveEdits:
             self._open = {id_: one for id_, one in self._open.items() if one.slot.turn in self._turns}
             self._changed_at = {chat: at for chat, at in self._changed_at.items() if now - at < EDIT_EVERY_S}
             self._unanswered = {id_: at for id_, at in self._unanswered.items() if now - at < IN_DOUBT_S}
+            self._rests_until = {id_: until for id_, until in self._rests_until.items() if until > now}
         if not self._turns and not self._lines:
             self._some.clear()
 
@@ -343,7 +354,8 @@ class LiveEdits:
             self._log.exception("a channel broke while streaming", slot=slot.id)
             self._let_stand(slot.id)
         finally:
-            self._changed_at[way.chat] = self.clock.monotonic()  # it may have been slow to leave
+            now = self._changed_at[way.chat] = self.clock.monotonic()  # it may have been slow to leave
+            self._rests_until[slot.id] = now + min(way.every_s(), EDIT_EVERY_S)
             if not answered:
                 self._edits.pop(slot.id, None)
                 self._unanswered[slot.id] = self.clock.monotonic()

@@ -64,6 +64,10 @@ class SendPath:
         scopes = dict.fromkeys([account, chat, conversation.key, *(pace.scope for pace in paces)])
         return SendPath(account=account, chat=chat, scopes=tuple(scopes), paces=tuple(paces))
 
+    def every_s(self) -> float:
+        """Seconds between two messages of the chat, by its own pace; 0 without one."""
+        return next((pace.every_s for pace in self.paces if pace.scope == self.chat), 0.0)
+
 
 def seconds_until_room(pace: RateLimit, full_at: float, now: float, *, ahead: int = 0) -> float:
     """Seconds until a message may go out under one pace, 0 for now.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -242,6 +242,9 @@ async def test_growing_answers_are_edited_once_a_second_a_channel(tmp_path: Path
         busiest = {place: most_within(times, 5.0) for place, times in edits.items()}
         what = "between two edits of a channel while answers are written there"
         figure("F14", what, min(gaps), EDIT_EVERY_S - JITTER_S, "s", least=True)
+        last = [later - earlier for times in by_message(slack, places).values() for earlier, later in pairwise(times)]
+        what = "between two edits of a message, its last words among them"
+        figure("F14", what, min(last), EDIT_EVERY_S - JITTER_S, "s", least=True)
         what = "edits in the busiest 5 s of a channel, the last words of three answers among them"
         figure("F14", what, max(busiest.values()), 5 + 3)
         over = len(slack.hub.pace.over)
@@ -255,6 +258,16 @@ def streamed(slack: FakeSlack, channel: str) -> list[float]:
     last = {call.parameters["ts"]: call for call in slack.calls("chat.update", channel) if call.ok}
     every = [call for call in slack.calls("chat.update", channel) if call.ok]
     return [call.at_s for call in every if last[call.parameters["ts"]] is not call]
+
+
+def by_message(slack: FakeSlack, channels: Sequence[str]) -> dict[str, list[float]]:
+    """When each message of some channels was edited."""
+    found: dict[str, list[float]] = {}
+    for channel in channels:
+        for call in slack.calls("chat.update", channel):
+            if call.ok:
+                found.setdefault(f"{channel}/{call.parameters['ts']}", []).append(call.at_s)
+    return found
 
 
 def most_within(times: list[float], span_s: float) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 
 import pytest
 
 from gateway.domain.ids import SlotId
 from gateway.domain.live import ANSWERS, TurnReleased
+from gateway.domain.slots import RateLimit
 from gateway.errors import SendFailed, SendOutcome
 from gateway.outbound.live_edits import ASK_AGAIN_S, SETTLED_AFTER_S
 from tests.support.fakes import FakeChannel
@@ -95,6 +97,37 @@ async def test_the_last_words_wait_while_an_edit_may_still_come(
     assert await world.streams.finish(slot.id) == pytest.approx(max(expected - 2, 0))
     world.clock.advance(SETTLED_AFTER_S)
     assert await world.streams.finish(slot.id) == 0
+
+
+def paced(per_s: float) -> FakeChannel:
+    """A channel whose chats take so many messages a second; 0: any number."""
+    pace = (RateLimit(scope=CHAT.chat_scope, every_s=1 / per_s, burst=3),) if per_s else ()
+    return FakeChannel(pace=pace)
+
+
+@pytest.mark.parametrize(("per_s", "passed_s", "waits_s"), [(1, 0.7, 0.3), (4, 0.1, 0.15), (1, 1.1, 0), (0, 0, 0)])
+async def test_last_words_keep_a_distance_to_the_last_edit(per_s: float, passed_s: float, waits_s: float) -> None:
+    """A second at most, and no more than the limit of the chat wants."""
+    async with running(World(paced(per_s))) as world:
+        slot = await world.begins()
+        await world.writes("a time ")
+        await world.passes(1.1)
+        assert len(world.edits) == 1
+        world.clock.advance(passed_s)
+        began = time.monotonic()
+        assert await world.streams.finish(slot.id) == 0
+        assert time.monotonic() - began == pytest.approx(waits_s, abs=0.1)
+
+
+async def test_last_words_keep_no_distance_when_it_stops() -> None:
+    async with running(World(paced(1))) as world:
+        slot = await world.begins()
+        await world.writes("a time ")
+        await world.passes(1.1)
+        world.streams.drain()
+        began = time.monotonic()
+        assert await world.streams.finish(slot.id) == 0
+        assert time.monotonic() - began < 0.5
 
 
 # --- a turn that is not worked on any more ------------------------------------------------------
