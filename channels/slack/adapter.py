@@ -15,10 +15,11 @@ from channels._shared.showing import Digests
 from channels.slack import ids
 from channels.slack.account import SlackConnection, SlackPauses
 from channels.slack.download import refused
+from channels.slack.failures import TooLong
 from channels.slack.files import FILE
 from channels.slack.outbound import SlackRenderer
 from channels.slack.request import SlackDeclined
-from channels.slack.send_state import Unfinished
+from channels.slack.send_state import Form, SendStates, Unfinished
 from channels.slack.settings import SlackSettings
 from channels.slack.showing import SlackMessageSync
 from channels.slack.socket import Timing
@@ -33,6 +34,8 @@ OVERALL_BURST_S = 2.0
 STREAMED_PER_MIN = 40.0
 STREAMED_BURST = 20
 """`chat.update` is a method of tier 3: 50 a minute and workspace. Beginnings leave ten of them to what must arrive."""
+TEXTS = frozenset({SlotKind.ANSWER, SlotKind.NOTE, SlotKind.REPLY})
+"""Slots whose text may go as a file."""
 PAUSES = SlackPauses()
 TIMING = Timing()
 
@@ -86,22 +89,38 @@ class SlackChannel:
             return slot.platform_id  # it is shown, and what came of a call never changes
         if showing.partial and not self._streamed[account.name].take():
             return slot.platform_id  # it need not arrive
-        screen = SlackMessageSync(
-            client=account.client,
-            slot=slot,
-            digests=self._digests,
-            once_more=slot.stands and not showing.partial,
-            clock=self._clock,
-            refused=account.refused,
-            tries=self._unfinished.of(slot.id),
-        )
-        # The mark of a repetition is the screen's: it finds out first whether there is one.
-        parts = self._renderer.parts(replace(showing, slot=replace(slot, uncertain=False)))
-        before = slot.platform_id
-        shown = await (screen.grow(parts, before) if showing.partial else screen.show(parts, before, progress))
+        shown = await self._show(account, showing, _Shown(slot.platform_id, progress))
         self._unfinished.shown(slot.id)
         account.sent(slot.conversation)
         return shown
+
+    async def _show(self, account: SlackConnection, showing: RenderedSlot, so_far: _Shown) -> str:
+        """Show a slot's messages; its text in a shorter form when Slack finds one of them too long."""
+        slot, tries = showing.slot, self._unfinished.of(showing.slot.id)
+        # The mark of a repetition is the screen's: it finds out first whether there is one.
+        unmarked = replace(showing, slot=replace(slot, uncertain=False))
+        if slot.stands and f",{FILE}" in slot.platform_id:
+            tries.form = max(tries.form, Form.BEGINNING)  # its text is the same, and went as a file
+        while True:
+            screen = self._screen(account, showing, tries)
+            parts, before = self._renderer.parts(unmarked, tries.form), so_far.platform_id
+            try:
+                return await (screen.grow(parts, before) if showing.partial else screen.show(parts, before, so_far))
+            except TooLong:
+                if slot.kind not in TEXTS or tries.form is Form.FILE:
+                    raise
+                tries.form = Form(tries.form + 1)
+
+    def _screen(self, account: SlackConnection, showing: RenderedSlot, tries: SendStates) -> SlackMessageSync:
+        return SlackMessageSync(
+            client=account.client,
+            slot=showing.slot,
+            digests=self._digests,
+            once_more=showing.slot.stands and not showing.partial,
+            clock=self._clock,
+            refused=account.refused,
+            tries=tries,
+        )
 
     # --- in -----------------------------------------------------------------------------------------
 
@@ -149,6 +168,20 @@ class SlackChannel:
     def trouble(self) -> str:
         """What is wrong with any account."""
         return troubles(self._accounts.values())
+
+
+class _Shown:
+    """A `Progress` that remembers what it was told."""
+
+    def __init__(self, platform_id: str, progress: Progress) -> None:
+        """Take what is shown, and whom to tell of more."""
+        self.platform_id = platform_id
+        self._progress = progress
+
+    async def __call__(self, platform_id: str) -> None:
+        """Pass it on."""
+        self.platform_id = platform_id
+        await self._progress(platform_id)
 
 
 class _Room:

@@ -48,6 +48,10 @@ class SlackRemedy(StrEnum):
     """The message is gone, or no longer to be changed: show its content in a new one."""
 
 
+class TooLong(SendFailed):
+    """Slack takes no message of this length; the same content may go in another form."""
+
+
 Judgement: TypeAlias = SlackRemedy | SendFailed
 
 BAD_TOKEN = frozenset(
@@ -184,5 +188,7 @@ def _refused(error: SlackDeclined, act: SlackAct) -> Judgement:
     remedy = _REMEDIES.get((act, error.error))
     if remedy is not None:
         return remedy
+    if error.error == "msg_too_long":
+        return TooLong(_DEAD[error.error], outcome=SendOutcome.DEAD, creating=False)
     why = scope_trouble(error) if error.error == "missing_scope" else _DEAD.get(error.error, str(error))
     return SendFailed(why, outcome=SendOutcome.DEAD, creating=False)

@@ -15,6 +15,7 @@ from channels.slack.limits import CAPTION_CHARS, NAME_CHARS, TEXT_PARTS, UPLOAD_
 from channels.slack.markup import SlackMarkup, safe
 from channels.slack.parts import ROOM, Part, SlackStoredPart, SlackTextPart
 from channels.slack.plain import clean
+from channels.slack.send_state import Form
 from gateway.domain.slots import RenderedSlot, SlotKind
 from gateway.domain.text import cut, plain, visible
 
@@ -39,8 +40,8 @@ class SlackRenderer:
         """Make the parser."""
         self._markup = SlackMarkup()
 
-    def parts(self, showing: RenderedSlot) -> list[Part]:
-        """Return the messages of this slot, in order; none when there is nothing to see.
+    def parts(self, showing: RenderedSlot, form: Form = Form.WHOLE) -> list[Part]:
+        """Return the messages of this slot, in order; none when there is nothing to see. `form`: of its text.
 
         A card has the same number and kinds of messages while it is open and once it is decided. Nothing that a person
         or a model wrote rings anybody.
@@ -56,7 +57,7 @@ class SlackRenderer:
         elif showing.partial:
             return self._beginning(showing.text)
         else:
-            parts = self._final(showing.text)
+            parts = self._final(showing.text, form)
         there = len(shown_by(showing.slot.platform_id))
         if showing.slot.uncertain and there < len(parts):
             # What is stored is certain: the one behind it was on its way.
@@ -69,8 +70,10 @@ class SlackRenderer:
         head = next(self._markup.split(safe(source), ROOM - len(GOES_ON)), "")
         return [SlackTextPart(blocks=(markdown(head), small([GOES_ON])), said=self._said(head))] if head else []
 
-    def _final(self, text: str) -> list[Part]:
+    def _final(self, text: str, form: Form = Form.WHOLE) -> list[Part]:
         """The text in messages, or its beginning and a file when it would take too many."""
+        if form is not Form.WHOLE:
+            return self._as_file(text, HEAD_CHARS if form is Form.BEGINNING else 0)
         if len(text) > TEXT_PARTS * ROOM or text.count("\n") >= LINES:
             return self._as_file(text)
         found = list(islice(self._markup.split(safe(text), ROOM), TEXT_PARTS + 1))
@@ -78,12 +81,15 @@ class SlackRenderer:
             return self._as_file(text)
         return [SlackTextPart(blocks=(markdown(piece),), said=self._said(piece)) for piece in found]
 
-    def _as_file(self, text: str) -> list[Part]:
-        """The beginning in one message, everything in a file. Of a command's output, also how it ended."""
+    def _as_file(self, text: str, chars: int = HEAD_CHARS) -> list[Part]:
+        """The beginning in one message, at most `chars` of it; everything in a file.
+
+        Of a command's output, also how it ended.
+        """
         found = self._markup.output(text)
         name, whole, below = ("output.txt", *found) if found else ("answer.md", text, "")
-        head = next(self._markup.split(safe(_lines(text, HEAD_CHARS, HEAD_LINES)), HEAD_CHARS), "")
-        end = "\n\n".join(filter(None, (IN_FILE, safe(below))))
+        head = next(self._markup.split(safe(_lines(text, chars, HEAD_LINES)), chars), "") if chars else ""
+        end = "\n\n".join(filter(None, (IN_FILE, safe(below) if chars else "")))
         blocks = tuple(markdown(piece) for piece in (head, end) if piece)
         caption = f"The whole text: {len(whole):,} characters"
         return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from enum import IntEnum
 
 from gateway.domain.ids import SlotId
 
@@ -27,12 +28,25 @@ class Look:
     """Pages that were read."""
 
 
+class Form(IntEnum):
+    """How a text is shown; each next form takes less room in messages."""
+
+    WHOLE = 0
+    """In messages, unless it takes too many by our own limits."""
+    BEGINNING = 1
+    """The beginning in a message, all of it in a file."""
+    FILE = 2
+    """All of it in a file, and a message that says so."""
+
+
 @dataclass(slots=True)
 class SendStates:
     """What is known of one slot from its earlier tries."""
 
     look: Look | None = None
     """A look for what is in doubt that has not come to its end."""
+    form: Form = Form.WHOLE
+    """In which the slot's text is shown."""
     _silences: int = 0
     _since_s: float = 0.0
 

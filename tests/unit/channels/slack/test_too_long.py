@@ -1,0 +1,104 @@
+"""Texts that fit by our own limits and that Slack finds too long all the same: they go as a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from channels.slack.adapter import SlackChannel
+from gateway.domain.slots import SlotKind
+from gateway.errors import SendFailed, SendOutcome
+from tests.support.slack import Call, FakeSlack, Fault, faults
+from tests.support.surroundings import refusing
+from tests.unit.channels.slack.scene import showing
+from tests.unit.channels.slack.showings import row
+from tests.unit.channels.slack.test_adapter import ANN, CHAT, Kept, after
+
+TOO_LONG = faults.error("msg_too_long")
+WORDS = " ".join(f"word{n}" for n in range(900))
+"""Fits into one message, by our own limits."""
+TWO = "\n\n".join([WORDS, WORDS])
+"""… and this into two."""
+
+
+@pytest.fixture
+def slack(slack: FakeSlack) -> FakeSlack:
+    slack.channel(CHAT, members=[ANN])
+    return slack
+
+
+def above(chars: int) -> Callable[[Call], Fault | None]:
+    """Refuse messages with more characters in their blocks."""
+
+    def script(call: Call) -> Fault | None:
+        size = len(json.dumps(call.parameters.get("blocks", [])))
+        return TOO_LONG if call.method in ("chat.postMessage", "chat.update") and size > chars else None
+
+    return script
+
+
+@pytest.mark.parametrize("text", [WORDS, TWO], ids=["one", "two"])
+@pytest.mark.parametrize(("takes", "head"), [(5_000, "word0 word1"), (600, "")])
+async def test_text_that_is_too_long_goes_as_file(
+    slack: FakeSlack, channel: SlackChannel, text: str, takes: int, head: str
+) -> None:
+    slack.script(above(takes))
+    shown = await channel.send(first := showing(text, CHAT), Kept())
+    message, file = shown.split(",")
+    said = slack.shown(CHAT)[0]
+    assert (said.ts, slack.uploads(CHAT)[0].id, len(slack.shown(CHAT))) == (message, file, 2)
+    assert said.text.startswith(head)
+    assert "in the file below" in said.text
+    assert slack.uploads(CHAT)[0].content == text.encode()
+    assert await channel.edit(after(first, shown, text), Kept()) == shown
+
+
+async def test_last_words_that_are_too_long_go_as_file(slack: FakeSlack, channel: SlackChannel) -> None:
+    """The message that showed their beginning shows it again."""
+    ts = await channel.send(first := showing("word0 word1", CHAT), Kept())
+    slack.script(above(5_000))
+    shown = await channel.edit(after(first, ts, WORDS), Kept())
+    assert shown.split(",")[0] == ts
+    assert slack.uploads(CHAT)[0].content == WORDS.encode()
+    assert len(slack.shown(CHAT)) == 2
+
+
+async def test_second_part_that_is_too_long_leaves_no_first(slack: FakeSlack, channel: SlackChannel) -> None:
+    posts = iter([False, True])
+    slack.script(lambda call: TOO_LONG if call.method == "chat.postMessage" and next(posts, False) else None)
+    shown = await channel.send(showing(TWO, CHAT), kept := Kept())
+    assert kept.told[0] == shown.split(",")[0]
+    assert [message.text.count("word899") for message in slack.shown(CHAT)] == [0, 0]
+    assert slack.uploads(CHAT)[0].content == TWO.encode()
+
+
+async def test_file_that_waits_is_not_tried_as_message_again(slack: FakeSlack, channel: SlackChannel) -> None:
+    slack.script(lambda call: above(5_000)(call) or refusing("files.getUploadURLExternal", faults.too_many(1))(call))
+    shown, kept = showing(WORDS, CHAT), Kept()
+    with pytest.raises(SendFailed) as failed:
+        await channel.send(shown, kept)
+    assert failed.value.outcome is SendOutcome.WAIT
+    with pytest.raises(SendFailed):
+        await channel.edit(after(shown, kept.told[-1], WORDS), Kept())
+    assert len([call for call in slack.calls() if call.error == "msg_too_long"]) == 1
+
+
+async def test_file_stays_when_it_is_shown_once_more(slack: FakeSlack, channel: SlackChannel) -> None:
+    slack.script(above(5_000))
+    shown = await channel.send(first := showing(WORDS, CHAT), Kept())
+    again = replace(first.slot, platform_id=shown, version=3, sent_version=2, once_more=True)
+    assert await channel.edit(replace(first, slot=again), Kept()) == shown
+    assert len(slack.shown(CHAT)) == 2
+
+
+@pytest.mark.parametrize("kind", [SlotKind.CARD, SlotKind.STATUS])
+async def test_what_is_no_text_is_not_cut(slack: FakeSlack, channel: SlackChannel, kind: SlotKind) -> None:
+    slack.script(refusing("chat.postMessage", TOO_LONG))
+    shown = replace(showing("⏳ shell", CHAT, kind=kind), rows=(row("echo hello"),))
+    with pytest.raises(SendFailed) as failed:
+        await channel.send(shown, Kept())
+    assert failed.value.outcome is SendOutcome.DEAD
+    assert len(slack.calls("chat.postMessage")) == 1
