@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StrictInt, WithJsonSchema, model_validator
 
+from channels._shared.settings import ProxySetting
 from config.basics import Table, address, is_in_clear, is_loopback
 from config.providers import PROVIDERS, cure_for
 from config.values import Flaw
@@ -96,6 +97,10 @@ class ProviderSettings(Table):
     )
     api_key: SecretStr | None = Field(
         default=None, description='"env:NAME" or "file:PATH". Not needed when base_url is on this machine.'
+    )
+
+    proxy: ProxySetting | None = Field(
+        default=None, description='An HTTP proxy on the way there: "http://host:port", "env:NAME" or "file:PATH".'
     )
 
     def check_key(self, name: str) -> None:

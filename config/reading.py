@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+from urllib.parse import unquote
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from channels._shared.settings import ProxyUrl
 from config.elsewhere import place_of
 from config.values import EnvText, Flaw, boolean, compound, duration, integer, number, secret
 from gateway.domain.text import cut
@@ -173,6 +175,8 @@ class TableReader:
             return self._secret(value)
         if _is_of_tables(kind) and not _has_tables(value):
             raise Flaw("it is a list of tables", f"Write [[{dotted(path)}]], in double brackets, for each of them")
+        if kind is ProxyUrl:
+            return self._proxy(value)
         if isinstance(value, list):
             inner = (get_args(kind) or (Any,))[0]
             return [self._item(inner, one, (*path, n)) for n, one in enumerate(cast("list[object]", value))]
@@ -197,6 +201,17 @@ class TableReader:
             self.secret_files.append(value.removeprefix("file:"))
         self.secrets.append(read)
         return read
+
+    def _proxy(self, value: object) -> object:
+        """Read the address of a proxy: a secret, or as it is. What stands before its @ is kept out of logs."""
+        if not isinstance(value, str):
+            return value
+        text = self._secret(value).get_secret_value() if value.startswith(("env:", "file:")) else value
+        user = text.removeprefix("http://").rpartition("@")[0]
+        if user:
+            password = user.partition(":")[2] or user
+            self.secrets += [SecretStr(one) for one in (text, user, unquote(user), password, unquote(password))]
+        return ProxyUrl(text)
 
     def _item(self, kind: Any, value: object, path: Path) -> Any:
         try:

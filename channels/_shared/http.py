@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import aiohttp
 from yarl import URL
 
+from gateway.domain.proxy import WANTS_PASSWORD, Proxy, through
 from gateway.domain.slots import file_may_take_s
 
 CONNECT_WITHIN_S = 10.0
@@ -71,10 +72,11 @@ class _Stuck(TimeoutError):
 class Wire:
     """The way to one platform. The HTTP client belongs to the daemon and stays open."""
 
-    def __init__(self, platform: str, client: aiohttp.ClientSession) -> None:
-        """Take what people call the platform, and what to ask it over."""
+    def __init__(self, platform: str, client: aiohttp.ClientSession, proxy: Proxy | None = None) -> None:
+        """Take what people call the platform, what to ask it over, and the proxy on the way."""
         self._platform = platform
         self._client = client
+        self._proxy = proxy
 
     async def ask(
         self,
@@ -92,9 +94,12 @@ class Wire:
         """
         if self._client.closed:
             return NoAnswer(sent=False, why=f"Dragoman is stopping; {called} was not sent.")
+        arguments.setdefault("proxy", through(self._proxy))
         asked = self._client.request(verb, url, timeout=limits, allow_redirects=False, **arguments)
         try:
             async with _while_taken(file), asked as response:
+                if self._proxy is not None and response.status == WANTS_PASSWORD:
+                    return NoAnswer(sent=False, why=" ".join(self._proxy.refused(WANTS_PASSWORD)))
                 return HttpAnswer(response.status, response.headers, await response.read())
         except UNANSWERED as error:
             return self._failed(error, called)
@@ -106,19 +111,42 @@ class Wire:
         limits = aiohttp.ClientTimeout(total=FETCH_WITHIN_S, connect=CONNECT_WITHIN_S, sock_read=SILENT_AT_MOST_S)
         as_it_is = {**headers, "Accept-Encoding": "identity"}  # what is packed may be of any size
         try:
-            return await self._client.request(
-                "GET", url, timeout=limits, allow_redirects=False, headers=as_it_is, auto_decompress=False
+            found = await self._client.request(
+                "GET",
+                url,
+                timeout=limits,
+                allow_redirects=False,
+                headers=as_it_is,
+                auto_decompress=False,
+                proxy=through(self._proxy),
             )
         except UNANSWERED as error:
             return self._failed(error, "a file")
+        if self._proxy is not None and found.status == WANTS_PASSWORD:
+            found.close()
+            return NoAnswer(sent=False, why=" ".join(self._proxy.refused(WANTS_PASSWORD)))
+        return found
 
     def _failed(self, error: Exception, called: str) -> NoAnswer:
+        if why := by_proxy(error, self._proxy):
+            return NoAnswer(sent=False, why=why)
         if isinstance(error, _NOT_SENT):
             return NoAnswer(sent=False, why=f"{self._platform} cannot be reached for {called}: {what(error)}.")
         if isinstance(error, _Stuck):
             why = f"{self._platform} took no more of the file of {called} for {STUCK_AFTER_S:g} s."
             return NoAnswer(sent=False, why=why, reached=True)
         return NoAnswer(sent=True, why=f"No answer from {self._platform} to {called}: {what(error)}.")
+
+
+def by_proxy(error: BaseException, proxy: Proxy | None) -> str:
+    """Say what the proxy has to do with an error of the HTTP client; empty when it is none of its own."""
+    if proxy is None:
+        return ""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return " ".join(proxy.refused(error.status))
+    if isinstance(error, aiohttp.WSServerHandshakeError) and error.status == WANTS_PASSWORD:
+        return " ".join(proxy.refused(error.status))
+    return " ".join(proxy.unreached(what(error))) if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
 
 
 def within(seconds: float, size: int = 0) -> aiohttp.ClientTimeout:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Annotated, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
+from pydantic import AfterValidator, SecretStr, WithJsonSchema
 from pydantic_core import PydanticCustomError
 from yarl import URL
+
+from gateway.domain.proxy import Proxy
 
 ONE_ACCOUNT = "main"
 """What the account of a plain `[channels.NAME]` is called."""
@@ -60,6 +64,46 @@ def server(text: str, official: str) -> SplitResult:
     if parts.username is not None or parts.query or parts.fragment:
         raise flaw("there is more in it than a server and a path", cure)
     return parts
+
+
+class ProxyUrl(SecretStr):
+    """The address of a proxy, which may have a user and a password in it."""
+
+    @property
+    def way(self) -> Proxy:
+        """Return the proxy itself."""
+        return Proxy(self.get_secret_value())
+
+
+def check_proxy(proxy: ProxyUrl) -> ProxyUrl:
+    """Take the address of an HTTP proxy. Raises a `flaw`, which repeats nothing of it."""
+    text, cure = proxy.get_secret_value(), 'Write, for instance, "http://proxy.example.org:3128"'
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+        URL(text)  # as what sends the requests reads it
+    except ValueError:
+        raise flaw("it is not an address", f"{cure}; in a password, write @ : / ? # as %40 %3A %2F %3F %23") from None
+    if parts.scheme != "http" or not parts.hostname or re.search(r"[\s\x00-\x1f]", text):
+        raise flaw("it is not the http:// address of an HTTP proxy", cure)
+    if port == 0 or not is_name(parts.hostname):
+        raise flaw("there is no such host or port", cure)
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise flaw("there is more in it than a user, a host and a port", cure)
+    return proxy
+
+
+ProxySetting: TypeAlias = Annotated[
+    ProxyUrl,
+    AfterValidator(check_proxy),
+    WithJsonSchema({"type": "string", "pattern": "^(http://.+|env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)$"}),
+]
+"""The type of a key `proxy`."""
+
+
+def way_of(proxy: ProxyUrl | None) -> Proxy | None:
+    """Return the proxy of a setting; None without one."""
+    return None if proxy is None else proxy.way
 
 
 def is_name(host: str) -> bool:

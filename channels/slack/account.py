@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from channels._shared.settings import way_of
 from channels.slack.bans import Bans
 from channels.slack.bolt_dispatch import BoltDispatch
 from channels.slack.download import SlackDownload
@@ -95,8 +96,9 @@ class SlackConnection:
         )
 
     def _client_of(self, token: str) -> SlackClient:
-        context = self._context
-        return SlackClient(token, self.settings.api_root, context.client, context.fail_point, self._bans)
+        context, proxy = self._context, way_of(self.settings.proxy)
+        root = self.settings.api_root
+        return SlackClient(token, root, context.client, context.fail_point, self._bans, proxy=proxy)
 
     @property
     def path(self) -> str:
@@ -198,6 +200,7 @@ class SlackConnection:
             well=self._well,
             take=self._door.answer,
             client=self._context.client,
+            proxy=way_of(self.settings.proxy),
             clock=self._context.clock,
             fail_point=self._context.fail_point,
             timing=self._timing,

@@ -19,6 +19,7 @@ from yarl import URL
 
 from channels._shared.http import HttpAnswer, NoAnswer, Wire, length_of, within
 from channels.slack.bans import Bans
+from gateway.domain.proxy import Proxy
 from gateway.domain.text import plain
 
 ANSWER_WITHIN_S = 20.0
@@ -91,13 +92,14 @@ class SlackClient(AsyncWebClient):
         fail_point: Callable[[str], Awaitable[None]],
         bans: Bans,
         *,
+        proxy: Proxy | None = None,
         answer_within_s: float = ANSWER_WITHIN_S,
     ) -> None:
         """Take the address of the Web API (`https://slack.com/api/`) and what to call it over."""
         # "Any", for the SDK's own types have holes.
         cast("Any", super()).__init__(token=token, base_url=root, session=client, retry_handlers=[])
-        self.proxy = None  # what the environment says is the daemon's to obey, for all of its requests
-        self._wire = Wire("Slack", client)
+        self.proxy = None  # the SDK's own, of the environment; ours is the wire's
+        self._wire = Wire("Slack", client, proxy)
         self._fail_point = fail_point
         self._bans = bans
         self._answer_within_s = answer_within_s

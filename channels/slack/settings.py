@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from channels._shared.settings import check_account_name, flaw, limit, server
+from channels._shared.settings import ProxySetting, check_account_name, flaw, limit, server
 
 Mode: TypeAlias = Literal["socket", "http"]
 OFFICIAL_API = "https://slack.com/api/"
@@ -95,6 +95,9 @@ class SlackAccount(BaseModel):
     )
     api_root: Annotated[str, AfterValidator(_api_root)] = Field(
         default=OFFICIAL_API, description="The Web API, when it is not Slack's own."
+    )
+    proxy: ProxySetting | None = Field(
+        default=None, description='An HTTP proxy on the way there: "http://host:port", "env:NAME" or "file:PATH".'
     )
     limits: SlackLimits = Field(default=SlackLimits(), description="How fast messages go out; 0 is no limit.")
 

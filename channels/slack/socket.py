@@ -17,8 +17,10 @@ from typing import Any, cast
 
 import aiohttp
 
+from channels._shared.http import by_proxy
 from channels.slack.request import SlackFailure
 from channels.slack.web import SlackAck, Take
+from gateway.domain.proxy import Proxy, through
 from gateway.ports import Clock
 
 SOCKETS = 2
@@ -92,6 +94,7 @@ class Sockets:
     client: aiohttp.ClientSession
     clock: Clock
     fail_point: Callable[[str], Awaitable[None]]
+    proxy: Proxy | None = None
     timing: Timing = field(default_factory=Timing)
     _lines: list[_Line] = field(default_factory=list[_Line])
     _log: logging.Logger = field(default_factory=lambda: logging.getLogger(__name__))
@@ -125,14 +128,15 @@ class Sockets:
             try:
                 await self._serve(line)
             except* (SlackFailure, Dead, LinkDisabled, aiohttp.ClientError, OSError, TimeoutError) as failed:
-                error = _told(_first(failed))
+                error = _told(_first(failed), self.proxy)
             await self.bear(error, line.fell(self.clock.monotonic()))
 
     async def _serve(self, line: _Line) -> None:
         """Connect and take what comes, until Slack wants another connection. What it brought is finished."""
         url = await self.open()
         async with asyncio.timeout(self.timing.connect):
-            socket = await self.client.ws_connect(url, autoping=False, max_msg_size=MESSAGE_BYTES)
+            proxy = through(self.proxy)
+            socket = await self.client.ws_connect(url, autoping=False, max_msg_size=MESSAGE_BYTES, proxy=proxy)
         try:
             async with asyncio.TaskGroup() as group:
                 await self._listen(line, socket, group)
@@ -241,9 +245,11 @@ def _first(failed: BaseExceptionGroup[Exception]) -> Exception:
     return found
 
 
-def _told(error: Exception) -> Exception:
+def _told(error: Exception, proxy: Proxy | None) -> Exception:
     """Return one of ours: others say in their text where they connected to, and that is a ticket."""
     if isinstance(error, SlackFailure | Dead | LinkDisabled):
         return error
+    if why := by_proxy(error, proxy):
+        return Dead(why)
     what = "too late" if isinstance(error, TimeoutError) else type(error).__name__
     return Dead(f"No connection to Slack: {what}.")

@@ -17,6 +17,7 @@ from typing import TypeVar, cast
 from telegram import BotCommandScope, BotCommandScopeAllGroupChats, BotCommandScopeAllPrivateChats, User
 from telegram.error import TelegramError
 
+from channels._shared.settings import way_of
 from channels.telegram import inbound
 from channels.telegram.chat_migration import ChatMigrations
 from channels.telegram.download import TelegramDownload
@@ -86,11 +87,12 @@ class TelegramConnection:
         self._moves = moves
         self._pauses = pauses
         self._log = logging.getLogger(__name__)
+        proxy = way_of(settings.proxy)
         self.bot = TelegramBot(
             settings.token.get_secret_value(),
             settings.api_root,
-            AiohttpRequest(context.client, context.fail_point),
-            AiohttpRequest(context.client, context.fail_point, answer_within_s=POLL_WITHIN_S),
+            AiohttpRequest(context.client, context.fail_point, proxy=proxy),
+            AiohttpRequest(context.client, context.fail_point, proxy=proxy, answer_within_s=POLL_WITHIN_S),
         )
         self.download = TelegramDownload(self.bot)
         self._updates: TelegramUpdates | None = None

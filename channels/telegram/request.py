@@ -18,6 +18,7 @@ from telegram.request import BaseRequest, RequestData
 from yarl import URL
 
 from channels._shared.http import NoAnswer, Wire, length_of, within
+from gateway.domain.proxy import Proxy
 
 ANSWER_WITHIN_S = 20.0
 LONG_POLL_S = 50
@@ -73,10 +74,11 @@ class AiohttpRequest(BaseRequest):
         client: aiohttp.ClientSession,
         fail_point: Callable[[str], Awaitable[None]],
         *,
+        proxy: Proxy | None = None,
         answer_within_s: float = ANSWER_WITHIN_S,
     ) -> None:
         """Take the client to send over, and for how long an answer is waited for, in seconds."""
-        self._wire = Wire("Telegram", client)
+        self._wire = Wire("Telegram", client, proxy)
         self._fail_point = fail_point
         self._answer_within_s = answer_within_s
         self._timeout = within(answer_within_s)

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from channels._shared.settings import check_account_name, flaw, limit, server
+from channels._shared.settings import ProxySetting, check_account_name, flaw, limit, server
 
 OFFICIAL_API = "https://api.telegram.org"
 SECRETS = (r"(?<!\d)\d{6,12}:[A-Za-z0-9_-]{30,}",)
@@ -70,6 +70,9 @@ class TelegramAccount(BaseModel):
     )
     api_root: Annotated[str, AfterValidator(_api_root)] = Field(
         default=OFFICIAL_API, description="The Bot API server, when it is not Telegram's own."
+    )
+    proxy: ProxySetting | None = Field(
+        default=None, description='An HTTP proxy on the way there: "http://host:port", "env:NAME" or "file:PATH".'
     )
     mode: Literal["polling", "webhook"] = Field(
         default="polling", description='How messages come: "polling" asks for them, "webhook" has them sent here.'

@@ -109,6 +109,7 @@ def models_of(
             name=one.name,
             base_url=one.base_url,
             api_key=one.api_key.get_secret_value() if one.api_key else None,
+            proxy=one.proxy.way if one.proxy else None,
         )
         for one in (settings, *settings.fallback)
     ]

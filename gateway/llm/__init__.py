@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gateway.domain.proxy import Proxy
 from gateway.errors import ConfigError
 from gateway.llm.chain import ChainedModels
 from gateway.llm.prices import Price
@@ -29,6 +30,7 @@ class Choice:
     base_url: str | None = None
     """None: the provider's own server."""
     api_key: str | None = field(default=None, repr=False)
+    proxy: Proxy | None = None
 
 
 def open_models(
@@ -48,7 +50,14 @@ def open_models(
     opened = [
         operator
         if choice.name == operator.name
-        else open_model(choice.name, session=session, base_url=choice.base_url, api_key=choice.api_key, clock=clock)
+        else open_model(
+            choice.name,
+            session=session,
+            base_url=choice.base_url,
+            api_key=choice.api_key,
+            clock=clock,
+            proxy=choice.proxy,
+        )
         for choice in choices
     ]
     if not opened:
@@ -63,6 +72,7 @@ def open_model(
     base_url: str | None,
     api_key: str | None,
     clock: Clock,
+    proxy: Proxy | None = None,
 ) -> Model:
     """Return the model called `name`: `<provider>:<model>`. Raises `ConfigError` for anything else.
 
@@ -77,11 +87,12 @@ def open_model(
     if provider == "openai":
         from gateway.llm.openai_chat import OpenAIChat
 
-        return OpenAIChat(session, model, base_url=base_url or OPENAI_URL, api_key=api_key, clock=clock)
-    return _from_library(name, base_url, api_key)
+        url = base_url or OPENAI_URL
+        return OpenAIChat(session, model, base_url=url, api_key=api_key, clock=clock, proxy=proxy)
+    return _from_library(name, base_url, api_key, proxy)
 
 
-def _from_library(name: str, base_url: str | None, api_key: str | None) -> Model:
+def _from_library(name: str, base_url: str | None, api_key: str | None, proxy: Proxy | None) -> Model:
     from gateway.llm.pydantic_ai import open_library
 
-    return open_library(name, base_url=base_url, api_key=api_key)
+    return open_library(name, base_url=base_url, api_key=api_key, proxy=proxy)

@@ -14,13 +14,22 @@ import aiohttp
 from yarl import URL
 
 from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart
+from gateway.domain.proxy import WANTS_PASSWORD, Proxy, through
 from gateway.domain.steps import Answer
 from gateway.domain.text import media_type
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.dialects import Dialect, dialect_of, instead
 from gateway.llm.openai_answer import DEFAULT_LIMITS as DEFAULT_ANSWER_LIMITS
 from gateway.llm.openai_answer import AnswerLimits, AnswerParser
-from gateway.llm.openai_errors import Peer, RefusedRequest, from_chunk, from_response, not_an_answer, to_error
+from gateway.llm.openai_errors import (
+    RETRYABLE,
+    Peer,
+    RefusedRequest,
+    from_chunk,
+    from_response,
+    not_an_answer,
+    to_error,
+)
 from gateway.llm.openai_payload import MessageJsonCache, ToolJsonCache, has_images, request_body
 from gateway.llm.retrying import DEFAULT_PATIENCE, Timeouts, Trying
 from gateway.policy.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
@@ -56,6 +65,7 @@ class OpenAIChat(Trying):
         base_url: str,
         api_key: str | None,
         clock: Clock,
+        proxy: Proxy | None = None,
         retry: RetryLimits = DEFAULT_RETRY_LIMITS,
         patience: Timeouts = DEFAULT_PATIENCE,
         limits: AnswerLimits = DEFAULT_ANSWER_LIMITS,
@@ -65,6 +75,7 @@ class OpenAIChat(Trying):
         self._url, server = _endpoint(base_url)
         super().__init__(f"The model's server {server}", retry, patience, random)
         self._session = session
+        self._proxy = proxy
         self._model = model
         self._peer = Peer(server=server, model=model, api_key=_usable_key(api_key))
         self._learned = _Learned(dialect_of(self._url.host or "", model))
@@ -167,7 +178,12 @@ class OpenAIChat(Trying):
                 # As a file it is sent piece by piece: 100 MB of pictures, as bytes, held up everybody.
                 data = body if len(body) <= _SENT_AT_ONCE else BytesIO(body)
                 return await self._session.post(
-                    self._url, data=data, headers=headers, timeout=times, allow_redirects=False
+                    self._url,
+                    data=data,
+                    headers=headers,
+                    timeout=times,
+                    allow_redirects=False,
+                    proxy=through(self._proxy),
                 )
         except TimeoutError:
             raise self._silent(self.first_s) from None
@@ -229,6 +245,8 @@ class OpenAIChat(Trying):
                     body += data
         except (TimeoutError, aiohttp.ClientError, OSError):
             pass  # the status says enough
+        if self._proxy is not None and response.status == WANTS_PASSWORD:
+            return _by_proxy(self._proxy.refused(WANTS_PASSWORD), retryable=False)
         wait_s = retry_after_s(response.headers.get("Retry-After"), self._clock.now())
         refusal = from_response(response.status, _type_of(response), body[:_ERROR_BODY_BYTES], self._peer)
         return to_error(refusal, self._peer, wait_s)
@@ -242,12 +260,21 @@ class OpenAIChat(Trying):
                 f"The certificate of the model's server {self._peer.server} is not trusted.",
                 cure="Check [model] base_url, and the certificates this machine trusts.",
             )
+        if self._proxy is not None and isinstance(error, aiohttp.ClientHttpProxyError):
+            return _by_proxy(self._proxy.refused(error.status), retryable=error.status in RETRYABLE)
+        if self._proxy is not None and isinstance(error, aiohttp.ClientProxyConnectionError):
+            return _by_proxy(self._proxy.unreached(type(error).__name__), retryable=True)
         reason = self._peer.redacted(str(error)) or type(error).__name__
         return ModelError(
             f"The connection to the model's server {self._peer.server} failed: {reason}.",
             cure="Check [model] base_url and the network.",
             retryable=True,
         )
+
+
+def _by_proxy(said: tuple[str, str], *, retryable: bool) -> ModelError:
+    what, cure = said
+    return ModelError(what, cure=cure, retryable=retryable)
 
 
 def _type_of(response: aiohttp.ClientResponse) -> str:

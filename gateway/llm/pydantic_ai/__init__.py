@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any
 
 from gateway.domain.prompts import Complete, ModelEvent, ModelRequest, TextPart
+from gateway.domain.proxy import Proxy
 from gateway.domain.steps import Answer
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.openai_answer import CUT_NOTE, DEFAULT_LIMITS, filtered, refuse_useless_cut
@@ -27,7 +28,7 @@ ANSWER_TOKENS = 8_192
 """Asked for where the provider wants a limit with each request; the library's own default is 4,096."""
 
 
-def open_library(name: str, *, base_url: str | None, api_key: str | None) -> LibraryModel:
+def open_library(name: str, *, base_url: str | None, api_key: str | None, proxy: Proxy | None = None) -> LibraryModel:
     """Return the model `<provider>:<model>`. Raises `ConfigError` for a provider that is not there, or its package."""
     try:
         from httpx2 import AsyncClient, Timeout
@@ -38,9 +39,10 @@ def open_library(name: str, *, base_url: str | None, api_key: str | None) -> Lib
             f"The model {name} needs packages that are not installed ({error.name or error}).",
             cure="Say `./run add providers`, or install Dragoman with the extra `providers`.",
         ) from error
-    client = AsyncClient(timeout=Timeout(DEFAULT_PATIENCE.stall_s, connect=DEFAULT_PATIENCE.connect_s))
+    limits = Timeout(DEFAULT_PATIENCE.stall_s, connect=DEFAULT_PATIENCE.connect_s)
+    client = AsyncClient(timeout=limits, proxy=proxy.url if proxy else None)
     model = their_model(name, base_url=base_url, api_key=api_key, client=client)
-    return LibraryModel(name, model, close=client.aclose, api_key=api_key)
+    return LibraryModel(name, model, close=client.aclose, api_key=api_key, proxy=proxy)
 
 
 class LibraryModel(Trying):
@@ -53,6 +55,7 @@ class LibraryModel(Trying):
         *,
         close: Callable[[], Awaitable[None]],
         api_key: str | None = None,
+        proxy: Proxy | None = None,
         retry: RetryLimits = DEFAULT_RETRY_LIMITS,
         patience: Timeouts = DEFAULT_PATIENCE,
         random: Callable[[], float] = _random.random,
@@ -63,6 +66,7 @@ class LibraryModel(Trying):
         self._name = name
         self._model = model
         self._api_key = api_key
+        self._proxy = proxy
 
     @property
     def name(self) -> str:
@@ -100,7 +104,7 @@ class LibraryModel(Trying):
         except (ModelError, GeneratorExit, asyncio.CancelledError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever a library raises is its model's failure (house rule 9)
-            raise from_library(error, self._name, self._api_key) from None  # the cause may carry the key
+            raise from_library(error, self._name, self._api_key, self._proxy) from None  # the cause may carry the key
 
     def _opened(self, messages: Any, parameters: Any) -> Any:
         from pydantic_ai.direct import model_request_stream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.domain.proxy import Proxy
 from gateway.errors import ModelError
 from gateway.llm.openai_errors import ErrorBody, Peer, to_error
 
@@ -14,7 +15,7 @@ class NotWhole(ModelError):
         super().__init__(f"{name}'s stream ended before its answer was whole.", cure="Ask again.", retryable=True)
 
 
-def from_library(error: Exception, name: str, api_key: str | None) -> ModelError:
+def from_library(error: Exception, name: str, api_key: str | None, proxy: Proxy | None = None) -> ModelError:
     """Say what happened and what to do about it. Unknown kinds are failures that asking again does not mend."""
     from pydantic_ai import exceptions as theirs
 
@@ -32,8 +33,8 @@ def from_library(error: Exception, name: str, api_key: str | None) -> ModelError
             return to_error(refusal, peer, error.retry_after)
         case theirs.ModelConnectionError():
             return ModelError(
-                f"The connection to {name} failed: {said}.",
-                cure="Check the network, and [model] base_url if it is set.",
+                f"The connection to {name}{f' through the proxy {proxy}' if proxy else ''} failed: {said}.",
+                cure=f"Check the network, and [model] {'proxy' if proxy else 'base_url if it is set'}.",
                 retryable=True,
                 retry_after_s=error.retry_after,
             )

@@ -22,6 +22,7 @@ mode = "{mode}"
 api_root = "{api_root}"
 bot_token = "env:SLACK_BOT_{secret}"
 {key}
+{more}
 [channels.slack{table}.limits]
 {limits}
 """
@@ -42,6 +43,8 @@ class SlackRig:
     """TOML besides `[channels.slack]`: owners, people, chats, model, tools."""
     limits: str = ""
     """Of every account, as TOML."""
+    more: str = ""
+    """Of every account, as TOML."""
     env: dict[str, str] = field(default_factory=dict[str, str])
     line: AsyncExitStack = field(default_factory=AsyncExitStack)
     """While it is open, Slack can be reached."""
@@ -61,6 +64,7 @@ class SlackRig:
                 api_root=slack.api_root,
                 key=(_SOCKET_KEY if self.mode == "socket" else _HTTP_KEY).format(secret=name.upper()),
                 secret=name.upper(),
+                more=self.more,
                 limits=self.limits,
             )
             for name, slack in self.workspaces.items()

@@ -14,6 +14,7 @@ import pytest
 from pydantic import SecretStr
 
 import config
+from channels._shared.settings import ProxyUrl
 from channels.slack.settings import SlackAccount, SlackSettings
 from channels.telegram.settings import TelegramAccount, TelegramSettings
 from config.load import load
@@ -139,11 +140,16 @@ def test_the_example_loads_with_every_key_taken_in(tmp_path: Path, monkeypatch: 
             model="openai:local-model", tools=("shell",), instructions="Be thorough.",
         )
     }  # fmt: skip
+    proxy = ProxyUrl("http://proxy.example.org:3128")
+    assert loaded.settings.model.proxy == loaded.settings.model.fallback[0].proxy == proxy
     assert loaded.settings.channels.telegram == TelegramSettings(
-        accounts={"main": TelegramAccount(token=SecretStr("1:t"), webhook_secret=SecretStr("s"))}
+        accounts={"main": TelegramAccount(token=SecretStr("1:t"), webhook_secret=SecretStr("s"), proxy=proxy)}
     ), "what is commented out shows the defaults"
     slack = SlackAccount(
-        bot_token=SecretStr("xoxb-1"), app_token=SecretStr("xapp-1"), signing_secret=SecretStr("a-signing-secret")
+        bot_token=SecretStr("xoxb-1"),
+        app_token=SecretStr("xapp-1"),
+        signing_secret=SecretStr("a-signing-secret"),
+        proxy=proxy,
     )
     assert loaded.settings.channels.slack == SlackSettings(accounts={"main": slack}), "the defaults, again"
 

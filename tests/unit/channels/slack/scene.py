@@ -39,6 +39,7 @@ class Scene:
     client: aiohttp.ClientSession
     workspaces: dict[str, FakeSlack]
     mode: str = "socket"
+    proxy: str = ""
     limits: dict[str, float] = field(default_factory=dict[str, float])
     sink: FakeSink = field(default_factory=lambda: FakeSink(asks_reasons=True))
     helm: FakeHelm = field(default_factory=FakeHelm)
@@ -55,7 +56,7 @@ class Scene:
     def _account(self, slack: FakeSlack) -> dict[str, Any]:
         common = {"bot_token": slack.bot_token, "api_root": slack.api_root, "mode": self.mode, "limits": self.limits}
         key = {"signing_secret": slack.signing_secret} if self.mode == "http" else {"app_token": slack.app_token}
-        return common | key
+        return common | key | ({"proxy": self.proxy} if self.proxy else {})
 
     def context(self) -> ChannelContext:
         return ChannelContext(

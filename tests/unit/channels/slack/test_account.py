@@ -11,6 +11,7 @@ from channels.slack.presence import SEEN
 from gateway.domain.messages import RefusedReason
 from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.errors import NotKnownYet, StoreError
+from tests.support.proxy_server import ProxyServer
 from tests.support.slack import FakeSlack, Fault, Shown, faults
 from tests.support.surroundings import refusing, until
 from tests.unit.channels.slack.scene import Scene, running
@@ -325,6 +326,29 @@ async def test_a_form_that_cannot_be_opened_is_said(slack: FakeSlack, scene: Sce
         shown = await card(account, slack, slack.direct(ANN))
         await slack.acknowledged(slack.press(ANN, shown, "Deny with reason"))
         await slack.see_note(ANN, "Press the button again")
+
+
+# --- a proxy --------------------------------------------------------------------------------------
+
+
+async def test_sockets_and_requests_go_through_proxy(slack: FakeSlack, scene: Scene) -> None:
+    async with ProxyServer(user="ann:secret").serve() as proxy:
+        scene.proxy = proxy.url_with("ann:secret")
+        async with running(scene) as account:
+            slack.say(ANN, "hello")
+            await until(lambda: len(scene.sink.messages) == 1)
+            assert account.trouble() == ""
+        asked = " ".join(proxy.asked)
+    assert "/api/auth.test" in asked
+    assert "/api/apps.connections.open" in asked
+    assert len(proxy.asked) >= 4, "the sockets too"
+
+
+async def test_proxy_that_is_not_there_is_told(scene: Scene) -> None:
+    scene.proxy = "http://ann:secret@127.0.0.1:9"
+    async with running(scene, ready=False) as account:
+        await until(lambda: "The proxy http://127.0.0.1:9 cannot be reached" in account.trouble())
+        assert "secret" not in account.trouble()
 
 
 # --- the agent view ------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ class Scene:
     api_root: str = "http://127.0.0.1:9"
     mode: str = "polling"
     public_url: str = "https://bot.example.org"
+    proxy: str = ""
     limits: dict[str, float] = field(default_factory=dict[str, float])
     accounts: tuple[tuple[str, str], ...] = (("main", TOKEN),)
     sink: FakeSink = field(default_factory=FakeSink)
@@ -34,6 +35,8 @@ class Scene:
 
     def settings(self) -> TelegramSettings:
         account: dict[str, Any] = {"api_root": self.api_root, "mode": self.mode, "limits": self.limits}
+        if self.proxy:
+            account["proxy"] = self.proxy
         if self.mode == "webhook":
             account["webhook_secret"] = SECRET
         return TelegramSettings.model_validate(

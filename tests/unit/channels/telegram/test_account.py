@@ -23,6 +23,7 @@ from channels.telegram.webhook import HEADER
 from gateway.domain.messages import RefusedReason
 from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.errors import StoreError
+from tests.support.proxy_server import ProxyServer
 from tests.support.surroundings import refusing, until
 from tests.support.telegram import TOKEN, FakeTelegram, Fault, Shown, faults
 from tests.unit.channels.telegram.conftest import QUICK
@@ -439,3 +440,18 @@ async def test_going_back_to_polling_takes_the_webhook_away_and_loses_nothing(
     telegram.say(ANN, "hello")
     async with running(scene):
         await until(lambda: scene.sink.texts == ["hello"])
+
+
+async def test_polls_go_through_proxy(telegram: FakeTelegram, scene: Scene) -> None:
+    async with ProxyServer(user="ann:secret").serve() as proxy:
+        scene.proxy = proxy.url_with("ann:secret")
+        async with running(scene) as found:
+            await until(lambda: telegram.calls("getUpdates") and found.trouble() == "")
+        assert any("/getUpdates" in one for one in proxy.asked)
+        assert len(telegram.log) <= len(proxy.asked)
+
+
+async def test_proxy_that_is_not_there_is_told(scene: Scene) -> None:
+    scene.proxy = "http://ann:secret@127.0.0.1:9"
+    async with running(scene) as found:
+        await until(lambda: "The proxy http://127.0.0.1:9 cannot be reached" in found.trouble())

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from gateway.domain.prompts import Complete, ModelRequest, TextPart, UserText
+from gateway.domain.proxy import Proxy
 from gateway.domain.steps import Answer
 from gateway.errors import ModelError
 from gateway.llm.openai_answer import AnswerLimits
@@ -33,6 +34,7 @@ async def attached(
     limits: AnswerLimits | None = None,
     clock: FakeClock | None = None,
     api_key: str | None = KEY,
+    proxy: Proxy | None = None,
 ) -> AsyncGenerator[OpenAIChat]:
     """Start the server and yield a model that asks it."""
     async with server, aiohttp.ClientSession() as session:
@@ -41,6 +43,7 @@ async def attached(
             "m",
             base_url=server.base_url,
             api_key=api_key,
+            proxy=proxy,
             clock=clock or FakeClock(),
             retry=retry,
             patience=patience,

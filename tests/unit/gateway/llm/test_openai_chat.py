@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from gateway.domain.prompts import TextPart
+from gateway.domain.proxy import Proxy
 from gateway.domain.steps import Usage
 from gateway.errors import ConfigError, ModelError
 from gateway.llm.openai_answer import CUT_NOTE, AnswerLimits
@@ -20,6 +21,7 @@ from gateway.llm.retrying import Timeouts
 from gateway.policy.retry import RetryLimits
 from tests.support.clock import FakeClock
 from tests.support.model_server import Call, Reply, ScriptedModel, UsageFigures
+from tests.support.proxy_server import ProxyServer
 from tests.unit.gateway.llm.asking import ASK, IMPATIENT, KEY, QUICK, ask, attached, failure
 
 # --- answers ----------------------------------------------------------------------------------
@@ -452,3 +454,30 @@ async def test_cancelling_the_asker_stops_the_request() -> None:
         await server.until(lambda: server.requests[0].ended == "left")
 
     assert len(server.requests) == 1
+
+
+# --- through a proxy --------------------------------------------------------------------------
+
+
+async def test_question_goes_through_proxy() -> None:
+    async with (
+        ProxyServer(user="ann:secret").serve() as proxy,
+        attached(ScriptedModel(), proxy=Proxy(proxy.url_with("ann:secret"))) as model,
+    ):
+        answer, _ = await ask(model)
+        assert answer.text == "You said: Hi"
+        assert len(proxy.asked) == 1
+
+
+async def test_proxy_in_the_way_is_named_with_cure() -> None:
+    async with (
+        ProxyServer(user="ann:secret").serve() as proxy,
+        attached(ScriptedModel(), proxy=Proxy(proxy.url_with("ann:wrong"))) as model,
+    ):
+        error, _ = await failure(model)
+        assert error.message == f"The proxy {proxy.url} does not take this user and password (407)."
+        assert "setting proxy" in error.cure
+    async with attached(ScriptedModel(), proxy=Proxy("http://ann:secret@127.0.0.1:9")) as model:
+        error, _ = await failure(model)
+        assert error.message.startswith("The proxy http://127.0.0.1:9 cannot be reached (ClientProxyConnectionError)")
+        assert error.retryable

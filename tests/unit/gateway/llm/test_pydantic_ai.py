@@ -13,6 +13,7 @@ from httpx2 import AsyncClient
 
 from gateway.domain.ids import CallId
 from gateway.domain.prompts import CallResult, Complete, Image, ModelRequest, TextPart, ToolOffer, UserText
+from gateway.domain.proxy import Proxy
 from gateway.domain.steps import Answer, Usage
 from gateway.domain.tools import ARGUMENTS_AT_MOST, ResultStatus, ToolCall, ToolResult
 from gateway.errors import ConfigError, ModelError
@@ -21,6 +22,7 @@ from gateway.llm.pydantic_ai.opening import their_model
 from gateway.llm.retrying import Timeouts
 from gateway.policy.retry import RetryLimits
 from tests.support.providers import FakeProvider, Said, anthropic_calls, anthropic_text, google
+from tests.support.proxy_server import ProxyServer
 
 KEY = "sk-ant-0123456789abcdef"
 SHELL = ToolOffer(
@@ -417,3 +419,29 @@ def test_a_provider_whose_package_is_missing_is_said_with_a_cure(name: str) -> N
         open_library(name, base_url=None, api_key=None if name.startswith("bedrock") else KEY)
     assert "the extra `providers`" in refused.value.cure.lower()
     assert "base_url" in refused.value.cure
+
+
+async def test_question_goes_through_proxy() -> None:
+    async with (
+        ProxyServer(user="ann:secret").serve() as proxy,
+        FakeProvider(Said(events=anthropic_text("Linux 6.1, I think."))) as server,
+    ):
+        way = Proxy(proxy.url_with("ann:secret"))
+        model = open_library(CLAUDE, base_url=server.url, api_key=KEY, proxy=way)
+        try:
+            _, answer = await ask(model)
+        finally:
+            await model.close()
+        assert answer.text == "Linux 6.1, I think."
+        assert len(proxy.asked) == 1
+
+
+async def test_proxy_that_is_not_there_is_named() -> None:
+    way = Proxy("http://ann:secret@127.0.0.1:9")
+    async with AsyncClient(proxy=way.url) as client:
+        theirs = their_model(CLAUDE, base_url="http://127.0.0.1:9", api_key=KEY, client=client)
+        model = LibraryModel(CLAUDE, theirs, close=client.aclose, retry=RetryLimits(attempts=1), proxy=way)
+        with pytest.raises(ModelError) as caught:
+            await ask(model)
+    assert "through the proxy http://127.0.0.1:9 failed" in caught.value.message
+    assert "[model] proxy" in caught.value.cure
