@@ -110,15 +110,10 @@ class Wire:
             return NoAnswer(sent=False, why="Dragoman is stopping; a file was not asked for.")
         limits = aiohttp.ClientTimeout(total=FETCH_WITHIN_S, connect=CONNECT_WITHIN_S, sock_read=SILENT_AT_MOST_S)
         as_it_is = {**headers, "Accept-Encoding": "identity"}  # what is packed may be of any size
+        way = through(self._proxy)
         try:
             found = await self._client.request(
-                "GET",
-                url,
-                timeout=limits,
-                allow_redirects=False,
-                headers=as_it_is,
-                auto_decompress=False,
-                proxy=through(self._proxy),
+                "GET", url, timeout=limits, allow_redirects=False, headers=as_it_is, auto_decompress=False, proxy=way
             )
         except UNANSWERED as error:
             return self._failed(error, "a file")
