@@ -34,7 +34,7 @@ def message_key(chat: int, message: int) -> str:
 
 
 def album_key(chat: int, album: str) -> str:
-    """What of an album cannot be read: the person is told once, not for each of its pictures."""
+    """An album, and what of it cannot be read: the person is told once, not for each of its pictures."""
     return f"a{chat}.{album}"
 
 

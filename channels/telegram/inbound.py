@@ -171,8 +171,9 @@ class _Reading:
         unread = "" if files else f"{_unread(message, words)} {why}".strip()
         text, quoted = self._said(message, words, edited=edited, brings=bool(files or unread))
         reply = _reply(message)
-        album = message.text("media_group_id") if unread and not text and not edited else ""
-        key = ids.album_key(place, album) if album else ids.message_key(place, number)
+        album = "" if edited else message.text("media_group_id")
+        album = ids.album_key(place, album) if album else ""
+        key = album if album and unread and not text else ids.message_key(place, number)
         return Inbound(
             event_key=ids.edit_key(place, number, sent, text) if edited else key,
             conversation=self._conversation(message, place),
@@ -189,6 +190,7 @@ class _Reading:
             attachments=files,
             cut=words.units >= CUT_UNITS and "text" in message and not edited and not _borrowed(message),
             follows="" if edited else _follows(chat, place, number),
+            album=album,
         )
 
     def _conversation(self, message: TelegramFields, chat: int) -> Conversation:

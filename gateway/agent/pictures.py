@@ -15,7 +15,7 @@ from gateway.system.safe_open import open_beneath
 RESULTS_WITH_PICTURES = 4
 """Of the results that have pictures, the last ones whose pictures a model is given: each costs as much as pages do."""
 PICTURES_OF_PEOPLE = 4
-"""Of the pictures that people sent, the last ones that a model is given."""
+"""Of the pictures that people sent, the last ones that a model is given; of the last message with pictures, all."""
 
 
 def any_in(messages: Sequence[Message]) -> bool:
@@ -37,14 +37,14 @@ def with_pictures(messages: Sequence[Message], folder: Path, workspace: Path | N
     or of a kind that models are not given.
     """
     bearing = [at for at, one in enumerate(messages) if _of_call(one)]
-    last, left = frozenset(bearing[-RESULTS_WITH_PICTURES:]), PICTURES_OF_PEOPLE
+    last, left, given = frozenset(bearing[-RESULTS_WITH_PICTURES:]), PICTURES_OF_PEOPLE, False
     out: list[Message] = []
     for at, one in reversed([*enumerate(messages)]):
         if isinstance(one, CallResult) and at in last:
             one = _with_shots(one, folder)
         elif isinstance(one, UserText) and one.pictures and left:
-            newest = one.pictures[-left:]
-            left -= len(newest)
+            newest = one.pictures[-left:] if given else one.pictures
+            left, given = max(0, left - len(newest)), True
             one = _with_photos(one, newest, workspace, mark)
         out.append(one)
     return tuple(reversed(out))

@@ -11,7 +11,7 @@ import hmac
 import secrets
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count, pairwise
 from typing import TypeAlias
 
 from gateway.agent.turn_cache import PerTurnCache
@@ -183,7 +183,7 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
     data = block(HEARD, [_line(one) for one in others], mark)
     for parts in _joined(received):
         one = [part.message for part in parts]
-        text, name, who = "".join(message.text for message in one), "", None
+        text, name, who = _text(one, command=command), "", None
         if several and one[0].principal != SYSTEM_PARENT:  # its task is all that a sub-session is told: plain text
             name, who = one[0].name or one[0].principal, one[0].principal
         if command:
@@ -205,6 +205,19 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
         yield UserText(text="", data=data)
 
 
+def _text(messages: Sequence[Inbound], *, command: bool) -> str:
+    """Join what a platform cut off, and the captions of an album. A command goes on with nothing but its own rest."""
+    texts = [messages[0].text]
+    for before, message in pairwise(messages):
+        if before.cut:
+            texts[-1] += message.text
+        else:
+            texts.append(message.text)
+    if command:
+        return next((text for text in texts if text.lstrip().startswith("/")), texts[0])
+    return "\n\n".join(filter(None, texts))
+
+
 def _quoted(messages: Sequence[Inbound], mark: str) -> str:
     """What the message answers."""
     return block(QUOTED, [_short(message.quoted) for message in messages if message.quoted], mark)
@@ -216,7 +229,7 @@ def _ended(message: Inbound, mark: str) -> str:
 
 
 def _joined(received: Sequence[Received]) -> list[list[Received]]:
-    """The messages that ask for something, each with those that the platform had cut off from it."""
+    """The messages that ask for something, each with those that the platform had cut off from it, or of its album."""
     out: list[list[Received]] = []
     for one in received:
         if one.context:

@@ -82,6 +82,8 @@ class Attachment:
 
 NEXT_PART_WITHIN = timedelta(seconds=1.5)
 """How soon the next part of a message follows that its platform cut off."""
+NEXT_OF_ALBUM_WITHIN = timedelta(seconds=1)
+"""Pause after one message of an album before its turn may begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,9 @@ class Inbound:
     for that alone. Not stored."""
     follows: str = ""
     """The event key of the message right before it in the chat; empty where the chat's messages have no numbers."""
+    album: str = ""
+    """The platform's id of the album that this message is one of, unique in its account; empty for any other message.
+    An album is one message for its reader. Not stored with the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +178,7 @@ class Received:
     context: bool = False
     """True when it was said beside the bot in a group: the turn may read it, as data; it asks for nothing."""
     continues: bool = False
-    """True when the platform had cut it off from the message before it in the turn: they are one text."""
+    """True when it is one message with the one before it in the turn: cut off by the platform, or of one album."""
 
 
 REASON_AT_MOST = 1000

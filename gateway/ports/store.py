@@ -42,6 +42,11 @@ class Intake(Protocol):
         nothing but text and, with `follows`, follows the last part directly; if it is cut too, the turn waits again:
         for at most 8 parts, and 6 s from the first one's arrival.
 
+        With `message.album`, the turn waits likewise, 1 s and at most 10 messages. A MODEL message of an album joins
+        the album's turn while that was never started. It steers that turn while it is under way, whatever `running`
+        says. Both hold only in the same session, by the same principal in the same conversation. Else it starts a turn
+        of its own, and takes those along that were said beside the bot (`drop`). A command never joins.
+
         With STEER, a MODEL message joins the session's model turn that was started and not ended, when principal
         and conversation are the same (not one that is STOPPING); with INTERRUPT that turn is stopped as by `control`
         and says "Interrupted."; else, and then, a new turn is queued. A direct message becomes its principal's last
@@ -55,8 +60,8 @@ class Intake(Protocol):
         """Store the event with its reason. With `drop.told`, a REFUSAL slot, once in 24 h a principal.
 
         `UNREADABLE` is told by a REPLY slot each time. `CONTEXT` (with its route) is kept for the session's next
-        model turn: `accept` gives it the last 50 that no turn was given, as `Received.context`. Return False for a
-        duplicate.
+        model turn: `accept` gives it the last 50 that no turn was given, as `Received.context`. With `message.album` it
+        joins that album's turn as in `accept`, if there is one. Return False for a duplicate.
         """
         ...
 

@@ -11,24 +11,28 @@ from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.store.codec import head
 from gateway.store.constants import REFUSAL_EVERY
-from gateway.store.memory.inbound_ops import InboundOps, event_of
+from gateway.store.memory.albums import Albums
+from gateway.store.memory.inbound_ops import event_of
 from gateway.store.memory.rows import TurnRow
 
 
-class MemoryDrops(InboundOps):
+class MemoryDrops(Albums):
     """`ports.Intake`: `drop`, `amend` and `refuse`."""
 
     async def drop(self, message: Inbound, drop: Drop, refusal: str) -> bool:
         """Store why a message starts nothing."""
-        with self.transition():
+        with self.transition() as now:
             if event_of(message) in self.events:
                 return False
             self.events[event_of(message)] = f"drop:{drop.reason}"
             if drop.reason is DropReason.CONTEXT and drop.route is not None:
                 session = self.begin(drop.route, message)
+                if self.joined_to_album(session, message, TurnKind.MODEL, now) is not None:
+                    return True
                 received = self.receive(session, message, None, context=True)
                 self.all_sessions[session.id].context.append(received.id)
                 self.heard[event_of(message)] = (received.id, session.id)
+                self.heard_of_album(message, received)
             if refusal and self._is_told(message, drop):
                 kind = SlotKind.REPLY if drop.reason is DropReason.UNREADABLE else SlotKind.REFUSAL
                 self.add_slot(NewSlot(conversation=message.conversation, kind=kind, text=refusal), None, None)

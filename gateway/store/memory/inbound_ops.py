@@ -32,7 +32,7 @@ class InboundOps(TurnOps):
         received = Received(
             id=InboundId(mint("i")),
             turn=turn,
-            message=replace(message, follows=""),  # of use on arrival only; no store keeps it
+            message=replace(message, follows="", album=""),  # of use on arrival only; no store keeps them
             given=None,
             received_at=self.clock.now(),
             context=context,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from gateway.domain.ids import InboundId, Principal, TurnId, WaitId, mint
-from gateway.domain.messages import REASON_AT_MOST, Inbound, Press, Received
+from gateway.domain.messages import REASON_AT_MOST, Inbound, Press
 from gateway.domain.routes import Accepted, Route, WhileRunning
 from gateway.domain.sessions import Session
 from gateway.domain.slots import NewSlot, SlotKind
@@ -16,12 +16,13 @@ from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, W
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
 from gateway.store.constants import HELD, INTERRUPTED_TEXT
-from gateway.store.memory.inbound_ops import InboundOps, event_of
+from gateway.store.memory.albums import Albums
+from gateway.store.memory.inbound_ops import event_of
 from gateway.store.memory.rows import TurnRow
 from gateway.store.press_rules import is_stopped_by, result_of_press, stays_a_message
 
 
-class MemoryIntake(InboundOps):
+class MemoryIntake(Albums):
     """`ports.Intake`: `accept`, `control` and `press`."""
 
     async def accept(
@@ -35,6 +36,10 @@ class MemoryIntake(InboundOps):
                 turn = received.turn if received and received.turn else TurnId("")
                 return Accepted(inbound=received.id if received else InboundId(""), turn=turn, duplicate=True)
             session = self.begin(route, message)
+            album = self.joined_to_album(session, message, kind, now)
+            if album is not None:
+                return self._joined(album, session)
+            beside = self.beside(session, message)
             continued = self._continued(session, message, kind, now)
             kind = kind if continued is None else continued.turn.kind
             active = self._active(session) if kind is TurnKind.MODEL else None
@@ -43,19 +48,26 @@ class MemoryIntake(InboundOps):
                 self.stop(same, INTERRUPTED_TEXT)
                 active = None
             parked = active if active is not None and active.turn.state is TurnState.PARKED else None
-            joined = same if running is WhileRunning.STEER else None
-            row = continued or joined or self._begin_turn(session, message, kind, now)
-            received = self.receive(session, message, row.turn.id, continues=continued is not None)
+            joined = same if running is WhileRunning.STEER and not message.album else None
+            row = continued or joined or self._begin_turn(session, message, kind, now, beside)
+            continues = continued is not None or bool(beside)
+            received = self.receive(session, message, row.turn.id, continues=continues)
             self.events[event_of(message)] = received.id
             row.inputs.append(received.id)
             if row is not joined:
-                self._hold(row, message, now)
+                self.hold_for_more(row, message, now)
             else:
                 self.touched.turns.add(row.turn.id)
             self.offer(row)
             if parked is not None and say_if_waiting is not None and continued is None:
                 self._say_that_it_waits(session, message, parked, say_if_waiting)
             return Accepted(inbound=received.id, turn=row.turn.id, steered=row is joined, waiting=parked is not None)
+
+    def _joined(self, row: TurnRow, session: Session) -> Accepted:
+        """Say what became of a message that joined the turn of its album, as its last one."""
+        active = self._active(session) if row.turn.kind is TurnKind.MODEL else None
+        waiting = active is not None and active.turn.state is TurnState.PARKED
+        return Accepted(inbound=row.inputs[-1], turn=row.turn.id, steered=row is active, waiting=waiting)
 
     def _say_that_it_waits(self, session: Session, message: Inbound, parked: TurnRow, say: Waiting) -> None:
         waits = [self.waits[one] for one in parked.waits]
@@ -70,29 +82,32 @@ class MemoryIntake(InboundOps):
             turn, waits = row.turn, row.held_until is not None and row.held_until > now
             theirs = (turn.principal, turn.conversation) == (message.principal, message.conversation)
             if waits and theirs and turn.session == session.id:
-                if message_parts.goes_on(message, kind, self._parts(row)[-1].message.event_key):
+                last = self.parts(row)[-1].message
+                if message_parts.goes_on(message, kind, last.event_key, was_cut=last.cut):
                     return row
                 self.hold_back(row, None)
                 self.offer(row)
                 return None
         return None
 
-    def _parts(self, row: TurnRow) -> list[Received]:
-        return [one for one in (self.inbounds[i] for i in row.inputs) if not one.context]
-
-    def _hold(self, row: TurnRow, message: Inbound, now: datetime) -> None:
-        parts = self._parts(row)
-        self.hold_back(row, message_parts.held_until(message, part=len(parts), first_at=parts[0].received_at, now=now))
-
-    def _begin_turn(self, session: Session, message: Inbound, kind: TurnKind, now: datetime) -> TurnRow:
+    def _begin_turn(
+        self, session: Session, message: Inbound, kind: TurnKind, now: datetime, beside: Collection[InboundId]
+    ) -> TurnRow:
+        """Begin a turn. `beside`: messages of the same album that were said beside the bot become part of it."""
         row = self.add_turn(_new_turn(session, message, kind, now))
-        if kind is TurnKind.MODEL:
-            heard = self.all_sessions[session.id].context
-            for received in [self.inbounds[one] for one in heard]:
+        self.album_begins(message, row)
+        heard = self.all_sessions[session.id].context
+        taken = [*heard] if kind is TurnKind.MODEL else [one for one in heard if one in beside]
+        for received in [self.inbounds[one] for one in taken]:
+            if received.id in beside:
+                first = not self.parts(row)
+                given = replace(received, turn=row.turn.id, context=False, continues=not first)
+            else:
                 # Given before the first step, whatever that says it was given: nothing waits for it.
-                self.put_received(session.id, replace(received, turn=row.turn.id, given=0))
-                row.inputs.append(received.id)
-            heard.clear()
+                given = replace(received, turn=row.turn.id, given=0)
+            self.put_received(session.id, given)
+            row.inputs.append(received.id)
+            heard.remove(received.id)
         return row
 
     async def control(self, route: Route, message: Inbound, control: Control) -> int | None:

@@ -43,6 +43,9 @@ class Tables:
         self.events: dict[tuple[str, str, str], str] = {}
         # What was said beside the bot, by its event: a new text of it may come.
         self.heard: dict[tuple[str, str, str], tuple[InboundId, SessionId]] = {}
+        # By the album of a message: its turn, and its messages that were said beside the bot before that began.
+        self.albums: dict[tuple[str, str, str], TurnId] = {}
+        self.album_heard: dict[tuple[str, str, str], list[InboundId]] = {}
         self.poison: dict[tuple[str, str, str], tuple[str, str, datetime]] = {}
         self.refused_at: dict[Principal, datetime] = {}
         self.people: dict[Principal, tuple[Conversation, datetime]] = {}

@@ -8,6 +8,11 @@ ON CONFLICT DO NOTHING;
 -- name: event_outcome
 SELECT outcome FROM events WHERE channel = ? AND account = ? AND event_key = ?;
 
+-- name: note_album
+-- Where an album is, in place of where it was.
+INSERT INTO events (channel, account, event_key, outcome) VALUES (?, ?, ?, ?)
+ON CONFLICT (channel, account, event_key) DO UPDATE SET outcome = excluded.outcome;
+
 -- name: use_session
 -- Makes the session, or marks it active and takes its title. Gives its epoch and from where on it has context.
 INSERT INTO sessions (id, kind, origin, owner, title, epoch, root_kind, created_at, active_at)
@@ -53,12 +58,17 @@ WHERE session = ? AND context = 1 AND turn IS NULL AND ord >= ? ORDER BY ord DES
 -- Given before the first step, whatever that says it was given: nothing waits for it.
 UPDATE messages SET turn = ?, given = 0, rev = ? WHERE ord = ?;
 
+-- name: take_heard
+-- A message said beside the bot becomes part of a turn: of the same album as what that was begun with.
+UPDATE messages SET turn = ?, context = 0, continues = ?, rev = ?
+WHERE ord = ? AND session = ? AND context = 1 AND turn IS NULL AND principal = ?;
+
 -- name: forget_context
 UPDATE sessions SET context_from = 0 WHERE id = ?;
 
 -- name: parts
--- The messages that a turn began with: when each came, and its event key.
-SELECT received_at, event_key FROM messages INDEXED BY messages_turn WHERE turn = ? AND context = 0 ORDER BY ord;
+-- The messages that a turn began with: when each came, its event key, and whether it was cut off.
+SELECT received_at, event_key, cut FROM messages INDEXED BY messages_turn WHERE turn = ? AND context = 0 ORDER BY ord;
 
 -- name: amendable
 -- A message that was not given to its model turn yet, which nobody holds, by its id.
@@ -67,10 +77,14 @@ ON m.turn = t.id
 WHERE t.id = ? AND m.id = ? AND m.given IS NULL AND t.kind = 'model' AND t.state IN ('queued', 'parked');
 
 -- name: amendable_heard
--- A message said beside the bot, by its place: of no turn yet, or of one that nobody holds and that has no answer.
+-- A message said beside the bot, by its place: of no turn yet, or of one that nobody holds and that has no answer; or
+-- one that became part of a turn, like `amendable`.
 SELECT m.ord, m.session, m.principal, m.conversation FROM messages AS m LEFT JOIN turns AS t ON t.id = m.turn
-WHERE m.ord = ? AND m.context = 1
-  AND (m.turn IS NULL OR t.state = 'queued' AND NOT EXISTS (SELECT 1 FROM steps AS s WHERE s.turn = t.id));
+WHERE m.ord = ? AND (
+    m.context = 1
+    AND (m.turn IS NULL OR t.state = 'queued' AND NOT EXISTS (SELECT 1 FROM steps AS s WHERE s.turn = t.id))
+    OR m.context = 0 AND m.given IS NULL AND t.kind = 'model' AND t.state IN ('queued', 'parked')
+);
 
 -- name: amend
 UPDATE messages SET text = ?, rev = ? WHERE ord = ?;

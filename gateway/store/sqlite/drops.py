@@ -6,9 +6,10 @@ from gateway.domain.ids import InboundId, SessionId, mint
 from gateway.domain.messages import Inbound, Refused, RefusedReason
 from gateway.domain.routes import Drop, DropReason, Route
 from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.turns import TurnKind
 from gateway.store.codec import MICROSECOND, dump_conversation, head
 from gateway.store.constants import REFUSAL_EVERY
-from gateway.store.sqlite import inbound_ops, slot_ops
+from gateway.store.sqlite import albums, inbound_ops, slot_ops
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.tx import Tx
 
@@ -37,7 +38,7 @@ def _drop(tx: Tx, message: Inbound, drop: Drop, refusal: str) -> bool:
     if inbound_ops.outcome_of(tx, message.conversation, message.event_key) is not None:
         return False
     if drop.reason is DropReason.CONTEXT and drop.route is not None:
-        inbound_ops.is_new(tx, message, f"{HEARD}{_hear(tx, drop.route, message)}")
+        _hear(tx, drop.route, message)
     else:
         inbound_ops.is_new(tx, message, f"drop:{drop.reason}")
     if refusal and _is_told(tx, message, drop):
@@ -46,12 +47,15 @@ def _drop(tx: Tx, message: Inbound, drop: Drop, refusal: str) -> bool:
     return True
 
 
-def _hear(tx: Tx, route: Route, message: Inbound) -> int:
-    """Keep what was said beside the bot for the session's next model turn. Return its place."""
+def _hear(tx: Tx, route: Route, message: Inbound) -> None:
+    """Keep what was said beside the bot for the session's next model turn; of an album that has one, for that."""
     inbound_ops.begin(tx, route, message)
+    if albums.joined(tx, route.session, message, TurnKind.MODEL) is not None:
+        return
     ord_ = inbound_ops.add_message(tx, route.session, None, InboundId(mint("i")), message, context=True)
     tx.run("heard", ord_, route.session)
-    return ord_
+    inbound_ops.is_new(tx, message, f"{HEARD}{ord_}")
+    albums.heard(tx, message, ord_)
 
 
 def _is_told(tx: Tx, message: Inbound, drop: Drop) -> bool:

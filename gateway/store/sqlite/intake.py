@@ -12,10 +12,10 @@ from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
-from gateway.store.codec import dump_conversation, from_us, to_us
+from gateway.store.codec import dump_conversation
 from gateway.store.constants import HELD, INTERRUPTED_TEXT
 from gateway.store.press_rules import is_stopped_by, result_of_press, stays_a_message
-from gateway.store.sqlite import inbound_ops, slot_ops, turn_ops
+from gateway.store.sqlite import albums, inbound_ops, slot_ops, turn_ops
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import TurnColumns, wait_of
 from gateway.store.sqlite.tx import Tx
@@ -46,6 +46,9 @@ def _accept(
     if known is not None:
         return known
     place, (epoch, context_from) = dump_conversation(message.conversation), inbound_ops.begin(tx, route, message)
+    album = albums.joined(tx, route.session, message, kind)
+    if album is not None:
+        return _joined(tx, *album)
     continued = _continued(tx, route.session, message, kind, place)
     kind = kind if continued is None else TurnKind(continued.kind)
     head = _lane_head(tx, route.session) if kind is TurnKind.MODEL else None
@@ -55,7 +58,8 @@ def _accept(
         turn_ops.stop(tx, same, INTERRUPTED_TEXT)
         active, head = None, _lane_head(tx, route.session)
     parked = active if active is not None and active.state == TurnState.PARKED else None
-    joined = same if running is WhileRunning.STEER else None
+    joined = same if running is WhileRunning.STEER and not message.album else None
+    continues = continued is not None
     if continued is not None:
         turn = continued.id
     elif joined is not None:
@@ -64,15 +68,24 @@ def _accept(
         tx.touched.turns.add(turn)
     else:
         turn = _add_turn(tx, route.session, epoch, message, place, kind, first=head is None)
+        continues = albums.begins(tx, route.session, message, turn)
         if context_from and kind is TurnKind.MODEL:
             _give_context(tx, route.session, turn, context_from)
     inbound = InboundId(mint("i"))
     inbound_ops.is_new(tx, message, f"{inbound} {turn}")
-    inbound_ops.add_message(tx, route.session, turn, inbound, message, continues=continued is not None)
+    inbound_ops.add_message(tx, route.session, turn, inbound, message, continues=continues)
     if parked is not None and say is not None and continued is None:
         _say_that_it_waits(tx, route, message, parked, say)
     steered = continued is None and joined is not None
     return Accepted(inbound=inbound, turn=turn, steered=steered, waiting=parked is not None)
+
+
+def _joined(tx: Tx, inbound: InboundId, row: TurnColumns) -> Accepted:
+    """Say what became of a message that joined the turn of its album."""
+    head = _lane_head(tx, row.session) if row.kind == TurnKind.MODEL else None
+    active = head if head is not None and head.started_at is not None else None
+    waiting = active is not None and active.state == TurnState.PARKED
+    return Accepted(inbound=inbound, turn=row.id, steered=row.started_at is not None, waiting=waiting)
 
 
 def _say_that_it_waits(tx: Tx, route: Route, message: Inbound, parked: TurnColumns, say: Waiting) -> None:
@@ -89,17 +102,12 @@ def _continued(tx: Tx, session: SessionId, message: Inbound, kind: TurnKind, pla
     if columns is None:
         return None
     row, parts = TurnColumns(*columns), tx.run("parts", columns[1])
-    joins = message_parts.goes_on(message, kind, parts[-1][1])
-    until = _held_until(tx, message, part=len(parts) + 1, first_at=parts[0][0]) if joins else None
+    joins = message_parts.goes_on(message, kind, parts[-1][1], was_cut=bool(parts[-1][2]))
+    until = albums.held_until(tx, message, part=len(parts) + 1, first_at=parts[0][0]) if joins else None
     tx.run("hold_turn", until, row.ord)
     if until is None:
         turn_ops.offer(tx, row)
     return row if joins else None
-
-
-def _held_until(tx: Tx, message: Inbound, *, part: int, first_at: int) -> int | None:
-    until = message_parts.held_until(message, part=part, first_at=from_us(first_at), now=tx.moment)
-    return None if until is None else to_us(until)
 
 
 def _give_context(tx: Tx, session: SessionId, turn: TurnId, since: int) -> None:
@@ -164,7 +172,7 @@ def _add_turn(
     tx.rev += 1
     queued_rev, rev = tx.rev, tx.next_rev(session)
     head = first or kind is TurnKind.COMMAND
-    held_until = _held_until(tx, message, part=1, first_at=tx.now)
+    held_until = albums.held_until(tx, message, part=1, first_at=tx.now)
     tx.run("add_turn", rev, turn, session, epoch, kind, place, message.principal, tx.now, head, queued_rev, held_until)
     if held_until is not None:
         return turn

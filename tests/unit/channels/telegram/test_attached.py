@@ -61,10 +61,13 @@ def test_an_animation_is_one_file_though_it_is_told_twice() -> None:
     assert len(said(text=None, animation=FILE, document=PDF).attachments) == 1
 
 
-def test_each_message_of_an_album_is_one_of_its_own() -> None:
+def test_messages_of_an_album_have_its_id_and_their_own_keys() -> None:
     one, two = (said(text=None, document=PDF, media_group_id="5", message_id=number) for number in (7, 8))
+    other = said(text=None, document=PDF, media_group_id="6")
     assert one.event_key != two.event_key
     assert one.attachments == two.attachments == (REPORT,)
+    assert (one.album, two.album, other.album) == ("a1001.5", "a1001.5", "a1001.6")
+    assert said(text=None, document=PDF).album == ""
 
 
 def test_talk_beside_the_bot_keeps_its_file() -> None:

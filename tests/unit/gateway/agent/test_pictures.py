@@ -110,6 +110,14 @@ def test_the_last_four_pictures_of_people_are_given_in_their_order(folder: Path,
     assert users(found)[3].images == (Image(media_type="image/png", data=PNG + b"4", name="inbox/4.png"),)
 
 
+def test_all_pictures_of_the_last_message_are_given(folder: Path, workspace: Path) -> None:
+    """An album of six, and nothing of what was sent before it."""
+    album = [f"inbox/{n}.png" for n in range(6)]
+    found = with_pictures((photos("inbox/0.png"), photos(*album), UserText(text="hm")), folder, workspace, MARK)
+
+    assert names(found) == [[], album, []]
+
+
 def users(found: tuple[Message, ...]) -> list[UserText]:
     return [one for one in found if isinstance(one, UserText)]
 

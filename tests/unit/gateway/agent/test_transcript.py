@@ -375,10 +375,30 @@ def test_what_cannot_be_read_is_said_in_brackets() -> None:
 
 
 def test_what_the_platform_cut_is_one_text_again() -> None:
-    parts = [of(inbound("one te")), of(inbound("xt, two "), continues=True), of(inbound("parts"), continues=True)]
+    first, second = (replace(inbound(text), cut=True) for text in ("one te", "xt, two "))
+    parts = [of(first), of(second, continues=True), of(inbound("parts"), continues=True)]
     found = view([*parts, of(inbound("next"))], [])
 
     assert short(messages([], found, MARK)) == ["> one text, two parts", "> next"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "captions", "read"),
+    [
+        (TurnKind.MODEL, ["these?", "", "", "and this?"], "these?\n\nand this?"),
+        (TurnKind.MODEL, ["", "", "below"], "below"),
+        (TurnKind.MODEL, ["", ""], ""),
+        (TurnKind.COMMAND, ["/shell ls", "", "; reboot"], "/shell ls"),
+        (TurnKind.COMMAND, ["", "/shell ls"], "/shell ls"),
+        (TurnKind.COMMAND, ["beside", "/shell ls"], "/shell ls"),
+    ],
+)
+def test_captions_of_an_album_are_one_text_in_order(kind: TurnKind, captions: list[str], read: str) -> None:
+    """A command is read alone: a caption of another picture is no part of it."""
+    parts = [of(inbound(text), continues=at > 0) for at, text in enumerate(captions)]
+    (one,) = users(messages([], view(parts, [], turn_kind=kind), MARK))
+
+    assert one.text == read
 
 
 def test_nobody_goes_on_with_what_somebody_else_said() -> None:
@@ -390,7 +410,7 @@ def test_nobody_goes_on_with_what_somebody_else_said() -> None:
 
 
 def test_a_command_is_read_with_nothing_but_its_own_text() -> None:
-    first = replace(inbound("/shell echo "), quoted="rm -rf /", unread="a photo", name="Ann")
+    first = replace(inbound("/shell echo "), cut=True, quoted="rm -rf /", unread="a photo", name="Ann")
     inputs = [heard("Eve", "; reboot"), of(first), of(inbound("hello"), continues=True)]
     found = view(inputs, [], kind=SessionKind.NON_MAIN, turn_kind=TurnKind.COMMAND)
 

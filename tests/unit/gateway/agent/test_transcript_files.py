@@ -91,6 +91,7 @@ def test_a_command_is_read_without_its_files() -> None:
 
 def test_files_of_both_parts_of_a_cut_message_are_told_in_order() -> None:
     first = with_files(attachment("a.txt"), brought("inbox/a.txt", media_type="text/plain"), text="one ")
+    first = replace(first, message=replace(first.message, cut=True))
     second = replace(
         with_files(attachment("b.txt"), brought("inbox/b.txt", media_type="text/plain"), text="two"), continues=True
     )
