@@ -36,6 +36,7 @@ from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.scheduler import ToolCalls
 from gateway.toolcalls.subsessions import SubsessionService
+from gateway.turn.fetched import files_told
 
 PAGE_CLOSED_AFTER = timedelta(seconds=30)
 BEGUN_AT_MOST = 10
@@ -229,7 +230,7 @@ class TurnRunner:
         model = self.operator if command else self.models.of(view.session)
         if view.session.lineage is not None:
             holding.status.doing(Activity())
-        view = await self._fetched(model, view, lease)
+        view = await self.attachments.fetch(view, lease)
         try:
             answer = await self._answer(model, view, holding)
         except ModelError as error:
@@ -256,12 +257,6 @@ class TurnRunner:
         self.meters.turns.labels(TurnState.DONE.value).inc()
         return None
 
-    async def _fetched(self, model: Model, view: TurnView, lease: Lease) -> TurnView:
-        """The turn with the files of its new messages, for a model that is told of them."""
-        if model.name == self.operator.name:
-            return view
-        return await self.attachments.fetch(view, lease)
-
     async def _answer(self, model: Model, view: TurnView, holding: _Holding) -> Answer:
         """Ask, show the text as it comes, return the whole answer. A request that is too long is made shorter."""
         question = await self._question(model, view, holding)
@@ -282,6 +277,8 @@ class TurnRunner:
             holding.bounds = asked.bounds
             if not answer.note:  # who stepped in may be smaller: what the session's own model can read is kept for it
                 holding.long = _long(view, hard=True)
+        if model.name == self.operator.name:  # it reads nothing of files, so their person is told here
+            answer = replace(answer, text="\n\n".join(filter(None, [answer.text, files_told(view)])))
         return answer
 
     async def _asked(

@@ -201,6 +201,17 @@ async def test_killed_while_a_file_comes(telegram: FakeTelegram, daemon: Daemon,
     assert len(model.requests) == 1
 
 
+async def test_a_file_of_a_command_from_telegram(telegram: FakeTelegram, daemon: Daemon, model: ScriptedModel) -> None:
+    """It lies in the workspace before anybody decides; the person is told as what."""
+    telegram.attach(ANN, "document", b"rye and salt", name="bread.txt", caption="/shell cat inbox/*")
+    await telegram.see(ANN, "The file of your message is in the workspace as")
+    (path,) = inbox(daemon)
+    assert [one for one in telegram.shown(ANN) if path in one.text]
+    telegram.press(ANN, await telegram.see(ANN, "cat inbox/*", button="Once"), "Once")
+    await telegram.see(ANN, "rye and salt")
+    assert not model.requests
+
+
 # --- from Slack -----------------------------------------------------------------------------------
 
 
@@ -241,6 +252,18 @@ async def test_files_from_slack_directly_and_in_a_thread(rig: SlackRig, model: S
     assert sorted(map(len, inbox(rig.daemon).values())) == sorted([len(PDF), len(png()), len(png())])
     folders = {path.parent.parent.name for path in (rig.daemon.state / "workspaces").glob("*/inbox/*")}
     assert len(folders) == 2
+
+
+async def test_a_file_of_a_command_from_slack(rig: SlackRig, model: ScriptedModel) -> None:
+    """As on Telegram."""
+    rig.slack.attach("U0ANN", b"rye and salt", name="bread.txt", text="/shell cat inbox/*")
+    await rig.slack.see(TO_ANN, "The file of your message is in the workspace as")
+    (path,) = inbox(rig.daemon)
+    card = await rig.slack.see(TO_ANN, "cat inbox/*", button="Once")
+    assert [one for one in rig.slack.shown(TO_ANN) if path in one.text]
+    rig.slack.press("U0ANN", card, "Once")
+    await rig.slack.see(TO_ANN, "rye and salt")
+    assert not model.requests
 
 
 async def test_a_file_from_slack_that_is_too_large(rig: SlackRig, model: ScriptedModel) -> None:

@@ -11,12 +11,13 @@ from gateway.agent.attachments import Attachments
 from gateway.domain.messages import Attachment, FetchedFile
 from gateway.domain.prompts import UserText
 from gateway.domain.slots import SlotKind
-from gateway.domain.tools import Risk
+from gateway.domain.tools import Risk, ToolResult
 from gateway.domain.turns import TurnState
 from gateway.errors import FetchFailed, LeaseLost
+from gateway.ports import ToolContext
 from tests.support.engine import Engine
-from tests.support.fakes import FakeChannel, FakeTool, calls, in_background
-from tests.support.makers import attachment, inbound
+from tests.support.fakes import FakeChannel, FakeTool, Text, calls, in_background
+from tests.support.makers import attachment, inbound, result
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PHOTO = attachment("me.png")
@@ -133,12 +134,43 @@ async def test_a_file_that_cannot_be_had_is_told_and_the_turn_goes_on(engine: En
     assert await engine.texts() == ["That is all."]
 
 
-async def test_a_command_fetches_nothing(engine: Engine, channel: FakeChannel) -> None:
-    await sends(engine, "/read x", PHOTO)
-    await engine.run(await engine.claim())
+async def test_a_file_of_a_command_is_there_when_it_runs(tmp_path: Path, channel: FakeChannel) -> None:
+    """The person is told its name first; who answers commands reads nothing of it."""
+    channel.files["f2"] = [FetchFailed("The platform has it no more.")]
+    seen: list[list[str]] = []
 
-    assert channel.fetched == []
+    async def look(ctx: ToolContext, args: Text) -> ToolResult:
+        del ctx, args
+        seen.append(sorted(path.name for path in (engine.workspaces.workspace(lease.session) / "inbox").iterdir()))
+        return result("looked")
+
+    engine = attached(Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=look)]), channel)
+    await sends(engine, "/read x", PHOTO, attachment("gone.txt", source="f2"))
+    engine.operator.script = [calls("read")]
+    lease = await engine.claim()
+    await engine.run(lease)
+
+    (received,) = (await engine.store.turn(lease.turn)).inputs
+    assert seen == [[f"{received.id}-1.png"]]
+    first, *_ = await engine.texts()
+    assert f"The file of your message is in the workspace as `inbox/{received.id}-1.png`." in first
+    assert "A file of your message is not in the workspace: The platform has it no more." in first
+    assert "me.png" not in first
     assert [one.data for one in engine.operator.requests[0].messages if isinstance(one, UserText)] == [""]
+
+
+async def test_a_file_is_kept_while_no_model_is_attached(tmp_path: Path) -> None:
+    channel = FakeChannel(files={"f1": [PNG], "f2": [b"text"]})
+    engine = attached(Engine(tmp_path, []), channel)
+    engine.turns.model = engine.operator
+    await sends(engine, "", PHOTO, attachment("a.txt", source="f2"))
+    lease = await engine.claim()
+    await engine.run(lease)
+
+    (received,) = (await engine.store.turn(lease.turn)).inputs
+    paths = f"`inbox/{received.id}-1.png`, `inbox/{received.id}-2.txt`"
+    (text,) = await engine.texts()
+    assert f"The files of your message are in the workspace, in their order: {paths}." in text
 
 
 async def test_no_file_is_shown_for_what_people_sent(engine: Engine) -> None:

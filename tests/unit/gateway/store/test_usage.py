@@ -10,12 +10,12 @@ import pytest
 
 from gateway.domain.messages import Inbound
 from gateway.domain.steps import Answer, Usage
-from gateway.domain.turns import TurnKind
+from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.views import Spent
 from gateway.errors import ConfigError
 from gateway.store import open_store
 from gateway.store.memory import MemoryStore
-from gateway.store.message_parts import goes_on, held_until
+from gateway.store.message_parts import Fate, fate, goes_on, held_until
 from gateway.store.sqlite.store import SqliteStore
 from gateway.store.usage import cost_of, together
 from tests.support.clock import FakeClock
@@ -62,7 +62,38 @@ def test_sums_are_sums() -> None:
     ],
 )
 def test_what_goes_on_with_a_cut_message(more: Inbound, kind: TurnKind, goes: bool) -> None:
-    assert goes_on(more, kind, "k1") is goes
+    assert goes_on(more, kind, "k1", was_cut=True) is goes
+    assert not goes_on(more, kind, "k1", was_cut=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "turn", "state", "begun", "found"),
+    [
+        (TurnKind.MODEL, TurnKind.MODEL, TurnState.QUEUED, False, Fate.JOINS),
+        (TurnKind.MODEL, TurnKind.COMMAND, TurnState.QUEUED, False, Fate.JOINS),
+        (TurnKind.MODEL, TurnKind.MODEL, TurnState.STOPPED, False, Fate.APART),
+        (TurnKind.MODEL, TurnKind.MODEL, TurnState.RUNNING, True, Fate.STEERS),
+        (TurnKind.MODEL, TurnKind.MODEL, TurnState.PARKED, True, Fate.STEERS),
+        (TurnKind.MODEL, TurnKind.MODEL, TurnState.QUEUED, True, Fate.STEERS),  # given back
+        (TurnKind.MODEL, TurnKind.MODEL, TurnState.STOPPING, True, Fate.APART),
+        (TurnKind.MODEL, TurnKind.MODEL, TurnState.DONE, True, Fate.APART),
+        (TurnKind.MODEL, TurnKind.COMMAND, TurnState.RUNNING, True, Fate.APART),
+        (TurnKind.COMMAND, TurnKind.MODEL, TurnState.QUEUED, False, Fate.APART),
+    ],
+)
+def test_what_becomes_of_a_further_message_of_an_album(
+    kind: TurnKind, turn: TurnKind, state: TurnState, begun: bool, found: Fate
+) -> None:
+    assert fate(kind, turn, state, begun=begun) is found
+
+
+@pytest.mark.parametrize(
+    ("part", "after_s", "until_s"), [(1, 0, 1), (9, 4, 5), (9, 5.5, 6), (9, 6, None), (2, 3600, None), (10, 1, None)]
+)
+def test_how_long_an_album_is_waited_for(part: int, after_s: float, until_s: float | None) -> None:
+    found = held_until(replace(inbound(), album="a1"), part=part, first_at=EPOCH, now=EPOCH + seconds(after_s))
+
+    assert found == (None if until_s is None else EPOCH + seconds(until_s))
 
 
 @pytest.mark.parametrize(
