@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import normalizeReference
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_block.blockquote import blockquote
 from markdown_it.rules_block.table import escapedSplit, table
@@ -29,6 +30,11 @@ def parser() -> MarkdownIt:
     made.block.ruler.at("table", _table, {"alt": ["paragraph"]})
     made.block.ruler.at("blockquote", _quotation, {"alt": ["paragraph", "blockquote", "list"]})
     return made
+
+
+def label_key(label: str) -> str:
+    """Return a link's label as the parser looks it up: without regard to case and blanks."""
+    return normalizeReference(label)
 
 
 def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:

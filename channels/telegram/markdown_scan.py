@@ -10,7 +10,7 @@ READ_CHARS = 4096
 _FENCE = re.compile(r"^[ >]*(?P<fence>`{3,}|~{3,})(?P<info>[^`\n]*)$", re.MULTILINE)
 # A run of ticks as a whole, from its beginning: tried in pieces, 800 ticks took a second and 4,000 two minutes.
 _CODE = re.compile(r"(?<!`)(?P<ticks>`++)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)", re.DOTALL)
-_HALF_LINK = re.compile(r"!?\[([^\[\]\n]*)(?:\](?:\([^()\s]*)?)?\Z")
+_HALF_LINK = re.compile(r"!?\[([^\[\]\n]*)(?:\](?:\([^()\s]*|\[[^\[\]\n]*)?)?\Z")
 _HALF_MARK = re.compile(r"(?:(?<!\S)(?:[*_~]{1,3}|`{1,2})|^[ \t]*#{1,6})\Z", re.MULTILINE)
 _OPENS = re.compile(r"(?<![\w*\\])\*(?=[^\s*])")
 _CLOSES = re.compile(r"(?<=[^\s*\\])\*(?![\w*])")

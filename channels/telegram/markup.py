@@ -19,6 +19,7 @@ from markdown_it.token import Token
 from channels._shared.markdown import parser
 from channels.telegram.formatted_text import Draft, Rich, clean
 from channels.telegram.limits import ENTITIES, TEXT_UNITS
+from channels.telegram.references import defines, references
 
 INLINE_CHARS = 2048
 BRACKETS = 100
@@ -51,16 +52,24 @@ class TelegramMarkup:
     def __init__(self) -> None:
         """Make the parser."""
         self._parser = parser()
+        self._parser.options["store_labels"] = True
 
     def rich(self, markdown: str, *, quiet: bool = False) -> Rich:
         """Return what it says as text and formatting. With `quiet`, names in it ring nobody (for groups)."""
         return self.beginning(markdown, quiet=quiet)[0]
 
-    def beginning(self, markdown: str, *, messages: int = 0, quiet: bool = False) -> tuple[Rich, bool]:
-        """Return it all and True; or, as soon as it cannot fit so many messages, what was read and False. 0: all."""
+    def beginning(self, markdown: str, *, messages: int = 0, quiet: bool = False, rest: str = "") -> tuple[Rich, bool]:
+        """Return it all and True; or, as soon as it cannot fit so many messages, what was read and False. 0: all.
+
+        `rest`: what follows it, in which its links may be defined.
+        """
         env: dict[str, Any] = {}
         walk = _Walk(lambda token: self._pieces(token.content, env), messages)
-        for token in self._parser.parse(clean(markdown), env):
+        tokens = self._parser.parse(clean(markdown), env)
+        defined = references([*(token.content for token in tokens if token.type == "inline"), clean(rest)])
+        if defined:  # without any the parser does not look for them
+            env["references"] = defined
+        for token in tokens:
             if walk.full:
                 walk.stop()
                 return walk.draft.rich(quiet=quiet), False
@@ -109,6 +118,8 @@ class _Walk:
         self._table: _Table | None = None
         self._end = 0
         """The source's line behind the last block."""
+        self._labels: set[str] = set()
+        """Of the definitions that links were made with."""
         self._first = False
         """Whether an item of a list has just begun, so that a box to tick may follow."""
         self._blocks: dict[str, Callable[[Token], None]] = {
@@ -228,7 +239,9 @@ class _Walk:
         self._table = None
 
     def _inline(self, token: Token) -> None:
-        line = _Line(self.draft, quoted=bool(self._quotes), bold=self._heading is not None)
+        if self._is_spent(token):
+            return
+        line = _Line(self.draft, quoted=bool(self._quotes), bold=self._heading is not None, labels=self._labels)
         for n, children in enumerate(self._read(token)):
             if n and self.full:
                 return
@@ -240,12 +253,20 @@ class _Walk:
             self._first = False
             line.write(children)
 
+    def _is_spent(self, token: Token) -> bool:
+        """Whether a paragraph has nothing but definitions of links that stand above it. Others are shown."""
+        if not self._labels or self._lists or self._quotes or self._heading is not None:
+            return False
+        labels = defines(token.content)
+        return labels is not None and labels <= self._labels
+
 
 class _Line:
     """Writes what stands inside of one paragraph, heading or item."""
 
-    def __init__(self, draft: Draft, *, quoted: bool, bold: bool) -> None:
+    def __init__(self, draft: Draft, *, quoted: bool, bold: bool, labels: set[str]) -> None:
         self._draft = draft
+        self._labels = labels
         self._quoted = quoted
         self._open: dict[str, list[int]] = {kind: [] for kind in INLINE_KINDS.values()}
         if bold:  # it is already, to its end
@@ -287,6 +308,7 @@ class _Line:
             self._draft.add(code, "code")
 
     def _image(self, token: Token) -> None:
+        self._note_label(token)
         alt = plain(token.children or []) or "image"
         if self._link is not None:
             self._draft.add(alt)
@@ -295,7 +317,12 @@ class _Line:
         self._draft.add(alt)
         self._link_end()
 
+    def _note_label(self, token: Token) -> None:
+        if "label" in token.meta:
+            self._labels.add(str(token.meta["label"]))
+
     def _link_begin(self, token: Token) -> None:
+        self._note_label(token)
         self._link = (self._draft.begin(), str(token.attrGet("href") or ""))
 
     def _link_end(self) -> None:

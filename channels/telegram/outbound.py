@@ -121,11 +121,12 @@ class TelegramRenderer:
     def _head(self, showing: RenderedSlot) -> Rich:
         """As much of the beginning as one message can show."""
         lines = showing.text[:HEAD_CHARS].split("\n", HEAD_LINES)[:HEAD_LINES]
-        return self._read(showing, closed("\n".join(lines)), messages=1)[0]
+        rest = showing.text[HEAD_CHARS:][-SOURCE_CHARS:]
+        return self._read(showing, closed("\n".join(lines)), messages=1, rest=rest)[0]
 
-    def _read(self, showing: RenderedSlot, markdown: str, *, messages: int) -> tuple[Rich, bool]:
+    def _read(self, showing: RenderedSlot, markdown: str, *, messages: int, rest: str = "") -> tuple[Rich, bool]:
         """As much as so many messages can show, and whether that is all of it."""
-        rich, whole = self._markup.beginning(markdown, messages=messages, quiet=_in_group(showing))
+        rich, whole = self._markup.beginning(markdown, messages=messages, quiet=_in_group(showing), rest=rest)
         return (rich if visible(rich.text) else Rich(text="")), whole
 
 

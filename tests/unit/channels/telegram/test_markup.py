@@ -220,7 +220,17 @@ def test_offsets_count_utf16_units() -> None:
         ("![](https://a.example/p.png)", "image", "https://a.example/p.png"),
         ("[![alt](http://i.example/i.png)](http://a.example)", "alt", "http://a.example"),
         ("[https://a.example/page](https://a.example/other)", "https://a.example/page", "https://a.example/other"),
-        ("[a][r]\n\n[r]: https://a.example", "[a][r]\n\n[r]: https://a.example", None),
+        ("[a][r]\n\n[r]: https://a.example", "a", "https://a.example"),
+        ("[a][r]\n\n[ R ]: <https://a.example> 'Title'\n[r]: https://b.example", "a", "https://a.example"),
+        ("[r][]\n\n[r]: https://a.example", "r", "https://a.example"),
+        ("so [r].\n\n[r]: https://a.example\n\nend", "so r.\n\nend", "https://a.example"),
+        ("- [*a*][r]\n\n[r]: https://a.example", "• a", "https://a.example"),
+        ("![alt][r]\n\n[r]: https://a.example/p.png", "alt", "https://a.example/p.png"),
+        ("[a][r]\n\n[r]: http://localhost", "a (http://localhost)", None),
+        ("[www.bank.example][r]\n\n[r]: https://evil.example", "www.bank.example (https://evil.example)", None),
+        ("[a][q]\n\n[r]: timeout", "[a][q]\n\n[r]: timeout", None),
+        ("[a][r]\n\n```\n[r]: https://a.example\n```", "[a][r]\n[r]: https://a.example", None),
+        ("`[a][r]`\n\n[r]: javascript:x", "[a][r]\n\n[r]: javascript:x", None),
         ("[bank.example](https://user@evil.example)", "bank.example (https://user@evil.example)", None),
         ("[https://bank.example](https://evil.example)", "https://bank.example (https://evil.example)", None),
         ("[www.bank.example](https://evil.example)", "www.bank.example (https://evil.example)", None),
@@ -239,7 +249,27 @@ def test_offsets_count_utf16_units() -> None:
 def test_a_link_goes_where_it_says_or_shows_where_it_goes(markdown: str, text: str, link: str | None) -> None:
     rich = MARKUP.rich(markdown)
     assert rich.text == text
-    assert [span.url for span in rich.spans] == ([link] if link else [])
+    assert [span.url for span in rich.spans if span.url] == ([link] if link else [])
+
+
+@pytest.mark.parametrize(
+    "markdown",
+    [
+        "[r]: https://a.example",
+        "`[a][r]`\n\n[r]: https://a.example",
+        "[a][r]\n\n[r]: https://a.example\n[q]: https://b.example",
+        "[a][r]\n\n[r]: https://a.example and more",
+        "|[a][r]|\n|-|\n\n[r]: https://a.example",
+    ],
+)
+def test_a_definition_is_shown_where_no_link_took_it(markdown: str) -> None:
+    """So that no address is lost: a table has no links, and code none either."""
+    assert "https://a.example" in MARKUP.rich(markdown).text
+
+
+def test_a_link_may_be_defined_in_what_follows() -> None:
+    rich, _ = MARKUP.beginning("[a][r]", rest="more\n\n[r]: https://a.example")
+    assert [(rich.text, span.url) for span in rich.spans] == [("a", "https://a.example")]
 
 
 @pytest.mark.parametrize(
@@ -286,6 +316,7 @@ def test_the_beginning_of_any_text_can_be_shown(markdown: str) -> None:
         ("a **", "a", []),
         ("a [label](https://a.exa", "a label", []),
         ("a [lab", "a lab", []),
+        ("a [label][re", "a label", []),
         ("a **b** c", "a b c", [("bold", "b")]),
         ("```py\nx = [1", "x = [1", [("pre", "x = [1")]),
         ("text\n\n## ", "text", []),
@@ -324,6 +355,9 @@ HOSTILE = [
         "@a" * 8_000,
     ),
     *("|a" * 8_000 + "\n" + "|-" * 8_000, "http://" * 2_000, "[a]: x\n" * 2_000, "~" * 16_000, "\\" * 16_000),
+    *("[a]: http://b.c\n" * 1_000, "[a]: http://" + "b" * 16_000, "[a]: http://b.c" + " " * 16_000 + "d"),
+    *("[a][b]\n" * 2_000 + "\n[b]: http://b.c", "[" * 2_000 + "a" + "]" * 2_000 + "\n\n[a]: http://b.c"),
+    "[a]: http://b.c (" + "(" * 16_000,
 ]
 
 

@@ -168,6 +168,22 @@ def test_a_text_of_several_messages_is_cut_and_a_longer_one_is_a_file() -> None:
     assert (file.name, file.data) == ("answer.md", text.encode())
 
 
+@pytest.mark.parametrize("paragraphs", [3, 60, 300])
+def test_links_defined_at_the_end_are_links_in_every_part(paragraphs: int) -> None:
+    """Of one message, of several, and in the beginning of a text that goes as a file."""
+    text = "\n\n".join(
+        f"{n}. See [the guide][g] about this part of a long answer, {'word ' * 20}" for n in range(paragraphs)
+    )
+    made = shown(f"{text}\n\n[g]: https://example.org/guide")
+    messages = [one for one in made if isinstance(one, TelegramTextPart)]
+
+    assert len(messages) == {3: 1, 60: 3, 300: 1}[paragraphs]
+    assert all("[" not in one.text for one in messages)
+    urls = [entity["url"] for one in messages for entity in one.entities if entity["type"] == "text_link"]
+    assert set(urls) == {"https://example.org/guide"}
+    assert len(urls) == sum(one.text.count("the guide") for one in messages)
+
+
 def test_output_is_a_file_of_its_own_kind_and_how_it_ended_is_said() -> None:
     head, file = shown(f"```\n{OUTPUT}\n```\nexit 3 · 0.2 s")
     assert isinstance(head, TelegramTextPart)
