@@ -248,7 +248,7 @@ def _read(
         owners=owners, store=store, http=http, model=model, channels=channels, people=people, chats=chats,
         sessions=sessions, log=log,
     )  # fmt: skip
-    of_channels = [*telegram_warnings(channels.telegram), *slack_warnings(channels.slack)]
+    of_channels = [*telegram_warnings(channels.telegram, _named(settings)), *slack_warnings(channels.slack)]
     warnings = [*_without_effect(settings, imported), *of_channels, *warnings]
     return settings, tools, warnings
 
@@ -309,8 +309,7 @@ def _without_effect(settings: Settings, imported: Collection[str]) -> list[str]:
         lines.append("model: base_url and api_key have no effect with the operator; set model.name.")
     lines += [f"model.prices: no model is called {name}, so its prices have no effect."
               for name in model.prices if name not in model.names]  # fmt: skip
-    owners = [who for listed in settings.owners.values() for who in listed]
-    named = [*owners, *settings.people.allow, *settings.chats.allow]
+    named = _named(settings)
     here = {"telegram": settings.channels.telegram, "slack": settings.channels.slack}
     there = {*imported, *(name for name, channel in here.items() if channel)}
     missing = sorted({channel_of(Principal(who)) for who in named} - there)
@@ -332,6 +331,12 @@ def _unread_files(place: Path | None) -> list[str]:
         f"{found} is not read; name it with --config {found}, or move it to {place}"
         for found in (misplaced(place) if place else ())
     ]
+
+
+def _named(settings: Settings) -> list[str]:
+    """Everybody who may write, and the chats that may be used."""
+    owners = [who for listed in settings.owners.values() for who in listed]
+    return [*owners, *settings.people.allow, *settings.chats.allow]
 
 
 def _unsafe_files(file: Path | None, secrets: Sequence[str]) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pydantic import ValidationError
 
 from channels.telegram.settings import TelegramAccount, TelegramSettings
@@ -12,6 +14,8 @@ from config.settings import HttpSettings
 
 TABLE = ("channels", "telegram")
 NEEDS = "a token"
+OF_PLACES = "telegram:"
+"""The beginning of what names a person or a chat there."""
 
 
 def read_telegram(raw: object, http: HttpSettings | None, reader: TableReader) -> TelegramSettings | None:
@@ -35,9 +39,17 @@ def read_telegram(raw: object, http: HttpSettings | None, reader: TableReader) -
         return None
 
 
-def telegram_warnings(telegram: TelegramSettings | None) -> list[str]:
-    """Say what is allowed and yet dangerous or without effect."""
+NOBODY = (
+    "channels.telegram: nobody may write to the bot. To find your id, write to it: its refusal names your id. Put that "
+    'into the file, as in [owners] you = ["telegram:1001"], and start Dragoman again.'
+)
+
+
+def telegram_warnings(telegram: TelegramSettings | None, named: Iterable[str]) -> list[str]:
+    """Say what is allowed and yet dangerous or without effect. `named`: all people and chats that may write."""
     lines: list[str] = []
+    if telegram is not None and not any(one.startswith(OF_PLACES) for one in named):
+        lines.append(NOBODY)
     for name, account in telegram.accounts.items() if telegram else ():
         if is_in_clear(account.api_root):
             lines.append(f"channels.telegram: the token of {name} goes to {account.api_root} without TLS.")

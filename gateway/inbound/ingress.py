@@ -22,6 +22,8 @@ from gateway.system.metrics import Metrics
 from gateway.toolcalls.registry import Registry
 
 REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
+YOUR_ID = "Your id is {who}."
+"""Said with it: an owner needs the id to let somebody in, and no app shows it."""
 WAITING = Waiting(
     decision="Noted. This conversation waits for a decision on the card above; your message is read after it.",
     children="Noted. This conversation waits for its sub-sessions; your message is read when they have ended.",
@@ -108,7 +110,7 @@ class Ingress:
         )
 
     async def _drop(self, message: Inbound, drop: Drop) -> None:
-        text = REFUSAL
+        text = f"{REFUSAL} {YOUR_ID.format(who=commands.as_code(message.principal))}"
         if drop.reason is DropReason.UNREADABLE:
             # A place that is shared live comes as an edit every few seconds, and was answered when it began.
             text = "" if message.edits else UNREADABLE.format(unread=message.unread)

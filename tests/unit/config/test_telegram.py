@@ -120,7 +120,7 @@ def test_what_is_no_token_is_refused_and_not_repeated(tmp_path: Path, token: str
 
 @pytest.mark.parametrize("url", ["https://chat.example.org", "http://127.0.0.1:8470", "http://localhost"])
 def test_webhooks_come_through_tls_or_from_this_machine(tmp_path: Path, url: str) -> None:
-    loaded = read(tmp_path, f'{WEBHOOK}[http]\npublic_url = "{url}"\n')
+    loaded = read(tmp_path, f'{WEBHOOK}[http]\npublic_url = "{url}"\n[owners]\nann = ["telegram:1001"]\n')
     assert loaded.settings.channels.telegram is not None
     assert loaded.settings.channels.telegram.accounts["main"].mode == "webhook"
     assert loaded.warnings == ()
@@ -132,11 +132,31 @@ def test_a_wrong_public_url_is_told_once(tmp_path: Path) -> None:
 
 
 def test_what_is_dangerous_or_without_effect_is_warned_of(tmp_path: Path) -> None:
-    told = read(tmp_path, ONE + 'api_root = "http://bots.example.org"\nwebhook_secret = "env:SECRET"\n').warnings
+    toml = ONE + 'api_root = "http://bots.example.org"\nwebhook_secret = "env:SECRET"\n[owners]\nann = ["telegram:1"]\n'
+    told = read(tmp_path, toml).warnings
     assert told == (
         "channels.telegram: the token of main goes to http://bots.example.org without TLS.",
         'channels.telegram: the webhook_secret of main has no effect with mode = "polling".',
     )
+
+
+@pytest.mark.parametrize(
+    ("toml", "warned"),
+    [
+        ("", True),
+        ("[owners]\nann = []\n", True),
+        ('[owners]\nann = ["slack:T0AA/U0BB"]\n', True),
+        ('[owners]\nann = ["telegram:1001"]\n', False),
+        ('[people]\nallow = ["telegram:2002"]\n', False),
+        ('[people]\nallow = ["telegram:*"]\n', False),
+        ('[chats]\nallow = ["telegram:-1003"]\n', False),
+    ],
+)
+def test_a_bot_that_nobody_may_write_to_is_warned_of(tmp_path: Path, toml: str, warned: bool) -> None:
+    told = [line for line in read(tmp_path, ONE + toml).warnings if line.startswith("channels.telegram: nobody")]
+    assert len(told) == warned
+    assert all("write to it: its refusal names your id" in line for line in told)
+    assert not [line for line in read(tmp_path, toml).warnings if "nobody may write to the bot" in line]
 
 
 def test_with_telegram_people_can_write(tmp_path: Path) -> None:

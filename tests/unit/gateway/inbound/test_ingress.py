@@ -29,6 +29,7 @@ from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT,
 from tests.unit.gateway.toolcalls.subsession_rig import a_child, call, ended, planned, spawning
 
 STRANGER = Principal("telegram:9009")
+REFUSED = f"{REFUSAL} Your id is `telegram:9009`."
 NOWHERE = Conversation(channel="telegram", account="default", chat="9009")
 
 
@@ -82,7 +83,7 @@ async def test_a_stranger_is_refused_once_a_day_and_never_makes_a_session(engine
     for _ in range(3):
         assert await engine.ingress.message(inbound("hi", who=STRANGER, where=NOWHERE)) is None
 
-    assert await due(engine) == [("9009", REFUSAL)]
+    assert await due(engine) == [("9009", REFUSED)]
     assert await engine.store.sessions() == []
     assert counted(engine, "stranger") == 3
 
@@ -95,7 +96,7 @@ async def test_a_strangers_command_is_a_strangers_message(engine: Engine, text: 
     assert await engine.ingress.message(inbound(text, who=STRANGER, where=NOWHERE)) is None
 
     assert await engine.store.sessions() == before
-    assert await due(engine) == [("9009", REFUSAL)]
+    assert await due(engine) == [("9009", REFUSED)]
 
 
 @pytest.mark.parametrize("name", ["help", "tools", "status", "sessions", "approvals", "nosuch", "STATUS"])
