@@ -141,6 +141,8 @@ class Sweeps(Protocol):
     async def void_leases(self, machine: str) -> int:
         """At start: leases of earlier lives of this machine end as in `reclaim`, what they held by name is free, and
         its SENDING slots are DUE again, marked uncertain when they were creates. A node id is `<machine>#<life>`.
+        Turns that were held for the rest of a message, and never started, are held for 1.5 s from now: the platform
+        tells that again.
         """
         ...
 

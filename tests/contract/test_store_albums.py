@@ -71,6 +71,31 @@ async def test_an_album_cut_in_two_by_a_crash_is_whole(scene: Scene, clock: Fake
     assert len((await scene.view(first.turn)).inputs) == 2
 
 
+@pytest.mark.parametrize("more", [OF_ONE, {"cut": True}])
+async def test_a_restart_waits_anew_for_the_rest(scene: Scene, clock: FakeClock, more: dict[str, Any]) -> None:
+    """The platform tells it again as soon as it is asked, so the turn does not begin before."""
+    first = await scene.say("a", **more)
+    clock.advance(5)
+    assert await scene.store.void_leases("here") == 0
+    clock.advance(1.499)
+    assert not await scene.store.claim(NODE)
+    rest: dict[str, Any] = {**more, "cut": False}
+    assert (await scene.say("b", **rest)).turn == first.turn
+    clock.advance(1)
+    assert (await scene.claim()).turn == first.turn
+
+
+async def test_a_restart_holds_no_turn_that_was_begun(scene: Scene, clock: FakeClock) -> None:
+    """Nor one that never waited."""
+    await scene.say("a", **OF_ONE)
+    other = await scene.say("b", to=GROUP)
+    clock.advance(1)
+    leases = [await scene.claim() for _ in range(2)]
+    assert other.turn in {lease.turn for lease in leases}
+    assert await scene.store.void_leases("here") == 2
+    assert {(await scene.claim()).turn for _ in range(2)} == {lease.turn for lease in leases}
+
+
 async def test_ten_pictures_are_due_at_once(scene: Scene) -> None:
     """No album has more."""
     turns = {(await scene.say("", **OF_ONE)).turn for _ in range(9)}

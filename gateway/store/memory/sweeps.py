@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gateway.domain.ids import NodeId, OwnerName, SessionId, SlotId, child_session
+from gateway.domain.messages import NEXT_PART_WITHIN
 from gateway.domain.slots import NewSlot, Slot, SlotKind, SlotState, shown_when_stored
 from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnState
@@ -64,7 +65,10 @@ class MemorySweeps(TurnOps):
 
     async def void_leases(self, machine: str) -> int:
         """End the leases of earlier lives of this machine."""
-        with self.transition():
+        with self.transition() as now:
+            for row in self.holding.values():
+                if row.turn.state is TurnState.QUEUED and row.turn.started_at is None:
+                    row.held_until = now + NEXT_PART_WITHIN
             self.holds = {name: held for name, held in self.holds.items() if not _of(held[0], machine)}
             turns = [row for row in self._held() if _of(row.node, machine)]
             return self._take_back(turns, [row for row in self._sending() if _of(row.node, machine)])

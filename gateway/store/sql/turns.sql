@@ -59,6 +59,10 @@ SELECT ord, id, session, kind, state, conversation, principal, started_at, activ
 FROM turns INDEXED BY turns_held
 WHERE session = ? AND held_until > ? AND principal = ? AND conversation = ? ORDER BY ord DESC LIMIT 1;
 
+-- name: hold_anew
+-- The new turns that wait, or waited, for the rest of a message.
+UPDATE turns SET held_until = ? WHERE held_until IS NOT NULL AND state = 'queued' AND started_at IS NULL;
+
 -- name: hold_turn
 UPDATE turns SET held_until = ? WHERE ord = ?;
 

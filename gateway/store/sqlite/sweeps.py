@@ -6,11 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 from gateway.domain.ids import SessionId, TurnId, WaitId, child_session
+from gateway.domain.messages import NEXT_PART_WITHIN
 from gateway.domain.slots import NewSlot, SlotKind, SlotState
 from gateway.domain.turns import TurnState
 from gateway.domain.waits import DECISION_GOOD_FOR_S, WaitKind, WaitState
 from gateway.store import child_rules
-from gateway.store.codec import MICROSECOND, load_conversation, load_json
+from gateway.store.codec import MICROSECOND, load_conversation, load_json, to_us
 from gateway.store.constants import AT_ONCE, FILE_SENDING_AT_MOST, SENDING_AT_MOST
 from gateway.store.sqlite import slot_ops, turn_ops
 from gateway.store.sqlite.base import SqliteBase
@@ -70,6 +71,7 @@ def _void_leases(tx: Tx, machine: str) -> int:
     for name, node in tx.run("all_holds"):
         if _is_of(node, machine):
             tx.run("let_go", name)
+    tx.run("hold_anew", to_us(tx.moment + NEXT_PART_WITHIN))
     turns = [row for row in tx.run("leased") if _is_of(row[-1], machine)][:AT_ONCE]
     slots = [row for row in tx.run("sending") if _is_of(row[-1], machine)][: AT_ONCE - len(turns)]
     return _take_back(tx, turns, slots)

@@ -25,7 +25,7 @@ from tests.support.makers import answer, inbound, route, said
 SQL = load_statements()
 NODE = NodeId("here#1")
 GROWING = "turns|messages|steps|waits|slots|events|cards|people|failures|notes|poison"
-PARTIAL = "turns_(lane|active)|waits_(asked|due|timers|approved|open)|slots_(due|unsent|dead)"
+PARTIAL = "turns_(lane|active|held)|waits_(asked|due|timers|approved|open)|slots_(due|unsent|dead)"
 
 
 @pytest.fixture
