@@ -281,7 +281,7 @@ def destination(args: Args, settings: BrowserSettings) -> Destination | None:
 def scopes_of(args: Args, allowed: frozenset[str]) -> frozenset[str]:
     """Return the hosts for one call: those that people allowed, and the one of a download that was allowed by itself.
 
-    An approval of a write covers nothing later (`CallScope.scope` is empty), and the host was on its card with the path.
+    An approval of a write covers one call (`CallScope.scope` is empty); its card named the host and the path.
     """
     own = is_write(args.action, args.path) and args.url is not None
     return allowed | {scope_of(args.url or "")} if own else allowed

@@ -13,6 +13,7 @@ from typing import Any
 
 from gateway.agent.answer_stream import AnswerStream, last_words, said, unmarked, why_no_answer
 from gateway.agent.attachments import Attachments
+from gateway.agent.fetched_text import files_told
 from gateway.agent.limits import active_limit, beyond, out_of_time
 from gateway.agent.prompt import UNBOUND, Bounds, Prompt, PromptBuilder
 from gateway.agent.status import Status
@@ -36,7 +37,6 @@ from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.scheduler import ToolCalls
 from gateway.toolcalls.subsessions import SubsessionService
-from gateway.turn.fetched import files_told
 
 PAGE_CLOSED_AFTER = timedelta(seconds=30)
 BEGUN_AT_MOST = 10

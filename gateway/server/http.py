@@ -28,10 +28,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from gateway.domain.text import one_line
 from gateway.domain.views import Counts
 from gateway.errors import PortInUse, StartError, StoreError
-from gateway.http.answering import Connection, error, on_prepare
-from gateway.http.places import Arrival, Places
 from gateway.ports import Auth, Clock, Endpoint, SignIns
+from gateway.server.http_answers import Connection, error, on_prepare
 from gateway.server.http_checks import Address, credential, refusal, source_of, speaks_for_others
+from gateway.server.http_clients import Arrival, ClientCounts
 from gateway.system.logging_setup import LogThrottle, log
 from gateway.system.metrics import Metrics
 
@@ -98,15 +98,15 @@ class HttpServer:
     _socket: asyncio.Server | None = None
     _is_full: bool = False
     _seldom: LogThrottle = field(init=False)
-    _connected: Places = field(init=False)
-    _asking: Places = field(init=False)
+    _connected: ClientCounts = field(init=False)
+    _asking: ClientCounts = field(init=False)
     """Requests under way. Behind a trusted proxy they alone show how much one client has."""
 
     def __post_init__(self) -> None:
         """Nobody is connected yet, and nothing was refused."""
         self._seldom = LogThrottle(self.clock.monotonic)
         of_one = self.connections_of_one or max(1, self.connections // ADDRESSES_AT_LEAST)
-        self._connected, self._asking = Places(at_most=of_one), Places(at_most=of_one)
+        self._connected, self._asking = ClientCounts(at_most=of_one), ClientCounts(at_most=of_one)
 
     async def start(self) -> None:
         """Listen. Raises `StartError` when the port cannot be had."""

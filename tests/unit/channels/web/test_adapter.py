@@ -11,7 +11,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from gateway.http.answering import HEADERS
 from yarl import URL
 
 from channels.web.adapter import PRESSED, WebChannel
@@ -19,6 +18,7 @@ from gateway.domain.ids import OwnerName
 from gateway.domain.tools import Effect, Picture, ResultStatus, Risk, ToolResult
 from gateway.domain.waits import PRESSED_TEXT, PressResult
 from gateway.ports import COOKIE, ArtifactKind, ToolContext
+from gateway.server.http_answers import HEADERS
 from gateway.server.http_checks import KEY_HEADER, Address
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls, done

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.http.answering import HEADERS
-
 from gateway.domain.tools import Artifact, ResultStatus, Risk, ToolResult
 from gateway.ports import ToolContext
+from gateway.server.http_answers import HEADERS
 from tests.support.engine import Engine, served
 from tests.support.fakes import ANN_PAGE, CLEO, FakeTool, Text, calls
 from tests.support.makers import ANN

@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from gateway.http.answering import HEADERS
 
 from config.load import load
 from config.plugins import tool_specs
@@ -20,6 +19,7 @@ from gateway.errors import StartError
 from gateway.ports import Auth, Endpoint
 from gateway.sandbox import Containment
 from gateway.server.http import HttpServer
+from gateway.server.http_answers import HEADERS
 from gateway.server.http_checks import Address
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock

@@ -10,11 +10,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
-from gateway.http.places import Places, place_of
 
 from gateway.ports import Auth, Endpoint
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import Address
+from gateway.server.http_clients import ClientCounts, client_of
 from tests.support.engine import Engine
 
 OF_ONE = 3
@@ -174,11 +174,11 @@ async def test_abandoned_requests_keep_the_place_of_their_address(tmp_path: Path
     ],
 )
 def test_a_network_of_one_ipv6_client_is_one_place(address: str, place: str) -> None:
-    assert place_of(address) == place
+    assert client_of(address) == place
 
 
 def test_places_are_forgotten_when_they_are_free() -> None:
-    places = Places(at_most=2)
+    places = ClientCounts(at_most=2)
     assert [places.take("a"), places.take("a"), places.take("a"), places.take("b")] == [True, True, False, True]
     for address in ("a", "a", "b"):
         places.leave(address)
