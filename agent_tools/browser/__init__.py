@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 
-from agent_tools.browser.arguments import SPEC, Args, reach
+from agent_tools.browser.arguments import SPEC, Args, reach, schema
 from agent_tools.browser.finding import find_chromium
 from agent_tools.browser.settings import BrowserSettings
 from agent_tools.browser.tool import BrowserTool
 from gateway.ports import StatefulTool, ToolHost
 
-__all__ = ["SPEC", "Args", "keep", "look", "reach"]
+__all__ = ["SPEC", "Args", "keep", "look", "reach", "schema"]
 
 
 def keep(place: ToolHost) -> StatefulTool:

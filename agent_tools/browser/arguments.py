@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, cast
@@ -263,11 +263,7 @@ def reach(args: Args, settings: BrowserSettings) -> CallScope:
     if args.action == "upload":
         return CallScope(risk=Risk.NETWORK)
     if args.action == "evaluate":
-        refused = (
-            "Scripts are not run in pages here. "
-            'The owner allows to ask for them with evaluate = "ask" in [tools.browser].'
-        )
-        return CallScope(risk=Risk.EXECUTE, refused="" if settings.evaluate == "ask" else refused)
+        return CallScope(risk=Risk.EXECUTE, refused=blocked(settings).get("evaluate", ""))
     return CallScope(risk=Risk.READ)
 
 
@@ -285,6 +281,40 @@ def scopes_of(args: Args, allowed: frozenset[str]) -> frozenset[str]:
     """
     own = is_write(args.action, args.path) and args.url is not None
     return allowed | {scope_of(args.url or "")} if own else allowed
+
+
+def blocked(settings: BrowserSettings) -> Mapping[str, str]:
+    """Return the actions that the settings block, each with the reason and the cure.
+
+    The offered schema and the decision of a call both ask this.
+    """
+    if settings.evaluate == "ask":
+        return {}
+    cure = 'The owner allows to ask for them with evaluate = "ask" in [tools.browser].'
+    return {"evaluate": f"Scripts are not run in pages here. {cure}"}
+
+
+def schema(settings: BrowserSettings) -> dict[str, Any]:
+    """Return the schema that a model is offered: without blocked actions, and without the fields of those alone."""
+    made = Args.model_json_schema()
+    made.pop("title", None)
+    gone = blocked(settings)
+    if not gone:
+        return made
+    fields: dict[str, dict[str, Any]] = made["properties"]
+    fields["action"]["enum"] = [action for action in fields["action"]["enum"] if action not in gone]
+    taken = {"action", "timeout"}
+    for action in fields["action"]["enum"]:
+        taken.update(TAKES[action].replace("!", "").split())
+    made["properties"] = {name: _without(field, gone) for name, field in fields.items() if name in taken}
+    return made
+
+
+def _without(field: dict[str, Any], gone: Collection[str]) -> dict[str, Any]:
+    """Return a field whose description, as in "upload, evaluate: the host", names no blocked action."""
+    actions, colon, rest = field.get("description", "").partition(":")
+    left = [action for action in actions.split(", ") if action not in gone]
+    return {**field, "description": f"{', '.join(left)}{colon}{rest}"} if colon else field
 
 
 # --- what people type, and what models fill in ----------------------------------------------------

@@ -46,6 +46,7 @@ def load_tools(
                     arguments=module.Args,
                     run=run,
                     reach=_reach(module, policy),
+                    schema=module.schema(policy.settings) if hasattr(module, "schema") else None,
                     keeps=name in kept,
                     missing=_missing(module.SPEC),
                 )

@@ -25,6 +25,17 @@ DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
 )
 
 
+def withheld(spec: ToolSpec, policy: ToolPolicy, session: Session) -> Deny | None:
+    """Say why a tool is not offered, not listed and not run in this session, or None when it is.
+
+    The filter of what a model is shown and the decision of a call both ask this.
+    """
+    refused = available(spec.name, policy.availability, session)
+    if refused is None and default_approval(spec, policy, session) is ApprovalMode.DENY:
+        return Deny(reason=DenyReason.CONFIGURED, hint=f"The configuration denies {spec.name} here.")
+    return refused
+
+
 def available(tool: str, availability: Availability, session: Session) -> Deny | None:
     """Say why a tool does not exist in this session, or None when it does.
 
@@ -72,19 +83,19 @@ def decide(
     reach: CallScope | None = None,
     permitted: Collection[str] = (),
 ) -> Decision:
-    """Say whether a valid call of an available tool may run now, must be asked about, or is refused.
+    """Say whether a valid call may run now, must be asked about, or is refused; a tool that is `withheld` always is.
 
     `askable` is whether an approver of this session can be reached at all. `reach` is what the tool says of this call,
     which is not `refused`; `permitted` the scopes that people allowed this tool in this session.
     """
+    if (deny := withheld(spec, policy, session)) is not None:
+        return deny
     risk = spec.risk if reach is None else reach.risk
     match _with_reach(default_approval(spec, policy, session, reach), reach, permitted):
         case Allow() as allow:
             return allow
         case ApprovalMode.ALLOW:
             return Allow(because=f"{risk} is allowed here")
-        case ApprovalMode.DENY:
-            return Deny(reason=DenyReason.CONFIGURED, hint=f"The configuration denies {spec.name} here.")
         case ApprovalMode.ASK if askable:
             return Ask(because=f"{risk} needs an approval")
         case ApprovalMode.ASK:

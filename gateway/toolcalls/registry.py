@@ -15,7 +15,7 @@ from gateway.domain.prompts import ToolOffer
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.tools import ARGUMENTS_AT_MOST, NAMED_AT_MOST, CallScope, Park, ToolPolicy, ToolResult, ToolSpec
 from gateway.errors import ConfigError
-from gateway.policy.permission import available
+from gateway.policy.permission import withheld
 from gateway.ports import ToolContext
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -38,6 +38,8 @@ class Tool:
     run: Run
     reach: Callable[[Any], CallScope] | None = None
     """What a call with these arguments reaches; None: what the spec says."""
+    schema: Mapping[str, Any] | None = None
+    """What a model is offered, where the settings block a part of `arguments`; None: all of it."""
     keeps: bool = False
     """Something between calls, as a browser does."""
     missing: str = ""
@@ -111,7 +113,7 @@ class Registry:
                 reason=DenyReason.SANDBOX_MISSING,
                 hint=f"{tool.spec.name} needs a sandbox here and this machine has none; `dragoman check` tells why.",
             )
-        return available(tool.spec.name, tool.policy.availability, session)
+        return withheld(tool.spec, tool.policy, session)
 
 
 def check_arguments(tool: Tool, text: str) -> BaseModel | Deny:
@@ -164,7 +166,8 @@ def _problem(error: Any) -> str:
 
 
 def _offer(tool: Tool) -> ToolOffer:
-    return ToolOffer(name=tool.spec.name, description=tool.spec.description, schema=_schema(tool.arguments))
+    schema = _schema(tool.arguments) if tool.schema is None else tool.schema
+    return ToolOffer(name=tool.spec.name, description=tool.spec.description, schema=schema)
 
 
 def _schema(arguments: type[BaseModel]) -> Mapping[str, Any]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import pytest
 from pydantic import ValidationError
 
 from agent_tools import browser
-from agent_tools.browser.arguments import BY_HAND, TAKES, ActionName
+from agent_tools.browser.arguments import BY_HAND, TAKES, ActionName, blocked
 from agent_tools.browser.hosts import checked_url, scope_of
+from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.prompts import Complete, ModelRequest, UserText
 from gateway.domain.sessions import SessionKind
 from gateway.domain.tools import ApprovalMode, Availability, Risk, SandboxPolicy
@@ -55,6 +56,25 @@ def test_the_schema_is_short_and_says_what_may_be_left_out() -> None:
     assert schema["required"] == ["action"]
     assert schema["properties"]["ref"]["type"] == "string"
     assert "null" not in json.dumps(schema)
+
+
+@pytest.mark.parametrize("evaluate", ["blocked", "ask"])
+def test_an_action_that_is_blocked_is_not_offered(evaluate: Literal["blocked", "ask"]) -> None:
+    settings = BrowserSettings(evaluate=evaluate)
+    offered = browser.schema(settings)
+    fields = offered["properties"]
+    allowed = evaluate == "ask"
+
+    assert ("evaluate" in json.dumps(offered), "script" in fields) == (allowed, allowed)
+    assert (len(fields["action"]["enum"]), fields["host"]["description"]) == (
+        len(ACTIONS) - (not allowed),
+        f"upload{', evaluate' if allowed else ''}: the host of the open page, as its address has it.",
+    )
+    assert offered["required"] == ["action"]
+    # The same function decides what becomes of a call that is made all the same.
+    call = browser.Args(action="evaluate", host="example.org", script="1")
+    assert browser.reach(call, settings).refused == blocked(settings).get("evaluate", "")
+    assert bool(blocked(settings)) is not allowed
 
 
 # --- which fields -----------------------------------------------------------------------------------

@@ -244,7 +244,10 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
     def reach(args: Any, settings: Any) -> CallScope:
         return CallScope(risk=Risk.READ, scope=f"{args} {settings}")
 
-    vars(module).update(SPEC=spec, Args=shell.Args, keep=keep, reach=reach)
+    def schema(settings: Any) -> dict[str, Any]:
+        return {"description": settings}
+
+    vars(module).update(SPEC=spec, Args=shell.Args, keep=keep, reach=reach, schema=schema)
     sys.modules["agent_tools.keeping"] = module
     try:
         good = with_tool(loaded(tmp_path), "keeping")
@@ -260,6 +263,7 @@ def test_a_tool_that_keeps_something_is_made_once_and_reaches_what_its_settings_
     assert tool.keeps
     assert tool.reach is not None
     assert tool.reach("asked").scope == "asked as set"
+    assert tool.schema == {"description": "as set"}
     assert tool.missing == (
         "keeping needs no_such_package, which is not installed. "
         "For the owner: Install Dragoman with the extra `kites` (in a clone `./run add kites`)."

@@ -13,7 +13,7 @@ from gateway.domain.ids import OwnerName, Principal, SessionId, TurnId, WaitId, 
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.steps import Usage
 from gateway.domain.text import as_code
-from gateway.domain.tools import Availability, Risk, SandboxPolicy
+from gateway.domain.tools import ApprovalMode, Availability, Risk, SandboxPolicy
 from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.views import ChildLine, Counts, SessionLine, Spent
 from gateway.domain.waits import Wait, WaitKind, WaitState
@@ -176,6 +176,15 @@ def test_help_and_tools_list_what_exists_here_and_nothing_else() -> None:
         assert "read" in text
         assert "shell" not in text
     assert all(f"`/{name}`" in help_text(REGISTRY, DM) for name in CONTROL)
+
+
+def test_a_tool_denied_outright_is_not_listed() -> None:
+    denied = FakeTool(name="shell", risk=Risk.EXECUTE, approval={"dm": ApprovalMode.DENY}).tool()
+    registry = Registry([denied], sandboxed=True)
+
+    for text in (help_text, tools_text):
+        assert ("shell" in text(registry, MAIN), "shell" in text(registry, DM)) == (True, False)
+    assert "shell" not in [one.name for one in command_list(registry, DM)]
 
 
 def test_start_greets_and_helps_and_is_not_listed() -> None:

@@ -10,7 +10,7 @@ from gateway.domain.decisions import Allow, Ask, Decision, Deny, DenyReason
 from gateway.domain.ids import SessionId
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.tools import ApprovalMode, Availability, CallScope, Effect, Risk, ToolPolicy, ToolSpec
-from gateway.policy.permission import available, decide, default_approval, describe_availability, refused
+from gateway.policy.permission import available, decide, default_approval, describe_availability, refused, withheld
 from tests.support.makers import EPOCH
 
 SPEC = ToolSpec(
@@ -165,6 +165,22 @@ def test_the_configuration_speaks_before_the_risk(
     found = decide(SPEC, replace(POLICY, approval=approval), session(kind), askable=askable)
 
     assert (found.reason if isinstance(found, Deny) else type(found)) is verdict
+
+
+@pytest.mark.parametrize("kind", list(SessionKind))
+@pytest.mark.parametrize("availability", list(Availability))
+@pytest.mark.parametrize("approval", list(ApprovalMode))
+def test_a_tool_is_offered_exactly_where_a_call_is_not_denied(
+    approval: ApprovalMode, availability: Availability, kind: SessionKind
+) -> None:
+    policy = replace(POLICY, availability=availability, approval={kind.value: approval})
+    deny = withheld(SPEC, policy, session(kind))
+    for reach in (None, *(CallScope(risk=risk, scope=HERE) for risk in Risk)):
+        found = decide(SPEC, policy, session(kind), askable=True, reach=reach, permitted=(HERE,))
+
+        assert deny == (found if isinstance(found, Deny) else None)
+    refused_where = available("shell", availability, session(kind)) is not None
+    assert (deny is not None) is (refused_where or approval is ApprovalMode.DENY)
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,16 @@ def test_what_was_allowed_of_a_reach_keeps_it(tmp_path: Path) -> None:
     assert (found.call.reach, found.call.scopes) == (host, {"example.org", "example.net"})
 
 
+def test_an_approval_of_a_tool_that_is_denied_by_now_runs_nothing(tmp_path: Path) -> None:
+    one = step()
+    wait = waiting(WaitState.APPROVED, approval=asked(deciding(tmp_path), one))
+    by = deciding(tmp_path, tool(approval={"main": ApprovalMode.DENY}))
+
+    assert by.later(turn_view(steps=[one]), replace(one, state=StepState.ASKED), wait) == ToolResult(
+        status=DENIED, text="", code="configured", hint="The configuration denies shell here."
+    )
+
+
 def test_a_tool_that_changed_since_it_was_asked_is_asked_again(tmp_path: Path) -> None:
     class Other(Text):
         mode: str

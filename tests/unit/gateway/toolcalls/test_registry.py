@@ -14,6 +14,7 @@ from gateway.domain.ids import SessionId
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.tools import (
     ARGUMENTS_AT_MOST,
+    ApprovalMode,
     Availability,
     Effect,
     Risk,
@@ -85,6 +86,42 @@ def test_a_session_sees_what_exists_in_it_by_name_and_the_model_is_shown_the_sam
     for kind, seen in ((SessionKind.MAIN, ["mine", "read", "shell"]), (SessionKind.DM, ["read", "shell"])):
         assert names(found, session(kind)) == seen
         assert [offer.name for offer in found.offers(session(kind))] == seen
+
+
+@pytest.mark.parametrize(
+    ("own", "configured", "kind", "root", "seen"),
+    [
+        ({}, {"dm": ApprovalMode.DENY}, SessionKind.DM, SessionKind.DM, False),
+        ({}, {"dm": ApprovalMode.DENY}, SessionKind.MAIN, SessionKind.MAIN, True),
+        ({}, {"dm": ApprovalMode.DENY}, SessionKind.NON_MAIN, SessionKind.DM, False),
+        ({"non-main": ApprovalMode.DENY}, {}, SessionKind.NON_MAIN, SessionKind.NON_MAIN, False),
+        (
+            {"non-main": ApprovalMode.DENY},
+            {"non-main": ApprovalMode.ASK},
+            SessionKind.NON_MAIN,
+            SessionKind.NON_MAIN,
+            True,
+        ),
+        ({}, {"main": ApprovalMode.DENY}, SessionKind.NON_MAIN, SessionKind.MAIN, False),
+    ],
+)
+def test_a_tool_denied_outright_is_neither_offered_nor_resolved(
+    own: dict[str, ApprovalMode], configured: dict[str, ApprovalMode], kind: SessionKind, root: SessionKind, seen: bool
+) -> None:
+    made = SHELL.tool()
+    made = replace(made, spec=replace(made.spec, approval=own), policy=replace(made.policy, approval=configured))
+    found, where = Registry([made], sandboxed=True), session(kind, root=root)
+
+    assert (names(found, where), len(found.offers(where))) == (["shell"] if seen else [], int(seen))
+    resolved = found.resolve("shell", where)
+    assert (resolved.reason if isinstance(resolved, Deny) else None) is (None if seen else DenyReason.CONFIGURED)
+
+
+def test_an_offer_has_the_schema_that_the_tool_gives() -> None:
+    schema = {"type": "object", "properties": {"action": {"enum": ["open"]}}}
+    (offer,) = Registry([replace(READ.tool(), schema=schema)], sandboxed=True).offers(session())
+
+    assert offer.schema == schema
 
 
 def test_what_a_tool_is_called_by_is_unique_and_plain() -> None:
