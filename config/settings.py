@@ -283,7 +283,7 @@ class ToolSettings(Table):
         description='"ask", "allow" or "deny", or by kind of session: { main = "ask", dm = "deny" }.',
     )
     timeout: timedelta | None = Field(
-        default=None, description="After which time a call is stopped that names none itself."
+        default=None, description="After which time a call is stopped; no call may ask for more than is set."
     )
     sandbox: SandboxPolicy | None = Field(
         default=None, description='Containment in main: "off", "basic", "auto". Elsewhere it is at least "basic".'

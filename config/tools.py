@@ -130,6 +130,7 @@ def _policy(spec: ToolSpec, settings: ToolSettings, timeouts: Mapping[str, timed
         timeout_s=spec.timeout_s if timeout is None else timeout.total_seconds(),
         actions={a: spec.actions[a] if set_ is None else set_.total_seconds() for a, set_ in actions.items()},
         sandbox=settings.sandbox or spec.sandbox,
+        ceilings=frozenset({action for action, set_ in actions.items() if set_} | ({spec.name} if timeout else set())),
         settings=_own(spec, settings),
     )
 

@@ -124,6 +124,8 @@ class ToolPolicy:
     timeout_s: float
     actions: Mapping[str, float]
     sandbox: SandboxPolicy | None
+    ceilings: frozenset[str] = frozenset()
+    """The actions whose timeout the owner has set, and the tool's name where its own is: a call may only lower it."""
     settings: Any = None
     """Of the spec's `settings`; None when it has none."""
 

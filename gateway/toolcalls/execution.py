@@ -51,14 +51,16 @@ FAULT_CHARS = 500
 def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) -> float:
     """Seconds this call may take: those of `tool.action` before those of `tool`.
 
-    An argument `timeout` lowers them, or raises them up to the tool's maximum.
+    An argument `timeout` lowers them, or raises them up to the tool's maximum. It cannot raise what the owner has set.
     """
-    action = arguments.get("action")
-    base = policy.actions.get(action, policy.timeout_s) if isinstance(action, str) else policy.timeout_s
+    named = arguments.get("action")
+    action = named if isinstance(named, str) and named in policy.actions else None
+    base = policy.timeout_s if action is None else policy.actions[action]
     asked = arguments.get("timeout")
     if not isinstance(asked, int | float) or isinstance(asked, bool) or not asked > 0:  # NaN is not
         return base
-    return min(float(asked), max(base, spec.max_timeout_s or base))
+    is_ceiling = spec.name in policy.ceilings or action in policy.ceilings
+    return min(float(asked), base if is_ceiling else max(base, spec.max_timeout_s or base))
 
 
 def cut_short(halt: Cancellation) -> ToolResult | None:

@@ -88,6 +88,27 @@ def test_how_long_a_call_may_take(arguments: Mapping[str, Any], longest: float |
     assert limit_s(replace(SPEC, max_timeout_s=longest), POLICY, arguments) == seconds
 
 
+@pytest.mark.parametrize(
+    ("ceilings", "arguments", "seconds"),
+    [
+        ({"x"}, {"timeout": 99}, 30),
+        ({"x"}, {"timeout": 3}, 3),
+        ({"x"}, {}, 30),
+        ({"x"}, {"action": "download", "timeout": 400}, 300),
+        ({"x"}, {"action": "x", "timeout": 99}, 30),
+        ({"download"}, {"action": "download", "timeout": 400}, 300),
+        ({"download"}, {"action": "download", "timeout": 200}, 200),
+        ({"download"}, {"action": "peek", "timeout": 99}, 99),
+        ({"download"}, {"timeout": 99}, 99),
+        ({"download"}, {"action": ["download"], "timeout": 99}, 99),
+    ],
+)
+def test_a_configured_timeout_is_a_ceiling(ceilings: set[str], arguments: Mapping[str, Any], seconds: float) -> None:
+    policy = replace(POLICY, ceilings=frozenset(ceilings))
+
+    assert limit_s(replace(SPEC, max_timeout_s=600), policy, arguments) == seconds
+
+
 # --- one place ----------------------------------------------------------------------------------
 
 
