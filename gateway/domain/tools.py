@@ -270,7 +270,7 @@ class ToolResult:
 
     status: ResultStatus
     text: str
-    """The output, or why there is none; head and tail kept when long."""
+    """The output, or why there is none; head and tail kept when long. Bounded by `gateway.toolcalls.output` for every tool."""
     code: str = ""
     """A stable machine word for a refusal or an error: a `DenyReason` or the tool's own."""
     hint: str = ""
@@ -282,6 +282,8 @@ class ToolResult:
     """Bytes of output left out of `text`; all of it is in `full_output`."""
     full_output: str = ""
     """The name of the file with everything, inside the session's output folder; empty when `text` is all."""
+    output_path: str = ""
+    """Where tools can read the same, relative to the workspace; empty when they cannot."""
     pictures: tuple[Picture, ...] = ()
     """In the order they were made."""
     files: tuple[Artifact, ...] = ()

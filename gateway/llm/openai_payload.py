@@ -211,7 +211,7 @@ def result_content(result: ToolResult, mark: str) -> str:
     """
     parts = [_output(result, mark)] if result.text.strip() else []
     if result.dropped_bytes:
-        where = f"; all of it is in {result.full_output}" if result.full_output else ""
+        where = f"; all of it is in {result.output_path}" if result.output_path else ""
         parts.append(f"[{result.dropped_bytes} bytes of output left out{where}]")
     facts = _facts(result)
     if facts or result.hint:

@@ -165,11 +165,17 @@ def _shown(given: CallResult, *, speaks: bool) -> str:
         said = result.text or result.hint or reason
         parts.append(said if said.lower().startswith(word) else f"{word}: {said}")
     if result.dropped_bytes:
-        where = f"; all of it is in {as_code(result.full_output)}" if result.full_output else ""
-        parts.append(f"{result.dropped_bytes:,} bytes left out{where}")
+        parts.append(f"{result.dropped_bytes:,} bytes left out{_where(result)}")
     if result.hint and not any(result.hint in part for part in (result.text, parts[-1])):
         parts.append(result.hint)
     return "\n".join(parts)
+
+
+def _where(result: ToolResult) -> str:
+    """Say where all of the output can be read."""
+    if result.output_path:
+        return f"; all of it is in {as_code(result.output_path)} of the workspace"
+    return "; the web page shows all of it" if result.full_output else ""
 
 
 _NOT_RUN = {

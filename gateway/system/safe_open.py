@@ -1,4 +1,4 @@
-"""Below whatever reads files that tools may have put there: opening beneath a folder, whatever stands in the way."""
+"""Below whatever reads or writes beside files of tools: opening beneath a folder, whatever stands in the way."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
+ENTRIES_AT_MOST = 1_000
+"""In a folder where a file is created: a tool may put any number there, and looking at them takes time."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in the way must not hold it up
 
 
@@ -33,3 +38,40 @@ def open_beneath(root: Path, parts: Sequence[str]) -> int:
         os.close(file)
         raise OSError(errno.EINVAL, "not a regular file", parts[-1])
     return file
+
+
+def create_beneath(root: Path, parts: Sequence[str], *, newest: int) -> int:
+    """Create an empty file at these names beneath a folder and open it for writing; the caller closes it.
+
+    Folders are made when they are not there. An older file of the name is replaced. Of the regular files beside it
+    only the `newest` stay. No link is followed and no existing file is written to. Raises `OSError`, and `ValueError`
+    for names that no file has.
+    """
+    if not parts or any(part in ("", ".", "..") or "/" in part for part in parts):
+        raise ValueError(f"not the names of a file: {parts!r}")
+    folder = os.open(root, _FOLDER)
+    try:
+        for part in parts[:-1]:
+            with suppress(FileExistsError):
+                os.mkdir(part, 0o700, dir_fd=folder)
+            below = os.open(part, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        with suppress(FileNotFoundError):
+            os.unlink(parts[-1], dir_fd=folder)
+        _make_room(folder, newest)
+        return os.open(parts[-1], _NEW, 0o600, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _make_room(folder: int, newest: int) -> None:
+    """Remove the oldest regular files until one more fits. Raises `OSError` for a folder with very many entries."""
+    with os.scandir(folder) as found:
+        entries = list(islice(found, ENTRIES_AT_MOST + 1))
+    if len(entries) > ENTRIES_AT_MOST:
+        raise OSError(errno.ENOSPC, "too many files")
+    files = [one for one in entries if one.is_file(follow_symlinks=False)]
+    ages = sorted((one.stat(follow_symlinks=False).st_mtime_ns, one.name) for one in files)
+    for _, name in ages[: max(0, len(ages) - newest + 1)]:
+        os.unlink(name, dir_fd=folder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel
 from gateway.domain.live import OutputDelta, session_topic
 from gateway.domain.sessions import works_in
 from gateway.domain.steps import Step
+from gateway.domain.text import mended
 from gateway.domain.tools import (
     Action,
     Artifact,
@@ -38,11 +40,11 @@ from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor, redacted_line
 from gateway.toolcalls.artifacts import ArtifactStore
-from gateway.toolcalls.output import OutputBuffer
+from gateway.toolcalls.output import OnText, OutputBuffer, bounded, too_long
 from gateway.toolcalls.permits import Permit, PermitOffice
 from gateway.toolcalls.registry import Tool
 from gateway.toolcalls.subsessions import SubsessionService
-from gateway.toolcalls.workspaces import Workspaces, kept_for
+from gateway.toolcalls.workspaces import READABLE, Workspaces, kept_for
 
 FAULT_CHARS = 500
 """Of what a tool says that failed by a fault of its own."""
@@ -160,20 +162,19 @@ class Execution:
         """
         if not self.office.holds(permit, lease, call.step.n, call.action_sha):
             raise PermissionError("This permit is for something else.")
-        name = call.tool.spec.name
-        output = self._output(lease, call.step)
+        output = self._output(call, lease)
         began = self.clock.monotonic()
         limit = limit_s(call.tool.spec, call.tool.policy, call.action.arguments)
         try:
             outcome = await self._limited(call, lease, output, limit)
         except asyncio.CancelledError:
             if (result := cut_short(halt)) is not None:
-                await done(self._whole(result, output, began, name))
+                await done(self._whole(result, call, lease, output, began))
             raise
         if isinstance(outcome, Park):
             output.close()
             return outcome
-        return self._whole(outcome, output, began, name)
+        return self._whole(outcome, call, lease, output, began)
 
     async def _limited(self, call: Prepared, lease: Lease, output: OutputBuffer, limit: float) -> ToolResult | Park:
         scope = asyncio.timeout(limit)
@@ -218,23 +219,44 @@ class Execution:
             limits=self.program_limits,
         )
 
-    def _output(self, lease: Lease, step: Step) -> OutputBuffer:
+    def _output(self, call: Prepared, lease: Lease) -> OutputBuffer:
+        step = call.step
+
         def show(start: int, text: str) -> None:
             delta = OutputDelta(session=lease.session, turn=step.turn, n=step.n, start=start, text=text)
             self.live.publish(session_topic(lease.session), delta)
 
-        folder = self.workspaces.outputs(lease.session)
-        return OutputBuffer(folder, f"{step.turn}-{step.n}.txt", self.clock, self.redactor, show)
+        return self._buffer(call, lease, f"{step.turn}-{step.n}.txt", show)
 
-    def _whole(self, result: ToolResult, output: OutputBuffer, began: float, tool: str) -> ToolResult:
+    def _buffer(self, call: Prepared, lease: Lease, name: str, show: OnText | None = None) -> OutputBuffer:
+        folder = self.workspaces.outputs(lease.session)
+        copy = partial(self.workspaces.readable_output, works_in(call.view.session))
+        return OutputBuffer(folder, name, self.clock, self.redactor, show, copy)
+
+    def _whole(
+        self, result: ToolResult, call: Prepared, lease: Lease, output: OutputBuffer, began: float
+    ) -> ToolResult:
+        """Return the result as it is stored: every tool's text and hint are bounded here, its own text as its output.
+
+        What is left out of the text is in a file.
+        """
         seconds = self.clock.monotonic() - began
+        tool = call.tool.spec.name
         output.close()
         self.meters.calls.labels(tool, result.status.value).inc()
         self.meters.call_seconds.labels(tool).observe(seconds)
-        return replace(
+        text = result.text
+        if too_long(text):
+            output = self._buffer(call, lease, f"{call.step.turn}-{call.step.n}-text.txt")
+            output.write(mended(text).encode())
+            output.close()
+            text = ""
+        whole = replace(
             result,
-            text=self.redactor.text(result.text) if result.text else output.text(),
+            text=self.redactor.text(text) or output.text(),
             duration_ms=round(seconds * 1000),
             dropped_bytes=output.dropped_bytes,
             full_output=output.full_output,
+            output_path=f"{READABLE}/{output.full_output}" if output.has_copy else "",
         )
+        return bounded(whole)

@@ -1,7 +1,7 @@
 """What a running tool prints: between a process' pipe and a `ToolResult`; shown live, kept head and tail.
 
 Memory does not grow with the output. Until something has to be left out there is no file; from then on a file holds
-all of it.
+all of it: one for people, and a copy where tools can read it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ import codecs
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
+from gateway.domain.text import cut
+from gateway.domain.tools import ToolResult
 from gateway.ports import Clock
 from gateway.system.redaction import Redactor
 
 OnText: TypeAlias = Callable[[int, str], None]
 """Takes the offset in characters and the text from there on."""
+
+OpenCopy: TypeAlias = Callable[[str], int | None]
+"""Creates the copy of that name and returns its descriptor; None where it cannot be made."""
 
 HALF_BYTES = 25_600
 HALF_LINES = 1_000
@@ -30,6 +36,42 @@ CONTINUATION = bytes(range(0x80, 0xC0))
 FILE_NOTE = f"\n… the output went on; this file holds its first {FILE_BYTES:,} bytes …\n"
 
 
+TEXT_CHARS = 70_000
+"""Of a result's text. A buffer's own text is shorter, also where it says `[hidden]` for what was shorter than that."""
+HINT_CHARS = 4_000
+CODE_CHARS = 100
+
+
+def too_long(text: str) -> bool:
+    """Whether a text that a tool returned is to be cut as what it printed is."""
+    most = 2 * HALF_BYTES
+    return len(text) > most or text.count("\n") >= 2 * HALF_LINES or len(text.encode(errors="replace")) > most
+
+
+def bounded(result: ToolResult) -> ToolResult:
+    """Return a result whose words are no longer than is stored and shown; the same one when they are not.
+
+    For every result of every tool, a refusal or an error as well.
+    """
+    over = len(result.text) > TEXT_CHARS
+    if not over and len(result.hint) <= HINT_CHARS and len(result.code) <= CODE_CHARS:
+        return result
+    text, dropped = _without_middle(result.text) if over else (result.text, 0)
+    return replace(
+        result,
+        text=text,
+        dropped_bytes=result.dropped_bytes + dropped,
+        hint=cut(result.hint, HINT_CHARS),
+        code=cut(result.code, CODE_CHARS),
+    )
+
+
+def _without_middle(text: str) -> tuple[str, int]:
+    half = TEXT_CHARS // 2 - CODE_CHARS
+    dropped = len(text[half:-half].encode(errors="replace"))
+    return f"{text[:half]}\n… {dropped:,} bytes left out …\n{text[-half:]}", dropped
+
+
 class OutputBuffer:
     """An `Output`. Keeps the first and the last 1,000 lines or 25,600 bytes; close it when the tool has ended.
 
@@ -37,9 +79,15 @@ class OutputBuffer:
     """
 
     def __init__(
-        self, folder: Path, name: str, clock: Clock, redactor: Redactor, on_text: OnText | None = None
+        self,
+        folder: Path,
+        name: str,
+        clock: Clock,
+        redactor: Redactor,
+        on_text: OnText | None = None,
+        copy: OpenCopy | None = None,
     ) -> None:
-        """Take where the whole output goes if it is long: `name` in `folder`, which is made when needed.
+        """Take where the whole output goes if it is long: `name` in `folder`, which is made when needed, and a `copy`.
 
         `on_text` is called from `write`, first with all text, after 256 Ki characters at most once a second with the
         last of it. An older file of the same name (of a call that is run again) is replaced. `redactor` hides secrets
@@ -53,7 +101,7 @@ class OutputBuffer:
         self._tail = bytearray()
         self._tail_lines = 0
         self._total = 0
-        self._file = _WholeFile(folder / name, redactor)
+        self._file = _WholeFile(folder / name, redactor, copy)
         self._live = _LiveText(clock, _Unsecret(redactor, on_text)) if on_text else None
 
     @property
@@ -65,6 +113,11 @@ class OutputBuffer:
     def full_output(self) -> str:
         """The name of the file with everything (up to 64 MiB); empty when there is none."""
         return self._file.path.name if self._file.usable else ""
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether the copy has everything, too."""
+        return self._file.copied
 
     def write(self, data: bytes) -> None:
         """Take some output. Never fails: a file that cannot be written is given up."""
@@ -143,12 +196,15 @@ class OutputBuffer:
 class _WholeFile:
     """The whole output, in a file that is private to the daemon. A failing disk never fails the call."""
 
-    def __init__(self, path: Path, redactor: Redactor) -> None:
+    def __init__(self, path: Path, redactor: Redactor, copy: OpenCopy | None) -> None:
         self.path = path
         self._unsecret = _UnsecretBytes(redactor)
+        self._open_copy = copy
         self.begun = False
         self.usable = False
+        self.copied = False
         self._fd: int | None = None
+        self._copy_fd: int | None = None
         self._written = 0
 
     def begin(self, data: bytes | bytearray) -> None:
@@ -160,7 +216,8 @@ class _WholeFile:
             self._fd = os.open(self.path, flags, 0o600)
         except OSError:
             return
-        self.usable = True
+        self._copy_fd = self._open_copy(self.path.name) if self._open_copy else None
+        self.usable, self.copied = True, self._copy_fd is not None
         self.write(data)
 
     def write(self, data: bytes | bytearray) -> None:
@@ -180,22 +237,43 @@ class _WholeFile:
         self._end()
 
     def _end(self) -> None:
-        if self._fd is not None:
-            with contextlib.suppress(OSError):
-                os.close(self._fd)
-            self._fd = None
+        for fd in (self._fd, self._copy_fd):
+            if fd is not None:
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+        self._fd = self._copy_fd = None
 
     def _put(self, data: bytes) -> None:
-        rest = memoryview(data)
-        try:
-            while rest and self._fd is not None:
-                rest = rest[os.write(self._fd, rest) :]
-        except OSError:
-            # Half a file passes for a whole one, and on a full disk the space is needed.
-            self._end()
-            self.usable = False
-            with contextlib.suppress(OSError):
-                self.path.unlink()
+        if self._copy_fd is not None and not _all_written(self._copy_fd, data):
+            self._drop_copy(self._copy_fd)
+        if self._fd is None or _all_written(self._fd, data):
+            return
+        # Half a file passes for a whole one, and on a full disk the space is needed.
+        if self._copy_fd is not None:
+            self._drop_copy(self._copy_fd)
+        self._end()
+        self.usable = False
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+    def _drop_copy(self, fd: int) -> None:
+        """Empty and close the copy. Its name may be another file's by now, so it is left."""
+        self._copy_fd, self.copied = None, False
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, 0)
+        with contextlib.suppress(OSError):
+            os.close(fd)
+
+
+def _all_written(fd: int, data: bytes) -> bool:
+    """Write all of it; return False when the disk does not take it."""
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+    except OSError:
+        return False
+    return True
 
 
 class _UnsecretBytes:

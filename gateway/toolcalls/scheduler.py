@@ -37,6 +37,7 @@ from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.toolcalls.decide import Asked, CallDecider, Found, Runnable, SameCalls, Scopes, after_a_wait, not_approved
 from gateway.toolcalls.execution import Execution, Prepared, cut_short
+from gateway.toolcalls.output import bounded
 from gateway.toolcalls.permits import Permit
 from gateway.toolcalls.registry import Registry
 from gateway.toolcalls.result_files import file_slots
@@ -141,7 +142,7 @@ class ToolCalls:
             if isinstance(found, ToolResult):
                 # A sub-session's words come as its model gave them.
                 clean = replace(found, text=self.execution.redactor.text(found.text)) if found.text else found
-                await self.steps.finish_step(lease, step.n, clean)
+                await self.steps.finish_step(lease, step.n, bounded(clean))
         if look.asked and look.place is not None:
             await self._ask(view, lease, look.asked, look.place)
         return look.runnable

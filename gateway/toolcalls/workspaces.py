@@ -10,6 +10,12 @@ from pathlib import Path
 
 from gateway.domain.ids import SessionId
 from gateway.errors import DragomanError
+from gateway.system.safe_open import create_beneath
+
+READABLE = ".dragoman/output"
+"""The workspace's folder of long outputs."""
+READABLE_AT_MOST = 20
+"""Files in that folder."""
 
 
 class Workspaces:
@@ -43,6 +49,17 @@ class Workspaces:
     def outputs(self, session: SessionId) -> Path:
         """Where the session's long outputs are kept. Not made here."""
         return self.root / "outputs" / _folder_name(session)
+
+    def readable_output(self, session: SessionId, name: str) -> int | None:
+        """Create a file for a long output in the workspace's folder `READABLE`, where tools can read it.
+
+        Return its descriptor, which the caller closes; None where it cannot be made: a tool may have put anything
+        there. The last 20 of them stay.
+        """
+        try:
+            return create_beneath(self.workspace(session), [*READABLE.split("/"), name], newest=READABLE_AT_MOST)
+        except (OSError, ValueError, DragomanError):
+            return None
 
     def kept(self, session: SessionId, name: str) -> Path | None:
         """Where a file that one of the session's calls kept is, if it still is there.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
-from gateway.system.safe_open import open_beneath
+from gateway.system.safe_open import ENTRIES_AT_MOST, create_beneath, open_beneath
 
 
 @pytest.fixture
@@ -66,3 +67,75 @@ def test_names_that_no_file_has_lead_nowhere(root: Path, parts: tuple[str, ...])
     with pytest.raises(ValueError, match=r"names of a file|null (byte|character)"):
         open_beneath(root, parts)
     assert open_files() == before
+
+
+# --- creating -----------------------------------------------------------------------------------
+
+
+def created(root: Path, *parts: str, newest: int = 3) -> Path:
+    fd = create_beneath(root, parts, newest=newest)
+    os.write(fd, b"new")
+    os.close(fd)
+    return root.joinpath(*parts)
+
+
+def test_a_file_is_created_privately_with_its_folders(tmp_path: Path) -> None:
+    path = created(tmp_path, "a", "b", "c.txt")
+
+    assert path.read_bytes() == b"new"
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
+
+
+@pytest.mark.parametrize("how", ["link", "hard link", "file"])
+def test_an_existing_file_is_replaced_and_never_written_to(tmp_path: Path, how: str) -> None:
+    victim, root = tmp_path / "victim", tmp_path / "root"
+    (root / "a").mkdir(parents=True)
+    victim.write_text("safe")
+    match how:
+        case "link":
+            (root / "a" / "x").symlink_to(victim)
+        case "hard link":
+            (root / "a" / "x").hardlink_to(victim)
+        case _:
+            (root / "a" / "x").write_text("old and longer")
+
+    assert created(root, "a", "x").read_bytes() == b"new"
+    assert victim.read_text() == "safe"
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_no_link_among_the_folders_is_followed(tmp_path: Path, depth: int) -> None:
+    outside, root = tmp_path / "outside", tmp_path / "root"
+    root.mkdir()
+    (outside / "b").mkdir(parents=True)
+    if depth:
+        (root / "a").mkdir()
+    (root / "a" / "b" if depth else root / "a").symlink_to(outside)
+
+    with pytest.raises(OSError, match="Not a directory|Too many levels"):
+        create_beneath(root, ["a", "b", "x"], newest=3)
+    assert os.listdir(outside) == ["b"]
+
+
+@pytest.mark.parametrize("parts", [[], [""], [".."], ["a", ".."], ["a/b"], ["a", "/etc"]])
+def test_nothing_is_created_at_names_that_no_file_has(tmp_path: Path, parts: list[str]) -> None:
+    with pytest.raises(ValueError, match="not the names of a file"):
+        create_beneath(tmp_path, parts, newest=3)
+    assert os.listdir(tmp_path) == []
+
+
+def test_only_the_newest_files_stay_beside_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "a" / "folder").mkdir(parents=True)
+    for n in range(5):
+        os.utime(created(tmp_path, "a", f"{n}.txt"), (n, n))
+
+    assert sorted(os.listdir(tmp_path / "a")) == ["2.txt", "3.txt", "4.txt", "folder"]
+
+
+def test_a_folder_with_very_many_entries_gets_no_file(tmp_path: Path) -> None:
+    for n in range(ENTRIES_AT_MOST + 1):
+        (tmp_path / f"{n}").touch()
+
+    with pytest.raises(OSError, match="too many files"):
+        create_beneath(tmp_path, ["x"], newest=3)
+    assert len(os.listdir(tmp_path)) == ENTRIES_AT_MOST + 1

@@ -21,6 +21,7 @@ from gateway.errors import BadRequest
 from gateway.ports import ToolContext
 from gateway.system.cancellation import Cancellation, CancelReason
 from gateway.toolcalls.execution import FAULT_CHARS, Execution, Prepared, limit_s
+from gateway.toolcalls.output import CODE_CHARS, HALF_BYTES, HALF_LINES, HINT_CHARS
 from gateway.toolcalls.permits import Permit, PermitOffice
 from tests.support.engine import Engine
 from tests.support.fakes import NODE, Body, FakeTool, Text, done
@@ -164,6 +165,10 @@ async def raises_much(_ctx: ToolContext, args: Text) -> ToolResult:
 
 async def refuses(_ctx: ToolContext, _args: Text) -> ToolResult:
     raise BadRequest("That will not do.", cure="Do it otherwise.")
+
+
+async def refuses_much(_ctx: ToolContext, args: Text) -> ToolResult:
+    raise BadRequest(args.text, cure="Do it otherwise.")
 
 
 async def times_out_inside(_ctx: ToolContext, _args: Text) -> ToolResult:
@@ -357,6 +362,56 @@ async def test_long_output_is_kept_whole_in_a_file_that_only_the_daemon_reads(tm
     assert found.dropped_bytes > 0
     assert file.read_text() == "line of output\n" * 10_000
     assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0
+
+
+async def test_long_output_can_be_read_by_tools_of_the_workspace(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, printed, text=f"{SECRET} line of output\n" * 10_000)
+    found = await bench.result()
+
+    assert found.output_path == ".dragoman/output/t1-2.txt"
+    copy = bench.engine.workspaces.workspace(LEASE.session) / found.output_path
+    assert copy.read_text() == "[hidden] line of output\n" * 10_000
+    assert stat.S_IMODE(copy.stat().st_mode) & 0o077 == 0
+
+
+async def test_a_link_in_the_place_of_the_copy_is_not_followed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, printed, text="line of output\n" * 10_000)
+    (tmp_path / "elsewhere").mkdir()
+    (bench.engine.workspaces.workspace(LEASE.session) / ".dragoman").symlink_to(tmp_path / "elsewhere")
+    found = await bench.result()
+
+    assert (found.full_output, found.output_path) == ("t1-2.txt", "")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+async def returned(_ctx: ToolContext, args: Text) -> ToolResult:
+    return ToolResult(status=ResultStatus.ERROR, text=args.text, code="c" * 10_000, hint="h" * 10_000, untrusted=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (returned, "x" * 1_000_000),
+        (returned, "ß" * 40_000),
+        (returned, "a line\n" * 5_000),
+        (returned, "half of a character \ud800" * 5_000),
+        (printed, "x" * 1_000_000),
+        (raises_much, "x" * 1_000_000),
+        (refuses_much, "x" * 1_000_000),
+    ],
+)
+async def test_whatever_a_tool_says_is_bounded(tmp_path: Path, body: Body, text: str) -> None:
+    bench = Bench(tmp_path, body, text=text)
+    found = await bench.result()
+
+    assert len(found.text.encode()) <= 2 * HALF_BYTES + 100
+    assert found.text.count("\n") <= 2 * HALF_LINES + 2
+    assert (len(found.hint) <= HINT_CHARS, len(found.code) <= CODE_CHARS) == (True, True)
+    if body is returned:
+        assert (found.status, found.untrusted) == (ResultStatus.ERROR, True)
+        assert found.full_output == "t1-2-text.txt"
+        whole = bench.engine.workspaces.workspace(LEASE.session) / found.output_path
+        assert whole.read_text() == text.replace("\ud800", "\ufffd")
 
 
 async def test_the_step_has_a_key_of_its_own_and_a_folder_of_its_session(tmp_path: Path) -> None:

@@ -12,15 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.output import (
+    CODE_CHARS,
     FILE_BYTES,
     FILE_NOTE,
     HALF_BYTES,
     HALF_LINES,
+    HINT_CHARS,
     LIVE_CHARS,
     LIVE_TAIL_BYTES,
+    TEXT_CHARS,
     OutputBuffer,
+    bounded,
 )
 from tests.support.clock import FakeClock
 
@@ -432,3 +437,34 @@ def offsets(shown: Shown) -> list[int]:
         found.append(at)
         at += len(text)
     return found
+
+
+# --- every result ---------------------------------------------------------------------------------
+
+
+def test_the_words_of_any_result_are_bounded() -> None:
+    found = bounded(ToolResult(status=ResultStatus.DENIED, text="a" * 200_000 + "z", code="c" * 999, hint="h" * 99_999))
+
+    assert (len(found.text) <= TEXT_CHARS, len(found.code), len(found.hint)) == (True, CODE_CHARS, HINT_CHARS)
+    assert (found.text[0], found.text[-1]) == ("a", "z")
+    assert f"… {found.dropped_bytes:,} bytes left out …" in found.text
+
+
+@pytest.mark.parametrize("text", ["", "x" * TEXT_CHARS])
+def test_a_result_within_the_bounds_stays_the_same(text: str) -> None:
+    result = ToolResult(status=ResultStatus.OK, text=text, code="c" * CODE_CHARS, hint="h" * HINT_CHARS)
+
+    assert bounded(result) is result
+
+
+def test_a_copy_on_a_full_disk_is_given_up_alone(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    full = os.open("/dev/full", os.O_WRONLY)
+    out = OutputBuffer(folder, "step-1.txt", FakeClock(), Redactor(), copy=lambda _name: full)
+    out.write(b"z" * 100_000)
+    out.close()
+
+    assert (out.has_copy, out.full_output) == (False, "step-1.txt")
+    assert (folder / "step-1.txt").stat().st_size == 100_000
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(full)
