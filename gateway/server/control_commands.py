@@ -16,7 +16,7 @@ from gateway.domain.messages import Inbound, Received, owner_page
 from gateway.domain.slots import Slot, SlotKind
 from gateway.domain.turns import ENDED
 from gateway.domain.views import Row
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, StoreError
 from gateway.inbound.ingress import Ingress
 from gateway.policy.audit import PAGE, verify
 from gateway.ports import Audit, Clock, EventBus, Queries
@@ -105,15 +105,26 @@ class ControlCommands:
         if not isinstance(last, int) or isinstance(last, bool) or not 0 <= last <= PAGE:
             raise BadRequest(f"{str(last)[:40]!r} is no number of rows.", cure=f"Name one from 0 to {PAGE}.")
         end = (await self.audit.audit_head()).seq
-        rows = await self.audit.audit_rows(max(0, end - last), last)
-        found = await verify(self.audit)
-        return {
-            "rows": [_shown(row) for row in rows],
-            "count": found.rows,
-            "calls": found.calls,
-            "head": found.head,
-            "broken": found.broken.says if found.broken else None,
-        }
+        shown = {"rows": [_shown(row) for row in await self._readable(max(0, end - last), end)]}
+        try:
+            found = await verify(self.audit)
+        except StoreError as error:
+            return {**shown, "count": 0, "calls": 0, "head": "", "broken": error.message}
+        broken = found.broken.says if found.broken else None
+        return {**shown, "count": found.rows, "calls": found.calls, "head": found.head, "broken": broken}
+
+    async def _readable(self, after: int, end: int) -> Sequence[AuditRow]:
+        """Return the audit's rows behind a place that can be read; verifying names the first one that cannot."""
+        try:
+            return await self.audit.audit_rows(after, end - after)
+        except StoreError:
+            return [row for place in range(after, end) for row in await self._one(place)]
+
+    async def _one(self, after: int) -> Sequence[AuditRow]:
+        try:
+            return [row for row in await self.audit.audit_rows(after, 1) if row.seq == after + 1]
+        except StoreError:
+            return ()
 
     async def _send(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Say something in an owner's main session; with `wait`, return the answer when the turn has ended."""

@@ -16,7 +16,7 @@ from gateway.store import child_rules
 from gateway.store.codec import LINEAGE, dump_json, load_conversation
 from gateway.store.sqlite import turn_ops
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.rows import Columns, TurnColumns, session_of, turn_of
+from gateway.store.sqlite.rows import Columns, TurnColumns, readable, session_of, turn_of
 from gateway.store.sqlite.tx import ReadTx, Tx
 
 SESSION_COLUMNS = 12
@@ -114,9 +114,9 @@ def _children_of(reader: ReadTx, turn: TurnId) -> list[ChildLine]:
 
 
 def _lines(reader: ReadTx, children: Sequence[SessionId]) -> list[ChildLine]:
-    lines = [_line(columns) for columns in reader.run("child_lines", dump_json(list(children)))]
+    lines = readable(_line, reader.run("child_lines", dump_json(list(children))), "sub-session")
     by_id = {line.session.id: line for line in lines}
-    return [by_id[id_] for id_ in children]
+    return [by_id[id_] for id_ in children if id_ in by_id]
 
 
 def _line(columns: Columns) -> ChildLine:

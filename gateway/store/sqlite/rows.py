@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway.domain.ids import InboundId, OwnerName, Principal, SessionId, SlotId, TurnId, WaitId
 from gateway.domain.messages import Inbound, Received
 from gateway.domain.sessions import Origin, Session, SessionKind
 from gateway.domain.slots import Slot, SlotKind, SlotState
 from gateway.domain.steps import Step, StepKind, StepState
+from gateway.domain.text import one_line
 from gateway.domain.turns import Turn, TurnKind, TurnState
 from gateway.domain.waits import Wait, WaitKind, WaitState
 from gateway.store.codec import (
@@ -26,8 +28,11 @@ from gateway.store.codec import (
     load_conversation,
     load_json,
 )
+from gateway.system.logging_setup import log
 
 Columns = tuple[Any, ...]
+T = TypeVar("T")
+_LOG = log("store")
 
 
 @dataclass(slots=True)
@@ -48,6 +53,25 @@ class TurnColumns:
     fence: int
     head: int
     stopped_text: str | None
+
+
+UNREADABLE = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
+"""What comes of columns that are not what was written; pydantic's `ValidationError` is a `ValueError`."""
+
+
+def readable(make: Callable[[Columns], T], rows: Iterable[Columns], what: str) -> list[T]:
+    """Make what can be read of a list's rows. A row that cannot be read is left out and named in the log.
+
+    The first column is the row's name.
+    """
+    made: list[T] = []
+    for columns in rows:
+        try:
+            made.append(make(columns))
+        except UNREADABLE as error:
+            name = one_line(str(columns[0]), 100)
+            _LOG.error("a row cannot be read and is left out", what=what, row=name, why=type(error).__name__)
+    return made
 
 
 def moment(us: int | None) -> datetime | None:

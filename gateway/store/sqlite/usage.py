@@ -9,6 +9,7 @@ from gateway.domain.ids import Principal, SessionId, TurnId
 from gateway.domain.steps import Usage
 from gateway.domain.views import Spent
 from gateway.store.sqlite.base import SqliteBase
+from gateway.store.sqlite.rows import readable
 from gateway.store.sqlite.tx import Tx, Values
 from gateway.store.usage import NOTHING
 
@@ -22,7 +23,7 @@ class SqliteUsage(SqliteBase):
 
     async def spent(self, since: date) -> Sequence[Spent]:
         """What was spent since a day, the newest first."""
-        return await self.read(lambda reader: [_spent_of(one) for one in reader.run("spent", since.isoformat())])
+        return await self.read(lambda reader: readable(_spent_of, reader.run("spent", since.isoformat()), "day"))
 
 
 def _compact(tx: Tx, session: SessionId, epoch: int, through: TurnId, summary: str, spent: Spent | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from gateway.domain.ids import SessionId, TurnId, WaitId
@@ -17,7 +18,17 @@ from gateway.domain.waits import Wait
 from gateway.errors import NotFound
 from gateway.store.codec import dump_json
 from gateway.store.sqlite.base import SqliteBase
-from gateway.store.sqlite.rows import moment, received_of, session_of, slot_of, step_of, turn_of, wait_of
+from gateway.store.sqlite.rows import (
+    Columns,
+    moment,
+    readable,
+    received_of,
+    session_of,
+    slot_of,
+    step_of,
+    turn_of,
+    wait_of,
+)
 from gateway.store.sqlite.turn_cache import TurnCache
 from gateway.store.sqlite.tx import ReadTx
 
@@ -80,11 +91,11 @@ class SqliteQueries(SqliteBase):
 
     async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
         """Open approvals, oldest first."""
-        return await self.read(lambda reader: [wait_of(one) for one in reader.run("open_approvals", limit)])
+        return await self.read(lambda reader: readable(wait_of, reader.run("open_approvals", limit), "approval"))
 
     async def card_slots(self, wait: WaitId) -> Sequence[Slot]:
         """The card slots that show an approval."""
-        return await self.read(lambda reader: [slot_of(one) for one in reader.run("card_slots", wait)])
+        return await self.read(lambda reader: readable(slot_of, reader.run("card_slots", wait), "card"))
 
     async def counts(self) -> Counts:
         """Figures of the store."""
@@ -106,11 +117,13 @@ def _session(reader: ReadTx, session: SessionId) -> Session | None:
 
 
 def _sessions(reader: ReadTx, limit: int, ended: int, always: SessionId | None) -> list[SessionLine]:
-    lines = [
-        SessionLine(session=session_of(tuple(columns)), rev=rev, waiting=waiting, running=running, queued=queued)
-        for *columns, rev, waiting, running, queued in reader.run("session_lines", limit, ended, always)
-    ]
+    lines = readable(_session_line, reader.run("session_lines", limit, ended, always), "session")
     return sorted(lines, key=lambda line: (line.session.active_at, line.rev), reverse=True)
+
+
+def _session_line(columns: Columns) -> SessionLine:
+    *session, rev, waiting, running, queued = columns
+    return SessionLine(session=session_of(tuple(session)), rev=rev, waiting=waiting, running=running, queued=queued)
 
 
 # --- turns ----------------------------------------------------------------------------------
@@ -194,7 +207,9 @@ def _session_of(reader: ReadTx, turn: Turn) -> Session:
 def _changes(reader: ReadTx, session: SessionId, after: int, limit: int) -> Rows:
     found = reader.run("changed_rows", session, after, limit + 1)
     rows = _rows(reader, found[:limit])
-    return Rows(session=session, rows=rows, rev=rows[-1].rev if rows else after, more=len(found) > limit)
+    # By what was found, whether it can be read or not: whoever reads on must get beyond it.
+    rev = found[:limit][-1][3] if found[:limit] else after
+    return Rows(session=session, rows=rows, rev=rev, more=len(found) > limit)
 
 
 def _older(reader: ReadTx, session: SessionId, before: int | None, limit: int) -> Rows:
@@ -204,12 +219,19 @@ def _older(reader: ReadTx, session: SessionId, before: int | None, limit: int) -
 
 
 def _rows(reader: ReadTx, places: Iterable[tuple[str, int, int, int]]) -> tuple[Row, ...]:
-    """Fill in what stands at these places: what, key, ord, rev."""
+    """Fill in what stands at these places: what, key, ord, rev. A place that cannot be read is left out."""
     places = list(places)
     items: dict[tuple[str, int], Item] = {}
     for what, (statement, make) in _ITEMS.items():
         keys = [at for one, at, _, _ in places if one == what]
         if keys:
-            for at, *columns in reader.run(statement, dump_json(keys)):
-                items[what, at] = make(tuple(columns))
-    return tuple(Row(ord=ord_, rev=rev, item=items[what, at]) for what, at, ord_, rev in places)
+            at_place = partial(_at_place, make)
+            for at, item in readable(at_place, reader.run(statement, dump_json(keys)), f"{what} of a session"):
+                items[what, at] = item
+    known = (place for place in places if place[:2] in items)
+    return tuple(Row(ord=ord_, rev=rev, item=items[what, at]) for what, at, ord_, rev in known)
+
+
+def _at_place(make: Callable[[Columns], Item], columns: Columns) -> tuple[int, Item]:
+    at, *rest = columns
+    return at, make(tuple(rest))

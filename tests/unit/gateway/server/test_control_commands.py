@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.domain.audit import AuditRow
 from gateway.domain.steps import Answer
 from gateway.domain.tools import Risk
 from gateway.domain.turns import Lease, TurnState
-from gateway.errors import BadRequest, ModelError
+from gateway.errors import BadRequest, ModelError, StoreError
+from gateway.ports import Audit
 from gateway.server import control_commands
 from gateway.server.control_commands import ControlCommands
 from tests.support.engine import Engine, Served, served
@@ -112,6 +115,30 @@ async def test_the_audit_is_verified_and_its_last_rows_are_shown(page: Served) -
     assert (row["decided_by"], row["approval"], row["by"]) == ("telegram:1001", wait.id, "model")
     assert [one["seq"] for one in (await does(local(page), "audit", last=500))["rows"]] == [1, 2, 3]
     assert (await does(local(page), "audit", last=0))["rows"] == []
+
+
+class OneUnreadable:
+    """An audit of which row 2 cannot be read."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self.audit_head, self.started_calls = audit.audit_head, audit.started_calls
+
+    async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
+        rows = await self._audit.audit_rows(after, limit)
+        if any(row.seq == 2 for row in rows):
+            raise StoreError("Row 2 of the audit cannot be read.")
+        return rows
+
+
+async def test_one_unreadable_row_of_the_audit_hides_no_other(page: Served) -> None:
+    engine = page.engine
+    lease = await engine.planned("read:one", "read:two", "read:three")
+    await engine.settle(lease)
+
+    found = await does(replace(local(page), audit=OneUnreadable(engine.store)), "audit", last=20)
+    assert [one["seq"] for one in found["rows"]] == [1, 3]
+    assert found["broken"] == "Row 2 of the audit cannot be read."
 
 
 async def test_an_audit_that_is_not_whole_says_where(page: Served) -> None:
