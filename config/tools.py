@@ -19,6 +19,8 @@ from gateway.errors import ConfigError
 TIMEOUTS = "timeouts"
 """The one key of `[tools]` that is not a tool."""
 _LONGEST = timedelta(days=1)
+_WARNED = frozenset({Risk.EXECUTE, Risk.NETWORK})
+"""Risks of tools whose approval "allow" outside main is worth a warning."""
 
 
 def read_own_tools(
@@ -136,14 +138,18 @@ def _policy(spec: ToolSpec, settings: ToolSettings, timeouts: Mapping[str, timed
 
 
 def _warnings(spec: ToolSpec, policy: ToolPolicy) -> list[str]:
-    if spec.risk is not Risk.EXECUTE:
+    if spec.risk not in _WARNED or policy.availability not in {Availability.ALWAYS, Availability.NON_MAIN}:
         return []
-    lines: list[str] = []
-    outside = policy.availability in {Availability.ALWAYS, Availability.NON_MAIN}
-    for kind in (SessionKind.DM, SessionKind.NON_MAIN):
-        if outside and policy.approval.get(kind.value) is ApprovalMode.ALLOW:
-            lines.append(f"tools.{spec.name}: runs without asking anyone in sessions of kind {kind.value}.")
-    return lines
+    allowed = [
+        kind.value
+        for kind in (SessionKind.DM, SessionKind.NON_MAIN)
+        if policy.approval.get(kind.value) is ApprovalMode.ALLOW
+    ]
+    return [
+        f"tools.{spec.name}: runs without asking anyone in sessions of kind {kind} (risk {spec.risk.value}). "
+        f'Set approval = {{ {kind} = "ask" }} to be asked.'
+        for kind in allowed
+    ]
 
 
 def describe(policy: ToolPolicy) -> str:

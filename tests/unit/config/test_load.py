@@ -415,20 +415,6 @@ def test_tools_have_their_own_defaults_under_what_is_set(tmp_path: Path) -> None
     assert tools["browser"].actions == {"download": 600, "open": 60}
 
 
-@pytest.mark.parametrize(
-    ("toml", "tool", "ceilings"),
-    [
-        ("", "shell", set[str]()),
-        ('[tools.shell]\ntimeout = "60s"\n', "shell", {"shell"}),
-        ('[tools.timeouts]\nshell = "60s"\n', "shell", {"shell"}),
-        ('[tools.timeouts]\n"browser.download" = "5s"\n', "browser", {"download"}),
-        ('[tools.timeouts]\nbrowser = "5s"\n', "browser", {"browser"}),
-    ],
-)
-def test_a_timeout_that_is_set_is_a_ceiling(tmp_path: Path, toml: str, tool: str, ceilings: set[str]) -> None:
-    assert read(tmp_path, toml).tools[tool].ceilings == ceilings
-
-
 def test_what_a_tool_says_of_its_approval_lies_under_what_is_set(tmp_path: Path) -> None:
     assert read(tmp_path).tools["spawn"].approval == {"dm": ApprovalMode.ASK, "non-main": ApprovalMode.ASK}
     told = read(tmp_path, '[tools.spawn]\napproval = { dm = "deny", main = "ask" }\n').tools["spawn"].approval
