@@ -32,6 +32,7 @@ from gateway.llm.openai_errors import (
 )
 from gateway.llm.openai_payload import MessageJsonCache, ToolJsonCache, has_images, request_body
 from gateway.llm.retrying import DEFAULT_PATIENCE, Timeouts, Trying
+from gateway.llm.unreachable import unreachable
 from gateway.policy.retry import DEFAULT_LIMITS as DEFAULT_RETRY_LIMITS
 from gateway.policy.retry import RetryLimits, retry_after_s
 from gateway.ports import Clock
@@ -255,21 +256,13 @@ class OpenAIChat(Trying):
         return to_error(from_chunk(error, self._peer), self._peer)
 
     def _unreachable(self, error: Exception) -> ModelError:
-        if isinstance(error, aiohttp.ClientSSLError):
-            return ModelError(
-                f"The certificate of the model's server {self._peer.server} is not trusted.",
-                cure="Check [model] base_url, and the certificates this machine trusts.",
-            )
         if self._proxy is not None and isinstance(error, aiohttp.ClientHttpProxyError):
             return _by_proxy(self._proxy.refused(error.status), retryable=error.status in RETRYABLE)
         if self._proxy is not None and isinstance(error, aiohttp.ClientProxyConnectionError):
             return _by_proxy(self._proxy.unreached(type(error).__name__), retryable=True)
-        reason = self._peer.redacted(str(error)) or type(error).__name__
-        return ModelError(
-            f"The connection to the model's server {self._peer.server} failed: {reason}.",
-            cure="Check [model] base_url and the network.",
-            retryable=True,
-        )
+        why = self._peer.redacted(f"{type(error).__name__}: {error}")
+        self._log.info("connection failed", model=self.name, why=why)
+        return unreachable(error, self._peer.server)
 
 
 def _by_proxy(said: tuple[str, str], *, retryable: bool) -> ModelError:

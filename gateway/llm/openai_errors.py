@@ -140,6 +140,14 @@ def from_response(status: int, content_type: str, body: bytes, peer: Peer) -> Er
     return ErrorBody(status=status, code=peer.redacted(code), message=peer.redacted(message))
 
 
+def from_body(status: int, body: object, peer: Peer) -> ErrorBody:
+    """Read the body of an HTTP error as a library gives it: parsed, as text, or none."""
+    if isinstance(body, str | bytes):
+        return from_response(status, "", body.encode() if isinstance(body, str) else body, peer)
+    code, message = _code_and_message(body) if body is not None else ("", "")
+    return ErrorBody(status=status, code=peer.redacted(code), message=peer.redacted(message))
+
+
 def from_chunk(error: object, peer: Peer) -> ErrorBody:
     """Read an error that came inside a stream that had begun well. Unknown ones count as the server's failure."""
     code, message = _code_and_message({"error": error})

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from gateway.domain.proxy import Proxy
 from gateway.errors import ModelError
-from gateway.llm.openai_errors import ErrorBody, Peer, to_error
+from gateway.llm.openai_errors import Peer, from_body, to_error
+from gateway.llm.unreachable import CAUSES_AT_MOST, unreachable
 
 
 class NotWhole(ModelError):
@@ -20,7 +24,7 @@ def from_library(error: Exception, name: str, api_key: str | None, proxy: Proxy 
     from pydantic_ai import exceptions as theirs
 
     peer = Peer(server=name.partition(":")[0], model=name, api_key=api_key)
-    said = peer.redacted(str(error)) or type(error).__name__
+    said = _said(error, peer)
     match error:
         case theirs.ModelContextWindowExceededError():
             return ModelError(
@@ -29,15 +33,18 @@ def from_library(error: Exception, name: str, api_key: str | None, proxy: Proxy 
                 too_long=True,
             )
         case theirs.ModelHTTPError():
-            refusal = ErrorBody(status=error.status_code, code=error.provider_error_code or "", message=said)
+            refusal = from_body(error.status_code, error.body, peer)
+            refusal = replace(refusal, code=error.provider_error_code or refusal.code)
             return to_error(refusal, peer, error.retry_after)
         case theirs.ModelConnectionError():
-            return ModelError(
-                f"The connection to {name}{f' through the proxy {proxy}' if proxy else ''} failed: {said}.",
-                cure=f"Check the network, and [model] {'proxy' if proxy else 'base_url if it is set'}.",
-                retryable=True,
-                retry_after_s=error.retry_after,
-            )
+            if proxy is not None:
+                return ModelError(
+                    f"The connection to {name} through the proxy {proxy} failed.",
+                    cure="Check the network, and [model] proxy.",
+                    retryable=True,
+                    retry_after_s=error.retry_after,
+                )
+            return unreachable(error, _host(error) or peer.server, retry_after_s=error.retry_after)
         case theirs.ModelRateLimitError() | theirs.ModelUnavailableError() | theirs.ModelServerError():
             return ModelError(
                 f"{name} cannot answer now ({said}).",
@@ -50,3 +57,28 @@ def from_library(error: Exception, name: str, api_key: str | None, proxy: Proxy 
         case _:  # a picture or a word that the library could not put into a request, for instance
             cure = "Dragoman's log tells more; check [model] name."
             return ModelError(f"{name} failed: {said}.", cure=cure, about_request=True)
+
+
+def _said(error: Exception, peer: Peer) -> str:
+    """Return what a provider said, without the library's frame of status, model and body around it."""
+    body: object = getattr(error, "body", None)
+    if body is not None and (said := from_body(0, body, peer).message):
+        return said
+    said = peer.redacted(str(error).partition(", body:")[0])
+    return said if said and not said.startswith("status_code:") else "no reason given"
+
+
+def _host(error: BaseException) -> str:
+    """Return the host that was asked, from the request that the error came of; empty when no error names it."""
+    one: BaseException | None = error
+    for _ in range(CAUSES_AT_MOST):
+        if one is None:
+            return ""
+        try:
+            request: Any = getattr(one, "request", None)
+        except RuntimeError:  # httpx says so where there was no request
+            request = None
+        if host := getattr(getattr(request, "url", None), "host", ""):
+            return str(host)
+        one = one.__cause__ or one.__context__
+    return ""
