@@ -7,7 +7,7 @@ only, and its messages cannot carry what a doubtful send is looked up by until t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from channels._shared.accounts import serve, troubles
@@ -168,6 +168,10 @@ class SlackChannel:
     def trouble(self) -> str:
         """What is wrong with any account."""
         return troubles(self._accounts.values())
+
+    def accounts_up(self) -> Mapping[str, bool]:
+        """Whether each account works now."""
+        return {account.name: not account.trouble() for account in self._accounts.values()}
 
 
 class _Shown:

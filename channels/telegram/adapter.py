@@ -5,7 +5,7 @@ What comes in is `account` and `updates`, what goes out `outbound` and `showing`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from telegram.error import TelegramError
@@ -136,6 +136,10 @@ class TelegramChannel:
     def trouble(self) -> str:
         """What is wrong with any account."""
         return troubles(self._accounts.values())
+
+    def accounts_up(self) -> Mapping[str, bool]:
+        """Whether each account works now."""
+        return {account.name: not account.trouble() for account in self._accounts.values()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from gateway.inbound.ingress import Ingress
 from gateway.outbound.delivery import Delivery
 from gateway.outbound.live_edits import LiveEdits
 from gateway.outbound.rate_limit import RateLimiter
-from gateway.ports import Channel, ChannelContext, Clock, Endpoint, Store
+from gateway.ports import Channel, ChannelContext, Clock, Endpoint, Store, WithAccounts
 from gateway.sandbox import Containment
 from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
 from gateway.server.control_commands import ControlCommands
@@ -180,7 +180,17 @@ def _http(core: Core, pages: WebAccess, endpoints: list[Endpoint], channels: Map
         meters=core.meters,
         clock=core.clock,
         troubles=lambda: [found for channel in channels.values() if (found := channel.trouble())],
+        accounts_up=partial(_accounts_up, channels),
     )
+
+
+def _accounts_up(channels: Mapping[str, Channel]) -> dict[tuple[str, str], bool]:
+    """Say whether each account works now; of a channel that does not know its accounts, whether all of it does."""
+    up: dict[tuple[str, str], bool] = {}
+    for name, channel in channels.items():
+        accounts = channel.accounts_up() if isinstance(channel, WithAccounts) else {"": not channel.trouble()}
+        up.update({(name, account): works for account, works in accounts.items()})
+    return up
 
 
 def _delivery(core: Core, channels: Mapping[str, Channel], pacer: RateLimiter, streams: LiveEdits) -> Delivery:

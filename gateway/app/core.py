@@ -74,6 +74,7 @@ def make_core(
     places = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress())
     tools, kept = load_tools(loaded, places.of)
     registry = Registry(tools, sandboxed=containment.can_bwrap)
+    meters = Metrics()
     operator, redactor = Operator(registry.commands), redactor_of(loaded)
     # Before the store: one without its key is then one whose key was lost.
     handles = ButtonTokens(state_key(state, known=is_there(settings.store.url)))
@@ -85,7 +86,7 @@ def make_core(
         node=NodeId(f"{machine}#{secrets.token_hex(4)}"),
         machine=machine,
         redactor=redactor,
-        meters=Metrics(),
+        meters=meters,
         points=FailPoints.read(environ),
         registry=registry,
         kept=kept,
@@ -93,14 +94,19 @@ def make_core(
         approvals=Approvals(people, store, handles),
         workspaces=Workspaces(state),
         containment=containment,
-        models=models_of(loaded, operator, redactor, client, clock),
+        models=models_of(loaded, operator, redactor, client, clock, meters),
         operator=operator,
         client=client,
     )
 
 
 def models_of(
-    loaded: Loaded, operator: Model, redactor: Redactor, client: aiohttp.ClientSession, clock: Clock
+    loaded: Loaded,
+    operator: Model,
+    redactor: Redactor,
+    client: aiohttp.ClientSession,
+    clock: Clock,
+    meters: Metrics | None = None,
 ) -> ChainedModels:
     """The configured model and those that step in for it; whoever has them closes them. Raises `ConfigError`."""
     settings = loaded.settings.model
@@ -114,4 +120,6 @@ def models_of(
         for one in (settings, *settings.fallback)
     ]
     prices = {name: Price(input=p.input, output=p.output, cached=p.cached) for name, p in settings.prices.items()}
-    return open_models(choices, prices, session=client, operator=operator, redactor=redactor, clock=clock)
+    return open_models(
+        choices, prices, session=client, operator=operator, redactor=redactor, clock=clock, meters=meters
+    )

@@ -11,6 +11,7 @@ from gateway.errors import ConfigError
 from gateway.llm.chain import ChainedModels
 from gateway.llm.prices import Price
 from gateway.ports import Clock, Model
+from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def open_models(
     operator: Model,
     redactor: Redactor,
     clock: Clock,
+    meters: Metrics | None = None,
 ) -> ChainedModels:
     """Return the configured model, and those that step in for it in this order; `close` it in the end.
 
@@ -62,7 +64,7 @@ def open_models(
     ]
     if not opened:
         raise ConfigError("No model is configured.", cure='Set [model] name; "operator" is no model at all.')
-    return ChainedModels(opened, prices, clock, redactor)
+    return ChainedModels(opened, prices, clock, redactor, meters)
 
 
 def open_model(

@@ -17,12 +17,13 @@ from typing import Any, Protocol, runtime_checkable
 
 from gateway.domain.prompts import AnswerRestarted, Complete, ModelEvent, ModelRequest
 from gateway.domain.sessions import Session
-from gateway.domain.steps import Answer
+from gateway.domain.steps import Answer, Usage
 from gateway.domain.text import cut, plain
 from gateway.errors import ModelError
 from gateway.llm.prices import Price, cost_micros
 from gateway.ports import Clock, Model
 from gateway.system.logging_setup import log
+from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 
 FIRST_REST_S = 60.0
@@ -30,6 +31,7 @@ LONGEST_REST_S = 600.0
 """Also for who asks for a longer one, which may be a mistake: asking once in ten minutes costs nobody much."""
 
 _REASON_CHARS = 120
+_NOTHING = Usage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +99,15 @@ class Chain:
     """`ports.Model` over several, in order."""
 
     def __init__(
-        self, members: Sequence[Candidate], prices: Mapping[str, Price], clock: Clock, redactor: Redactor
+        self,
+        members: Sequence[Candidate],
+        prices: Mapping[str, Price],
+        clock: Clock,
+        redactor: Redactor,
+        meters: Metrics | None = None,
     ) -> None:
         """Ask `members` in this order. At least one."""
+        self._meters = meters
         self._redactor = redactor
         self._members = tuple(members)
         self._prices = prices
@@ -176,7 +184,16 @@ class Chain:
         usage = answer.usage
         if price is not None:
             usage = replace(usage, cost_micros=cost_micros(usage, price))
+        self._count(member.model.name, usage)
         return replace(answer, usage=usage, note=self._note(n, failures))
+
+    def _count(self, model: str, usage: Usage) -> None:
+        if self._meters is None or usage == _NOTHING:
+            return
+        kinds = {"input": usage.input_tokens, "output": usage.output_tokens, "cached": usage.cached_tokens}
+        for kind, tokens in kinds.items():
+            self._meters.tokens.labels(model, kind).inc(tokens)
+        self._meters.cost.labels(model).inc(usage.cost_micros / 1_000_000)
 
     def _note(self, n: int, failures: Mapping[int, ModelError]) -> str:
         if n == 0:
@@ -212,15 +229,25 @@ class ChainedModels:
     A child's model comes first in its own chain; the others follow in their order.
     """
 
-    def __init__(self, models: Sequence[Model], prices: Mapping[str, Price], clock: Clock, redactor: Redactor) -> None:
-        """Take the configured model and its fallbacks. At least one; health is kept here, for this process."""
+    def __init__(
+        self,
+        models: Sequence[Model],
+        prices: Mapping[str, Price],
+        clock: Clock,
+        redactor: Redactor,
+        meters: Metrics | None = None,
+    ) -> None:
+        """Take the configured model and its fallbacks. At least one; health is kept here, for this process.
+
+        `meters` count tokens and cost.
+        """
         self._members = members = [Candidate(model=model) for model in models]
         self._log: Any = log("models")
-        self._default = Chain(members, prices, clock, redactor)
+        self._default = Chain(members, prices, clock, redactor, meters)
         self._named: dict[str, Chain] = {}
         for member in members:
             chain = [member, *(other for other in members if other is not member)]
-            self._named.setdefault(member.model.name, Chain(chain, prices, clock, redactor))
+            self._named.setdefault(member.model.name, Chain(chain, prices, clock, redactor, meters))
 
     @property
     def names(self) -> Sequence[str]:

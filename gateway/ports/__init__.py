@@ -19,6 +19,7 @@ from gateway.ports.channels import (
     Sink,
     WebApi,
     Welcome,
+    WithAccounts,
 )
 from gateway.ports.clock import Clock
 from gateway.ports.ingress import Control, ControlEffect, Waiting
@@ -85,4 +86,5 @@ __all__ = [
     "Waiting",
     "WebApi",
     "Welcome",
+    "WithAccounts",
 ]

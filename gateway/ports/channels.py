@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from gateway.domain.ids import OwnerName, SessionId, TurnId
 from gateway.domain.live import LiveEvent
@@ -101,6 +101,15 @@ class Channel(Protocol):
 
     def trouble(self) -> str:
         """Why the channel does not work now, for health checks; empty when it does."""
+        ...
+
+
+@runtime_checkable
+class WithAccounts(Protocol):
+    """A channel that knows how each of its accounts does; for figures. Any channel may leave it out."""
+
+    def accounts_up(self) -> Mapping[str, bool]:
+        """Return whether each account works now, by name."""
         ...
 
 

@@ -13,7 +13,7 @@ import logging
 import resource
 import socket
 import warnings
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -27,6 +27,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from gateway.domain.text import one_line
 from gateway.domain.views import Counts
+from gateway.domain.waits import Wait
 from gateway.errors import PortInUse, StartError, StoreError
 from gateway.ports import Auth, Clock, Endpoint, SignIns
 from gateway.server.http_answers import Connection, error, on_prepare
@@ -62,7 +63,7 @@ def connections_at_most() -> int:
 
 
 class DaemonHealth(Protocol):
-    """What of the store says whether work can be taken. Both raise `StoreError`."""
+    """What of the store says whether work can be taken. All raise `StoreError`."""
 
     async def probe(self) -> None:
         """Write something, so that a full disk is noticed."""
@@ -70,6 +71,10 @@ class DaemonHealth(Protocol):
 
     async def counts(self) -> Counts:
         """Count what waits."""
+        ...
+
+    async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
+        """Return open approvals, the oldest first."""
         ...
 
 
@@ -85,6 +90,8 @@ class HttpServer:
     clock: Clock
     troubles: Callable[[], Sequence[str]] = tuple
     """What the channels say of themselves now; empty when all of them work."""
+    accounts_up: Callable[[], Mapping[tuple[str, str], bool]] = dict[tuple[str, str], bool]
+    """Whether each account works now, by channel and account."""
     headers_within_s: float = HEADERS_WITHIN_S
     body_within_s: float = BODY_WITHIN_S
     connections: int = field(default_factory=connections_at_most)
@@ -265,20 +272,33 @@ class HttpServer:
     async def _metrics(self, _request: web.Request) -> web.Response:
         """Every counter, in Prometheus' text format."""
         counts = await self.health.counts()
-        lines = [
-            f"# TYPE dragoman_{name} gauge\ndragoman_{name} {value}\n"
-            for name, value in {
-                "queued_turns": counts.queued_turns,
-                "running_turns": counts.running_turns,
-                "parked_turns": counts.parked_turns,
-                "open_approvals": counts.open_approvals,
-                "due_slots": counts.due_slots,
-                "dead_slots": counts.dead_slots,
-                "tasks": len(asyncio.all_tasks()),
-            }.items()
-        ]
-        body = generate_latest(self.meters.registry) + "".join(lines).encode()
+        oldest = [one.opened_at for one in await self.health.open_approvals(1)]
+        age_s = max(0.0, (self.clock.now() - oldest[0]).total_seconds()) if oldest else 0.0
+        figures = {
+            "queued_turns": counts.queued_turns,
+            "running_turns": counts.running_turns,
+            "parked_turns": counts.parked_turns,
+            "open_approvals": counts.open_approvals,
+            "oldest_approval_seconds": age_s,
+            "due_slots": counts.due_slots,
+            "dead_slots": counts.dead_slots,
+            "tasks": len(asyncio.all_tasks()),
+        }
+        lines = [f"# TYPE dragoman_{name} gauge\ndragoman_{name} {value}\n" for name, value in figures.items()]
+        body = generate_latest(self.meters.registry) + "".join([*lines, *self._channels_up()]).encode()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    def _channels_up(self) -> Iterator[str]:
+        yield "# TYPE dragoman_channel_up gauge\n"
+        for (channel, account), up in sorted(self.accounts_up().items()):
+            labels = f"channel={_label(channel)},account={_label(account)}"
+            yield f"dragoman_channel_up{{{labels}}} {int(up)}\n"
+
+
+def _label(value: str) -> str:
+    """Write the value of a label as Prometheus reads it."""
+    escaped = value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return f'"{escaped}"'
 
 
 def _is_of_ours(record: logging.LogRecord) -> bool:

@@ -32,6 +32,15 @@ class Metrics:
         self.model_seconds = Histogram(
             "dragoman_model_seconds", "Seconds a model answer took.", ["model"], registry=self.registry
         )
+        self.tokens = Counter(
+            "dragoman_model_tokens",
+            "Tokens of model answers, by model and kind: input (cached ones as well), output, cached.",
+            ["model", "kind"],
+            registry=self.registry,
+        )
+        self.cost = Counter(
+            "dragoman_model_cost", "Cost of model answers in [model] currency.", ["model"], registry=self.registry
+        )
         self.sends = Counter(
             "dragoman_sends", "Sends, by channel and outcome.", ["channel", "outcome"], registry=self.registry
         )

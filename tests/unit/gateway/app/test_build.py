@@ -200,6 +200,16 @@ def test_every_life_of_a_daemon_is_another_node_of_the_same_machine(made: Build)
     assert one.sessions.node != other.sessions.node
 
 
+def test_the_figures_know_each_account(made: Build, tmp_path: Path) -> None:
+    toml = ""
+    for n, name in enumerate("ab", 7):
+        (tmp_path / name).write_text(f"{n}:{'A' * 35}")
+        (tmp_path / name).chmod(0o600)
+        toml += f'[channels.telegram.accounts.{name}]\ntoken = "file:{tmp_path / name}"\n'
+
+    assert set(made(toml).daemon.http.accounts_up()) == {("web", ""), ("telegram", "a"), ("telegram", "b")}
+
+
 def places(folder: Path) -> ToolHosts:
     return ToolHosts(state=folder, clock=FakeClock(), containment=NO_SANDBOX, egress=Egress())
 

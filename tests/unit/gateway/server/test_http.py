@@ -15,6 +15,7 @@ from aiohttp import web
 from config.load import load
 from config.plugins import tool_specs
 from gateway.app import App, build
+from gateway.domain.tools import Risk
 from gateway.errors import StartError
 from gateway.ports import Auth, Endpoint
 from gateway.sandbox import Containment
@@ -24,6 +25,7 @@ from gateway.server.http_checks import Address
 from gateway.store.memory import MemoryStore
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine, Served, served
+from tests.support.fakes import FakeTool
 
 HOSTS = frozenset({"127.0.0.1:8470", "dragoman.example"})
 ORIGINS = frozenset({"http://127.0.0.1:8470", "https://dragoman.example"})
@@ -233,6 +235,27 @@ async def test_metrics_count_what_happens_and_name_nobody(page: Served) -> None:
     assert re.search(r"^dragoman_tasks [1-9]", text, re.MULTILINE)
     assert not re.search(r"[:/]1001\b", text)
     assert "private" not in text
+
+
+async def test_metrics_tell_the_age_of_the_oldest_open_approval(tmp_path: Path) -> None:
+    engine = Engine(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE)])
+    async with served(engine) as page:
+        assert "dragoman_oldest_approval_seconds 0.0" in (await got(page, "/metrics"))[1]
+        lease = await engine.planned("shell:one")
+        await engine.settle(lease)
+        engine.clock.advance(90)
+        assert "dragoman_oldest_approval_seconds 90.0" in (await got(page, "/metrics"))[1]
+        (wait,) = await engine.waits(lease.turn)
+        await engine.press(wait.id)
+        assert "dragoman_oldest_approval_seconds 0.0" in (await got(page, "/metrics"))[1]
+
+
+async def test_metrics_tell_which_accounts_work(page: Served) -> None:
+    page.http.accounts_up = lambda: {("telegram", "a"): True, ("slack", 'b"\\\n'): False}
+    text = (await got(page, "/metrics"))[1]
+
+    assert 'dragoman_channel_up{channel="telegram",account="a"} 1\n' in text
+    assert r'dragoman_channel_up{channel="slack",account="b\"\\\n"} 0' in text
 
 
 # --- failures -----------------------------------------------------------------------------------
