@@ -204,6 +204,17 @@ def length_of(content: bytes | BinaryIO) -> int:
     return len(content) if isinstance(content, bytes) else os.fstat(content.fileno()).st_size
 
 
+_WORDS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
+    ((asyncio.TimeoutError,), "too late"),
+    ((aiohttp.ClientConnectorDNSError,), "its name cannot be found; check api_root and the DNS of this machine"),
+    ((aiohttp.ClientConnectorCertificateError,), "its certificate is not trusted; check what this machine trusts"),
+    ((aiohttp.ClientSSLError,), "no encrypted connection can be made; check api_root"),
+    ((aiohttp.ClientConnectorError,), "no connection can be made; check the network"),
+    ((aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionError), "the connection broke off"),
+)
+"""In order: what an error is, for people."""
+
+
 def what(error: BaseException) -> str:
-    """Name an error without its text, which may hold the address."""
-    return "too late" if isinstance(error, asyncio.TimeoutError) else type(error).__name__
+    """Say what an error is, in words without its text: that may hold the address."""
+    return next((words for kinds, words in _WORDS if isinstance(error, kinds)), "the connection failed")

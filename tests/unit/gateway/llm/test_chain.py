@@ -21,7 +21,6 @@ from gateway.errors import ModelError
 from gateway.llm.chain import WELL, ChainedModels, ModelHealth, after_failure, next_choice
 from gateway.llm.prices import Price
 from gateway.ports import Model
-from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 from tests.support.clock import FakeClock
 
@@ -498,27 +497,3 @@ async def test_models_that_hold_something_open_are_closed() -> None:
     await ChainedModels([Scripted("openai:b"), holding], {}, FakeClock(), Redactor()).close()
 
     assert holding.closed == 1
-
-
-async def test_tokens_and_cost_are_counted_by_the_model_that_answered() -> None:
-    meters, usage = Metrics(), Usage(input_tokens=1000, output_tokens=200, cached_tokens=300)
-    answering = Scripted("openai:b", usage=usage)
-    models = ChainedModels(
-        [Scripted("openai:a", [KEY]), answering],
-        {"openai:b": Price(input=2.0, output=10.0)},
-        FakeClock(),
-        Redactor(),
-        meters,
-    )
-    await ask(models.of(session()))
-
-    def counted(name: str, **labels: str) -> float | None:
-        return meters.registry.get_sample_value(name, labels)
-
-    kinds = {
-        kind: counted("dragoman_model_tokens_total", model="openai:b", kind=kind)
-        for kind in ("input", "output", "cached")
-    }
-    assert kinds == {"input": 1000, "output": 200, "cached": 300}
-    assert counted("dragoman_model_cost_total", model="openai:b") == pytest.approx(0.004)
-    assert counted("dragoman_model_cost_total", model="openai:a") is None
