@@ -55,7 +55,8 @@ def _model(model: ModelSettings) -> list[tuple[str, str]]:
 def _limits(limits: TurnLimits) -> str:
     tokens = f"{limits.tokens} tokens" if limits.tokens else "any number of tokens"
     child = spoken(limits.child_active)
-    return f"{limits.calls} calls, {spoken(limits.active)} of work, {tokens}; a sub-session {child}"
+    asked = f"{limits.open_approvals} open approvals a person"
+    return f"{limits.calls} calls, {spoken(limits.active)} of work, {tokens}; a sub-session {child}; {asked}"
 
 
 def _program_limits(limits: SandboxSettings) -> str:

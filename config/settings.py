@@ -221,6 +221,12 @@ class LimitsSettings(Table):
         default=_USUAL.child_active,
         description="The most that a sub-session may work; one whose spawning names no time gets all of it.",
     )
+    open_approvals: StrictInt = Field(
+        default=_USUAL.open_approvals,
+        ge=1,
+        le=1_000,
+        description="Calls of one person that may wait for a decision in a session; an owner's own has no limit.",
+    )
 
     def of_a_turn(self) -> TurnLimits:
         """Return them as turns know them."""
@@ -229,6 +235,7 @@ class LimitsSettings(Table):
             active=self.time_per_turn,
             tokens=self.tokens_per_turn,
             child_active=self.time_per_child,
+            open_approvals=self.open_approvals,
         )
 
 

@@ -20,6 +20,8 @@ class DenyReason(StrEnum):
     CONFIGURED = "configured"
     """The configuration says deny."""
     NOBODY_TO_ASK = "nobody_to_ask"
+    TOO_MANY_OPEN = "too_many_open"
+    """So many calls of this person wait for a decision in this session that no further one is asked about."""
     TOO_LONG_TO_SHOW = "too_long_to_show"
     SANDBOX_MISSING = "sandbox_missing"
     NOT_INSTALLED = "not_installed"

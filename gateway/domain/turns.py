@@ -84,5 +84,8 @@ class TurnLimits:
     """Time of work; waiting for a decision does not count."""
     tokens: int = 1_000_000
     """Read and written, those of its children included; 0 is no limit."""
+    open_approvals: int = 3
+    """Approvals of one person that may be open in a session; an owner's own session, with its children, has no limit.
+    """
     child_active: timedelta = timedelta(minutes=10)
     """The most a child may work; one whose spawning names no time gets all of it."""

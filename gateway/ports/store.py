@@ -162,7 +162,8 @@ class Outbox(Protocol):
 
         REFUSALs come after everything else, and at most eight of a channel are SENDING at any time.
 
-        A slot never overtakes an older one of its conversation that waits for its next try.
+        A slot never overtakes an older one of its conversation that waits for its next try. Only cards of a session
+        whose root is not MAIN, which stand in an owner's chat, come after everything else there.
         """
         ...
 

@@ -153,10 +153,14 @@ class TurnJournal(Protocol):
         """
         ...
 
-    async def open_waits(self, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot]) -> bool:
+    async def open_waits(
+        self, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot], *, most: int | None = None
+    ) -> int | None:
         """Open waits on PLANNED steps (they become ASKED) and store their card and note slots.
 
-        Return False, and change nothing, when the turn is STOPPING or a step is not PLANNED.
+        `most`: how many approvals of the turn's principal may be OPEN in the session. Only the first waits that fit
+        are opened, and cards show only those. Return how many were opened; with 0 nothing is stored.
+        Return None, and change nothing, when the turn is STOPPING or a step is not PLANNED.
         """
         ...
 

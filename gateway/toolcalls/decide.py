@@ -353,6 +353,16 @@ def not_approved() -> ToolResult:
     return ToolResult(status=ResultStatus.DENIED, text="", code="not_approved", hint=hint)
 
 
+def too_many_open(most: int) -> Deny:
+    """Return the refusal of a call that would open more approvals of one person in a session than `most`."""
+    waiting = "One call of yours waits" if most == 1 else f"{most} calls of yours wait"
+    hint = (
+        f"Not asked, and nothing was run: {waiting} for a decision in this session, and no more may. "
+        "Ask again when one of them is decided, or withdraw them with /stop."
+    )
+    return Deny(reason=DenyReason.TOO_MANY_OPEN, hint=hint)
+
+
 def after_a_wait(tool: str) -> ToolResult:
     """The result of a call that came behind one of the same tool which waits: what that one does is not known yet."""
     hint = (

@@ -35,7 +35,17 @@ from gateway.system.cancellation import Cancellation
 from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
-from gateway.toolcalls.decide import Asked, CallDecider, Found, Runnable, SameCalls, Scopes, after_a_wait, not_approved
+from gateway.toolcalls.decide import (
+    Asked,
+    CallDecider,
+    Found,
+    Runnable,
+    SameCalls,
+    Scopes,
+    after_a_wait,
+    not_approved,
+    too_many_open,
+)
 from gateway.toolcalls.execution import Execution, Prepared, cut_short
 from gateway.toolcalls.output import bounded
 from gateway.toolcalls.permits import Permit
@@ -182,9 +192,15 @@ class ToolCalls:
         ]
         titles = [asking.title(one.request) for one in asked]
         slots = asking.card_slots([wait.id for wait in waits], titles, place, view.session, view.turn)
-        if not await self.steps.open_waits(lease, waits, slots):
+        most = None if view.session.root_kind is SessionKind.MAIN else self.limits.open_approvals
+        opened = await self.steps.open_waits(lease, waits, slots, most=most)
+        if opened is None:
             return  # the turn is being stopped
-        self.meters.decisions.labels("ask", "").inc(len(asked))
+        for one in asked[opened:]:
+            await self.steps.finish_step(lease, one.step.n, self._deciding.refuse(too_many_open(most or 0)))
+        if not opened:
+            return
+        self.meters.decisions.labels("ask", "").inc(opened)
         await self.points.hit("J8")
         await self.points.hit("WAITS")
 

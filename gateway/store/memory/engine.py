@@ -18,6 +18,7 @@ from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitState
 from gateway.errors import LeaseLost, NotFound
+from gateway.store.asking import within
 from gateway.store.child_rules import last_words
 from gateway.store.memory.audit import MemoryAudit
 from gateway.store.memory.rows import TurnRow
@@ -153,19 +154,23 @@ class MemoryEngine(MemoryAudit, TurnOps):
                 self.rewrite(known, slot.text, slot.n)
             return True
 
-    async def open_waits(self, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot]) -> bool:
+    async def open_waits(
+        self, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot], *, most: int | None = None
+    ) -> int | None:
         """Open waits on planned steps, with their cards."""
         with self.transition():
             row = self.held(lease)
             planned = all(row.steps[new.n].state is StepState.PLANNED for new in waits)
             if row.turn.state is TurnState.STOPPING or not planned:
-                return False
+                return None
+            already = 0 if most is None else self.approvals_asked_by(row.turn.session, row.turn.principal)
+            waits, slots = within(waits, slots, already, most)
             for new in waits:
                 self.put_step(row, replace(row.steps[new.n], state=StepState.ASKED))
                 self.open_wait(row, new)
             for slot in slots:
                 self.add_slot(slot, row.turn.session, row.turn.id)
-            return True
+            return len(waits)
 
     async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
         """Store that a call's effect may begin, with its row of the audit; consume its approval."""

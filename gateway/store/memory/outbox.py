@@ -10,6 +10,7 @@ from gateway.domain.ids import NodeId, OwnerName, Principal, SlotId
 from gateway.domain.live import SLOTS
 from gateway.domain.messages import latest_chat, owner_page
 from gateway.domain.routes import main_route
+from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import REFUSALS_AT_ONCE, NewSlot, Slot, SlotKind, SlotState
 from gateway.errors import NotFound
 from gateway.store.constants import TOLD_EVERY
@@ -42,7 +43,7 @@ class MemoryOutbox(TurnOps):
 
     def _claimable(self, channels: Sequence[str], now: datetime) -> list[SlotRow]:
         idle = [here for here in self.unsent.values() if all(row.sending_since is None for row in here.values())]
-        heads = [min(here.values(), key=lambda row: row.seq) for here in idle]
+        heads = [min(here.values(), key=self._place) for here in idle]
         due = [r for r in heads if r.slot.due_at <= now and r.slot.conversation.channel in channels]
         due.sort(key=lambda row: row.seq)
         found = [row for row in due if row.slot.kind is not SlotKind.REFUSAL]
@@ -50,6 +51,12 @@ class MemoryOutbox(TurnOps):
             refusals = [row for row in due if row.slot.kind is SlotKind.REFUSAL and _is_on(row, channel)]
             found += refusals[: REFUSALS_AT_ONCE - self._refusals_sent(channel)]
         return found
+
+    def _place(self, row: SlotRow) -> tuple[bool, int]:
+        """Order the slots of a conversation: cards of a session that is not its owner's come last."""
+        session = None if row.slot.session is None else self.all_sessions[row.slot.session].session
+        others = session is not None and session.root_kind is not SessionKind.MAIN
+        return row.slot.kind is SlotKind.CARD and others, row.seq
 
     async def any_due(self, channels: Sequence[str]) -> bool:
         """Whether there is anything to be sent now."""

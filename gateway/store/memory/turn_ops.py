@@ -218,6 +218,12 @@ class TurnOps(Tables):
                 if wait.kind is WaitKind.CHILD:
                     self.stop_below(child_session(wait.turn, wait.n), self.turns[wait.turn].stopped_text)
 
+    def approvals_asked_by(self, session: SessionId, requester: Principal) -> int:
+        """Count the open approvals of a session that this person asked for."""
+        turns = [row for kind in TurnKind for row in self.lane(session, kind).turns.values()]
+        waits = [self.waits[wait] for row in turns if row.turn.principal == requester for wait in row.waits]
+        return sum(wait.state is WaitState.OPEN and wait.kind is WaitKind.APPROVAL for wait in waits)
+
     def open_wait(self, row: TurnRow, new: NewWait) -> None:
         """Store a new wait of a turn."""
         self.put_wait(

@@ -46,15 +46,19 @@ SET version = version + 1, attempts = 0, rev = ?2, once_more = ?4,
 WHERE seq = ?1;
 
 -- name: claimable_slots
--- Of each conversation where nothing is being sent the oldest, if its time has come. ?1 channels as a JSON array,
--- ?2 now, ?3 how many.
+-- Of each conversation where nothing is being sent the oldest, if its time has come; cards of a session that is not its
+-- owner's come last there. ?1 channels as a JSON array, ?2 now, ?3 how many.
 SELECT s.seq, s.session FROM slots AS s INDEXED BY slots_due
 WHERE s.state = 'due' AND s.kind <> 'refusal' AND s.due_at <= ?2
   AND s.channel IN (SELECT value FROM json_each(?1))
   AND NOT EXISTS (
       SELECT 1 FROM slots AS o INDEXED BY slots_unsent
       WHERE o.conversation = s.conversation AND o.state IN ('due', 'sending')
-        AND (o.seq < s.seq OR o.state = 'sending')
+        AND (o.state = 'sending' OR (
+            o.kind = 'card' AND EXISTS (SELECT 1 FROM sessions WHERE id = o.session AND root_kind <> 'main'), o.seq
+        ) < (
+            s.kind = 'card' AND EXISTS (SELECT 1 FROM sessions WHERE id = s.session AND root_kind <> 'main'), s.seq
+        ))
   )
 ORDER BY s.seq LIMIT ?3;
 

@@ -22,6 +22,11 @@ UPDATE waits SET state = ?, rev = ? WHERE id = ?;
 SELECT id, n, kind, state FROM waits INDEXED BY waits_turn
 WHERE turn = ? AND state IN ('open', 'approved') ORDER BY ord;
 
+-- name: approvals_asked_by
+-- How many approvals of a session are open that one person asked for.
+SELECT count(*) FROM waits AS w INDEXED BY waits_open JOIN turns AS t ON t.id = w.turn
+WHERE w.kind = 'approval' AND w.session = ? AND w.state = 'open' AND t.principal = ?;
+
 -- name: open_siblings
 -- The open waits of a turn whose steps one model answer named.
 SELECT w.id, w.n, w.kind FROM waits AS w INDEXED BY waits_turn JOIN steps AS s ON s.turn = w.turn AND s.n = w.n

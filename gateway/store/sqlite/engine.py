@@ -17,6 +17,7 @@ from gateway.domain.turns import Lease, TurnKind, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitState
 from gateway.errors import LeaseLost, NotFound
+from gateway.store.asking import within
 from gateway.store.child_rules import last_words
 from gateway.store.codec import ANSWER, BROUGHT, CALL, MICROSECOND, from_us
 from gateway.store.constants import COMMANDS_AT_ONCE
@@ -93,9 +94,11 @@ class SqliteEngine(SqliteBase):
         """Store the slot of an answer that is being written, or what it says by now."""
         return await self.write(lambda tx: _open_slot(tx, lease, slot))
 
-    async def open_waits(self, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot]) -> bool:
+    async def open_waits(
+        self, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot], *, most: int | None = None
+    ) -> int | None:
         """Open waits on planned steps, with their cards."""
-        return await self.write(lambda tx: _open_waits(tx, lease, waits, slots))
+        return await self.write(lambda tx: _open_waits(tx, lease, waits, slots, most))
 
     async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
         """Store that a call's effect may begin, with its row of the audit; consume its approval."""
@@ -232,16 +235,20 @@ def _add_answer(
     return n
 
 
-def _open_waits(tx: Tx, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot]) -> bool:
+def _open_waits(
+    tx: Tx, lease: Lease, waits: Sequence[NewWait], slots: Sequence[NewSlot], most: int | None
+) -> int | None:
     row = turn_ops.held(tx, lease)
     if row.state == TurnState.STOPPING or not all(_is_planned(tx, row, new.n) for new in waits):
-        return False
+        return None
+    already = 0 if most is None else int(tx.run("approvals_asked_by", row.session, row.principal)[0][0])
+    waits, slots = within(waits, slots, already, most)
     for new in waits:
         tx.run("ask_step", tx.next_rev(row.session), row.id, new.n)
         turn_ops.open_wait(tx, row, new)
     for slot in slots:
         slot_ops.add_slot(tx, slot, row.session, row.id)
-    return True
+    return len(waits)
 
 
 def _is_planned(tx: Tx, row: TurnColumns, n: int) -> bool:

@@ -137,7 +137,7 @@ def test_limits_are_read(tmp_path: Path) -> None:
         calls=5, active=timedelta(minutes=2), tokens=0, child_active=timedelta(seconds=30)
     )
     told = dict(lines(loaded))["limits of a turn"]
-    assert told == "5 calls, 2m of work, any number of tokens; a sub-session 30s"
+    assert told == "5 calls, 2m of work, any number of tokens; a sub-session 30s; 3 open approvals a person"
     assert read(tmp_path, "", {"DRAGOMAN_LIMITS__CALLS_PER_TURN": "7"}).limits.calls == 7
 
 
