@@ -26,7 +26,11 @@ _IN_WORD = re.compile(r"[!-~]*")
 _LEFT_AS_THEY_ARE = ("", "/", "!'()*")
 """Characters that are written in addresses as they are: by the strict, by Python, and by browsers."""
 _ESCAPED = re.compile("%..")
-_LEAST_BASE64 = 8
+_SURELY_SECRET = 16
+"""Characters from which on any configured value is hidden."""
+_MAYBE_SECRET = 8
+"""Characters from which on a value is hidden when no word, number, name or path is written like it."""
+_IN_WORDS = frozenset(" -_./:")
 _FOR_ADDRESSES = str.maketrans("+/", "-_")
 HELD_BACK_AT_MOST = 4_096
 """Characters without a break that are held back for what looks like a secret; none is longer."""
@@ -34,17 +38,29 @@ HIDDEN_AS_ONE = 2 * HELD_BACK_AT_MOST
 """Characters of what looks like a secret and goes on: cut after so many, its beginning still looks like one."""
 
 
+def looks_secret(value: str) -> bool:
+    """Return whether a configured value is hidden: of a word such as `ollama` every command that has it would be cut.
+
+    It is with 16 characters, or with 8 of which some are letters and some digits, or one is unusual in words.
+    """
+    if len(value) >= _SURELY_SECRET:
+        return True
+    letters, digits = any(c.isalpha() for c in value), any(c.isdigit() for c in value)
+    unusual = any(not c.isalnum() and c not in _IN_WORDS for c in value)
+    return len(value) >= _MAYBE_SECRET and (unusual or (letters and digits))
+
+
 class Redactor:
     """Takes secrets out of whatever is written: the configured ones, and what looks like one."""
 
     def __init__(self, secrets: Iterable[str] = (), forms: Iterable[str] = ()) -> None:
-        """Know the configured secrets, also as addresses, JSON, base64 and the like have them; those shorter than six
-        characters are left alone.
+        """Know the configured secrets, also as addresses, JSON, base64 and the like have them; not those that are
+        ordinary words (see `looks_secret`).
 
         `forms`: regular expressions of what else looks like one.
         """
         self._forms = re.compile("|".join([*forms, *_FORMS]))
-        self._secrets = sorted({one for s in secrets if len(s) >= 6 for one in _written(s)}, key=len, reverse=True)
+        self._secrets = sorted({one for s in secrets if looks_secret(s) for one in _written(s)}, key=len, reverse=True)
         self._known = re.compile("|".join(re.escape(s) for s in self._secrets)) if self._secrets else None
 
     def text(self, value: str) -> str:
@@ -144,9 +160,8 @@ def _written(secret: str) -> Iterator[str]:
     for before, not_its_own in enumerate((0, 2, 3)):
         encoded = base64.b64encode(bytes(before) + data).decode()
         encoded = encoded[not_its_own : 8 * (before + len(data)) // 6]
-        if len(encoded) >= _LEAST_BASE64:
-            yield encoded
-            yield encoded.translate(_FOR_ADDRESSES)
+        yield encoded
+        yield encoded.translate(_FOR_ADDRESSES)
 
 
 def _in_front(secrets: list[re.Match[str]], cut: int) -> int:

@@ -220,7 +220,7 @@ async def test_the_beginning_is_told_to_chats_without_a_secret_that_comes_in_pie
     assert await streaming.texts() == ["It is [hidden] indeed, and nothing else. 你好，世界"]
 
 
-@pytest.mark.parametrize("secret", [SECRET, "密码是 开门吧"])
+@pytest.mark.parametrize("secret", [SECRET, "密码是 开门吧！"])
 @pytest.mark.parametrize("size", [1, 5, 8])
 async def test_a_configured_secret_of_several_words_or_letters_is_never_told_in_pieces(
     tmp_path: Path, store: Early, secret: str, size: int

@@ -83,7 +83,7 @@ def test_a_configured_secret_is_hidden_from_who_is_asked_and_what_only_looks_lik
 
 @pytest.mark.parametrize(
     "secret",
-    ["pässwort-geheim", 'ab"cd"ef-secret', "back\\slash-secret", "two         words", "line1\nline2secret"],
+    ["pässwort-ganz-geheim", 'ab"cd"ef-secret', "back\\slash-secret", "two         words", "line1\nline2secret"],
 )
 @pytest.mark.parametrize("shows", ["text", None])
 def test_a_secret_is_hidden_although_a_card_writes_it_otherwise(tmp_path: Path, secret: str, shows: str | None) -> None:
@@ -96,6 +96,14 @@ def test_a_secret_is_hidden_although_a_card_writes_it_otherwise(tmp_path: Path, 
     assert found.request.rendered == ("use [hidden] here" if shows else 'text = "use [hidden] here"')
     assert found.request.note == "A secret is hidden here, and used as written."
     assert found.request.action.arguments["text"] == f"use {secret} here"
+
+
+def test_a_card_shows_a_command_whole_when_a_secret_is_a_word(tmp_path: Path) -> None:
+    found = first(deciding(tmp_path, secrets=["ollama"]), step(arguments=json.dumps({"text": "ollama run llama3"})))
+
+    assert isinstance(found, Asked)
+    assert "ollama run llama3" in found.request.rendered
+    assert found.request.note == ""
 
 
 def test_how_often_a_secret_is_hidden_is_told(tmp_path: Path) -> None:

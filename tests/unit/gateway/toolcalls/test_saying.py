@@ -81,14 +81,14 @@ async def told(engine: Engine, tool: FakeTool, lease: Lease) -> list[str]:
         ("x" * 114, "read: " + "x" * 114),
         ("x" * 115, "read: " + "x" * 113 + "…"),
         ("x" * 112 + " " + "y" * 9, "read: " + "x" * 112 + "…"),
-        ("the key hush-hush", "read: the key [hidden]"),
+        ("the key hush-hush-42", "read: the key [hidden]"),
         (" " * 1_193 + "z", "read: z"),
         (" " * 1_194 + "z", "read:"),  # nobody looks through more
     ],
 )
 async def test_a_call_is_said_by_its_tool_and_what_it_shows(tmp_path: Path, text: str, line: str) -> None:
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
-    engine = Engine(tmp_path, [read], secrets=["hush-hush"])
+    engine = Engine(tmp_path, [read], secrets=["hush-hush-42"])
 
     assert await told(engine, read, await engine.planned(f"read:{text}")) == [line, ""]
     assert len(line) <= DOING_CHARS == 120

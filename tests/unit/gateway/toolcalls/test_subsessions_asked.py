@@ -143,9 +143,9 @@ async def test_the_tree_is_shown_at_once(engine: Engine) -> None:
 
 
 async def test_secrets_are_out_of_what_a_child_said(tmp_path: Path) -> None:
-    engine = spawning(tmp_path, secrets=["hush-hush"])
+    engine = spawning(tmp_path, secrets=["hush-hush-42"])
     parent, child = await a_child(engine)
-    await ended(engine, child, "The key is hush-hush.")
+    await ended(engine, child, "The key is hush-hush-42.")
 
     assert await engine.settle(parent)
     assert (await engine.result(parent.turn, 1)).text == "The key is [hidden]."
@@ -157,11 +157,11 @@ async def test_secrets_are_out_of_what_a_child_said(tmp_path: Path) -> None:
 async def test_what_is_done_is_told_in_lines(tmp_path: Path) -> None:
     read = FakeTool(name="read", risk=Risk.READ, hold=True)
     shell = FakeTool(name="shell", risk=Risk.EXECUTE, approval={"main": ApprovalMode.ASK})
-    engine = spawning(tmp_path, [read, shell], secrets=["hush-hush"])
+    engine = spawning(tmp_path, [read, shell], secrets=["hush-hush-42"])
     told: list[str] = []
     parent = await planned(
         engine,
-        call("read", 0, text="the key\n is hush-hush \x07" + "x" * 200),
+        call("read", 0, text="the key\n is hush-hush-42 \x07" + "x" * 200),
         call("sessions_spawn", 1, task="a"),
         call("sessions_spawn", 2, task="b"),
     )
