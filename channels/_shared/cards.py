@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from channels._shared.files import FilePart
-from gateway.domain.slots import Button, CardRow
+from gateway.domain.slots import ANSWER_BY, DETAILS, Button, CardRow
 from gateway.domain.tools import ACTION_BYTES, Risk
 from gateway.domain.waits import Verb, WaitState
 
@@ -71,8 +71,14 @@ class RenderedRow:
 
     @property
     def facts(self) -> Sequence[tuple[str, str]]:
-        """What is to be known besides; the risk stands in the title."""
-        return [(label, value) for label, value in self.row.facts if label != "Risk"]
+        """What is to be known besides, but for the details; the risk stands in the title."""
+        elsewhere = {"Risk", ANSWER_BY, *DETAILS}
+        return [(label, value) for label, value in self.row.facts if label not in elsewhere]
+
+    @property
+    def details(self) -> Sequence[tuple[str, str]]:
+        """Return what is folded away where the platform can."""
+        return [(label, value) for label, value in self.row.facts if label in DETAILS]
 
     @property
     def outcome(self) -> str:
@@ -111,6 +117,13 @@ class RenderedRow:
         name = f"command-{self.index}.txt" if self.several else "command.txt"
         caption = f"{self.number}What is asked, whole"
         return replace(self, file=FilePart(name=name, data=text.encode(errors="replace"), caption=caption))
+
+
+def answer_by(plan: Sequence[RenderedRow]) -> str:
+    """Return until when the rows can be decided, once for all of them; empty when none is open."""
+    is_open = any(row.row.wait.state is WaitState.OPEN for row in plan)
+    times = [value for row in plan for label, value in row.row.facts if label == ANSWER_BY]
+    return f"{ANSWER_BY}: {', '.join(dict.fromkeys(times))}" if is_open and times else ""
 
 
 def rows_of(rows: Sequence[CardRow]) -> list[RenderedRow]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, RenderedRow, rows_of
+from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, RenderedRow, answer_by, rows_of
 from channels.slack.blocks import Json, buttons, code, header, line, size, small
 from channels.slack.limits import ACTION_CHARS, BLOCKS
 from channels.slack.parts import ROOM, Part, SlackTextPart
@@ -22,6 +22,8 @@ OUTCOME_CHARS = 300
 HEAD_CHARS = 300
 NOTE_CHARS = 300
 FACT_CHARS = 300
+EXPIRY_CHARS = 60
+"""Room in each message for the line that says until when the card can be decided."""
 MESSAGES = 3
 """That one card should fill at most."""
 ROW_BLOCKS = 6
@@ -34,8 +36,10 @@ def card(rows: Sequence[CardRow]) -> list[Part]:
     """
     plan = _plan(rows)
     parts: list[Part] = [row.file for row in plan if row.file is not None]
-    for message in _packed(plan):
+    messages, until = _packed(plan), answer_by(plan)
+    for n, message in enumerate(messages, 1):
         blocks = [block for row in message for block in [*_said(row), *_state(row)]]
+        blocks += [small([until])] if until and n == len(messages) else []
         said = "\n".join(" ".join(filter(None, (_title(row), _outcome(row)))) for row in message)
         parts.append(SlackTextPart(blocks=tuple(blocks), said=said))
     return parts
@@ -58,7 +62,7 @@ def _packed(plan: Sequence[RenderedRow]) -> list[list[RenderedRow]]:
         needed = _size(row)
         if needed > left or len(messages[-1]) * ROW_BLOCKS + ROW_BLOCKS >= BLOCKS:
             messages.append([])
-            left = ROOM
+            left = ROOM - EXPIRY_CHARS
         messages[-1].append(row)
         left -= needed
     return messages
@@ -83,7 +87,7 @@ def _said(row: RenderedRow) -> list[Json]:
     notes += [] if row.whole(clean) else [TOO_LONG]
     notes += [ESCAPED] if approval and approval.escaped else []
     notes += [f"⚠️ {cut(plain(approval.note), NOTE_CHARS)}"] if approval and approval.note else []
-    facts = [f"{label}: {cut(plain(value), FACT_CHARS)}" for label, value in row.facts]
+    facts = [f"{label}: {cut(plain(value), FACT_CHARS)}" for label, value in [*row.facts, *row.details]]
     return [
         header(_title(row)),
         code(text or NOTHING),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, RenderedRow, rows_of
+from channels._shared.cards import ESCAPED, NOTHING, TOO_LONG, RenderedRow, answer_by, rows_of
 from channels.telegram.formatted_text import Draft, Json, clean, shorten, units
 from channels.telegram.limits import CALLBACK_BYTES, TEXT_PARTS
 from channels.telegram.parts import ROOM, Part, TelegramTextPart
@@ -23,12 +23,14 @@ TITLE_UNITS = 120
 HEAD_UNITS = 300
 NOTE_UNITS = 300
 FACT_UNITS = 120
+EXPIRY_UNITS = 60
+"""Room in each message for the line that says until when the card can be decided."""
 """What a row shows of each when all of it is in a file."""
 BETWEEN = "\n\n"
 
 
 def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
-    """Return the messages of a card: the files, then the rows; the last message has all buttons.
+    """Return the messages of a card: the files, then the rows; each message has the buttons of its own rows.
 
     Their number and order are the same whatever was decided, and the files never change. With `quiet`, names in what
     people wrote ring nobody.
@@ -36,14 +38,16 @@ def card(rows: Sequence[CardRow], *, quiet: bool = False) -> list[Part]:
     plan = _plan(rows)
     files = [row.file for row in plan if row.file is not None]
     messages = _packed(plan)
-    buttons = tuple(line for row in plan if (line := _buttons(row)))
     parts: list[Part] = [*files]
-    for n, message in enumerate(messages):
+    for n, message in enumerate(messages, 1):
         draft = Draft()
         for row in message:
             draft.line(2)
             _write(draft, row, _outcome(row))
-        parts.append(TelegramTextPart.of(draft.rich(quiet=quiet), buttons if n == len(messages) - 1 else ()))
+        _fold(draft, message, answer_by(plan) if n == len(messages) else "")
+        parts.append(
+            TelegramTextPart.of(draft.rich(quiet=quiet), tuple(line for row in message if (line := _buttons(row))))
+        )
     return parts
 
 
@@ -52,7 +56,7 @@ def _plan(rows: Sequence[CardRow]) -> list[RenderedRow]:
     plan = rows_of(rows)
     sizes = [_size(row) for row in plan]
     for n in sorted(range(len(plan)), key=lambda n: -sizes[n]):
-        if sizes[n] <= ROOM and len(_packed(plan)) <= TEXT_PARTS:
+        if sizes[n] <= ROOM - EXPIRY_UNITS and len(_packed(plan)) <= TEXT_PARTS:
             break
         filed = plan[n].filed()
         if _size(filed) < sizes[n]:
@@ -68,7 +72,7 @@ def _packed(plan: Sequence[RenderedRow]) -> list[list[RenderedRow]]:
         size = _size(row) + len(BETWEEN)
         if size > left:
             messages.append([])
-            left = ROOM + len(BETWEEN)
+            left = ROOM + len(BETWEEN) - EXPIRY_UNITS
         messages[-1].append(row)
         left -= size
     return messages
@@ -78,6 +82,7 @@ def _size(row: RenderedRow) -> int:
     """UTF-16 units at most, decided or not."""
     draft = Draft()
     _write(draft, row, "@x " * (OUTCOME_UNITS // 3))
+    _fold(draft, [row], "")
     return units(draft.rich(quiet=True).text)
 
 
@@ -101,6 +106,18 @@ def _write(draft: Draft, row: RenderedRow, outcome: str) -> None:
     if outcome:
         draft.line()
         draft.add(outcome, "bold")
+
+
+def _fold(draft: Draft, message: Sequence[RenderedRow], until: str) -> None:
+    """Write the details of a message's rows below them, and until when the card can be decided; folded by Telegram."""
+    details = [
+        (row.number, [f"{label}: {_short(row, value, FACT_UNITS)}" for label, value in row.details]) for row in message
+    ]
+    lines = [number + " · ".join(said) for number, said in details if said]
+    lines += [until] if until else []
+    if lines:
+        draft.line()
+        draft.add("\n".join(lines), "expandable_blockquote")
 
 
 def _line(draft: Draft, text: str) -> None:

@@ -11,7 +11,7 @@ from gateway.domain.children import Lineage, child_place
 from gateway.domain.ids import PAGE, SYSTEM_CHILD, SessionId
 from gateway.domain.live import OutputDelta, TextDelta
 from gateway.domain.messages import Attachment, Conversation, FetchedFile, Inbound, Received
-from gateway.domain.slots import CardRow, Slot, SlotKind
+from gateway.domain.slots import ANSWER_BY, DETAILS, CardRow, Slot, SlotKind
 from gateway.domain.steps import Step, StepKind, Usage
 from gateway.domain.text import cut, plain
 from gateway.domain.tools import ToolResult
@@ -331,7 +331,8 @@ def _approval(wait: Wait, card: CardRow) -> Json | None:
         "rendered": request.rendered,
         "escaped": request.escaped,
         "note": request.note,
-        "facts": [list(fact) for fact in card.facts],
+        "facts": [[label, value] for label, value in card.facts if label not in {ANSWER_BY, *DETAILS}],
+        "details": [[label, value] for label, value in card.facts if label in DETAILS],
         "opened_at": time(wait.opened_at),
         "expires_at": time(wait.expires_at),
         "decided_by": wait.decided_by,

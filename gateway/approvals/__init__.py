@@ -24,7 +24,7 @@ from gateway.approvals.authorization import approvers, approving_owners, asks_re
 from gateway.approvals.button_token import ButtonTokens, cards_at, page_card, wait_of
 from gateway.domain.ids import Handle, OwnerName, Principal
 from gateway.domain.sessions import Session
-from gateway.domain.slots import Button, CardRow
+from gateway.domain.slots import ANSWER_BY, Button, CardRow
 from gateway.domain.tools import SandboxMode
 from gateway.domain.turns import Turn
 from gateway.domain.waits import ApprovalRequest, PressResult, PressVerdict, Verb, Wait, WaitState
@@ -119,7 +119,7 @@ class Approvals:
             ("Asked by", render(name_of(request.requester, self._people))),
             ("Sub-session", render(str(wait.payload.get(SUB_SESSION, "")))),
             ("Session", render(wait.session)),
-            ("Answer by", f"{wait.expires_at:%Y-%m-%d %H:%M} UTC"),
+            (ANSWER_BY, f"{wait.expires_at:%Y-%m-%d %H:%M} UTC"),
             ("Check", request.action_sha[:8]),
         ]
         return tuple(fact for fact in facts if fact[1])

@@ -122,6 +122,12 @@ class Button:
     handle: Handle
 
 
+ANSWER_BY = "Answer by"
+"""Label of the fact that says until when an approval can be decided; all rows of a card have the same value."""
+DETAILS = frozenset({"Folder", "Check"})
+"""Labels of the facts that a card folds away where its platform can."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardRow:
     """One approval as a card shows it."""
@@ -130,7 +136,7 @@ class CardRow:
     title: str
     """Tool and what it will do."""
     facts: tuple[tuple[str, str], ...]
-    """Label and value, in the order in which every card shows them."""
+    """Label and value, in the order in which every card shows them; see `DETAILS` and `ANSWER_BY`."""
     buttons: tuple[Button, ...]
     """Empty once it is decided."""
     outcome: str

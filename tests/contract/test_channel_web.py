@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -191,7 +192,8 @@ class WebRig(Rig):
 def _seen(row: dict[str, Any]) -> Seen:
     if row["type"] == "slot":
         return Seen(id=row["id"], text=row["text"])
-    facts = [f"{label}: {value}" for label, value in row["facts"]]
+    facts = [f"{label}: {value}" for label, value in [*row["facts"], *row["details"]]]
+    facts.append(f"{datetime.fromisoformat(row['expires_at']):%Y-%m-%d %H:%M} UTC")
     text = "\n".join([row["title"], row["rendered"], row["note"], *facts, row["outcome"]])
     return Seen(id=row["id"], text=text, buttons=tuple(Push(b["label"], b["handle"]) for b in row["buttons"]))
 

@@ -101,7 +101,7 @@ async def test_the_card_names_the_folder_that_is_used(tmp_path: Path) -> None:
         workspace.rmdir()
         workspace.symlink_to(project)
         row = await asked(page, "touch here")
-        assert ["Folder", str(project)] in row["facts"]
+        assert ["Folder", str(project)] in row["details"]
         await page.press(page.button(row, "once"))
         await page.until_row("step", lambda step: step["turn"] == row["turn"] and step.get("result"))
     assert (project / "here").exists()

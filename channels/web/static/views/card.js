@@ -50,11 +50,16 @@ function OpenCard({ row }) {
     ${lines > TALL && html`<p class="muted small">${lines} lines: scroll in the block to read them all.</p>`}
     ${row.escaped && html`<p class="escaped"><${Icon} name="warn" />Unusual characters are shown as \\u{…}. Read them before you allow this.</p>`}
     ${row.note && html`<p class="note">${row.note}</p>`}
-    <dl class="facts">${row.facts.map(([label, value]) => html`<div key=${label}><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>
+    <${Facts} facts=${row.facts} />
+    <details class="more"><summary>Details</summary><${Facts} facts=${row.details} /></details>
     <${Expiry} row=${row} />
     ${asking ? html`<${Reason} row=${row} onClose=${() => setAsking(false)} />` : html`<${Buttons} row=${row} onAsk=${() => setAsking(true)} />`}
   </section>`;
 }
+
+/** What is to be known of an action. @param {{facts: [string, string][]}} props */
+const Facts = ({ facts }) =>
+  html`<dl class="facts">${facts.map(([label, value]) => html`<div key=${label}><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>`;
 
 /** What is left of the time to answer, as a shrinking line and in words. @param {{row: import("../types.js").ApprovalRow}} props */
 function Expiry({ row }) {
@@ -155,6 +160,6 @@ function Decided({ row }) {
     </summary>
     <pre class="action" tabindex="0">${row.rendered}</pre>
     ${row.reason && html`<p class="note">Reason: ${row.reason}</p>`}
-    <dl class="facts">${row.facts.map(([label, value]) => html`<div key=${label}><dt>${label}</dt><dd>${value}</dd></div>`)}</dl>
+    <${Facts} facts=${[...row.facts, ...row.details]} />
   </details>`;
 }

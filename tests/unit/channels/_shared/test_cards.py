@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from channels._shared.cards import OUTCOMES, RISKS, RenderedRow, rows_of
-from gateway.domain.slots import CardRow
+from channels._shared.cards import OUTCOMES, RISKS, RenderedRow, answer_by, rows_of
+from gateway.domain.slots import ANSWER_BY, CardRow
 from gateway.domain.tools import ACTION_BYTES, Risk
 from gateway.domain.waits import Verb, WaitState
 from tests.support.makers import ANN_SLACK
@@ -102,6 +102,17 @@ def test_a_long_row_goes_whole_into_a_file_that_the_card_names() -> None:
     assert alone.file is not None
     assert (alone.file.name, alone.file.caption) == ("command.txt", "What is asked, whole")
     assert one(row_of()).beginning == ""
+
+
+def test_details_and_expiry_stand_apart_from_the_facts() -> None:
+    facts = (("Folder", "/srv"), ("Session", "main:ann"), (ANSWER_BY, "noon"), ("Check", "01234567"))
+    row = replace(row_of(), facts=facts)
+    assert one(row).facts == [("Session", "main:ann")]
+    assert one(row).details == [("Folder", "/srv"), ("Check", "01234567")]
+    assert answer_by(rows_of([row, row])) == "Answer by: noon"
+    assert answer_by(rows_of([row, replace(row_of(state=WaitState.DENIED), facts=facts)])) == "Answer by: noon"
+    assert answer_by(rows_of([replace(row_of(state=WaitState.DENIED), facts=facts)])) == ""
+    assert answer_by(rows_of([replace(row, facts=())])) == ""
 
 
 def test_the_risk_is_no_fact_besides() -> None:

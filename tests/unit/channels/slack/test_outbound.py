@@ -377,6 +377,12 @@ def test_a_card_shows_the_whole_action_as_it_was_rendered() -> None:
         assert value in words or label == "Risk"
 
 
+def test_the_expiry_stands_once_below_a_card() -> None:
+    (part,) = texts(card(row(), row("date", n=2)))
+    assert json.dumps(part.blocks).count("Answer by") == 1
+    assert "Answer by" in json.dumps(part.blocks[-1])
+
+
 def test_buttons_carry_their_handles_in_one_order_below_their_row() -> None:
     one = row()
     (part,) = texts(card(replace(one, buttons=one.buttons[::-1])))

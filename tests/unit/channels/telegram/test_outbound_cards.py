@@ -39,6 +39,38 @@ def test_buttons_stand_in_one_order_and_name_their_row() -> None:
     ]
 
 
+def test_buttons_stand_under_the_message_of_their_rows() -> None:
+    parts = texts(card(*(row("z" * 900, n=n) for n in range(1, 9))))
+    assert len(parts) > 1
+    numbers = [int(line.split(".")[0]) for part in parts for line in part.text.splitlines() if line[1:3] == ". "]
+    below = [[int(line[0].split(" ")[0]) for line in keyboard(part)] for part in parts]
+    assert [n for part in below for n in part] == list(range(1, 9))
+    assert sorted({*numbers}) == list(range(1, 9))
+    for part, rows in zip(parts, below, strict=True):
+        assert all(f"{n}. ▶️" in part.text for n in rows)
+
+
+def folded(part: TelegramTextPart) -> list[str]:
+    """The lines of a message that Telegram folds."""
+    raw = part.text.encode("utf-16-le")
+    spans = [e for e in part.entities if e["type"] == "expandable_blockquote"]
+    return [
+        line
+        for e in spans
+        for line in raw[2 * e["offset"] : 2 * (e["offset"] + e["length"])].decode("utf-16-le").splitlines()
+    ]
+
+
+def test_details_are_folded_and_the_expiry_stands_once() -> None:
+    (part,) = texts(card(row(), row("date", n=2)))
+    lines = folded(part)
+    assert [line[:11] for line in lines] == ["1. Folder: ", "2. Folder: ", "Answer by: "]
+    assert all("Check: " in line for line in lines[:2])
+    assert part.text.count("Answer by") == 1
+    parts = texts(card(*(row("z" * 900, n=n) for n in range(1, 9))))
+    assert ["Answer by" in part.text for part in parts] == [False] * (len(parts) - 1) + [True]
+
+
 def test_a_button_carries_the_handle_of_its_row() -> None:
     rows = [row(n=1), row("date", n=2)]
     (part,) = texts(card(*rows))
@@ -106,9 +138,7 @@ def test_a_decided_card_has_the_messages_of_the_open_one(sizes: tuple[int, ...])
         assert [part.digest for part in files(after)] == [part.digest for part in files(before)]
         assert all(units(part.text) <= TEXT_UNITS for part in texts([*before, *after]))
         assert all(pres(a) == pres(b) for a, b in zip(texts(before), texts(after), strict=True))
-    assert isinstance(before[-1], TelegramTextPart)
-    assert len(before[-1].buttons) == len(sizes)
-    assert all(part.buttons == () for part in texts(before[:-1]))
+    assert [len(part.buttons) for part in texts(before)] == [len(pres(part)) for part in texts(before)]
     assert len({part.name for part in files(before)}) == len(files(before))
 
 
