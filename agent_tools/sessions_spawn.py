@@ -26,6 +26,7 @@ SPEC = ToolSpec(
     positional="task",
     shows="task",
     command="spawn",
+    example="list the largest files here",
     of_children=True,
     speaks=True,
 )

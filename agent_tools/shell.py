@@ -27,6 +27,7 @@ SPEC = ToolSpec(
     sandbox=SandboxPolicy.AUTO,
     positional="command",
     shows="command",
+    example="uptime",
 )
 
 BASH = ("/bin/bash", "--noprofile", "--norc", "-c")

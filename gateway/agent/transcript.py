@@ -99,7 +99,13 @@ def request(
     given = messages(history, turn, mark, told)
     if summary:
         given = (UserText(text="", data=block(SUMMARY, [summary], mark)), *given)
-    return ModelRequest(system=system, messages=given, tools=tools, mark=mark if any(map(_has_mark, given)) else "")
+    return ModelRequest(
+        system=system,
+        messages=given,
+        tools=tools,
+        mark=mark if any(map(_has_mark, given)) else "",
+        for_owner=turn.session.root_kind is SessionKind.MAIN,
+    )
 
 
 def _has_mark(message: Message) -> bool:

@@ -99,6 +99,8 @@ class ModelRequest:
     mark: str = ""
     """Stands in every line that says who speaks, and around data. Nobody who speaks can know it, so nobody forges such
     a line. Empty when the messages have no such lines; it never is in what people said, nor in what calls brought."""
+    for_owner: bool = False
+    """Whether only an owner reads the answer, so that it may say how Dragoman is set up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

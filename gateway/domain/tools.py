@@ -103,6 +103,8 @@ class ToolSpec:
     """The extra of Dragoman that brings that package."""
     command: str = ""
     """How it is called by hand, when that is shorter than its name: `spawn` for `sessions_spawn`."""
+    example: str = ""
+    """What may follow the word by hand, as people are shown it: `uptime`."""
     of_children: bool = False
     """It spawns sub-sessions or looks after them: a session that may have none is not given it."""
     speaks: bool = False

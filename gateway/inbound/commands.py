@@ -13,6 +13,7 @@ from gateway.domain.ids import OwnerName, Principal, SessionId
 from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.steps import Usage
 from gateway.domain.text import as_code, split_command
+from gateway.domain.tools import ToolSpec
 from gateway.domain.views import ChildLine, Counts, SessionLine, Spent
 from gateway.domain.waits import Wait
 from gateway.policy.permission import describe_availability
@@ -88,9 +89,17 @@ def parse(text: str, tools: Collection[str]) -> Parsed:
 
 def unknown_text(name: str, tools: Collection[str]) -> str:
     """Answer an unknown command with the nearest one."""
-    near = get_close_matches(name, [*CONTROL, *tools], n=1)
+    known = [*CONTROL, *tools]
+    begun = [one for one in known if len(name) > 1 and one.startswith(name)]
+    near = begun or get_close_matches(name, known, n=1)
     hint = f" Did you mean {as_code('/' + near[0])}?" if near else ""
     return f"There is no command {as_code('/' + name)}.{hint} `/help` lists them."
+
+
+def usage_text_of(spec: ToolSpec) -> str:
+    """Say how a tool is called by hand, with its example."""
+    example = f", for example {as_code(f'/{spec.by_hand} {spec.example}')}" if spec.example else ""
+    return f"Usage: {as_code(usage(spec).removeprefix('Usage: '))}{example}."
 
 
 def help_text(registry: Registry, session: Session) -> str:

@@ -13,6 +13,7 @@ from gateway.domain.prompts import CallResult, Complete, ModelEvent, ModelReques
 from gateway.domain.steps import Answer
 from gateway.domain.text import as_code, split_command
 from gateway.domain.tools import ResultStatus, ToolCall, ToolResult, ToolSpec
+from gateway.inbound.commands import usage_text_of
 
 _NO_MODEL = """\
 No model is attached, so I cannot answer that myself. You can still use the tools{tools}: \
@@ -25,6 +26,8 @@ To attach a model, put this into the configuration and start Dragoman again:
 name = "openai:gpt-5-mini"
 api_key = "env:OPENAI_API_KEY"
 ```"""
+
+_NO_MODEL_FOR_GUESTS = "No model is attached, so I cannot answer that: ask an owner of this bot to attach one."
 
 
 class Operator:
@@ -51,13 +54,13 @@ class Operator:
         if isinstance(last, CallResult):
             return self._say("\n\n".join(self._shown(result) for result in _last_results(request)))
         if isinstance(last, UserText):
-            return self._reply(last.text, request.tools)
-        return self._say(self._hint(request.tools))
+            return self._reply(last.text, request)
+        return self._say(self._hint(request))
 
-    def _reply(self, text: str, offers: Sequence[ToolOffer]) -> Answer:
-        command = split_command(text)
+    def _reply(self, text: str, request: ModelRequest) -> Answer:
+        command, offers = split_command(text), request.tools
         if command is None:
-            return self._say(self._hint(offers))
+            return self._say(self._hint(request))
         word, rest = command
         spec = self._commands.get(word)
         if spec is None:
@@ -71,8 +74,11 @@ class Operator:
     def _say(self, text: str) -> Answer:
         return Answer(text=text, model=self.name)
 
-    def _hint(self, offers: Sequence[ToolOffer]) -> str:
-        names = self._names(offers)
+    def _hint(self, request: ModelRequest) -> str:
+        names = self._names(request.tools)
+        if not request.for_owner:
+            tools = f" You can still use the tools ({names})." if names else ""
+            return f"{_NO_MODEL_FOR_GUESTS}{tools}"
         return _NO_MODEL.format(tools=f" ({names})" if names else "")
 
     def _tools(self, offers: Sequence[ToolOffer]) -> str:
@@ -92,16 +98,16 @@ class Operator:
 
 
 def _arguments(spec: ToolSpec, rest: str, offers: Sequence[ToolOffer]) -> dict[str, Any] | str:
-    """Return the arguments, or as text why the words are not understood. No words: none, and validation explains."""
+    """Return the arguments, or as text why the words are not understood or how the tool is used."""
+    schema: Mapping[str, Any] = next((offer.schema for offer in offers if offer.name == spec.name), dict[str, Any]())
     if not rest.strip():
-        return {}
+        return usage_text_of(spec) if spec.positional in schema.get("required", ()) else {}
     if spec.positional is not None:
         return {spec.positional: rest}
     try:
         words = shlex.split(rest)
     except ValueError as error:
         return _usage(spec, f"the quotes do not match ({error})")
-    schema: Mapping[str, Any] = next((offer.schema for offer in offers if offer.name == spec.name), dict[str, Any]())
     arguments: dict[str, Any] = {}
     for word in words:
         key, equals, value = word.partition("=")

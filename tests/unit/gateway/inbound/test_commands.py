@@ -105,6 +105,8 @@ def test_a_path_is_plain_text(path: str) -> None:
 def test_an_unknown_command_is_answered_with_the_nearest_one() -> None:
     assert "Did you mean `/stop`?" in unknown_text("stpo", TOOLS)
     assert "Did you mean `/shell`?" in unknown_text("shel", TOOLS)
+    assert "Did you mean `/shell`?" in unknown_text("sh", TOOLS)
+    assert "Did you mean `/status`?" in unknown_text("sta", TOOLS)
     assert "Did you mean" not in unknown_text("zzzzzz", TOOLS)
 
 

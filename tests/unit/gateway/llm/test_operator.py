@@ -24,7 +24,7 @@ def spec(name: str, positional: str | None = None) -> ToolSpec:
     )
 
 
-SHELL = spec("shell", positional="command")
+SHELL = replace(spec("shell", positional="command"), example="uptime")
 BROWSER = spec("browser")
 ASKS = replace(spec("ask", positional="task"), speaks=True)
 OPERATOR = Operator({"shell": SHELL, "bash": SHELL, "browser": BROWSER, "ask": ASKS})
@@ -38,8 +38,9 @@ OFFERS = (
 )
 
 
-async def answer_to(*said: Message, tools: tuple[ToolOffer, ...] = OFFERS) -> Answer:
-    events = [event async for event in OPERATOR.stream(ModelRequest(system="", messages=said, tools=tools))]
+async def answer_to(*said: Message, tools: tuple[ToolOffer, ...] = OFFERS, for_owner: bool = True) -> Answer:
+    request = ModelRequest(system="", messages=said, tools=tools, for_owner=for_owner)
+    events = [event async for event in OPERATOR.stream(request)]
     *texts, last = events
     assert isinstance(last, Complete)
     assert "".join(event.text for event in texts if isinstance(event, TextPart)) == last.answer.text
@@ -53,6 +54,22 @@ async def call_of(text: str) -> tuple[str, dict[str, Any]]:
     assert call.id == "c1"
     assert answer.text == ""
     return call.tool, json.loads(call.arguments)
+
+
+async def test_a_guest_is_not_told_how_to_configure_the_daemon() -> None:
+    answer = await answer_to(UserText(text="hello"), for_owner=False)
+    assert answer.text == (
+        "No model is attached, so I cannot answer that: ask an owner of this bot to attach one. "
+        "You can still use the tools (`/shell`, `/browser`)."
+    )
+    assert (await answer_to(UserText(text="hello"), tools=(), for_owner=False)).text.endswith("attach one.")
+
+
+@pytest.mark.parametrize("text", ["/shell", "/shell  ", "/bash"])
+async def test_a_command_without_its_argument_is_told_its_usage(text: str) -> None:
+    offers = (ToolOffer(name="shell", description="", schema={"required": ["command"]}),)
+    answer = await answer_to(UserText(text=text), tools=offers)
+    assert (answer.text, answer.calls) == ("Usage: `/shell <command>`, for example `/shell uptime`.", ())
 
 
 # --- commands ---------------------------------------------------------------------------------
