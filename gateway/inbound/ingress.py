@@ -6,6 +6,7 @@ Control commands and presses are handled at once; everything else becomes a turn
 from __future__ import annotations
 
 from gateway.approvals import Approvals, asks_reason, cards_at, wait_of
+from gateway.domain.ids import Principal
 from gateway.domain.messages import Inbound, Press, Refused
 from gateway.domain.routes import Accepted, Drop, DropReason, Route, WhileRunning
 from gateway.domain.turns import TurnKind
@@ -22,13 +23,16 @@ from gateway.system.metrics import Metrics
 from gateway.toolcalls.registry import Registry
 
 REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
-YOUR_ID = "Your id is {who}."
-"""Said with it: an owner needs the id to let somebody in, and no app shows it."""
 WAITING = Waiting(
     decision="Noted. This conversation waits for a decision on the card above; your message is read after it.",
     children="Noted. This conversation waits for its sub-sessions; your message is read when they have ended.",
 )
 UNREADABLE = "I cannot read {unread} yet. Write it as text, please."
+
+
+def refusal(who: Principal) -> str:
+    """Return the refusal of a stranger, with the id that an owner needs to let them in; no app shows it."""
+    return f"{REFUSAL} Your id is {commands.as_code(who)}. The owner can add it under `[people]`, as `allow`."
 
 
 class Ingress:
@@ -110,7 +114,7 @@ class Ingress:
         )
 
     async def _drop(self, message: Inbound, drop: Drop) -> None:
-        text = f"{REFUSAL} {YOUR_ID.format(who=commands.as_code(message.principal))}"
+        text = refusal(message.principal)
         if drop.reason is DropReason.UNREADABLE:
             # A place that is shared live comes as an edit every few seconds, and was answered when it began.
             text = "" if message.edits else UNREADABLE.format(unread=message.unread)

@@ -10,7 +10,7 @@ from gateway.domain.messages import Conversation, Inbound, Refused, RefusedReaso
 from gateway.domain.prompts import UserText
 from gateway.domain.tools import Risk
 from gateway.inbound.commands import GREETING
-from gateway.inbound.ingress import REFUSAL
+from gateway.inbound.ingress import refusal
 from tests.support.engine import Engine
 from tests.support.fakes import GROUP, NODE, FakeTool
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT, inbound
@@ -102,7 +102,7 @@ async def test_a_strangers_edits_are_a_strangers_messages(engine: Engine) -> Non
     for i in range(3):
         await engine.ingress.message(edit(f"m{i}", "let me in", who=STRANGER, where=NOWHERE))
 
-    assert await due(engine) == [REFUSED]
+    assert await due(engine) == [refusal(STRANGER)]
     assert counted(engine, "stranger") == 3
     assert await engine.store.sessions() == []
 
@@ -140,7 +140,7 @@ async def test_what_cannot_be_read_is_said_each_time_and_a_caption_is_read(engin
 async def test_a_strangers_photo_is_a_strangers_message(engine: Engine) -> None:
     await engine.ingress.message(replace(inbound("", who=STRANGER, where=NOWHERE), unread="a photo"))
 
-    assert await due(engine) == [REFUSED]
+    assert await due(engine) == [refusal(STRANGER)]
 
 
 async def test_what_is_said_beside_the_bot_is_read_with_the_next_turn_and_asks_for_nothing(engine: Engine) -> None:
@@ -184,5 +184,5 @@ async def test_start_greets_an_allowed_person_and_nobody_else(engine: Engine) ->
     assert "/help" in greeting
 
     await engine.ingress.message(inbound("/start", who=STRANGER, where=NOWHERE))
-    assert REFUSED in await due(engine)
+    assert refusal(STRANGER) in await due(engine)
     assert (await engine.store.counts()).queued_turns == 0
