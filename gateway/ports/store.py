@@ -67,9 +67,10 @@ class Intake(Protocol):
 
     async def amend(self, message: Inbound) -> bool:
         """Store an edit: the new text of the message `edits`, when it is of the same principal and conversation, of a
-        MODEL turn or context, and no model has read it: it is ungiven and its turn QUEUED or PARKED, or it is context
-        of no turn, or of one that is QUEUED and has no answer. While a turn is held, what it reads stays. Return False
-        otherwise: the event is then stored as `EDITED_LATE`. The duplicate of an edit returns True.
+        MODEL turn or context, and no model has read it. That is so when it is ungiven and its turn QUEUED or PARKED,
+        or RUNNING with a call that has no result, before which no model is asked; or when it is context of no turn, or
+        of one that is QUEUED and has no answer. Return False otherwise: the event is then stored as `EDITED_LATE`. The
+        duplicate of an edit returns True.
         """
         ...
 

@@ -14,7 +14,7 @@ from gateway.domain.slots import SlotKind
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.ports import Store
 from tests.contract.scene import MAIN, NODE, Scene
-from tests.support.makers import BOB, CHAT, OTHER_CHAT, inbound, route
+from tests.support.makers import BOB, CHAT, OTHER_CHAT, inbound, new_wait, result, route, seconds
 
 UNREADABLE = Drop(reason=DropReason.UNREADABLE, told=True)
 CHANNELS = ["telegram", "slack"]
@@ -126,11 +126,33 @@ async def test_an_edit_is_late_while_somebody_holds_the_turn(store: Store, scene
     assert (await scene.received("old")).given is None
 
 
-async def test_an_edit_of_what_steers_a_turn_that_is_held_is_late(store: Store, scene: Scene) -> None:
-    """Its holder may be about to give it."""
-    await scene.planned()
+@pytest.mark.parametrize("call", ["planned", "asked", "started"])
+async def test_an_edit_of_what_steers_counts_while_a_call_is_open(store: Store, scene: Scene, call: str) -> None:
+    """No model is asked before every call has its result: the message was not read."""
+    lease = await scene.planned(2)
+    await scene.came(lease, 2, result())
+    if call == "asked":
+        await scene.ask(lease, [new_wait(1, expires_at=scene.clock.now() + seconds(60))])
+    elif call == "started":
+        await scene.start(lease, 1)
     message = inbound("old")
     await _accept(store, message, running=WhileRunning.STEER)
+    assert await scene.edit(message, "new")
+    assert await scene.edit(message, "newest")
+    view = await store.finish_step(lease, 1, result())
+    assert view is not None
+    assert view.inputs[-1].message.text == "newest"
+    assert not await scene.edit(message, "too late")
+    assert (await scene.received("newest")).given is None
+
+
+async def test_an_edit_of_what_steers_is_late_when_the_turn_stops(store: Store, scene: Scene) -> None:
+    """Nothing will read it."""
+    lease = await scene.planned()
+    message = inbound("old")
+    await _accept(store, message, running=WhileRunning.STEER)
+    await scene.start(lease, 1)
+    await scene.stop()
     assert not await scene.edit(message, "new")
 
 

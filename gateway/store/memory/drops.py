@@ -8,6 +8,7 @@ from gateway.domain.ids import InboundId, SessionId
 from gateway.domain.messages import Inbound, Received, Refused, RefusedReason
 from gateway.domain.routes import Drop, DropReason
 from gateway.domain.slots import NewSlot, SlotKind
+from gateway.domain.steps import StepState
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.store.codec import head
 from gateway.store.constants import REFUSAL_EVERY
@@ -88,9 +89,17 @@ class MemoryDrops(Albums):
 
 
 def _is_unread(received: Received, row: TurnRow | None) -> bool:
-    """Whether nobody holds its model turn, and no answer was given to it. What was overheard may be of no turn yet."""
+    """Whether no model is being asked for its turn, and no answer was given to it. What was overheard may be of no
+    turn yet."""
     if row is None:
         return received.context
-    if row.turn.kind is not TurnKind.MODEL or row.turn.state not in (TurnState.QUEUED, TurnState.PARKED):
+    if row.turn.kind is not TurnKind.MODEL or not _is_unasked(row):
         return False
     return not row.steps if received.context else received.given is None
+
+
+def _is_unasked(row: TurnRow) -> bool:
+    """Return whether nobody holds the turn, or a call of it has no result: no model is asked before that."""
+    if row.turn.state is TurnState.RUNNING:
+        return any(step.state is not StepState.FINISHED for step in row.steps)
+    return row.turn.state in (TurnState.QUEUED, TurnState.PARKED)

@@ -71,10 +71,14 @@ UPDATE sessions SET context_from = 0 WHERE id = ?;
 SELECT received_at, event_key, cut FROM messages INDEXED BY messages_turn WHERE turn = ? AND context = 0 ORDER BY ord;
 
 -- name: amendable
--- A message that was not given to its model turn yet, which nobody holds, by its id.
+-- A message that was not given to its model turn yet, by its id: nobody holds that turn, or a call of it has no result,
+-- before which no model is asked.
 SELECT m.ord, m.session, m.principal, m.conversation FROM turns AS t JOIN messages AS m INDEXED BY messages_turn
 ON m.turn = t.id
-WHERE t.id = ? AND m.id = ? AND m.given IS NULL AND t.kind = 'model' AND t.state IN ('queued', 'parked');
+WHERE t.id = ? AND m.id = ? AND m.given IS NULL AND t.kind = 'model'
+  AND (t.state IN ('queued', 'parked') OR t.state = 'running' AND EXISTS (
+      SELECT 1 FROM steps AS s WHERE s.turn = t.id AND s.state <> 'finished'
+  ));
 
 -- name: amendable_heard
 -- A message said beside the bot, by its place: of no turn yet, or of one that nobody holds and that has no answer; or
