@@ -137,9 +137,9 @@ def why_no_answer(view: TurnView, error: ModelError) -> str:
 def last_words(view: TurnView, text: str, so_far: str = "") -> NewSlot:
     """What a turn says instead of an answer: in the place of the one that was being written, if that was shown.
 
-    `so_far`: the beginning of that one, which stays above the text.
+    `so_far`: the beginning of that one, which stays above the text; both may be empty.
     """
-    return _slot(view, f"{so_far}\n\n*{text}*" if so_far else text, None)
+    return _slot(view, f"{so_far}\n\n*{text}*" if so_far and text else so_far or text, None)
 
 
 def _slot(view: TurnView, text: str, n: int | None) -> NewSlot:

@@ -20,7 +20,7 @@ from gateway.domain.ids import NodeId, TurnId
 from gateway.domain.live import TURNS, LiveEvent, TurnsDue, turn_topic
 from gateway.domain.sessions import LEASE_LASTS
 from gateway.domain.slots import NewSlot
-from gateway.domain.turns import STOPPED_TEXT, Lease, TurnState
+from gateway.domain.turns import Lease, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait
 from gateway.errors import DragomanError, LeaseLost, StoreError, first_of
@@ -265,14 +265,15 @@ class TurnWorker:
         await self._end_now(lease, state, text)
 
     async def _end_now(self, lease: Lease, state: TurnState, text: str) -> None:
-        """Without a text one that was stopped says what whoever stopped it wants, any other that its time is over."""
+        """Without a text one that was stopped says what whoever stopped it wants, which may be nothing; any other that
+        its time is over."""
         view = await self._view(lease)
         slots: list[NewSlot] = []
         timers: list[NewWait] = []
         if view is not None:
             stopped = state is TurnState.STOPPED
             if not text:
-                text = view.turn.stopped_text or STOPPED_TEXT if stopped else self.turns.out_of_time(view)
+                text = view.turn.stopped_text if stopped else self.turns.out_of_time(view)
             slots, timers = self.turns.last_slots(view, lease, text, keep=stopped)
         if state is TurnState.STOPPED:
             timers = []  # whoever stopped it knows

@@ -145,7 +145,7 @@ class TurnRunner:
         writing = holding.writing if holding is not None and keep else None
         slot = last_words(view, self.redactor.text(text), writing.so_far if writing else "")
         closing = holding.status.closing(view) if holding is not None else []
-        return [slot, *closing], self._timers(view, slot)
+        return [*([slot] if slot.text else []), *closing], self._timers(view, slot)
 
     def let_go(self, lease: Lease, *, ended: bool) -> None:
         """Forget a turn that was cut; `ended`: it will not go on. Twice is safe."""

@@ -272,7 +272,7 @@ class ToolResult:
 
     status: ResultStatus
     text: str
-    """The output, or why there is none; head and tail kept when long. Bounded by `gateway.toolcalls.output` for every tool."""
+    """The output, or why there is none. `gateway.toolcalls.output` bounds it for every tool, keeping head and tail."""
     code: str = ""
     """A stable machine word for a refusal or an error: a `DenyReason` or the tool's own."""
     hint: str = ""

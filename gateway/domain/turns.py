@@ -60,7 +60,8 @@ class Turn:
     active_ms: int
     """Milliseconds it was held so far; parked time does not count, and none after the end of a lease."""
     stopped_text: str = ""
-    """What whoever stopped it while it was held has it say at its end; empty where nobody did, or gave no words."""
+    """What whoever stopped it while it was held has it say at its end; empty where nobody did, or it has nothing to
+    say: the reply to the command stands in its conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

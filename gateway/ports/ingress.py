@@ -32,7 +32,7 @@ class Control:
     idle: str
     """The reply when there was nothing to stop."""
     stopped_text: str
-    """What a turn that is stopped here says in its own conversation."""
+    """What a turn that is stopped here says in its own conversation, where the reply does not stand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,8 @@ class Intake(Protocol):
         STOP and RESET reach every live child below the session, too. A RUNNING turn becomes STOPPING (its holder is
         woken and may only write results); a PARKED one, or a QUEUED one that was started before, ends STOPPED at once.
         Of every stopped turn, open and approved waits become CANCELLED, calls not started get a CANCELLED result, and
-        those that ended get an ANSWER slot with `stopped_text`. A QUEUED turn never started stays, but not a child's.
+        those that ended get an ANSWER slot with `stopped_text`, unless the reply stands in their conversation: a turn
+        of the session that began there says nothing of its own. A QUEUED turn never started stays, but not a child's.
         RESET also raises the epoch.
         """
         ...

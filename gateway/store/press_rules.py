@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from gateway.domain.ids import Principal, TurnId
+from gateway.domain.messages import Conversation
 from gateway.domain.turns import TurnState
 from gateway.domain.waits import TOO_LATE, PressResult, PressVerdict, Wait, WaitKind, WaitState
 
@@ -26,6 +27,11 @@ def result_of_press(wait: Wait | None, verdict: PressVerdict, now: datetime) -> 
 def stays_a_message(result: PressResult, verdict: PressVerdict) -> bool:
     """Whether nothing is recorded of a press: its event is that of a message, which is accepted next."""
     return verdict.written and result in TOO_LATE
+
+
+def stop_words(words: str, place: Conversation, here: Conversation) -> str:
+    """Return what a stopped turn says in its `place`: nothing where the reply to the command stands (`here`)."""
+    return "" if place == here else words
 
 
 def is_stopped_by(

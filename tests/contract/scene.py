@@ -22,6 +22,7 @@ from tests.support.makers import (
     ANN_TELEGRAM,
     BOB,
     CHAT,
+    OTHER_CHAT,
     answer,
     approve,
     beginning,
@@ -195,8 +196,9 @@ class Scene:
         to: Route | None = None,
         with_: Control | None = None,
     ) -> int:
-        """A control command arrives; how many turns it stopped."""
-        count = await self.store.control(to or route(), inbound("/stop"), with_ or control(effect, only=only))
+        """A control command arrives from the owner's other chat; how many turns it stopped."""
+        said = inbound("/stop", where=OTHER_CHAT)
+        count = await self.store.control(to or route(), said, with_ or control(effect, only=only))
         assert count is not None
         return count
 

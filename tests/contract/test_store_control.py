@@ -21,6 +21,7 @@ from tests.support.makers import (
     ANN,
     ANN_SLACK,
     ANN_TELEGRAM,
+    CHAT,
     OTHER_CHAT,
     control,
     inbound,
@@ -81,6 +82,20 @@ async def test_stop_ends_a_queued_turn_that_was_started(scene: Scene) -> None:
     assert (view.turn.state, view.turn.ended_at) == (TurnState.STOPPED, scene.clock.now())
     assert [r.given for r in view.inputs] == [0]
     assert await _answers(scene) == ["Stopped."]
+
+
+@pytest.mark.parametrize("effect", [ControlEffect.STOP, ControlEffect.RESET])
+async def test_stop_is_answered_once_in_its_conversation(scene: Scene, effect: ControlEffect) -> None:
+    """The reply says it; neither a parked turn, nor one given back, nor one that is held says it again."""
+    await scene.parked()
+    commands = [await scene.running(kind=TurnKind.COMMAND) for _ in range(2)]
+    await scene.store.release(commands[0])
+    assert await scene.store.control(route(), inbound("/stop", where=CHAT), control(effect)) == 3
+    assert (await scene.view(commands[1].turn)).turn.stopped_text == ""
+    await scene.store.release(commands[1])
+    assert await scene.state(commands[1].turn) is TurnState.STOPPED
+    assert await _answers(scene) == []
+    assert [slot.text for slot in await scene.slots(kind=SlotKind.REPLY)] == ["Done."]
 
 
 async def test_a_held_turn_knows_what_whoever_stopped_it_has_it_say(scene: Scene) -> None:

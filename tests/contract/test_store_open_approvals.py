@@ -1,4 +1,4 @@
-"""`TurnJournal.open_waits` with a limit, and what a card for somebody else's session waits for: nobody buries an owner."""
+"""`TurnJournal.open_waits` with a limit, and the order of cards: nobody can bury an owner."""
 
 from __future__ import annotations
 

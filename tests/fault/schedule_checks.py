@@ -201,7 +201,8 @@ def _turn_is_answered(world: World, turn: Turn, slots: Sequence[Slot]) -> Iterat
                 yield from (f"{text} is not answered in {turn.id}" for text in lost)
         case _:
             last = [slot for slot in said if slot.n is None]
-            if len(last) != 1:
+            told = turn.state is TurnState.STOPPED and not world.store.turns[turn.id].stopped_text
+            if len(last) != 1 and not (told and not last):  # the reply to /stop says it
                 yield f"{turn.id} is {turn.state} and says {[slot.text for slot in said]}"
     if any(one.given is None for one in view.inputs):
         yield f"a message of {turn.id} was not given"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from gateway.domain.ids import InboundId, Principal, TurnId, WaitId, mint
-from gateway.domain.messages import REASON_AT_MOST, Inbound, Press
+from gateway.domain.messages import REASON_AT_MOST, Conversation, Inbound, Press
 from gateway.domain.routes import Accepted, Route, WhileRunning
 from gateway.domain.sessions import Session
 from gateway.domain.slots import NewSlot, SlotKind
@@ -19,7 +19,7 @@ from gateway.store.constants import HELD, INTERRUPTED_TEXT
 from gateway.store.memory.albums import Albums
 from gateway.store.memory.inbound_ops import event_of
 from gateway.store.memory.rows import TurnRow
-from gateway.store.press_rules import is_stopped_by, result_of_press, stays_a_message
+from gateway.store.press_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
 
 
 class MemoryIntake(Albums):
@@ -117,7 +117,7 @@ class MemoryIntake(Albums):
                 return None
             session = self.begin(route, message)
             self.events[event_of(message)] = self.receive(session, message, None).id
-            stopped = 0 if control.effect is ControlEffect.NONE else self._stop(session, control)
+            stopped = 0 if control.effect is ControlEffect.NONE else self._stop(session, control, message.conversation)
             if control.effect is ControlEffect.RESET:
                 self._reset(session)
             idle = control.effect is ControlEffect.STOP and stopped == 0
@@ -159,13 +159,16 @@ class MemoryIntake(Albums):
         row = next(iter(self.lane(session.id, TurnKind.MODEL).turns.values()), None)
         return row if row is not None and row.turn.started_at is not None else None
 
-    def _stop(self, session: Session, control: Control) -> int:
-        """Stop what is under way here, what children told, and all below. Return how many turns that were."""
+    def _stop(self, session: Session, control: Control, here: Conversation) -> int:
+        """Stop what is under way here, what children told, and all below. Return how many turns that were.
+
+        `here`: where the command's reply stands, so that its turns need no words of their own.
+        """
         unheard = {row.turn.id for row in self.unheard_ends(session.id)}
         rows = [row for row in self._unended(session) if self._is_stopped(row.turn, control.only, unheard)]
         stopped = {row.turn.id for row in [*rows, *self.unended_below(session.id, control.only)]}
         for row in rows:
-            self.stop(row, control.stopped_text)
+            self.stop(row, stop_words(control.stopped_text, row.turn.conversation, here))
         self.stop_below(session.id, control.stopped_text, control.only)
         return len(stopped)
 

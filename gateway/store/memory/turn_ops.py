@@ -170,7 +170,7 @@ class TurnOps(Tables):
         turn = row.turn
         self.end_turn(row, TurnState.STOPPED, row.stopped_text)
         said = NewSlot(conversation=turn.conversation, kind=SlotKind.ANSWER, text=row.stopped_text)
-        self.say(row, [said], ends=True)
+        self.say(row, [said] if said.text else [], ends=True)
 
     # --- what it says -----------------------------------------------------------------------
 

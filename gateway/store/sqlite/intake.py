@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gateway.domain.ids import SYSTEM_CHILD, InboundId, SessionId, TurnId, WaitId, mint
-from gateway.domain.messages import CONTEXT_KEPT, REASON_AT_MOST, Inbound, Press
+from gateway.domain.messages import CONTEXT_KEPT, REASON_AT_MOST, Conversation, Inbound, Press
 from gateway.domain.routes import Accepted, Route, WhileRunning
 from gateway.domain.slots import NewSlot, SlotKind
 from gateway.domain.turns import TurnKind, TurnState
 from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, Wait, WaitKind, WaitState
 from gateway.ports import Control, ControlEffect, Waiting
 from gateway.store import message_parts
-from gateway.store.codec import dump_conversation
+from gateway.store.codec import dump_conversation, load_conversation
 from gateway.store.constants import HELD, INTERRUPTED_TEXT
-from gateway.store.press_rules import is_stopped_by, result_of_press, stays_a_message
+from gateway.store.press_rules import is_stopped_by, result_of_press, stays_a_message, stop_words
 from gateway.store.sqlite import albums, inbound_ops, slot_ops, turn_ops
 from gateway.store.sqlite.base import SqliteBase
 from gateway.store.sqlite.rows import TurnColumns, wait_of
@@ -123,7 +123,7 @@ def _control(tx: Tx, route: Route, message: Inbound, control: Control) -> int | 
         return None
     inbound_ops.begin(tx, route, message)
     inbound_ops.add_message(tx, route.session, None, inbound, message)
-    stopped = 0 if control.effect is ControlEffect.NONE else _stop(tx, route.session, control)
+    stopped = 0 if control.effect is ControlEffect.NONE else _stop(tx, route.session, control, message.conversation)
     if control.effect is ControlEffect.RESET:
         _reset(tx, route.session)
     idle = control.effect is ControlEffect.STOP and stopped == 0
@@ -193,13 +193,16 @@ def _unended(tx: Tx, session: SessionId) -> list[TurnColumns]:
     return [TurnColumns(*columns) for kind in TurnKind for columns in tx.run("lane", session, kind)]
 
 
-def _stop(tx: Tx, session: SessionId, control: Control) -> int:
-    """Stop what is under way here, what children told, and all below. Return how many turns that were."""
+def _stop(tx: Tx, session: SessionId, control: Control, here: Conversation) -> int:
+    """Stop what is under way here, what children told, and all below. Return how many turns that were.
+
+    `here`: where the command's reply stands, so that its turns need no words of their own.
+    """
     unheard = {turn for turn, *_ in tx.run("unheard_ends", session, SYSTEM_CHILD)}
     rows = [row for row in _unended(tx, session) if _is_stopped(row, control, unheard)]
     stopped = {row.id for row in rows} | set(turn_ops.unended_below(tx, session, control.only))
     for row in rows:
-        turn_ops.stop(tx, row, control.stopped_text)
+        turn_ops.stop(tx, row, stop_words(control.stopped_text, load_conversation(row.conversation), here))
     turn_ops.stop_below(tx, session, control.stopped_text, control.only)
     return len(stopped)
 

@@ -115,7 +115,7 @@ def end_stopped(tx: Tx, row: TurnColumns) -> None:
     text = stopped_text(row)
     end_turn(tx, row, TurnState.STOPPED, text)
     said = NewSlot(conversation=load_conversation(row.conversation), kind=SlotKind.ANSWER, text=text)
-    slot_ops.say(tx, row, [said], ends=True)
+    slot_ops.say(tx, row, [said] if text else [], ends=True)
 
 
 def stopped_text(row: TurnColumns) -> str:

@@ -82,7 +82,7 @@ async def test_stop_ends_a_running_call_within_a_second_and_says_so(engine: Engi
     assert read.running == 0
     found = await engine.result(turn, 1)
     assert (found.status, found.hint) == (ResultStatus.CANCELLED, "cancelled by /stop")
-    assert (await engine.texts()).count("Stopped.") == 2  # the reply, and where the turn began
+    assert (await engine.texts()).count("Stopped.") == 1  # the reply
 
 
 async def test_stop_ends_a_turn_that_waits_for_its_model(engine: Engine) -> None:
@@ -267,7 +267,9 @@ async def taken_until(events: AsyncIterator[LiveEvent], end: LiveEvent) -> Async
         yield event
 
 
-@pytest.mark.parametrize(("given", "said"), [("Stopped.", "Stopped."), ("Ann stopped it.",) * 2, ("", "Stopped.")])
+@pytest.mark.parametrize(
+    ("given", "said"), [("Stopped.", "\n\n*Stopped.*"), ("Ann stopped it.", "\n\n*Ann stopped it.*"), ("", "")]
+)
 async def test_a_stopped_answer_keeps_its_beginning_and_says_what_whoever_stopped_it_wants(
     engine: Engine, given: str, said: str
 ) -> None:
@@ -278,11 +280,11 @@ async def test_a_stopped_answer_keeps_its_beginning_and_says_what_whoever_stoppe
         await model.said.wait()
         assert await engine.texts() == ["It began well and"]
         stop = replace(control(ControlEffect.STOP), stopped_text=given)
-        await engine.store.control(route(), inbound("/stop"), stop)
+        await engine.store.control(route(), inbound("/stop", where=OTHER_CHAT), stop)
         await ends(engine, turn, TurnState.STOPPED)
 
     slots = [slot for slot in await engine.slots() if slot.turn == turn]
-    text = f"It began well and\n\n*{said}*"
+    text = f"It began well and{said}"
     assert [(slot.id, slot.text, slot.version) for slot in slots] == [(answer_slot(turn, 0), text, 2)]
 
 

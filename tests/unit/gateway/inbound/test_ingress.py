@@ -29,7 +29,6 @@ from tests.support.makers import ANN_SLACK, ANN_TELEGRAM, BOB, CHAT, OTHER_CHAT,
 from tests.unit.gateway.toolcalls.subsession_rig import a_child, call, ended, planned, spawning
 
 STRANGER = Principal("telegram:9009")
-REFUSED = f"{REFUSAL} Your id is `telegram:9009`."
 NOWHERE = Conversation(channel="telegram", account="default", chat="9009")
 
 

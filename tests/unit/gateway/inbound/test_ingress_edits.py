@@ -16,7 +16,6 @@ from tests.support.fakes import GROUP, NODE, FakeTool
 from tests.support.makers import ANN_TELEGRAM, BOB, CHAT, inbound
 
 STRANGER = Principal("telegram:9009")
-REFUSED = f"{REFUSAL} Your id is `telegram:9009`."
 NOWHERE = Conversation(channel="telegram", account="default", chat="9009")
 GROUP_SESSION = "chat:telegram/default/-1003"
 
