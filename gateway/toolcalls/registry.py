@@ -111,7 +111,7 @@ class Registry:
         if tool.spec.sandbox is not None and not self._sandboxed and session.kind is not SessionKind.MAIN:
             return Deny(
                 reason=DenyReason.SANDBOX_MISSING,
-                hint=f"{tool.spec.name} needs a sandbox here and this machine has none; an owner can run `dragoman check`.",
+                hint=f"{tool.spec.name} needs a sandbox here and there is none; an owner can run `dragoman check`.",
             )
         return withheld(tool.spec, tool.policy, session)
 
