@@ -56,7 +56,8 @@ module = "tests.support.tools.peek"
 description = "Looks at things, and runs nothing."
 tools = ["peek"]
 """
-KERNEL, DISK = "uname -sr | tee -a kernel", "df -h / | tee -a disk; sleep 3"
+KERNEL, DISK = "uname -sr | tee -a kernel", "df -h / | tee -a disk; until [ -e seen ]; do sleep 0.1; done"
+"""The second one waits until the test has seen what is said of it: `World.seen`."""
 TASKS = {"count the cores": "nproc", "name the system": "uname -o", "find the workspace": "pwd"}
 """What each of three sub-sessions is asked to do, and the command that it runs for that."""
 
@@ -78,6 +79,11 @@ class World:
         """The lines that all commands together wrote into a file of this name: what really ran, and how often."""
         files = sorted((self.daemon.state / "workspaces").glob(f"*/{name}"))
         return [line for file in files for line in file.read_text().splitlines()]
+
+    def seen(self, name: str) -> None:
+        """Let the command end that wrote a file of this name and waits for one named `seen`."""
+        for file in (self.daemon.state / "workspaces").glob(f"*/{name}"):
+            file.with_name("seen").touch()
 
 
 @asynccontextmanager
@@ -171,6 +177,7 @@ async def test_which_kernel_is_this_and_how_full_is_the_disk(world: World) -> No
         await expect(owner.page.locator("[data-testid=card][data-state=open]")).to_have_count(1)
         await once(owner.card())
         status = await telegram.see(ANN, "▸ shell: df -h /")
+        world.seen("disk")
         answer = await telegram.see(ANN, "The disk: Filesystem")
         assert "The kernel: Linux" in answer.text
         await telegram.until(lambda: "▸" not in status.text)
