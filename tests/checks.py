@@ -1,12 +1,14 @@
 """Every check, in order, each with its time: what `./run test` runs, and CI. No part of the path of a message.
 
 With files, `-k`, `-m` or `--lf` only pytest runs, on what they select. Other pytest options go along with every check.
-`--fast` leaves out types, browser, coverage and everything that starts a daemon. `--all` makes the tests of faults and
-of the store much larger (1,000 deaths, 100,000 moves), for hours. `DRAGOMAN_SEED` chooses what is random in them.
+`--fast` leaves out types, browser and everything that starts a daemon. `--all` adds the tests marked `whole` and the
+coverage, and makes the tests of faults and of the store much larger (1,000 deaths, 100,000 moves), for hours.
+`DRAGOMAN_SEED` chooses what is random in them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,12 +16,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 from xml.etree import ElementTree
 
-from tests.support.proof import ALL
+from tests.support.order import FILE, measured, seconds_by_file
+from tests.support.proof import ALL, SMALL
 
 ROOT = Path(__file__).resolve().parent.parent
 FAST_TESTS = ("tests/unit", "tests/contract", "tests/architecture")
@@ -33,8 +37,14 @@ CHROMIUM_IN_CACHE = (
 )
 BY_THE_CLOCK = "by_the_clock"
 """The mark of tests that are judged by seconds: beside five others they would tell how busy the machine is."""
+WHOLE = "whole"
+"""The mark of tests that only `--all` runs; each says why, and which test of the same rule stays."""
 TOOL_S = 600
-"""Seconds that a check other than pytest may take; pytest has a limit for each test."""
+"""Timeout in seconds for a check other than pytest; pytest has a limit for each test."""
+TYPES_S = 1800
+"""Timeout in seconds for pyright, which yields to the tests beside it."""
+TYPES_NICE = 5
+"""Priority of pyright. At 19 it would get nothing at all on a busy machine."""
 WORKERS = min(2, os.cpu_count() or 1) + 4
 """Processes that run tests: four more than cores, because half of their time is waiting, for timeouts and pauses."""
 FEW_WORKERS = WORKERS - 3
@@ -69,8 +79,10 @@ class Report:
 
     def run(self, name: str, check: Check) -> None:
         """Run one check and say how it went."""
-        began = time.monotonic()
-        outcome, seconds = check(), time.monotonic() - began
+        self.add(name, *timed(check))
+
+    def add(self, name: str, outcome: Outcome, seconds: float) -> None:
+        """Say how a check went that ran beside others."""
         line = f"{'ok    ' if outcome.ok else 'FAILED'}  {name:<18}{seconds:7.1f} s"
         self.passed += outcome.passed or int(outcome.ok)
         self.failed += outcome.failed or int(not outcome.ok)
@@ -105,13 +117,24 @@ def main(arguments: Sequence[str]) -> int:
     report.run("browser", need_chromium)
     report.run("bubblewrap", need_bubblewrap)
     environment = browser_environment(find_chromium())
-    most = ["--cov", "--cov-report=", "-m", f"not {BY_THE_CLOCK}"]
-    # Not beside the tests: half a minute alone, and there five, and the tests took a minute and a half more.
-    report.run("pyright", lambda: tool("pyright", "--project", "pyproject.toml"))
-    report.run("pytest", lambda: pytest([*most, *options], environment))
-    few = ["-m", BY_THE_CLOCK, *(str(path) for path in files_with(BY_THE_CLOCK))]
+    whole = os.environ.get(ALL) == "1"
+    if not whole:
+        os.environ[SMALL] = "1"
+    left_out = "" if whole else f" and not {WHOLE}"
+    most = [*(("--cov", "--cov-report=") if whole else ()), "-m", f"not {BY_THE_CLOCK}{left_out}"]
+    few = ["-m", f"{BY_THE_CLOCK}{left_out}", *(str(path) for path in files_with(BY_THE_CLOCK))]
+    with ThreadPoolExecutor(1) as beside:
+        checked = beside.submit(timed, types)
+        report.run("pytest", lambda: pytest([*most, *options], environment))
+        report.add("pyright", *checked.result())
     report.run("pytest, by the clock", lambda: pytest([*few, *options], environment, workers=FEW_WORKERS))
     return report.end()
+
+
+def timed(check: Check) -> tuple[Outcome, float]:
+    """Run one check. Return what came of it, and its seconds."""
+    began = time.monotonic()
+    return check(), time.monotonic() - began
 
 
 def selects_tests(arguments: Sequence[str]) -> bool:
@@ -130,6 +153,14 @@ def existing(paths: Sequence[str]) -> list[str]:
 def tool(name: str, *arguments: str) -> Outcome:
     """Run one of the environment's own commands; its output is shown when it fails."""
     code, text = captured([str(Path(sys.executable).with_name(name)), *arguments], seconds=TOOL_S)
+    return Outcome(ok=code == 0, text="" if code == 0 else text)
+
+
+def types() -> Outcome:
+    """Check the types, beside the tests: it fills the time in which they wait."""
+    program = str(Path(sys.executable).with_name("pyright"))
+    command = ["nice", "-n", str(TYPES_NICE), program, "--project", "pyproject.toml"]
+    code, text = captured(command, seconds=TYPES_S)
     return Outcome(ok=code == 0, text="" if code == 0 else text)
 
 
@@ -152,8 +183,19 @@ def pytest(arguments: Sequence[str], environment: Mapping[str, str], *, workers:
         os.sync()  # what was installed just now is still being written, and each commit of a store would wait for it
         code = subprocess.run(command, cwd=ROOT, env={**inherited, **environment}, check=False).returncode
         passed, failed = counted(results)
+        if workers == WORKERS:
+            remember_durations(results)
     # Not every failure is a test's: too little coverage, nothing collected, a bad option.
     return Outcome(ok=code == 0, passed=passed, failed=max(failed, int(code != 0)))
+
+
+def remember_durations(results: Path) -> None:
+    """Store how long each file of tests took, for the order of the next run."""
+    if not results.exists():
+        return
+    cases = ElementTree.parse(results).getroot().iter("testcase")
+    taken = [(case.get("classname", ""), float(case.get("time", 0))) for case in cases]
+    FILE.write_text(json.dumps(measured() | seconds_by_file(taken), indent=1, sort_keys=True) + "\n")
 
 
 def counted(results: Path) -> tuple[int, int]:

@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from tests.support.order import order
+from tests.support.order import measured, order
 from tests.support.warm import STEM
 
 GRACE_S = 0.5
@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.nodeid.startswith(UNTRACED) or made or cases[test] > TRACED_CASES:
             item.add_marker("no_cover")
     if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
-        items[:] = [items[position] for position in order([item.nodeid for item in items], processes)]
+        items[:] = [items[position] for position in order([item.nodeid for item in items], processes, measured())]
 
 
 @pytest.fixture(autouse=True)

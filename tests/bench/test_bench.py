@@ -25,6 +25,7 @@ async def test_two_cheap_rows() -> None:
     json.dumps([figure.as_json() for figure in figures])
 
 
+@pytest.mark.whole("the bench; test_two_cheap_rows stays")
 async def test_rows_on_telegrams_wire() -> None:
     """A turn beside the bare loop, and an outbox beside the bare SDK: nothing that Telegram would find odd."""
     rows = [figures async for _, figures in run_rows(["telegram-model", "telegram-sends"], TINY, None)]
@@ -33,6 +34,7 @@ async def test_rows_on_telegrams_wire() -> None:
     assert all(figure.value > 0 and figure.ratio for figure in figures)
 
 
+@pytest.mark.whole("the bench; test_two_cheap_rows stays")
 async def test_rows_of_an_agent() -> None:
     """Calls side by side and sub-sessions: each commits more than a turn without, and all of them end."""
     rows = [figures async for _, figures in run_rows(["telegram-calls", "telegram-children"], TINY, None)]
@@ -44,6 +46,7 @@ async def test_rows_of_an_agent() -> None:
     assert all(figure.ratio and figure.ratio > 1 for figure in figures if figure.what.endswith("commits"))
 
 
+@pytest.mark.whole("the bench; test_two_cheap_rows stays")
 async def test_rows_on_slacks_wire() -> None:
     """What is heard, sent and streamed beside the bare SDK. How fast is for the bench; how often for tests/fault."""
     rows = [figures async for _, figures in run_rows(["slack-events", "slack-sends", "slack-stream"], TINY, None)]
@@ -57,6 +60,7 @@ async def test_rows_on_slacks_wire() -> None:
 @pytest.mark.parametrize(
     ("row", "count"), [("growth-sessions", 6), ("growth-history", 7), ("growth-children", 4), ("growth-queue", 8)]
 )
+@pytest.mark.whole("the bench; test_two_cheap_rows stays")
 async def test_rows_of_what_grows(row: str, count: int) -> None:
     """Full stores beside almost empty ones: turns, what they cost, and memory; the largest alone has a budget."""
     figures = [figure async for _, found in run_rows([row], TINY, None) for figure in found]
@@ -65,6 +69,7 @@ async def test_rows_of_what_grows(row: str, count: int) -> None:
     assert sum(figure.floor is None for figure in figures) == sum(figure.budget is not None for figure in figures)
 
 
+@pytest.mark.whole("the bench; test_two_cheap_rows stays")
 async def test_the_row_of_the_browser() -> None:
     """A page is opened, read and shown by the tool, and by playwright alone."""
     ((_, figures),) = [row async for row in run_rows(["browser"], TINY, None)]

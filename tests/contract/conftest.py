@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -11,6 +11,7 @@ from gateway.ports import Store
 from gateway.store import open_store
 from tests.contract.scene import Scene
 from tests.support.clock import FakeClock
+from tests.support.ram import ram
 
 
 @pytest.fixture
@@ -19,11 +20,11 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path) -> AsyncIterator[Store]:
-    url = "memory://" if request.param == "memory" else f"sqlite://{tmp_path / 'dragoman.db'}"
-    opened = open_store(url, clock)
-    yield opened
-    await opened.close()
+async def store(request: pytest.FixtureRequest, clock: FakeClock) -> AsyncIterator[Store]:
+    with TemporaryDirectory(dir=ram()) as folder:
+        opened = open_store("memory://" if request.param == "memory" else f"sqlite://{folder}/dragoman.db", clock)
+        yield opened
+        await opened.close()
 
 
 @pytest.fixture

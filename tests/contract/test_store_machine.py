@@ -53,7 +53,7 @@ from tests.support.makers import (
 )
 from tests.support.proof import figure, seed, times
 
-STEPS = int(os.environ.get("DRAGOMAN_STATE_MACHINE_STEPS") or times(2_000, 100_000))
+STEPS = int(os.environ.get("DRAGOMAN_STATE_MACHINE_STEPS") or times(2_000, 100_000, small=700))
 RULES_A_RUN = 8
 STEPS_A_RUN = 38
 """At least, on average: a rule is one move, or ten."""

@@ -33,6 +33,9 @@ def fresh() -> str:
     return f"9{next(_numbers)}"
 
 
+BOMB_ON_HOST = pytest.param("host", marks=pytest.mark.whole("it slows the machine down; the one in bubblewrap stays"))
+
+
 @pytest_asyncio.fixture(params=["basic", "host"])
 async def page(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Visitor]:
     """A page on a daemon whose shell runs in bubblewrap, or on the host as the owner configured."""
@@ -131,6 +134,7 @@ async def test_a_flood_of_output(page: Visitor, command: str) -> None:
 
 
 @pytest.mark.by_the_clock
+@pytest.mark.parametrize("page", ["basic", BOMB_ON_HOST], indirect=True)
 async def test_a_fork_bomb(page: Visitor) -> None:
     """Stopped by its number; nothing of it is left, and the daemon answers meanwhile.
 

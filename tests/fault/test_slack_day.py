@@ -43,7 +43,6 @@ from tests.fault.telegram_rig import judge_sessions, slots_of
 from tests.support.model_server import Reply, Rule
 from tests.support.proof import KILLS, LOST, RAN_TWICE, TWICE, counted, figure
 from tests.support.slack import FakeSlack, Pressed, Shown, faults
-from tests.support.slack.rig import MODES
 
 WORKSPACES = (("acme", "T0AA"), ("garden", "T0BB"))
 RECIPE, OVEN = "how do I bake this", "is it done"
@@ -176,7 +175,7 @@ async def a_day(folder: Path, mode: Mode) -> AsyncGenerator[Day]:
 
 @pytest.mark.by_the_clock
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["socket", pytest.param("http", marks=pytest.mark.whole("the day by socket stays"))])
 async def test_a_day(mode: Mode, tmp_path: Path) -> None:
     """Nine deaths later everybody was answered, once, where it was asked, and nothing ran that should not."""
     async with a_day(tmp_path, mode) as today, asyncio.timeout(110):

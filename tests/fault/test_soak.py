@@ -29,6 +29,7 @@ HALF_A_MINUTE = Plan(
 
 
 @pytest.mark.timeout(times(240, 2 * 3600))
+@pytest.mark.whole("half a minute of load; each of its faults has tests of its own beside it")
 async def test_a_soak(tmp_path: Path) -> None:
     """Nothing is lost, doubled or left over, whatever happens meanwhile, and what it holds at rest does not grow."""
     plan = replace(times(HALF_A_MINUTE, AN_HOUR), seed=seed())

@@ -149,6 +149,7 @@ def refuse_some(telegram: FakeTelegram, chance: random.Random) -> Callable[[Call
 
 
 @pytest.mark.by_the_clock
+@pytest.mark.whole("by the clock; test_slack_limits refuses a fifth too, and test_bans stays")
 async def test_a_fifth_of_all_sends_is_refused(tmp_path: Path) -> None:
     """Fifty chats: nothing is sent into a ban, nothing is lost or doubled, each chat keeps its order."""
     async with wire(tmp_path, friends=CROWD, limits="overall_per_s = 0") as one:

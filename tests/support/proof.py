@@ -1,7 +1,8 @@
 """What a test states beside its bar, for `./run proof` and for whoever reads a failure. No part of a message's path.
 
-Three variables of the environment: `DRAGOMAN_PROOF` names the file that figures are appended to, a JSON object a line;
-`DRAGOMAN_SEED` is the seed of everything random, to see a run again; `DRAGOMAN_ALL=1` asks for the large sizes.
+Four variables of the environment: `DRAGOMAN_PROOF` names the file that figures are appended to, a JSON object a line;
+`DRAGOMAN_SEED` is the seed of everything random, to see a run again; `DRAGOMAN_ALL=1` asks for the large sizes,
+`DRAGOMAN_SMALL=1` for the small ones.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import random
 import sys
 from typing import Any, TypeVar
 
-PROOF, SEED, ALL = "DRAGOMAN_PROOF", "DRAGOMAN_SEED", "DRAGOMAN_ALL"
+PROOF, SEED, ALL, SMALL = "DRAGOMAN_PROOF", "DRAGOMAN_SEED", "DRAGOMAN_ALL", "DRAGOMAN_SMALL"
 USUAL_SEED = 1
 LOST = "messages lost"
 TWICE = "messages taken or answered twice"
@@ -61,9 +62,14 @@ def dice(what: str) -> random.Random:
     return random.Random(f"{seed()}/{what}")
 
 
-def times(usual: T, all: T) -> T:
-    """How often or how large a test is: `usual`, or `all` with `./run test --all`."""
-    return all if os.environ.get(ALL) == "1" else usual
+def times(usual: T, all: T, small: T | None = None) -> T:
+    """Return how often or how large a test is: `usual`, or `all` with `./run test --all`.
+
+    `small`, where given, in a plain `./run test`; the twins, the proof and a test run by its name take `usual`.
+    """
+    if os.environ.get(ALL) == "1":
+        return all
+    return small if small is not None and os.environ.get(SMALL) == "1" else usual
 
 
 def _keep(**line: Any) -> None:

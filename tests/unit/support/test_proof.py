@@ -73,6 +73,8 @@ def test_all_is_larger(monkeypatch: pytest.MonkeyPatch) -> None:
     assert times(1, 5) == 5
     monkeypatch.delenv("DRAGOMAN_ALL")
     assert times(1, 5) == 1
+    monkeypatch.setenv("DRAGOMAN_SMALL", "1")
+    assert (times(2, 5), times(2, 5, small=1)) == (2, 1)
 
 
 def test_the_page_adds_up_counts_and_shows_the_worst_of_times(stated: Path) -> None:

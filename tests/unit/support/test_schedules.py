@@ -114,6 +114,7 @@ def test_what_cannot_go_on_is_said() -> None:
     assert loop.left() == []
 
 
+@pytest.mark.whole("of a helper of tests; it computes for seconds")
 def test_what_goes_on_for_ever_is_said() -> None:
     async def spin() -> None:
         while True:  # noqa: ASYNC110 - that is the fault

@@ -53,6 +53,7 @@ from tests.support.makers import (
     said,
     sha,
 )
+from tests.support.proof import times
 
 MINTED = re.compile(r"\b([ito])[0-9a-f]{16}\b")
 NODES = [NodeId("here#1"), NodeId("here#2"), NodeId("there#1")]
@@ -99,7 +100,7 @@ async def lives(tmp_path: Path, clock: FakeClock) -> AsyncIterator[list[Life]]:
         await store.close()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(times(10, 10, small=3)))
 async def test_a_random_life_leaves_the_same_rows_and_says_the_same(
     lives: list[Life], clock: FakeClock, seed: int
 ) -> None:
