@@ -236,7 +236,7 @@ async def test_a_lease_that_cannot_be_stored_is_not_held(telegram: FakeTelegram,
 async def test_a_webhook_that_somebody_set_is_taken_away_again(telegram: FakeTelegram, scene: Scene) -> None:
     async with running(scene):
         await until(lambda: telegram.calls("getUpdates"))
-        telegram.webhook.set({"url": "https://elsewhere.example.org/hook"})
+        telegram.webhook.set({"url": "https://127.0.0.1:9/hook"})
         telegram.say(ANN, "hello")
         await until(lambda: scene.sink.texts == ["hello"])
 
@@ -436,7 +436,7 @@ async def test_a_webhook_that_telegram_refuses_is_said_in_its_words(telegram: Fa
 async def test_going_back_to_polling_takes_the_webhook_away_and_loses_nothing(
     telegram: FakeTelegram, scene: Scene
 ) -> None:
-    telegram.webhook.set({"url": "https://bot.example.org/telegram/main"})
+    telegram.webhook.set({"url": "https://127.0.0.1:9/telegram/main"})
     telegram.say(ANN, "hello")
     async with running(scene):
         await until(lambda: scene.sink.texts == ["hello"])
