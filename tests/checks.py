@@ -8,6 +8,7 @@ coverage, and makes the tests of faults and of the store much larger (1,000 deat
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -195,7 +196,8 @@ def remember_durations(results: Path) -> None:
         return
     cases = ElementTree.parse(results).getroot().iter("testcase")
     taken = [(case.get("classname", ""), float(case.get("time", 0))) for case in cases]
-    FILE.write_text(json.dumps(measured() | seconds_by_file(taken), indent=1, sort_keys=True) + "\n")
+    with contextlib.suppress(OSError):  # the next run has the order of the one before
+        FILE.write_text(json.dumps(measured() | seconds_by_file(taken), indent=1, sort_keys=True) + "\n")
 
 
 def counted(results: Path) -> tuple[int, int]:
