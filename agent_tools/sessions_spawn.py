@@ -71,7 +71,7 @@ class Args(BaseModel):
 
 async def run(ctx: ToolContext, args: Args) -> ToolResult | Park:
     """Begin the sub-session; in mode `run` the turn then waits for its end. Twice for one step is once."""
-    return await ctx.family.spawn(
+    return await ctx.subsessions.spawn(
         Task(
             text=args.task,
             agent=args.agent or "",

@@ -38,7 +38,7 @@ class Args(BaseModel):
 async def run(ctx: ToolContext, args: Args) -> ToolResult:
     """Stop it. One that has ended already is left as it is."""
     try:
-        stopped = await ctx.family.stop(SessionId(args.session))
+        stopped = await ctx.subsessions.stop(SessionId(args.session))
     except NotFound:
         # The same words for a foreign one: what else exists is not told.
         hint = "This session has no such sub-session; sessions_list names them."

@@ -153,14 +153,14 @@ async def _driver() -> AsyncGenerator[Playwright]:
             left.set()
 
 
-def _starter(enclosure: SandboxSession) -> Path:
+def _starter(session: SandboxSession) -> Path:
     """What playwright starts: the launcher, with the profile where the enclosure has it (of a switch the last holds).
 
     playwright would have it in its own temporary folder, and refuses to be told another one.
     """
-    path = enclosure.folder / "start"
-    profile = _made(enclosure.folder / "profile")
-    launcher, own = shlex.quote(str(enclosure.launcher)), shlex.quote(f"--user-data-dir={profile}")
+    path = session.folder / "start"
+    profile = _made(session.folder / "profile")
+    launcher, own = shlex.quote(str(session.launcher)), shlex.quote(f"--user-data-dir={profile}")
     path.write_text(f'#!/bin/sh\nexec {launcher} "$@" {own}\n')
     path.chmod(0o700)
     return path
@@ -191,15 +191,15 @@ def _first_line(error: Exception) -> str:
 
 
 @asynccontextmanager
-async def seated(browser: Browser, enclosure: SandboxSession, key: str, kept: Path) -> AsyncGenerator[PageSession]:
+async def seated(browser: Browser, session: SandboxSession, key: str, kept: Path) -> AsyncGenerator[PageSession]:
     """Open a place with a way out of its own, with what was `kept` in that file; keep it there again at the end.
 
     Raises `DragomanError` when it cannot be opened.
     """
-    folder = _made(enclosure.folder / f"seat-{key}")
+    folder = _made(session.folder / f"seat-{key}")
     try:
         state = await asyncio.to_thread(load, kept)
-        async with enclosure.gate() as gate:
+        async with session.gate() as gate:
             gate.let(())  # what may be reached is said by each call
             try:
                 context = await _context(browser, gate.address, state)

@@ -72,7 +72,7 @@ class _Instance:
     chairs: dict[str, _Lease] = field(default_factory=dict[str, _Lease])
     failed: DragomanError | None = None
     browser: Browser | None = None
-    enclosure: SandboxSession | None = None
+    session: SandboxSession | None = None
     task: asyncio.Task[None] | None = None
     group: asyncio.TaskGroup | None = None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -254,7 +254,7 @@ class BrowserPool:
             from agent_tools.browser.chromium import chromium
 
             async with chromium(self._place, self._settings, life.sandbox) as (browser, enclosure):
-                life.browser, life.enclosure = browser, enclosure
+                life.browser, life.session = browser, enclosure
                 browser.on("disconnected", lambda _: life.over.set())
                 async with asyncio.TaskGroup() as group:
                     life.group = group
@@ -297,10 +297,10 @@ class BrowserPool:
         from agent_tools.browser.chromium import seated
 
         assert life.browser is not None
-        assert life.enclosure is not None
+        assert life.session is not None
         kept = self._states / f"{chair.key}.json"
         try:
-            async with seated(life.browser, life.enclosure, chair.key, kept) as seat:
+            async with seated(life.browser, life.session, chair.key, kept) as seat:
                 await self._prepare(seat)
                 chair.seat = seat
                 chair.ready.set()

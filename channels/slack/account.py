@@ -72,7 +72,7 @@ class SlackConnection:
         self.name = name
         self.settings = settings
         self._context = context
-        self._bans = Bans(name, context.notes, context.clock)
+        self._bans = Bans(name, context.key_value, context.clock)
         self.client = self._client_of(settings.bot_token.get_secret_value())
         self.download = SlackDownload(self.client, settings.api_root)
         self.courtesies = Presence(name, self.client, context.clock)
@@ -158,8 +158,8 @@ class SlackConnection:
 
     def _taker(self, me: Identity, sink: Sink, group: asyncio.TaskGroup) -> SlackUpdates:
         later = Errands(self.name, group)
-        helm = self._context.helm
-        known = [one.name for kind in (SessionKind.MAIN, SessionKind.NON_MAIN) for one in helm.commands(kind)]
+        host = self._context.host
+        known = [one.name for kind in (SessionKind.MAIN, SessionKind.NON_MAIN) for one in host.commands(kind)]
 
         def ended(why: str) -> None:
             later(self._end(why), "ended")
@@ -173,7 +173,7 @@ class SlackConnection:
             sink=sink,
             clock=self._context.clock,
             people=SlackDirectory(self.client, self._context.clock),
-            threads=Threads(self.name, self._context.notes),
+            threads=Threads(self.name, self._context.key_value),
             courtesies=self.courtesies,
             commands=frozenset(known),
             later=later,
@@ -281,7 +281,7 @@ class SlackConnection:
 
     async def _alert(self, what: str, text: str) -> None:
         with suppress(StoreError):
-            await self._context.helm.alert(f"slack/{self.name}/{what}", f"Slack account {self.name}: {text}")
+            await self._context.host.alert(f"slack/{self.name}/{what}", f"Slack account {self.name}: {text}")
 
 
 def _identity(name: str, answer: Mapping[str, Any]) -> Identity:

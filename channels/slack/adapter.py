@@ -147,7 +147,7 @@ class SlackChannel:
         if account is not None and direct and _is_place(conversation):
             await account.courtesies.working(conversation.chat, conversation.thread)
 
-    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
+    def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
         """The limits of the workspace and the channel, whose threads share them; those that are 0 are none."""
         account = self._accounts.get(conversation.account)
         if account is None:

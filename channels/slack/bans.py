@@ -38,10 +38,10 @@ class Ban:
 class Bans:
     """The banned methods of one account, whichever of its tokens they take. One of the channel's notes."""
 
-    def __init__(self, account: str, notes: ChannelKeyValue, clock: Clock) -> None:
+    def __init__(self, account: str, key_value: ChannelKeyValue, clock: Clock) -> None:
         """Read nothing yet."""
         self._key = f"bans/{account}"
-        self._notes = notes
+        self._key_value = key_value
         self._clock = clock
         self._known: dict[str, Ban] = {}
         self._is_read = False
@@ -64,7 +64,7 @@ class Bans:
         left = [(method, ban) for method, ban in self._known.items() if ban.ends_s > now_s]
         self._known = dict(sorted(left, key=lambda one: one[1].ends_s)[-METHODS_AT_MOST:])
         try:
-            await self._notes.keep(self._key, written(self._known))
+            await self._key_value.keep(self._key, written(self._known))
         except StoreError as error:
             self._log.warning("a ban is not kept (%s): %s", self._key, error)
 
@@ -73,7 +73,7 @@ class Bans:
         if self._is_read:
             return
         try:
-            stored = (await self._notes.read()).get(self._key, "")
+            stored = (await self._key_value.read()).get(self._key, "")
         except StoreError as error:
             self._log.warning("the stored bans cannot be read now (%s): %s", self._key, error)
             return

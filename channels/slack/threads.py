@@ -17,10 +17,10 @@ KEPT_AT_MOST = 1_000
 class Threads:
     """The threads of one account, by channel and ts. Kept over a restart, in one of the channel's notes."""
 
-    def __init__(self, account: str, notes: ChannelKeyValue) -> None:
+    def __init__(self, account: str, key_value: ChannelKeyValue) -> None:
         """Read nothing yet."""
         self._key = f"threads/{account}"
-        self._notes = notes
+        self._key_value = key_value
         self._known: OrderedDict[str, None] | None = None
 
     async def takes_part(self, channel: str, thread: str) -> bool:
@@ -39,14 +39,14 @@ class Threads:
         while len(known) > KEPT_AT_MOST:
             known.popitem(last=False)
         try:
-            await self._notes.keep(self._key, json.dumps(list(known)))
+            await self._key_value.keep(self._key, json.dumps(list(known)))
         except StoreError:
             known.pop(name, None)
             raise
 
     async def _read(self) -> OrderedDict[str, None]:
         if self._known is None:
-            stored = _names((await self._notes.read()).get(self._key, ""))
+            stored = _names((await self._key_value.read()).get(self._key, ""))
             if self._known is None:  # else somebody else read it meanwhile, and may have joined one
                 self._known = OrderedDict.fromkeys(stored[-KEPT_AT_MOST:])
         return self._known

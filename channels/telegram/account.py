@@ -206,7 +206,7 @@ class TelegramConnection:
 
     async def _alert(self, what: str, text: str) -> None:
         with suppress(StoreError):
-            await self._context.helm.alert(f"telegram/{self.name}/{what}", f"Telegram account {self.name}: {text}")
+            await self._context.host.alert(f"telegram/{self.name}/{what}", f"Telegram account {self.name}: {text}")
 
     # --- introducing itself -------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class TelegramConnection:
             (SessionKind.NON_MAIN, BotCommandScopeAllGroupChats()),
         )
         for kind, scope in scopes:
-            known = [(one.name, one.about[:256]) for one in self._context.helm.commands(kind)]
+            known = [(one.name, one.about[:256]) for one in self._context.host.commands(kind)]
             try:
                 await self.bot.set_my_commands([one for one in known if _nameable(*one)][:COMMANDS_AT_MOST], scope)
             except TelegramError as error:
@@ -251,7 +251,7 @@ class TelegramConnection:
 
     async def _hold(self) -> bool:
         try:
-            return await self._context.helm.hold(f"telegram/{self.name}", LEASE)
+            return await self._context.host.hold(f"telegram/{self.name}", LEASE)
         except StoreError as error:
             self._log.warning("account %s: its lease is not renewed: %s", self.name, error)
             return False

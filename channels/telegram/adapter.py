@@ -41,7 +41,7 @@ class TelegramChannel:
             raise TypeError("the Telegram channel is built with its own settings")
         self._clock = context.clock
         self._pauses = pauses
-        self._moves = ChatMigrations(context.notes)
+        self._moves = ChatMigrations(context.key_value)
         self._digests = Digests()
         self._renderer = TelegramRenderer()
         self._accounts = {
@@ -114,7 +114,7 @@ class TelegramChannel:
         except (TelegramError, StoreError):
             return
 
-    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
+    def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
         """The limits of the account, the chat and, in groups, the group; those that are 0 are none."""
         account = self._accounts.get(conversation.account)
         if account is None:

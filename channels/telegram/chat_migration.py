@@ -20,9 +20,9 @@ HOPS_AT_MOST = 10
 class ChatMigrations:
     """What is known of moved groups; kept in the channel's notes, old id to new."""
 
-    def __init__(self, notes: ChannelKeyValue) -> None:
+    def __init__(self, key_value: ChannelKeyValue) -> None:
         """Read nothing yet."""
-        self._notes = notes
+        self._key_value = key_value
         self._new: dict[str, str] | None = None
         self._old: dict[str, str] = {}
         self._kept: set[str] = set()
@@ -51,7 +51,7 @@ class ChatMigrations:
             return
         known[old] = new
         self._old[new] = old
-        await self._notes.keep(old, new)
+        await self._key_value.keep(old, new)
         self._kept.add(old)
 
     async def learn_if_possible(self, old: str, new: str) -> None:
@@ -63,7 +63,7 @@ class ChatMigrations:
 
     async def _known(self) -> dict[str, str]:
         if self._new is None:
-            self._new = dict(await self._notes.read())
+            self._new = dict(await self._key_value.read())
             self._old = {new: old for old, new in self._new.items()}
             self._kept = set(self._new)
         return self._new

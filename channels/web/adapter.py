@@ -56,7 +56,7 @@ class WebChannel:
 
     def __init__(self, context: ChannelContext) -> None:
         """Take the desk to read from. Serves once `run` was called."""
-        self._desk = context.desk
+        self._web_api = context.web_api
         self._clock = context.clock
         self._fail_point = context.fail_point
         settings = context.settings
@@ -106,7 +106,7 @@ class WebChannel:
     async def typing(self, conversation: Conversation) -> None:
         """The page sees by itself that a turn runs."""
 
-    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
+    def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
         """None: nothing is sent."""
         return ()
 
@@ -133,7 +133,7 @@ class WebChannel:
     async def _sign_in(self, request: web.Request) -> web.Response:
         code = await _code(request)
         try:
-            found = await self._desk.sign_in(code, request["source"]) if code else None
+            found = await self._web_api.sign_in(code, request["source"]) if code else None
         except Forbidden as error:
             return web.json_response({"error": str(error)}, status=429)
         if found is None:
@@ -148,7 +148,7 @@ class WebChannel:
         return response
 
     async def _sign_out(self, request: web.Request) -> web.Response:
-        await self._desk.sign_out(request["credential"])
+        await self._web_api.sign_out(request["credential"])
         for page in [page for page in self._pages if page.signed_in_by == request["credential"]]:
             page.stop()
         response = web.Response(status=204)
@@ -160,7 +160,7 @@ class WebChannel:
 
     async def _output(self, request: web.Request) -> web.StreamResponse:
         turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
-        path = await self._desk.output(request["owner"], turn, n)
+        path = await self._web_api.output(request["owner"], turn, n)
         if path is None:
             raise web.HTTPNotFound(reason="There is no such output.")
         headers = {
@@ -171,7 +171,7 @@ class WebChannel:
 
     async def _picture(self, request: web.Request) -> web.StreamResponse:
         turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
-        path = await self._desk.output(
+        path = await self._web_api.output(
             request["owner"], turn, n, ArtifactKind.PICTURE, int(request.match_info["picture"][:9])
         )
         kind = SHOWN.get(path.suffix) if path is not None else None
@@ -182,7 +182,7 @@ class WebChannel:
     async def _file(self, request: web.Request) -> web.StreamResponse:
         """A file of a call, to be saved and never to be shown: what is in it a tool chose, or a stranger."""
         turn, n = TurnId(request.match_info["turn"]), int(request.match_info["n"][:9])
-        path = await self._desk.output(
+        path = await self._web_api.output(
             request["owner"], turn, n, ArtifactKind.FILE, int(request.match_info["file"][:9])
         )
         if path is None:
@@ -222,7 +222,7 @@ class WebChannel:
     async def saw(self, owner: OwnerName) -> None:
         """Date the last visit. A full disk does not close the page."""
         with suppress(StoreError):
-            await self._desk.saw(owner)
+            await self._web_api.saw(owner)
 
     async def take(self, page: _Page, frame: dict[str, Any]) -> None:
         """Do what a frame asks for."""
@@ -232,7 +232,7 @@ class WebChannel:
             case inbound.Close(session):
                 page.leave(session)
             case inbound.Older(session, before):
-                found = await self._desk.older(page.owner, session, before)
+                found = await self._web_api.older(page.owner, session, before)
                 await page.send_all(outbound.newest(found, page.card, older=True))
             case inbound.Say(id, message):
                 await self._open_sink().message(message)
@@ -252,7 +252,7 @@ class WebChannel:
     @property
     def desk(self) -> WebApi:
         """What the pages read from."""
-        return self._desk
+        return self._web_api
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

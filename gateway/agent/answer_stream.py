@@ -24,8 +24,8 @@ SHOWN_AFTER_S = 1.0
 class AnswerStream:
     """One answer while it comes: told to the page as it is, and to chats that stream with care."""
 
-    steps: TurnJournal
-    live: EventBus
+    journal: TurnJournal
+    events: EventBus
     redactor: Redactor
     clock: Clock
     view: TurnView
@@ -55,9 +55,9 @@ class AnswerStream:
     def anew(self) -> None:
         """Begin again: the text so far is void. A slot that was made shows it until there is enough of the new one."""
         if self._told:
-            self.live.publish(session_topic(self.view.session.id), self._delta(0, ""))
+            self.events.publish(session_topic(self.view.session.id), self._delta(0, ""))
         if self._shown:
-            self.live.publish(ANSWERS, self._delta(0, ""))
+            self.events.publish(ANSWERS, self._delta(0, ""))
         self._told, self._length, self._shown, self._held_back = [], 0, 0, ""
         self._since = self.clock.monotonic()
 
@@ -71,7 +71,7 @@ class AnswerStream:
         self._held_back = self._held_back[cut:]
         if not safe:
             return
-        self.live.publish(session_topic(self.view.session.id), self._delta(self._length, safe))
+        self.events.publish(session_topic(self.view.session.id), self._delta(self._length, safe))
         self._told.append(safe)
         self._length += len(safe)
         if self.streams:
@@ -80,12 +80,12 @@ class AnswerStream:
     async def _show(self, more: str) -> None:
         """Tell chats, once it took long enough to be worth a slot, which is made then."""
         if self._shown:
-            self.live.publish(ANSWERS, self._delta(self._shown, more))
+            self.events.publish(ANSWERS, self._delta(self._shown, more))
             self._shown = self._length
         elif self.so_far and self.clock.monotonic() - self._since >= SHOWN_AFTER_S:
             self._shown = self._length
-            self.live.publish(ANSWERS, self._delta(0, "".join(self._told)))
-            await self.steps.open_slot(self.lease, _slot(self.view, self.so_far, self._n))
+            self.events.publish(ANSWERS, self._delta(0, "".join(self._told)))
+            await self.journal.open_slot(self.lease, _slot(self.view, self.so_far, self._n))
 
     @property
     def _n(self) -> int:

@@ -66,7 +66,7 @@ class Attachments:
     channels: Mapping[str, Channel]
     workspaces: Callable[[SessionId], Path]
     """A session's workspace; made when it is asked for. Raises `DragomanError` when it cannot be used."""
-    steps: TurnJournal
+    journal: TurnJournal
     redactor: Redactor
     file_within_s: float = FILE_WITHIN_S
     all_within_s: float = ALL_WITHIN_S
@@ -87,7 +87,7 @@ class Attachments:
         found: dict[str, tuple[FetchedFile, ...]] = {}
         for received in waiting:
             files = await self._of_message(received, view, ends)
-            await self.steps.brought(lease, received.id, files)
+            await self.journal.brought(lease, received.id, files)
             found[received.id] = files
         inputs = tuple(replace(one, files=found.get(one.id, one.files)) for one in view.inputs)
         return replace(view, inputs=inputs)

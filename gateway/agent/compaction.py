@@ -62,8 +62,8 @@ At most {SUMMARY_CHARS} characters of plain Markdown, in the language of the con
 class Compaction:
     """Writes summaries of long histories."""
 
-    views: Queries
-    books: UsageStore
+    queries: Queries
+    usage: UsageStore
     models: Models
     clock: Clock
     redactor: Redactor
@@ -94,7 +94,7 @@ class Compaction:
         A summary stands for the turns that were told, no others. What is left after the last round is told after the
         session's next turn. A text that is too long for the model is a round in vain, and the next one is shorter.
         """
-        newest = await self.views.history(long.session, long.epoch, HISTORY_TURNS)
+        newest = await self.queries.history(long.session, long.epoch, HISTORY_TURNS)
         if not newest:
             return
         session = newest[-1].session
@@ -116,7 +116,7 @@ class Compaction:
                 room //= 4
                 continue
             summary, through = self.redactor.text(answer.text), older[turns - 1].turn.id
-            if not await self.books.compact(
+            if not await self.usage.compact(
                 long.session, long.epoch, through, summary, self._spent(long, model, answer)
             ):
                 return  # another history has begun
@@ -127,7 +127,7 @@ class Compaction:
 
         Not all of them at once: where no summary was written for a while, 10,000 messages were 90 MB.
         """
-        found = await self.views.history(long.session, long.epoch, READ_TURNS, oldest=True)
+        found = await self.queries.history(long.session, long.epoch, READ_TURNS, oldest=True)
         stays = staying[0].turn.id
         return list(takewhile(lambda one: one.turn.id != stays, found))
 

@@ -66,7 +66,7 @@ class Prompt:
 class PromptBuilder:
     """Makes what models are asked."""
 
-    views: Queries
+    queries: Queries
     registry: Registry
     outputs: Callable[[SessionId], Path]
     """Where a session's pictures are."""
@@ -91,7 +91,7 @@ class PromptBuilder:
         `history`: the last `HISTORY_TURNS` ended turns, where they were read just now.
         """
         if history is None:
-            history = await self.views.history(view.session.id, view.turn.epoch, HISTORY_TURNS)
+            history = await self.queries.history(view.session.id, view.turn.epoch, HISTORY_TURNS)
         # The views of this read know the summary that goes with it; the turn's own may be older than that.
         session = history[-1].session if history else view.session
         tools = self.registry.offers(view.session)

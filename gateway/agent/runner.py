@@ -49,7 +49,7 @@ SHORTAGES = 3
 class _Held:
     """One holding of a turn. The same turn can be claimed again while its last holding still ends."""
 
-    halt: Cancellation
+    cancellation: Cancellation
     work: asyncio.Task[LongHistory | None] | None = None
 
 
@@ -58,12 +58,12 @@ class TurnWorker:
     """Runs every turn that this node can claim."""
 
     node: NodeId
-    lanes: TurnQueue
-    views: Queries
-    live: EventBus
+    queue: TurnQueue
+    queries: Queries
+    events: EventBus
     turns: TurnRunner
     compaction: Compaction
-    meters: Metrics
+    metrics: Metrics
     points: FailPoints
     _draining: bool = False
     _held: set[_Held] = field(default_factory=set[_Held])
@@ -80,14 +80,14 @@ class TurnWorker:
         async with asyncio.TaskGroup() as group:
             while not self._draining:
                 for one in await self._claim():
-                    held = _Held(halt=Cancellation())
+                    held = _Held(cancellation=Cancellation())
                     self._held.add(held)
                     group.create_task(self._hold(one, held), name=f"turn {one.lease.turn}")
 
     def drain(self) -> None:
         """Claim nothing more; cut what runs, so that it is given back. Twice is safe."""
         self._draining = True
-        self.live.publish(TURNS, TurnsDue())
+        self.events.publish(TURNS, TurnsDue())
         for held in self._held:
             _halt(held, CancelReason.SHUTDOWN)
         for task in self._after:
@@ -100,7 +100,7 @@ class TurnWorker:
         """
         for lease in self._cut:
             try:
-                await self.lanes.release(lease)
+                await self.queue.release(lease)
             except StoreError as error:
                 self._log.error("turn left to the sweeps", turn=lease.turn, error=str(error))
 
@@ -108,7 +108,7 @@ class TurnWorker:
         """Claim what may run, or wait for it; with no room for any, wait until there is some."""
         most = min(CLAIMED_AT_ONCE, AT_ONCE - len(self._held))
         try:
-            return await self.lanes.claim(self.node, most, wait_s=LOOK_EVERY_S, history=self.turns.history_turns)
+            return await self.queue.claim(self.node, most, wait_s=LOOK_EVERY_S, history=self.turns.history_turns)
         except StoreError as error:
             self._log.error("claim failed", error=str(error))
             await asyncio.sleep(RETRY_AFTER_S)
@@ -121,7 +121,7 @@ class TurnWorker:
             try:
                 await self.points.hit("J4")
                 await self._work(claimed, held)
-                await self._give_up(lease, held.halt)
+                await self._give_up(lease, held.cancellation)
             except asyncio.CancelledError:
                 self._cut.append(lease)
                 raise
@@ -131,13 +131,13 @@ class TurnWorker:
             except Exception:  # noqa: BLE001 - the loop of sessions: one turn does not end the others (house rule 9)
                 self._log.exception("turn left to the sweeps")
             finally:
-                if held.halt.why is not CancelReason.SHUTDOWN:
+                if held.cancellation.why is not CancelReason.SHUTDOWN:
                     self._short.pop(lease.turn, None)
-                self.turns.let_go(lease, ended=held.halt.why in (CancelReason.STOP, CancelReason.LIMIT))
+                self.turns.let_go(lease, ended=held.cancellation.why in (CancelReason.STOP, CancelReason.LIMIT))
                 full = len(self._held) >= AT_ONCE
                 self._held.discard(held)
                 if full:  # the store announced who may run when there was no room yet
-                    self.live.publish(TURNS, TurnsDue())
+                    self.events.publish(TURNS, TurnsDue())
             await self._afterwards(held)
 
     async def _afterwards(self, held: _Held) -> None:
@@ -164,7 +164,7 @@ class TurnWorker:
         lease = claimed.lease
         try:
             async with asyncio.TaskGroup() as group:
-                held.work = group.create_task(self.turns.run(claimed, held.halt), name=f"run {lease.turn}")
+                held.work = group.create_task(self.turns.run(claimed, held.cancellation), name=f"run {lease.turn}")
                 if self._draining:
                     _halt(held, CancelReason.SHUTDOWN)
                 _, goes_on = await asyncio.wait([held.work], timeout=FIRST_LOOK_S)
@@ -180,17 +180,17 @@ class TurnWorker:
             self._log.error("turn failed", exc_info=failed)
             text = f"Something went wrong inside Dragoman; its log tells more (turn `{lease.turn}`)."
             await self._end(lease, TurnState.FAILED, text)
-            held.halt.why = CancelReason.LOST
+            held.cancellation.why = CancelReason.LOST
         elif failed.subgroup(MemoryError) is not None:
             self._log.error("no memory was left for a turn")
             await asyncio.sleep(RETRY_AFTER_S)
-            held.halt.why = CancelReason.SHUTDOWN
+            held.cancellation.why = CancelReason.SHUTDOWN
         elif (store := failed.subgroup(StoreError)) is not None:
             self._log.error("the store failed during a turn", error=str(first_of(store)))
             await asyncio.sleep(RETRY_AFTER_S)
-            held.halt.why = CancelReason.SHUTDOWN
+            held.cancellation.why = CancelReason.SHUTDOWN
         else:
-            held.halt.why = held.halt.why or await self._why_refused(lease)
+            held.cancellation.why = held.cancellation.why or await self._why_refused(lease)
 
     def _never_fits(self, lease: Lease, failed: ExceptionGroup[Exception]) -> bool:
         """Count a shortage of memory; say whether this was one too many."""
@@ -201,10 +201,10 @@ class TurnWorker:
 
     async def _renew(self, lease: Lease, held: _Held) -> None:
         """Renew the lease now and every 5 s, and look at once when somebody stopped the turn."""
-        async with self.live.subscribe(turn_topic(lease.turn)) as wakes:
+        async with self.events.subscribe(turn_topic(lease.turn)) as wakes:
             while True:
                 try:
-                    if await self.lanes.renew(lease) is TurnState.STOPPING:
+                    if await self.queue.renew(lease) is TurnState.STOPPING:
                         _halt(held, CancelReason.STOP)
                         return
                 except LeaseLost:
@@ -225,13 +225,13 @@ class TurnWorker:
     async def _why_refused(self, lease: Lease) -> CancelReason:
         """A write was refused: because the turn was stopped, or because somebody else has it."""
         try:
-            state = await self.lanes.renew(lease)
+            state = await self.queue.renew(lease)
         except DragomanError:
             return CancelReason.LOST
         return CancelReason.STOP if state is TurnState.STOPPING else CancelReason.LOST
 
-    async def _give_up(self, lease: Lease, halt: Cancellation) -> None:
-        match halt.why:
+    async def _give_up(self, lease: Lease, cancellation: Cancellation) -> None:
+        match cancellation.why:
             case CancelReason.STOP:
                 await self._end(lease, TurnState.STOPPED)
             case CancelReason.LIMIT:
@@ -245,7 +245,7 @@ class TurnWorker:
         """Give the turn back. A store that fails is asked again: the lease may last longer than its trouble."""
         while True:
             try:
-                await self.lanes.release(lease)
+                await self.queue.release(lease)
             except StoreError as error:
                 self._log.error("turn not given back", error=str(error))
                 await asyncio.sleep(RETRY_AFTER_S)
@@ -277,12 +277,12 @@ class TurnWorker:
             slots, timers = self.turns.last_slots(view, lease, text, keep=stopped)
         if state is TurnState.STOPPED:
             timers = []  # whoever stopped it knows
-        if await self.lanes.finish_turn(lease, state, answer=None, given=(), slots=slots, timers=timers):
-            self.meters.turns.labels(state.value).inc()
+        if await self.queue.finish_turn(lease, state, answer=None, given=(), slots=slots, timers=timers):
+            self.metrics.turns.labels(state.value).inc()
 
     async def _view(self, lease: Lease) -> TurnView | None:
         try:
-            return await self.views.turn(lease.turn)
+            return await self.queries.turn(lease.turn)
         except StoreError:
             raise
         except Exception:  # noqa: BLE001 - what cannot be read may be why it failed: it ends (house rule 9)
@@ -292,8 +292,8 @@ class TurnWorker:
 
 def _halt(held: _Held, why: CancelReason) -> None:
     """Cancel a turn's work, once, having said why."""
-    if held.halt.why is None and held.work is not None and not held.work.done():
-        held.halt.why = why
+    if held.cancellation.why is None and held.work is not None and not held.work.done():
+        held.cancellation.why = why
         held.work.cancel()
 
 

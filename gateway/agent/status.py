@@ -48,8 +48,8 @@ class Status:
     view: TurnView
     """As it was claimed."""
     lease: Lease
-    steps: TurnJournal
-    live: EventBus
+    journal: TurnJournal
+    events: EventBus
     clock: Clock
     redactor: Redactor
     streams: Collection[str]
@@ -154,7 +154,7 @@ class Status:
     async def _open(self) -> None:
         """Make the message, or write it anew. Whoever writes what counts finds out by itself that it must not."""
         try:
-            self._stands = await self.steps.open_slot(self.lease, self._slot(at_work(self._text)))
+            self._stands = await self.journal.open_slot(self.lease, self._slot(at_work(self._text)))
         except (LeaseLost, StoreError) as error:
             self._log.warning("the status line is not stored", turn=self.lease.turn, error=str(error))
 
@@ -175,7 +175,7 @@ class Status:
             text=self._text,
             waits=self._waits,
         )
-        self.live.publish(ANSWERS, said)
+        self.events.publish(ANSWERS, said)
 
 
 async def _within(seconds: float, over: asyncio.Event) -> bool:

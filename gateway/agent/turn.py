@@ -63,7 +63,7 @@ class _Holding:
     long: LongHistory | None = None
     bounds: Bounds = UNBOUND
     """What fitted, once a model has said that a request was too long: later steps begin with no more."""
-    writing: AnswerStream | None = None
+    stream: AnswerStream | None = None
     """The answer that is written now."""
 
 
@@ -71,19 +71,19 @@ class _Holding:
 class TurnRunner:
     """Runs claimed turns."""
 
-    lanes: TurnQueue
-    steps: TurnJournal
-    views: Queries
-    live: EventBus
+    queue: TurnQueue
+    journal: TurnJournal
+    queries: Queries
+    events: EventBus
     calls: ToolCalls
-    families: SubsessionService
-    questions: PromptBuilder
+    subsessions: SubsessionService
+    prompts: PromptBuilder
     attachments: Attachments
     models: Models
     operator: Model
     """Answers command turns, whatever the configured model is."""
     clock: Clock
-    meters: Metrics
+    metrics: Metrics
     points: FailPoints
     redactor: Redactor
     elsewhere: Collection[OwnerName]
@@ -101,7 +101,7 @@ class TurnRunner:
         """How many ended turns are read with a claim: none where nobody reads them but who answers commands."""
         return HISTORY_TURNS if any(name != self.operator.name for name in self.models.names) else 0
 
-    async def run(self, claimed: Claimed, halt: Cancellation) -> LongHistory | None:
+    async def run(self, claimed: Claimed, cancellation: Cancellation) -> LongHistory | None:
         """Run until the turn ended or parked. Cancelled by the holder when it is cut (`halt` says why).
 
         Return what the caller may put into a summary when the turn ended and its session's history is long. Raises
@@ -109,24 +109,24 @@ class TurnRunner:
         is known here until `let_go`.
         """
         lease = claimed.lease
-        view = claimed.view or await self.views.turn(lease.turn)
+        view = claimed.view or await self.queries.turn(lease.turn)
         holding = self._held[lease] = self._hold(view, claimed)
         self.say_working(lease)
         try:
             await holding.status.resume()
-            if await self._run(view, holding, halt):
+            if await self._run(view, holding, cancellation):
                 holding.status.ended()
                 return holding.long
             return None
         finally:
-            if halt.why is None:
+            if cancellation.why is None:
                 self._forget(lease)
 
     def say_working(self, lease: Lease) -> None:
         """Say that the turn is worked on here, if its conversation shows that. Cheap; never fails."""
         holding = self._held.get(lease)
         if holding is not None and holding.working is not None:
-            self.live.publish(ANSWERS, holding.working)
+            self.events.publish(ANSWERS, holding.working)
 
     def left_s(self, lease: Lease) -> float | None:
         """Seconds that the turn may go on working here; None when it is not held here."""
@@ -142,7 +142,7 @@ class TurnRunner:
     ) -> tuple[list[NewSlot], list[NewWait]]:
         """The slots and timers with which a turn ends that has no answer; `keep` the beginning of one above it."""
         holding = self._held.get(lease)
-        writing = holding.writing if holding is not None and keep else None
+        writing = holding.stream if holding is not None and keep else None
         slot = last_words(view, self.redactor.text(text), writing.so_far if writing else "")
         closing = holding.status.closing(view) if holding is not None else []
         return [*([slot] if slot.text else []), *closing], self._timers(view, slot)
@@ -156,7 +156,7 @@ class TurnRunner:
     def _forget(self, lease: Lease) -> _Holding | None:
         holding = self._held.pop(lease, None)
         if holding is not None and holding.working is not None:
-            self.live.publish(ANSWERS, TurnReleased(turn=lease.turn))
+            self.events.publish(ANSWERS, TurnReleased(turn=lease.turn))
         return holding
 
     def _hold(self, view: TurnView, claimed: Claimed) -> _Holding:
@@ -172,8 +172,8 @@ class TurnRunner:
             status=Status(
                 view=view,
                 lease=lease,
-                steps=self.steps,
-                live=self.live,
+                journal=self.journal,
+                events=self.events,
                 clock=self.clock,
                 redactor=self.redactor,
                 streams=self.streams,
@@ -184,7 +184,7 @@ class TurnRunner:
     def _worked(self, holding: _Holding) -> timedelta:
         return holding.before + timedelta(seconds=self.clock.monotonic() - holding.began)
 
-    async def _run(self, view: TurnView, holding: _Holding, halt: Cancellation) -> bool:
+    async def _run(self, view: TurnView, holding: _Holding, cancellation: Cancellation) -> bool:
         """Go from step to step. Return True when the turn ended, False when it parked."""
         lease = holding.lease
         if lease.fence - len(view.waits) > BEGUN_AT_MOST:
@@ -196,7 +196,7 @@ class TurnRunner:
         now: TurnView | None = view
         while now is not None:
             if any(step.state is not StepState.FINISHED for step in now.steps):
-                now = await self._settle(now, holding, halt)
+                now = await self._settle(now, holding, cancellation)
                 if now is None:
                     return False
             else:
@@ -206,23 +206,23 @@ class TurnRunner:
         await self.points.hit("J20")
         return True
 
-    async def _settle(self, view: TurnView, holding: _Holding, halt: Cancellation) -> TurnView | None:
+    async def _settle(self, view: TurnView, holding: _Holding, cancellation: Cancellation) -> TurnView | None:
         """Do all that can be done for the calls. Return how the turn stands then, None when it parked."""
         lease = holding.lease
         async with holding.status.watch():
-            settled = await self.calls.settle(view, lease, halt, holding.status.doing)
+            settled = await self.calls.settle(view, lease, cancellation, holding.status.doing)
         if settled is not None:
             return settled
         await holding.status.parking()
-        if await self.lanes.park(lease):
+        if await self.queue.park(lease):
             await self.points.hit("PARKED")
             return None
-        return await self.views.turn(lease.turn)
+        return await self.queries.turn(lease.turn)
 
     async def _ask(self, view: TurnView, holding: _Holding) -> TurnView | None:
         """Ask the model once and store what it said. Return how the turn stands then, None when it ended."""
         lease = holding.lease
-        untold = await self.families.tokens_untold(view)
+        untold = await self.subsessions.tokens_untold(view)
         passed = beyond(view, self._worked(holding), self.limits, untold)
         if passed:
             return await self._fail(view, holding, passed)
@@ -236,34 +236,34 @@ class TurnRunner:
         except ModelError as error:
             self._log.warning("model failed", model=model.name, error=str(error))
             return await self._fail(view, holding, why_no_answer(view, error))
-        holding.writing = None  # it is whole
+        holding.stream = None  # it is whole
         await self.points.hit("J6")
         given = ungiven(view)
         if answer.calls:
             slots = said(view, answer, self.redactor)
-            planned = await self.steps.plan(lease, answer, given=given, slots=slots)
+            planned = await self.journal.plan(lease, answer, given=given, slots=slots)
             await self.points.hit("J7")
             return planned
         if view.session.lineage is not None:  # these words leave the session, for its parent's model and page
             answer = replace(answer, text=self.redactor.text(answer.text))
         slots = said(view, answer, self.redactor) if visible(answer.text) else [last_words(view, EMPTY)]
         timers, closing = self._timers(view, slots[0]), holding.status.closing(view, answer)
-        ended = await self.lanes.finish_turn(
+        ended = await self.queue.finish_turn(
             lease, TurnState.DONE, answer=answer, given=given, slots=[*slots, *closing], timers=timers
         )
         await self.points.hit("J15")
         if not ended:  # a message came meanwhile: what was said stands, and it is answered next
-            return await self.steps.plan(lease, answer, given=given, slots=slots)
-        self.meters.turns.labels(TurnState.DONE.value).inc()
+            return await self.journal.plan(lease, answer, given=given, slots=slots)
+        self.metrics.turns.labels(TurnState.DONE.value).inc()
         return None
 
     async def _answer(self, model: Model, view: TurnView, holding: _Holding) -> Answer:
         """Ask, show the text as it comes, return the whole answer. A request that is too long is made shorter."""
         question = await self._question(model, view, holding)
         turn = view.turn
-        writing = holding.writing = AnswerStream(
-            steps=self.steps,
-            live=self.live,
+        writing = holding.stream = AnswerStream(
+            journal=self.journal,
+            events=self.events,
             redactor=self.redactor,
             clock=self.clock,
             view=view,
@@ -282,43 +282,43 @@ class TurnRunner:
         return answer
 
     async def _asked(
-        self, model: Model, view: TurnView, question: Prompt, writing: AnswerStream
+        self, model: Model, view: TurnView, question: Prompt, stream: AnswerStream
     ) -> tuple[Answer, Prompt]:
         """Return the answer and the question that it answers: a shorter one when its model said "too long"."""
         for _ in range(SHORTER_AT_MOST):
             try:
-                return await self._stream(model, question.request, writing), question
+                return await self._stream(model, question.request, stream), question
             except ModelError as error:
-                shorter = await self.questions.make_shorter(view, question) if error.too_long else None
+                shorter = await self.prompts.make_shorter(view, question) if error.too_long else None
                 if shorter is None:
                     raise
                 self._log.warning("asked again with less", model=model.name, error=str(error))
             question = shorter
-            writing.anew()
-            writing.mark = question.request.mark
-        return await self._stream(model, question.request, writing), question
+            stream.anew()
+            stream.mark = question.request.mark
+        return await self._stream(model, question.request, stream), question
 
     async def _question(self, model: Model, view: TurnView, holding: _Holding) -> Prompt:
         if model.name == self.operator.name:  # who answers commands reads nothing but them
-            return await self.questions.make_alone(view)
+            return await self.prompts.make_alone(view)
         history, holding.history = holding.history, None
-        question = await self.questions.make(view, holding.bounds, history)
+        question = await self.prompts.make(view, holding.bounds, history)
         if question.long and holding.long is None:
             holding.long = _long(view, hard=False)
         return question
 
-    async def _stream(self, model: Model, request: ModelRequest, writing: AnswerStream) -> Answer:
+    async def _stream(self, model: Model, request: ModelRequest, stream: AnswerStream) -> Answer:
         began = self.clock.monotonic()
         async with aclosing(model.stream(request)) as events:
             async for event in events:
                 match event:
                     case TextPart(text=text):
-                        await writing.add(text)
+                        await stream.add(text)
                     case AnswerRestarted(because=because):
                         self._log.warning("another model answers anew", because=because)
-                        writing.anew()
+                        stream.anew()
                     case Complete(answer=answer):
-                        self.meters.model_seconds.labels(model.name).observe(self.clock.monotonic() - began)
+                        self.metrics.model_seconds.labels(model.name).observe(self.clock.monotonic() - began)
                         return replace(answer, text=unmarked(answer.text, request.mark))
         raise ModelError("The model's stream ended before its answer did.")
 
@@ -339,8 +339,8 @@ class TurnRunner:
     async def _fail(self, view: TurnView, holding: _Holding, text: str) -> None:
         slots, timers = self.last_slots(view, holding.lease, text)
         failed = TurnState.FAILED
-        if await self.lanes.finish_turn(holding.lease, failed, answer=None, given=(), slots=slots, timers=timers):
-            self.meters.turns.labels(failed.value).inc()
+        if await self.queue.finish_turn(holding.lease, failed, answer=None, given=(), slots=slots, timers=timers):
+            self.metrics.turns.labels(failed.value).inc()
 
 
 def _long(view: TurnView, *, hard: bool) -> LongHistory:

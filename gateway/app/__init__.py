@@ -54,13 +54,13 @@ def build(
     core = make_core(loaded, containment, environ, client, clock or SystemClock(), store)
     pages = _pages(core)
     channels, endpoints = load_channels(loaded.settings.channels, partial(_context, core, pages))
-    pacer = RateLimiter(core.clock)
+    limiter = RateLimiter(core.clock)
     streams = LiveEdits(
         channels=channels,
-        live=core.store.live,
-        notes=core.store,
+        events=core.store.live,
+        key_value=core.store,
         outbox=core.store,
-        pacer=pacer,
+        limiter=limiter,
         redactor=core.redactor,
         clock=core.clock,
     )
@@ -81,18 +81,18 @@ def build(
             limits={"send": SEND_WAITS_S, "audit": AUDIT_TAKES_S},
         ),
         sessions=make_sessions(core, channels),
-        delivery=_delivery(core, channels, pacer, streams),
-        streams=streams,
-        sweeper=Sweeper(node_id=core.node, sweeps=core.store, node=core.store, meters=core.meters),
+        delivery=_delivery(core, channels, limiter, streams),
+        live_edits=streams,
+        sweeper=Sweeper(node_id=core.node, sweeps=core.store, node=core.store, metrics=core.metrics),
         chores={"tidy": keep_tidy},
         closers=[core.models.close, client.close],
     )
     return App(daemon=daemon, answers=answers)
 
 
-def _context(core: Core, pages: WebAccess, name: str, settings: Any) -> ChannelContext:
+def _context(core: Core, web_access: WebAccess, name: str, settings: Any) -> ChannelContext:
     """What a channel is built with."""
-    helm = DaemonChannelHost(
+    host = DaemonChannelHost(
         node_id=core.node,
         node=core.store,
         outbox=core.store,
@@ -103,9 +103,9 @@ def _context(core: Core, pages: WebAccess, name: str, settings: Any) -> ChannelC
     return ChannelContext(
         name=name,
         settings=settings,
-        desk=pages,
-        helm=helm,
-        notes=NamespacedKeyValue(notes=core.store, room=f"channel/{name}"),
+        web_api=web_access,
+        host=host,
+        key_value=NamespacedKeyValue(key_value=core.store, room=f"channel/{name}"),
         client=core.client,
         public_url=core.loaded.settings.http.public_url or "",
         clock=core.clock,
@@ -113,14 +113,14 @@ def _context(core: Core, pages: WebAccess, name: str, settings: Any) -> ChannelC
     )
 
 
-def _answers(core: Core, pages: WebAccess, http: HttpServer, ingress: Ingress) -> ControlCommands:
+def _answers(core: Core, web_access: WebAccess, http: HttpServer, ingress: Ingress) -> ControlCommands:
     return ControlCommands(
-        pages=pages,
+        web_access=web_access,
         http=http,
         ingress=ingress,
-        views=core.store,
+        queries=core.store,
         audit=core.store,
-        live=core.store.live,
+        events=core.store.live,
         clock=core.clock,
         owners=list(core.people.owners),
         page=core.loaded.settings.channels.web.enabled,
@@ -130,8 +130,8 @@ def _answers(core: Core, pages: WebAccess, http: HttpServer, ingress: Ingress) -
 def _pages(core: Core) -> WebAccess:
     return WebAccess(
         accounts=core.store,
-        views=core.store,
-        live=core.store.live,
+        queries=core.store,
+        events=core.store.live,
         registry=core.registry,
         approvals=core.approvals,
         clock=core.clock,
@@ -148,22 +148,22 @@ def _ingress(core: Core) -> Ingress:
     return Ingress(
         intake=core.store,
         children=core.store,
-        books=core.store,
-        views=core.store,
+        usage=core.store,
+        queries=core.store,
         people=core.people,
         registry=core.registry,
         approvals=core.approvals,
         clock=core.clock,
-        meters=core.meters,
+        metrics=core.metrics,
         points=core.points,
         model_name=core.loaded.settings.model.name,
         running=core.loaded.settings.sessions.message_while_running,
-        notes=core.store,
+        key_value=core.store,
         currency=core.loaded.settings.model.currency,
     )
 
 
-def _http(core: Core, pages: WebAccess, endpoints: list[Endpoint], channels: Mapping[str, Channel]) -> HttpServer:
+def _http(core: Core, web_access: WebAccess, endpoints: list[Endpoint], channels: Mapping[str, Channel]) -> HttpServer:
     settings = core.loaded.settings.http
     address = Address(
         host=settings.host,
@@ -175,9 +175,9 @@ def _http(core: Core, pages: WebAccess, endpoints: list[Endpoint], channels: Map
     return HttpServer(
         address=address,
         endpoints=endpoints,
-        sign_ins=pages,
+        sign_ins=web_access,
         health=core.store,
-        meters=core.meters,
+        metrics=core.metrics,
         clock=core.clock,
         troubles=lambda: [found for channel in channels.values() if (found := channel.trouble())],
         accounts_up=partial(_accounts_up, channels),
@@ -193,22 +193,22 @@ def _accounts_up(channels: Mapping[str, Channel]) -> dict[tuple[str, str], bool]
     return up
 
 
-def _delivery(core: Core, channels: Mapping[str, Channel], pacer: RateLimiter, streams: LiveEdits) -> Delivery:
+def _delivery(core: Core, channels: Mapping[str, Channel], limiter: RateLimiter, live_edits: LiveEdits) -> Delivery:
     return Delivery(
         node=core.node,
         outbox=core.store,
-        views=core.store,
-        live=core.store.live,
+        queries=core.store,
+        events=core.store.live,
         channels=channels,
         approvals=core.approvals,
         clock=core.clock,
-        meters=core.meters,
+        metrics=core.metrics,
         points=core.points,
         redactor=core.redactor,
-        notes=core.store,
+        key_value=core.store,
         owners=core.loaded.settings.owners,
-        pacer=pacer,
-        streams=streams,
+        limiter=limiter,
+        live_edits=live_edits,
         kept=core.workspaces.kept,
     )
 

@@ -39,7 +39,7 @@ class Core:
     node: NodeId
     machine: str
     redactor: Redactor
-    meters: Metrics
+    metrics: Metrics
     points: FailPoints
     registry: Registry
     kept: Mapping[str, StatefulTool]
@@ -74,7 +74,7 @@ def make_core(
     places = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress())
     tools, kept = load_tools(loaded, places.of)
     registry = Registry(tools, sandboxed=containment.can_bwrap)
-    meters = Metrics()
+    metrics = Metrics()
     operator, redactor = Operator(registry.commands), redactor_of(loaded)
     # Before the store: one without its key is then one whose key was lost.
     handles = ButtonTokens(state_key(state, known=is_there(settings.store.url)))
@@ -86,7 +86,7 @@ def make_core(
         node=NodeId(f"{machine}#{secrets.token_hex(4)}"),
         machine=machine,
         redactor=redactor,
-        meters=meters,
+        metrics=metrics,
         points=FailPoints.read(environ),
         registry=registry,
         kept=kept,
@@ -94,7 +94,7 @@ def make_core(
         approvals=Approvals(people, store, handles),
         workspaces=Workspaces(state),
         containment=containment,
-        models=models_of(loaded, operator, redactor, client, clock, meters),
+        models=models_of(loaded, operator, redactor, client, clock, metrics),
         operator=operator,
         client=client,
     )
@@ -106,7 +106,7 @@ def models_of(
     redactor: Redactor,
     client: aiohttp.ClientSession,
     clock: Clock,
-    meters: Metrics | None = None,
+    metrics: Metrics | None = None,
 ) -> ChainedModels:
     """The configured model and those that step in for it; whoever has them closes them. Raises `ConfigError`."""
     settings = loaded.settings.model
@@ -121,5 +121,5 @@ def models_of(
     ]
     prices = {name: Price(input=p.input, output=p.output, cached=p.cached) for name, p in settings.prices.items()}
     return open_models(
-        choices, prices, session=client, operator=operator, redactor=redactor, clock=clock, meters=meters
+        choices, prices, session=client, operator=operator, redactor=redactor, clock=clock, metrics=metrics
     )

@@ -45,7 +45,7 @@ class Daemon:
     control: ControlServer
     sessions: TurnWorker
     delivery: Delivery
-    streams: LiveEdits
+    live_edits: LiveEdits
     sweeper: Sweeper
     chores: Mapping[str, Callable[[], Coroutine[Any, Any, None]]] = field(
         default_factory=dict[str, Callable[[], Coroutine[Any, Any, None]]]
@@ -91,7 +91,7 @@ class Daemon:
             inward.append(group.create_task(self.control.run(reachable), name="control"))
             sweeps = group.create_task(self.sweeper.run(), name="sweeps")
             chores = [group.create_task(chore(), name=name) for name, chore in self.chores.items()]
-            streams = group.create_task(self.streams.run(), name="streams")
+            streams = group.create_task(self.live_edits.run(), name="streams")
             tools = [
                 group.create_task(self._keep_running(f"tool {name}", tool.serve), name=f"tool {name}")
                 for name, tool in self.kept.items()
@@ -105,7 +105,7 @@ class Daemon:
             self._log.info("draining")
             for task in [*inward, sweeps, *chores]:
                 task.cancel()
-            self.streams.drain()
+            self.live_edits.drain()
             await _within(streams, STREAMS_WITHIN_S)
             await self._drain(turns, sends)
             for task in tools:

@@ -26,32 +26,32 @@ CHILD_PROMPT = Path(__file__).with_name("child_prompt.md")
 
 def make_sessions(core: Core, channels: Mapping[str, Channel]) -> TurnWorker:
     """Wire what claims and runs turns."""
-    store, settings, families = core.store, core.loaded.settings, _families(core)
+    store, settings, families = core.store, core.loaded.settings, _subsessions(core)
     turns = TurnRunner(
-        lanes=store,
-        steps=store,
-        views=store,
-        live=store.live,
+        queue=store,
+        journal=store,
+        queries=store,
+        events=store.live,
         calls=_calls(core, families),
-        families=families,
-        questions=_questions(core),
+        subsessions=families,
+        prompts=_questions(core),
         models=core.models,
         operator=core.operator,
         clock=core.clock,
-        meters=core.meters,
+        metrics=core.metrics,
         points=core.points,
         redactor=core.redactor,
         elsewhere=frozenset(owner for owner, who in settings.owners.items() if who),
         streams=[name for name, channel in channels.items() if channel.streams],
         attachments=Attachments(
-            channels=channels, workspaces=core.workspaces.workspace, steps=store, redactor=core.redactor
+            channels=channels, workspaces=core.workspaces.workspace, journal=store, redactor=core.redactor
         ),
         limits=core.loaded.limits,
         currency=settings.model.currency,
     )
     compaction = Compaction(
-        views=store,
-        books=store,
+        queries=store,
+        usage=store,
         models=core.models,
         clock=core.clock,
         redactor=core.redactor,
@@ -59,12 +59,12 @@ def make_sessions(core: Core, channels: Mapping[str, Channel]) -> TurnWorker:
     )
     return TurnWorker(
         node=core.node,
-        lanes=store,
-        views=store,
-        live=store.live,
+        queue=store,
+        queries=store,
+        events=store.live,
         turns=turns,
         compaction=compaction,
-        meters=core.meters,
+        metrics=core.metrics,
         points=core.points,
     )
 
@@ -78,28 +78,28 @@ def _program_limits(settings: SandboxSettings) -> ProcessLimits:
     )
 
 
-def _calls(core: Core, families: SubsessionService) -> ToolCalls:
+def _calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
     store, settings = core.store, core.loaded.settings.sessions
     other = settings.approval_expiry_other
     return ToolCalls(
         registry=core.registry,
-        steps=store,
-        views=store,
-        live=store.live,
+        journal=store,
+        queries=store,
+        events=store.live,
         approvals=core.approvals,
         execution=Execution(
             office=PermitOffice(),
             workspaces=core.workspaces,
             containment=core.containment,
             clock=core.clock,
-            live=store.live,
-            meters=core.meters,
+            events=store.live,
+            metrics=core.metrics,
             redactor=core.redactor,
-            families=families,
+            subsessions=subsessions,
             program_limits=_program_limits(core.loaded.sandbox),
         ),
         clock=core.clock,
-        meters=core.meters,
+        metrics=core.metrics,
         points=core.points,
         limits=core.loaded.limits,
         expiry={
@@ -110,10 +110,10 @@ def _calls(core: Core, families: SubsessionService) -> ToolCalls:
     )
 
 
-def _families(core: Core) -> SubsessionService:
+def _subsessions(core: Core) -> SubsessionService:
     return SubsessionService(
         children=core.store,
-        views=core.store,
+        queries=core.store,
         registry=core.registry,
         agents=core.loaded.agents,
         models=core.models,
@@ -125,7 +125,7 @@ def _families(core: Core) -> SubsessionService:
 
 def _questions(core: Core) -> PromptBuilder:
     return PromptBuilder(
-        views=core.store,
+        queries=core.store,
         registry=core.registry,
         outputs=core.workspaces.outputs,
         workspaces=core.workspaces.workspace,

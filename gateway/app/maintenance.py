@@ -35,7 +35,7 @@ class Sweeper:
     node_id: NodeId
     sweeps: Sweeps
     node: Node
-    meters: Metrics
+    metrics: Metrics
     _holders_first: int = 0
     """Sweeps that are still left to holders."""
     _log: Any = field(default_factory=lambda: log("sweeps"))
@@ -89,5 +89,5 @@ class Sweeper:
 
     def _count(self, name: str, count: int) -> None:
         if count:
-            self.meters.sweeps.labels(name).inc(count)
+            self.metrics.sweeps.labels(name).inc(count)
             self._log.info("swept", sweep=name, count=count)

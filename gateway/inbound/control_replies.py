@@ -22,8 +22,8 @@ class ControlReplies:
         self,
         *,
         children: Children,
-        books: UsageStore,
-        views: Queries,
+        usage: UsageStore,
+        queries: Queries,
         people: AllowedPeople,
         registry: Registry,
         clock: Clock,
@@ -32,8 +32,8 @@ class ControlReplies:
     ) -> None:
         """Take what is read for an answer; `currency` is that of the prices that are configured."""
         self._children = children
-        self._books = books
-        self._views = views
+        self._usage_store = usage
+        self._queries = queries
         self._people = people
         self._registry = registry
         self._clock = clock
@@ -65,7 +65,7 @@ class ControlReplies:
                 return _answer(await self._reply(name, message, found))
 
     async def _reply(self, name: str, message: Inbound, found: Route) -> str:
-        session = await self._views.session(found.session) or empty_session(found, self._clock.now())
+        session = await self._queries.session(found.session) or empty_session(found, self._clock.now())
         owner = self._people.owner_of(message.principal)
         match name:
             case "help":
@@ -85,13 +85,15 @@ class ControlReplies:
         """What the store knows, as far as this session may be told."""
         match name:
             case "status":
-                counts, lines = await self._views.counts(), await self._views.sessions(0, 0, always=session.id)
+                counts, lines = await self._queries.counts(), await self._queries.sessions(0, 0, always=session.id)
                 return commands.status_text(counts, lines, session, self._model_name, self._clock.now())
             case "sessions":
-                return commands.sessions_text(await self._views.sessions(ended=0), owner, session)
+                return commands.sessions_text(await self._queries.sessions(ended=0), owner, session)
             case "approvals":
-                waits = await self._views.open_approvals()
-                found = [await self._views.session(asking) for asking in dict.fromkeys(wait.session for wait in waits)]
+                waits = await self._queries.open_approvals()
+                found = [
+                    await self._queries.session(asking) for asking in dict.fromkeys(wait.session for wait in waits)
+                ]
                 known = {one.id: one for one in found if one is not None}
                 return commands.approvals_text(waits, known, owner, session)
             case _:
@@ -102,7 +104,7 @@ class ControlReplies:
         main = owner is not None and session.kind is SessionKind.MAIN
         own = self._people.owners[owner] if owner is not None and main else frozenset([who])
         today = self._clock.now().astimezone(UTC).date()
-        spent = await self._books.spent(today - timedelta(days=commands.USAGE_DAYS - 1))
+        spent = await self._usage_store.spent(today - timedelta(days=commands.USAGE_DAYS - 1))
         return commands.usage_text(spent, commands.Whose(persons=own, all=main), today, self._currency)
 
 

@@ -18,17 +18,17 @@ REASON_WITHIN = timedelta(hours=1)
 class DenialReasons:
     """Keeps who was asked for a reason, as a note; and, in memory only, whose reason the platform cut off."""
 
-    def __init__(self, *, views: Queries, notes: KeyValue, approvals: Approvals, clock: Clock) -> None:
+    def __init__(self, *, queries: Queries, key_value: KeyValue, approvals: Approvals, clock: Clock) -> None:
         """Take where that is kept, and what says who may deny."""
-        self._views = views
-        self._notes = notes
+        self._queries = queries
+        self._key_value = key_value
         self._approvals = approvals
         self._clock = clock
         self._cut_reasons: dict[tuple[Conversation, Principal], tuple[str, datetime]] = {}
 
     async def expect(self, press: Press, wait: WaitId) -> None:
         """Note that this person is asked why, here, about this wait; for an hour. Of one card, the last wait counts."""
-        for card in await self._views.card_slots(wait):
+        for card in await self._queries.card_slots(wait):
             if card.conversation == press.conversation:
                 await self._note(press.conversation, card.id, press.principal, wait)
 
@@ -36,13 +36,13 @@ class DenialReasons:
         """The open wait that this reply denies, if any: who wrote it pressed "Deny with reason" on the very card."""
         asked = await self._asked(message)
         for wait in asked.values():
-            for card in await self._views.card_slots(wait):
+            for card in await self._queries.card_slots(wait):
                 if is_shown_by(card, message.conversation, message.reply_to):
                     return await self._undecided(message, asked.get(card.id, wait))
         return None
 
     async def _undecided(self, message: Inbound, wait: WaitId) -> Wait | None:
-        found = await self._views.wait(wait)
+        found = await self._queries.wait(wait)
         if found is None or (found.state is WaitState.OPEN and found.expires_at > self._clock.now()):
             return found
         await self._ask_no_more(message, wait)  # decided meanwhile, on the page for instance
@@ -50,7 +50,7 @@ class DenialReasons:
 
     async def denial(self, message: Inbound, wait: Wait) -> tuple[Press, PressVerdict]:
         """Say which press this text is, as the reason of a denial, and what that may do. Text is never consent."""
-        session = await self._views.session(wait.session)
+        session = await self._queries.session(wait.session)
         nobody = PressVerdict(refusal=PressResult.NOT_VALID)
         verdict = self._approvals.denial(wait, message.principal, session) if session else nobody
         press = Press(
@@ -80,12 +80,12 @@ class DenialReasons:
 
     async def _asked(self, message: Inbound) -> dict[SlotId, WaitId]:
         """What whoever wrote this is asked about here, by card."""
-        notes = await self._notes.notes(_reasons(message.conversation))
+        notes = await self._key_value.notes(_reasons(message.conversation))
         found = [(*key.partition(" "), wait) for key, wait in notes.items()]
         return {SlotId(card): WaitId(wait) for card, _, who, wait in found if wait and who == message.principal}
 
     async def _note(self, conversation: Conversation, card: SlotId, who: Principal, wait: str) -> None:
-        await self._notes.note(_reasons(conversation), f"{card} {who}", wait, REASON_WITHIN)
+        await self._key_value.note(_reasons(conversation), f"{card} {who}", wait, REASON_WITHIN)
 
     def _expect_rest(self, message: Inbound) -> None:
         """More of a reason will come. Nothing of it is kept; a restart in between may make it a message."""

@@ -43,14 +43,14 @@ class Ingress:
         *,
         intake: Intake,
         children: Children,
-        books: UsageStore,
-        views: Queries,
+        usage: UsageStore,
+        queries: Queries,
         people: AllowedPeople,
         registry: Registry,
         approvals: Approvals,
-        notes: KeyValue,
+        key_value: KeyValue,
         clock: Clock,
-        meters: Metrics,
+        metrics: Metrics,
         points: FailPoints,
         model_name: str,
         running: WhileRunning,
@@ -61,19 +61,19 @@ class Ingress:
         `running`: what a message does while a turn runs; `currency`: of the prices that are configured.
         """
         self._intake = intake
-        self._views = views
+        self._queries = queries
         self._people = people
         self._registry = registry
         self._approvals = approvals
         self._clock = clock
-        self._meters = meters
+        self._metrics = metrics
         self._points = points
         self._running = running
-        self._reasons = DenialReasons(views=views, notes=notes, approvals=approvals, clock=clock)
+        self._reasons = DenialReasons(queries=queries, key_value=key_value, approvals=approvals, clock=clock)
         self._replies = ControlReplies(
             children=children,
-            books=books,
-            views=views,
+            usage=usage,
+            queries=queries,
             people=people,
             registry=registry,
             clock=clock,
@@ -103,7 +103,7 @@ class Ingress:
         """Store an event that is no message; return after the commit."""
         new = await self._intake.refuse(refused)
         outcome = refused.reason.value if new else "duplicate"
-        self._meters.messages.labels(outcome).inc()
+        self._metrics.messages.labels(outcome).inc()
         self._log.info(
             "refused",
             outcome=outcome,
@@ -152,7 +152,7 @@ class Ingress:
     async def press(self, press: Press) -> Pressed:
         """Judge who pressed, then decide by compare-and-set; the press is stored either way."""
         wait_id = wait_of(press.handle)
-        wait = await self._views.wait(wait_id) if wait_id else None
+        wait = await self._queries.wait(wait_id) if wait_id else None
         verdict = await self._verdict(press, wait)
         if wait is not None and verdict.refusal is PressResult.ASK_REASON:
             # Before the press is stored: a press that is told again after a crash is only a duplicate.
@@ -162,7 +162,7 @@ class Ingress:
     async def _decide(self, press: Press, wait: Wait | None, verdict: PressVerdict) -> Pressed:
         pressed = await self._intake.press(press, wait.id if wait else None, verdict)
         await self._points.hit("J10")
-        self._meters.presses.labels(pressed.result.value).inc()
+        self._metrics.presses.labels(pressed.result.value).inc()
         self._log.info(
             "pressed",
             result=pressed.result.value,
@@ -173,10 +173,10 @@ class Ingress:
         return pressed
 
     async def _verdict(self, press: Press, wait: Wait | None) -> PressVerdict:
-        session = await self._views.session(wait.session) if wait else None
+        session = await self._queries.session(wait.session) if wait else None
         if wait is None or session is None:
             return PressVerdict(refusal=PressResult.NOT_VALID)
-        shown = [(slot.id, slot.conversation) for slot in await self._views.card_slots(wait.id)]
+        shown = [(slot.id, slot.conversation) for slot in await self._queries.card_slots(wait.id)]
         cards = cards_at(press.conversation, shown)
         verdict = self._approvals.verdict(press.handle, wait, cards, press.principal, session)
         if asks_reason(verdict, press, wait, self._clock.now()):
@@ -197,7 +197,7 @@ class Ingress:
         return pressed.result not in TOO_LATE
 
     def _count(self, outcome: str, message: Inbound) -> None:
-        self._meters.messages.labels(outcome).inc()
+        self._metrics.messages.labels(outcome).inc()
         known_as = {"also_called": message.also_called} if message.also_called else {}
         place = message.conversation.key
         self._log.info("message", outcome=outcome, conversation=place, key=message.event_key, **known_as)

@@ -42,7 +42,7 @@ def open_models(
     operator: Model,
     redactor: Redactor,
     clock: Clock,
-    meters: Metrics | None = None,
+    metrics: Metrics | None = None,
 ) -> ChainedModels:
     """Return the configured model, and those that step in for it in this order; `close` it in the end.
 
@@ -64,7 +64,7 @@ def open_models(
     ]
     if not opened:
         raise ConfigError("No model is configured.", cure='Set [model] name; "operator" is no model at all.')
-    return ChainedModels(opened, prices, clock, redactor, meters)
+    return ChainedModels(opened, prices, clock, redactor, metrics)
 
 
 def open_model(

@@ -104,10 +104,10 @@ class Chain:
         prices: Mapping[str, Price],
         clock: Clock,
         redactor: Redactor,
-        meters: Metrics | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Ask `members` in this order. At least one."""
-        self._meters = meters
+        self._metrics = metrics
         self._redactor = redactor
         self._members = tuple(members)
         self._prices = prices
@@ -188,12 +188,12 @@ class Chain:
         return replace(answer, usage=usage, note=self._note(n, failures))
 
     def _count(self, model: str, usage: Usage) -> None:
-        if self._meters is None or usage == _NOTHING:
+        if self._metrics is None or usage == _NOTHING:
             return
         kinds = {"input": usage.input_tokens, "output": usage.output_tokens, "cached": usage.cached_tokens}
         for kind, tokens in kinds.items():
-            self._meters.tokens.labels(model, kind).inc(tokens)
-        self._meters.cost.labels(model).inc(usage.cost_micros / 1_000_000)
+            self._metrics.tokens.labels(model, kind).inc(tokens)
+        self._metrics.cost.labels(model).inc(usage.cost_micros / 1_000_000)
 
     def _note(self, n: int, failures: Mapping[int, ModelError]) -> str:
         if n == 0:
@@ -235,19 +235,19 @@ class ChainedModels:
         prices: Mapping[str, Price],
         clock: Clock,
         redactor: Redactor,
-        meters: Metrics | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Take the configured model and its fallbacks. At least one; health is kept here, for this process.
 
-        `meters` count tokens and cost.
+        `metrics` count tokens and cost.
         """
         self._members = members = [Candidate(model=model) for model in models]
         self._log: Any = log("models")
-        self._default = Chain(members, prices, clock, redactor, meters)
+        self._default = Chain(members, prices, clock, redactor, metrics)
         self._named: dict[str, Chain] = {}
         for member in members:
             chain = [member, *(other for other in members if other is not member)]
-            self._named.setdefault(member.model.name, Chain(chain, prices, clock, redactor, meters))
+            self._named.setdefault(member.model.name, Chain(chain, prices, clock, redactor, metrics))
 
     @property
     def names(self) -> Sequence[str]:

@@ -58,19 +58,19 @@ class Delivery:
 
     node: NodeId
     outbox: Outbox
-    notes: KeyValue
-    views: Queries
-    live: EventBus
+    key_value: KeyValue
+    queries: Queries
+    events: EventBus
     channels: Mapping[str, Channel]
     approvals: Approvals
     clock: Clock
-    meters: Metrics
+    metrics: Metrics
     points: FailPoints
     redactor: Redactor
     owners: Mapping[OwnerName, Sequence[Principal]]
     """Who is told what could not be shown, and who they are in chats."""
-    pacer: RateLimiter
-    streams: LiveEdits
+    limiter: RateLimiter
+    live_edits: LiveEdits
     kept: Callable[[SessionId, str], Path | None]
     """Where a file of a session's call is."""
     send_within_s: float = SEND_WITHIN_S
@@ -93,8 +93,8 @@ class Delivery:
     def drain(self) -> None:
         """Claim nothing more; what waits for its turn goes back into the store. Twice is safe."""
         self._draining = True
-        self.pacer.close()
-        self.live.publish(SLOTS, SlotsDue())
+        self.limiter.close()
+        self.events.publish(SLOTS, SlotsDue())
 
     async def flush(self) -> None:
         """Wait until nothing is due now or being sent: bans are not waited for. The caller sets the time limit.
@@ -102,7 +102,7 @@ class Delivery:
         What is for a channel that is not configured any more is kept until it is again.
         """
         self._flushing = True
-        async with self.live.subscribe(SLOTS) as wakes:
+        async with self.events.subscribe(SLOTS) as wakes:
             while self._busy or await self.outbox.any_due(list(self.channels)):
                 await anext(wakes)
 
@@ -116,7 +116,7 @@ class Delivery:
         rooms = {name: room for name in sorted(self.channels) if (room := self._room(name))}
         try:
             if not self._knows_bans:
-                await read_bans(self.notes, self.pacer, self.clock.now())
+                await read_bans(self.key_value, self.limiter, self.clock.now())
                 self._knows_bans = True
             return await self.outbox.claim_slots(
                 self.node, list(rooms), max(rooms.values(), default=AT_ONCE), wait_s=LOOK_EVERY_S
@@ -139,16 +139,16 @@ class Delivery:
             # The store announces the conversation's next slot; only here it is known that there is room again. Of
             # refusals few are under way at a time, so that there is none until one has ended.
             if full or self._flushing or slot.kind is SlotKind.REFUSAL:
-                self.live.publish(SLOTS, SlotsDue())
+                self.events.publish(SLOTS, SlotsDue())
 
     async def _try(self, slot: Slot) -> None:
         channel = self.channels[slot.conversation.channel]
         sending = _Sending(delivery=self, slot=slot, way=SendPath.to(slot.conversation, ()))
         try:
-            sending.way = SendPath.to(slot.conversation, channel.paces(slot.conversation))
-            if unsettled_s := await self.streams.finish(slot.id):
+            sending.way = SendPath.to(slot.conversation, channel.rate_limits(slot.conversation))
+            if unsettled_s := await self.live_edits.finish(slot.id):
                 await self._again(slot, unsettled_s, counted=False)
-                self.streams.gave_back(slot.id)
+                self.live_edits.gave_back(slot.id)
             else:
                 await sending.turn(PATIENCE_S)
                 await self.points.hit("J16")
@@ -186,19 +186,19 @@ class Delivery:
                 platform_id = await show(showing, sending)
         except TimeoutError as error:
             raise sending.doubt(f"No answer within {within_s:.0f} s.") from error
-        self.streams.shown(slot, platform_id)
+        self.live_edits.shown(slot, platform_id)
         await self.points.hit("J18")
-        unsettled = self.streams.in_doubt(slot.id)
+        unsettled = self.live_edits.in_doubt(slot.id)
         await self.record(slot, lambda: self.outbox.slot_sent(slot.id, slot.version, platform_id, unsettled=unsettled))
         await self.points.hit("J19")
         if slot.kind is SlotKind.CARD:
             await self.points.hit("J9")
-        self.meters.sends.labels(slot.conversation.channel, "sent").inc()
+        self.metrics.sends.labels(slot.conversation.channel, "sent").inc()
 
     async def _render(self, slot: Slot) -> RenderedSlot:
         rows: list[CardRow] = []
         for wait_id in slot.waits:
-            wait = await self.views.wait(wait_id)
+            wait = await self.queries.wait(wait_id)
             if wait is not None:
                 rows.append(self.approvals.row(wait, slot.id))
         return RenderedSlot(slot=slot, text=self.redactor.text(slot.text), rows=tuple(rows), path=self._path(slot))
@@ -212,7 +212,7 @@ class Delivery:
     async def _failed(self, sending: _Sending, failed: SendFailed) -> None:
         """Record a failure by its class: retry, wait, uncertain or dead."""
         slot, outcome = sending.slot, failed.outcome
-        self.meters.sends.labels(slot.conversation.channel, outcome.value).inc()
+        self.metrics.sends.labels(slot.conversation.channel, outcome.value).inc()
         self._log.warning("not sent", slot=slot.id, outcome=outcome.value, error=str(failed), attempt=slot.attempts)
         if outcome is SendOutcome.WAIT:
             await self._wait(sending, failed)
@@ -233,8 +233,8 @@ class Delivery:
     async def _wait(self, sending: _Sending, refused: SendFailed) -> None:
         """Ban what was refused, in the store too, then try again when it opens; that is no try used up."""
         slot, now = sending.slot, self.clock.now()
-        bans = self.pacer.obey(sending.way, refused)
-        await self.record(slot, lambda: write_bans(self.notes, bans, now))
+        bans = self.limiter.obey(sending.way, refused)
+        await self.record(slot, lambda: write_bans(self.key_value, bans, now))
         delay_s = (max(bans.values()) - now).total_seconds()
         await self._again(slot, delay_s, unsettled=refused.unsettled, counted=False)
 
@@ -296,7 +296,7 @@ class _Sending:
     async def turn(self, patience_s: float) -> None:
         """Wait for a turn to send one message. Raises `SendFailed` when it would take too long."""
         began = self.delivery.clock.monotonic()
-        delay_s = await self.delivery.pacer.turn(self.way, SendPriority.of(self.slot.kind), patience_s=patience_s)
+        delay_s = await self.delivery.limiter.turn(self.way, SendPriority.of(self.slot.kind), patience_s=patience_s)
         self._waited_s += self.delivery.clock.monotonic() - began
         if delay_s:
             raise _Later(delay_s)

@@ -88,7 +88,7 @@ class StatusLine:
 
     conversation: Conversation
     way: SendPath
-    doings: ProgressLine
+    progress: ProgressLine
     heard_at: float
     slot: Slot | None = None
     """What shows it; None before that, and from when its last words are sent."""
@@ -99,12 +99,12 @@ class StatusLine:
 
     def news(self, now: float) -> str:
         """What it is to say, when that is worth an edit; else nothing."""
-        said = self.doings.line()
-        since_s = self.doings.since(now)
+        said = self.progress.line()
+        since_s = self.progress.since(now)
         time_told = since_s > 0 and now - self.told_at >= max(TELL_TIME_EVERY_S, since_s * TELL_TIME_SHARE)
-        return self.doings.line(now) if said and (said != self.shown or time_told) else ""
+        return self.progress.line(now) if said and (said != self.shown or time_told) else ""
 
     def stale(self, now: float) -> bool:
         """Whether nothing more is expected of it."""
-        after_s = FORGET_WAITING_AFTER_S if self.doings.children_at_work else FORGET_LINE_AFTER_S
+        after_s = FORGET_WAITING_AFTER_S if self.progress.children_at_work else FORGET_LINE_AFTER_S
         return now - self.heard_at > (after_s if self.slot is not None else FORGET_AFTER_S)

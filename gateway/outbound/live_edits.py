@@ -53,13 +53,13 @@ FORGET_RESTED_AFTER_S = 1.0
 
 @dataclass(slots=True, kw_only=True)
 class LiveEdits:
-    """Streaming edits and typing. Only through the pacer, and only when there is room at once."""
+    """Streaming edits and typing. Only through the limiter, and only when there is room at once."""
 
     channels: Mapping[str, Channel]
-    live: EventBus
-    notes: KeyValue
+    events: EventBus
+    key_value: KeyValue
     outbox: Outbox
-    pacer: RateLimiter
+    limiter: RateLimiter
     redactor: Redactor
     clock: Clock
     look_every_s: float = LOOK_EVERY_S
@@ -165,7 +165,7 @@ class LiveEdits:
     # --- what is heard ------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        async with self.live.subscribe(ANSWERS) as events:
+        async with self.events.subscribe(ANSWERS) as events:
             async for event in events:
                 match event:
                     case TurnActive():
@@ -188,7 +188,7 @@ class LiveEdits:
         if turn is None:
             turn = self._turns[event.turn] = FollowedTurn(
                 conversation=event.conversation,
-                way=SendPath.to(event.conversation, channel.paces(event.conversation)),
+                way=SendPath.to(event.conversation, channel.rate_limits(event.conversation)),
                 streams=channel.streams,
                 seen_at=now,
                 type_at=now + TYPING_AFTER_S,
@@ -219,8 +219,8 @@ class LiveEdits:
         if line is None:
             return
         line.heard_at = self.clock.monotonic()
-        line.doings.hear(said, line.heard_at)
-        if line.doings.ended and line.slot is None:
+        line.progress.hear(said, line.heard_at)
+        if line.progress.ended and line.slot is None:
             del self._lines[slot]
 
     def _line(self, slot: SlotId, where: Conversation) -> StatusLine | None:
@@ -231,8 +231,8 @@ class LiveEdits:
         if slot not in self._lines:
             self._lines[slot] = StatusLine(
                 conversation=where,
-                way=SendPath.to(where, channel.paces(where)),
-                doings=ProgressLine(redactor=self.redactor),
+                way=SendPath.to(where, channel.rate_limits(where)),
+                progress=ProgressLine(redactor=self.redactor),
                 heard_at=self.clock.monotonic(),
             )
             self._some.set()
@@ -268,7 +268,7 @@ class LiveEdits:
         if self._typing[turn.conversation.channel] >= TYPING_AT_ONCE:
             return
         turn.type_at = now + TYPING_EVERY_S
-        if self.pacer.at_once(turn.way):
+        if self.limiter.at_once(turn.way):
             self._typing[turn.conversation.channel] += 1
             group.create_task(self._type(turn), name=f"typing {turn.conversation.key}")
 
@@ -288,7 +288,7 @@ class LiveEdits:
             del self._open[slot.id]
             return
         self._changed_at[turn.way.chat] = now
-        if self.pacer.at_once(turn.way):
+        if self.limiter.at_once(turn.way):
             open_.looked, open_.shown = turn.length, len(text)
             self._begin_edit(turn.way, slot, text, group)
 
@@ -301,8 +301,8 @@ class LiveEdits:
         if not text:
             return
         self._changed_at[line.way.chat] = now
-        if self.pacer.at_once(line.way):
-            line.shown, line.told_at = line.doings.line(), now
+        if self.limiter.at_once(line.way):
+            line.shown, line.told_at = line.progress.line(), now
             self._begin_edit(line.way, slot, text, group)
 
     def _rested(self, slot: SlotId, way: SendPath, now: float) -> bool:
@@ -393,7 +393,7 @@ class LiveEdits:
         if failed.outcome is not SendOutcome.WAIT:
             return
         try:
-            await write_bans(self.notes, self.pacer.obey(way, failed), self.clock.now())
+            await write_bans(self.key_value, self.limiter.obey(way, failed), self.clock.now())
         except StoreError as error:
             self._log.error("a ban is known here and not stored", error=str(error))
 

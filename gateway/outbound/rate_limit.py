@@ -50,23 +50,23 @@ class SendPriority(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendPath:
-    """What a message to one conversation passes: the scopes whose bans hold for it, and its paces."""
+    """What a message to one conversation passes: the scopes whose bans hold for it, and its rate_limits."""
 
     account: str
     chat: str
     scopes: tuple[str, ...]
-    paces: tuple[RateLimit, ...]
+    rate_limits: tuple[RateLimit, ...]
 
     @staticmethod
-    def to(conversation: Conversation, paces: Sequence[RateLimit]) -> SendPath:
+    def to(conversation: Conversation, rate_limits: Sequence[RateLimit]) -> SendPath:
         """The way to a conversation: a ban holds there whether or not its scope has a pace."""
         account, chat = conversation.account_scope, conversation.chat_scope
-        scopes = dict.fromkeys([account, chat, conversation.key, *(pace.scope for pace in paces)])
-        return SendPath(account=account, chat=chat, scopes=tuple(scopes), paces=tuple(paces))
+        scopes = dict.fromkeys([account, chat, conversation.key, *(pace.scope for pace in rate_limits)])
+        return SendPath(account=account, chat=chat, scopes=tuple(scopes), rate_limits=tuple(rate_limits))
 
     def every_s(self) -> float:
         """Seconds between two messages of the chat, by its own pace; 0 without one."""
-        return next((pace.every_s for pace in self.paces if pace.scope == self.chat), 0.0)
+        return next((pace.every_s for pace in self.rate_limits if pace.scope == self.chat), 0.0)
 
 
 def seconds_until_room(pace: RateLimit, full_at: float, now: float, *, ahead: int = 0) -> float:
@@ -100,13 +100,13 @@ class TokenBuckets:
         before = ahead or {}
         paced = (
             seconds_until_room(pace, self._full_at.get(pace.scope, now), now, ahead=before.get(pace.scope, 0))
-            for pace in way.paces
+            for pace in way.rate_limits
         )
         return max(self.banned(way, now), *paced, 0.0)
 
     def take(self, way: SendPath, now: float) -> None:
         """A message goes this way."""
-        for pace in way.paces:
+        for pace in way.rate_limits:
             self._full_at[pace.scope] = full_again(pace, self._full_at.get(pace.scope, now), now)
         if len(self._full_at) > REMEMBERED:
             self._full_at = {scope: at for scope, at in self._full_at.items() if at > now}
@@ -168,7 +168,7 @@ class RateLimiter:
         """Take a turn for what need not arrive, if there is room now; it leaves room for one message that must."""
         self._let_through()
         now = self._clock.monotonic()
-        spare = {pace.scope: 1 for pace in way.paces if pace.burst > 1}
+        spare = {pace.scope: 1 for pace in way.rate_limits if pace.burst > 1}
         if self._closed or self._ledger.room(way, now, spare) > 0:
             return False
         self._ledger.take(way, now)
@@ -232,7 +232,7 @@ class RateLimiter:
                 waiter.told.set_result(expected_s)
             else:
                 self._waiting.append(waiter)
-                ahead.update(pace.scope for pace in waiter.way.paces)
+                ahead.update(pace.scope for pace in waiter.way.rate_limits)
                 soonest = min(soonest, room_s)
         if self._waiting:
             self._timer = asyncio.get_running_loop().call_later(soonest, self._let_through)
@@ -244,21 +244,21 @@ class RateLimiter:
         return self._closed or expected_s > bearable_s or self._ledger.banned(waiter.way, now) > PATIENCE_S
 
 
-async def write_bans(notes: KeyValue, bans: Mapping[str, datetime], now: datetime) -> None:
+async def write_bans(key_value: KeyValue, bans: Mapping[str, datetime], now: datetime) -> None:
     """Store bans, so that a restart does not send into them. Raises `StoreError`; twice is safe."""
     for scope, until in bans.items():
         left = until - now
-        await notes.note(BANS, scope, f"{until.isoformat()} {left.total_seconds()}", ttl=left)
+        await key_value.note(BANS, scope, f"{until.isoformat()} {left.total_seconds()}", ttl=left)
 
 
-async def read_bans(notes: KeyValue, pacer: RateLimiter, now: datetime) -> None:
+async def read_bans(key_value: KeyValue, limiter: RateLimiter, now: datetime) -> None:
     """Take up the bans that an earlier life stored. Raises `StoreError`."""
-    for scope, value in (await notes.notes(BANS)).items():
+    for scope, value in (await key_value.notes(BANS)).items():
         until = _until(value, now)
         if until is None:
             _log().error("a stored ban cannot be read", scope=scope, value=value)
         else:
-            pacer.ban(scope, until)
+            limiter.ban(scope, until)
 
 
 def _until(value: str, now: datetime) -> datetime | None:

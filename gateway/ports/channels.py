@@ -82,7 +82,7 @@ class Channel(Protocol):
         """
         ...
 
-    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
+    def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
         """The limits of a message there, widest scope first; the bans of a scope hold for all that lies in it."""
         ...
 
@@ -282,9 +282,9 @@ class ChannelContext:
     name: str
     settings: Any
     """Its own settings model, or the table as it stands for a channel loaded by import path."""
-    desk: WebApi
-    helm: ChannelHost
-    notes: ChannelKeyValue
+    web_api: WebApi
+    host: ChannelHost
+    key_value: ChannelKeyValue
     client: ClientSession
     """The daemon's one HTTP client session: no total timeout, no redirect rules of its own."""
     public_url: str

@@ -150,7 +150,7 @@ class Sweeps(Protocol):
 
 
 class Outbox(Protocol):
-    """Slots on their way out. Called by `delivery`, by `streams` for what they show, and by `helm`, which tells owners.
+    """Slots on their way out. Called by `delivery`, by `streams` for what they show, and by `host`, which tells owners.
 
     Versions: a result for an older version than the slot has now leaves it DUE for the newer one.
     """

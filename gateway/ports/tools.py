@@ -102,7 +102,7 @@ class ToolContext(Protocol):
         ...
 
     @property
-    def family(self) -> Subsessions:
+    def subsessions(self) -> Subsessions:
         """The sub-sessions of this session."""
         ...
 

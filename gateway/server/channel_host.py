@@ -46,13 +46,13 @@ class DaemonChannelHost:
 class NamespacedKeyValue:
     """`ports.ChannelNotes`: what the store keeps in one room."""
 
-    notes: KeyValue
+    key_value: KeyValue
     room: str
 
     async def read(self) -> Mapping[str, str]:
         """All of them."""
-        return await self.notes.notes(self.room)
+        return await self.key_value.notes(self.room)
 
     async def keep(self, key: str, value: str) -> None:
         """Store one."""
-        await self.notes.note(self.room, key, value)
+        await self.key_value.note(self.room, key, value)

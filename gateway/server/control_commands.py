@@ -31,12 +31,12 @@ CHANGES_AT_ONCE = 500
 class ControlCommands:
     """Answers over the control socket, which only this user can reach; so it acts as the owner that is named."""
 
-    pages: WebAccess
+    web_access: WebAccess
     http: HttpServer
     ingress: Ingress
-    views: Queries
+    queries: Queries
     audit: Audit
-    live: EventBus
+    events: EventBus
     clock: Clock
     owners: Sequence[OwnerName]
     page: bool = True
@@ -60,7 +60,7 @@ class ControlCommands:
                 "The web page is switched off, so nobody can sign in.",
                 cure="Set [channels.web] enabled = true and start Dragoman again.",
             )
-        code = await self.pages.mint_code(owner)
+        code = await self.web_access.mint_code(owner)
         return f"{self.http.address.link(self.http.port)}/#code={code}"
 
     async def _link(self, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class ControlCommands:
                 "queued": line.queued,
                 "active_at": line.session.active_at.isoformat(),
             }
-            for line in await self.views.sessions()
+            for line in await self.queries.sessions()
         ]
 
     async def _approvals(self, _args: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ class ControlCommands:
                 "asked_at": wait.opened_at.isoformat(),
                 "expires_at": wait.expires_at.isoformat(),
             }
-            for wait in await self.views.open_approvals()
+            for wait in await self.queries.open_approvals()
             if wait.approval is not None
         ]
 
@@ -132,15 +132,15 @@ class ControlCommands:
         if not isinstance(text, str) or not text.strip():
             raise BadRequest("There is no text to send.", cure='Write it in quotes: dragoman send "…".')
         session = main_session(owner)
-        before = (await self.views.older(session, None, 1)).rev
-        async with self.live.subscribe(session_topic(session)) as events:
+        before = (await self.queries.older(session, None, 1)).rev
+        async with self.events.subscribe(session_topic(session)) as events:
             said = self._message(owner, text)
             accepted = await self.ingress.message(said)
             if accepted is None:
                 return {"answer": await self._reply(owner, before, said.event_key)}
             if not args.get("wait"):
                 return {"answer": None, "turn": accepted.turn}
-            while (state := (await self.views.turn(accepted.turn)).turn.state) not in ENDED:
+            while (state := (await self.queries.turn(accepted.turn)).turn.state) not in ENDED:
                 try:
                     async with asyncio.timeout(LOOK_EVERY_S):
                         await anext(events)
@@ -182,7 +182,7 @@ class ControlCommands:
         """All that changed in an owner's main session since a revision."""
         more = True
         while more:
-            found = await self.views.changes(main_session(owner), after, CHANGES_AT_ONCE)
+            found = await self.queries.changes(main_session(owner), after, CHANGES_AT_ONCE)
             for row in found.rows:
                 yield row
             after, more = found.rev, found.more

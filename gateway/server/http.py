@@ -86,7 +86,7 @@ class HttpServer:
     endpoints: Sequence[Endpoint]
     sign_ins: SignIns
     health: DaemonHealth
-    meters: Metrics
+    metrics: Metrics
     clock: Clock
     troubles: Callable[[], Sequence[str]] = tuple
     """What the channels say of themselves now; empty when all of them work."""
@@ -285,7 +285,7 @@ class HttpServer:
             "tasks": len(asyncio.all_tasks()),
         }
         lines = [f"# TYPE dragoman_{name} gauge\ndragoman_{name} {value}\n" for name, value in figures.items()]
-        body = generate_latest(self.meters.registry) + "".join([*lines, *self._channels_up()]).encode()
+        body = generate_latest(self.metrics.registry) + "".join([*lines, *self._channels_up()]).encode()
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     def _channels_up(self) -> Iterator[str]:

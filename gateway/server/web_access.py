@@ -46,8 +46,8 @@ class WebAccess:
         self,
         *,
         accounts: Accounts,
-        views: Queries,
-        live: EventBus,
+        queries: Queries,
+        events: EventBus,
         registry: Registry,
         approvals: Approvals,
         clock: Clock,
@@ -61,8 +61,8 @@ class WebAccess:
         """Take what is read; `kept` says where a file of a session's call is, `currency` what prices are in."""
         self._redactor = redactor
         self._accounts = accounts
-        self._views = views
-        self._live = live
+        self._queries = queries
+        self._events = events
         self._registry = registry
         self._approvals = approvals
         self._clock = clock
@@ -114,7 +114,7 @@ class WebAccess:
 
     async def sessions(self, owner: OwnerName) -> Sequence[SessionLine]:
         """The sessions that this owner may see; the own main one first, also before it has anything in it."""
-        found = [(line, line.session) for line in await self._views.sessions(always=main_session(owner))]
+        found = [(line, line.session) for line in await self._queries.sessions(always=main_session(owner))]
         lines = [line for line, session in found if may_see(owner, session.owner, session.root_kind)]
         mine = [line for line in lines if line.session.id == main_session(owner)]
         rest = [line for line in lines if line.session.id != main_session(owner)]
@@ -125,12 +125,12 @@ class WebAccess:
     async def changes(self, owner: OwnerName, session: SessionId, after: int) -> Rows:
         """Rows changed since a revision."""
         await self._check(owner, session)
-        return await self._shown(await self._views.changes(session, after, CHANGES_AT_ONCE))
+        return await self._shown(await self._queries.changes(session, after, CHANGES_AT_ONCE))
 
     async def older(self, owner: OwnerName, session: SessionId, before: int | None) -> Rows:
         """The last rows before a place."""
         await self._check(owner, session)
-        return await self._shown(await self._views.older(session, before, ROWS_AT_ONCE))
+        return await self._shown(await self._queries.older(session, before, ROWS_AT_ONCE))
 
     async def _shown(self, rows: Rows) -> Rows:
         """The rows without secrets in what a model wants to call: it is stored as it runs."""
@@ -150,7 +150,7 @@ class WebAccess:
     async def _check(self, owner: OwnerName, session: SessionId) -> None:
         if session == main_session(owner):
             return
-        found = await self._views.session(session)
+        found = await self._queries.session(session)
         if found is None or not may_see(owner, found.owner, found.root_kind):
             # The same words for both: what exists is not told.
             raise Forbidden("There is no such session for you.", cure="Choose one from the list.")
@@ -167,7 +167,7 @@ class WebAccess:
         The name comes from the stored result, never from the request. A link in its place is not followed.
         """
         try:
-            view = await self._views.turn(turn)
+            view = await self._queries.turn(turn)
             await self._check(owner, view.session.id)
         except (NotFound, Forbidden):
             return None
@@ -181,7 +181,7 @@ class WebAccess:
 
     def watch(self, *topics: str) -> AbstractAsyncContextManager[AsyncIterator[LiveEvent]]:
         """Listen to what happens."""
-        return self._live.subscribe(*topics)
+        return self._events.subscribe(*topics)
 
 
 def _files_of(result: ToolResult, what: ArtifactKind) -> Sequence[str]:

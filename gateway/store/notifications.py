@@ -28,15 +28,15 @@ class Notifications:
     turns_due: bool = False
     slots_due: bool = False
 
-    def publish(self, live: EventBus) -> None:
+    def publish(self, events: EventBus) -> None:
         """Wake whoever must know. Called in the event loop, after the commit."""
         for session in self.sessions:
             changed = Changed(session=session)
-            live.publish(session_topic(session), changed)
-            live.publish(SESSIONS, changed)
+            events.publish(session_topic(session), changed)
+            events.publish(SESSIONS, changed)
         for turn in self.turns:
-            live.publish(turn_topic(turn), TurnWoken(turn=turn))
+            events.publish(turn_topic(turn), TurnWoken(turn=turn))
         if self.turns_due:
-            live.publish(TURNS, TurnsDue())
+            events.publish(TURNS, TurnsDue())
         if self.slots_due:
-            live.publish(SLOTS, SlotsDue())
+            events.publish(SLOTS, SlotsDue())

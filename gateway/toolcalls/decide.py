@@ -124,7 +124,7 @@ class CallDecider:
     workspaces: Workspaces
     containment: Containment
     limits: TurnLimits
-    meters: Metrics
+    metrics: Metrics
     redactor: Redactor
     _log: Any = field(default_factory=lambda: log("deciding"))
 
@@ -178,7 +178,7 @@ class CallDecider:
 
     def refuse(self, deny: Deny) -> ToolResult:
         """The result of a call that will not run."""
-        self.meters.decisions.labels("deny", deny.reason.value).inc()
+        self.metrics.decisions.labels("deny", deny.reason.value).inc()
         bad = deny.reason in (DenyReason.INVALID_ARGUMENTS, DenyReason.UNKNOWN_TOOL)
         status = ResultStatus.ERROR if bad else ResultStatus.DENIED
         return ToolResult(status=status, text="", code=deny.reason.value, hint=deny.hint)

@@ -65,9 +65,9 @@ def limit_s(spec: ToolSpec, policy: ToolPolicy, arguments: Mapping[str, Any]) ->
     return min(float(asked), base if is_ceiling else max(base, spec.max_timeout_s or base))
 
 
-def cut_short(halt: Cancellation) -> ToolResult | None:
+def cut_short(cancellation: Cancellation) -> ToolResult | None:
     """What comes of a call that is cut; None when whoever cuts it has no right to write that."""
-    why = halt.why
+    why = cancellation.why
     if why is None or why not in HALTED_TEXT:
         return None
     return ToolResult(status=ResultStatus.CANCELLED, text="", code=why.value, hint=HALTED_TEXT[why])
@@ -83,8 +83,8 @@ class _Context:
     action: Action
     containment: Containment
     state: Path
-    family: Subsessions
-    gallery: ArtifactStore
+    subsessions: Subsessions
+    artifacts: ArtifactStore
     kept_for: str
     scopes: frozenset[str]
     limits: ProcessLimits
@@ -96,11 +96,11 @@ class _Context:
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
         """Keep a picture beside the output. Raises `BadRequest` for what is none, or too large."""
-        return await asyncio.to_thread(self.gallery.picture, data, media_type)
+        return await asyncio.to_thread(self.artifacts.picture, data, media_type)
 
     async def keep(self, path: Path, name: str, media_type: str) -> Artifact:
         """Copy a file of the workspace beside the output. Raises `BadRequest` for what is none, or too large."""
-        return await asyncio.to_thread(self.gallery.file, self.cwd, path, name, media_type)
+        return await asyncio.to_thread(self.artifacts.file, self.cwd, path, name, media_type)
 
     async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
         """Run a program in this call's sandbox."""
@@ -143,16 +143,21 @@ class Execution:
     workspaces: Workspaces
     containment: Containment
     clock: Clock
-    live: EventBus
-    meters: Metrics
+    events: EventBus
+    metrics: Metrics
     redactor: Redactor
-    families: SubsessionService
+    subsessions: SubsessionService
     program_limits: ProcessLimits = field(default_factory=ProcessLimits)
     """Of each program that a call starts."""
     _log: Any = field(default_factory=lambda: log("execution"))
 
     async def run(
-        self, permit: Permit, call: Prepared, lease: Lease, halt: Cancellation, done: Callable[[ToolResult], Any]
+        self,
+        permit: Permit,
+        call: Prepared,
+        lease: Lease,
+        cancellation: Cancellation,
+        done: Callable[[ToolResult], Any],
     ) -> ToolResult | Park:
         """Run the call and return its result.
 
@@ -168,7 +173,7 @@ class Execution:
         try:
             outcome = await self._limited(call, lease, output, limit)
         except asyncio.CancelledError:
-            if (result := cut_short(halt)) is not None:
+            if (result := cut_short(cancellation)) is not None:
                 await done(self._whole(result, call, lease, output, began))
             raise
         if isinstance(outcome, Park):
@@ -212,8 +217,8 @@ class Execution:
             action=call.action,
             containment=self.containment,
             state=self.workspaces.root,
-            gallery=ArtifactStore(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
-            family=self.families.of(call.view, call.step.n, lease),
+            artifacts=ArtifactStore(self.workspaces.outputs(lease.session), f"{call.step.turn}-{call.step.n}"),
+            subsessions=self.subsessions.of(call.view, call.step.n, lease),
             kept_for=kept_for(call.view.turn.session, call.view.turn.epoch),
             scopes=call.scopes,
             limits=self.program_limits,
@@ -224,7 +229,7 @@ class Execution:
 
         def show(start: int, text: str) -> None:
             delta = OutputDelta(session=lease.session, turn=step.turn, n=step.n, start=start, text=text)
-            self.live.publish(session_topic(lease.session), delta)
+            self.events.publish(session_topic(lease.session), delta)
 
         return self._buffer(call, lease, f"{step.turn}-{step.n}.txt", show)
 
@@ -243,8 +248,8 @@ class Execution:
         seconds = self.clock.monotonic() - began
         tool = call.tool.spec.name
         output.close()
-        self.meters.calls.labels(tool, result.status.value).inc()
-        self.meters.call_seconds.labels(tool).observe(seconds)
+        self.metrics.calls.labels(tool, result.status.value).inc()
+        self.metrics.call_seconds.labels(tool).observe(seconds)
         text = result.text
         if too_long(text):
             output = self._buffer(call, lease, f"{call.step.turn}-{call.step.n}-text.txt")

@@ -69,13 +69,13 @@ class ToolCalls:
     """Brings the calls of a turn's last answer to their results."""
 
     registry: Registry
-    steps: TurnJournal
-    views: Queries
-    live: EventBus
+    journal: TurnJournal
+    queries: Queries
+    events: EventBus
     approvals: Approvals
     execution: Execution
     clock: Clock
-    meters: Metrics
+    metrics: Metrics
     points: FailPoints
     expiry: Mapping[SessionKind, timedelta]
     limits: TurnLimits = field(default_factory=TurnLimits)
@@ -89,18 +89,18 @@ class ToolCalls:
             workspaces=self.execution.workspaces,
             containment=self.execution.containment,
             limits=self.limits,
-            meters=self.meters,
+            metrics=self.metrics,
             redactor=self.execution.redactor,
         )
 
-    async def settle(self, view: TurnView, lease: Lease, halt: Cancellation, doing: Tell) -> TurnView | None:
+    async def settle(self, view: TurnView, lease: Lease, cancellation: Cancellation, doing: Tell) -> TurnView | None:
         """Do all that can be done now for the turn, which stands as in `view`; tell `doing` what that is.
 
         Return how it stands when every call has its result, None when only waits are left.
         """
         topic = turn_topic(lease.turn)
         say = _Saying(doing=doing, clean=self.execution.redactor.text)
-        async with self.live.subscribe(topic) as woken, asyncio.TaskGroup() as group:
+        async with self.events.subscribe(topic) as woken, asyncio.TaskGroup() as group:
             now = _Running()
             running, changed = now.calls, now.changed
             watcher = group.create_task(_relay(woken, changed), name=f"wakes of {lease.turn}")
@@ -110,7 +110,7 @@ class ToolCalls:
                 changed.clear()
                 busy = frozenset(running)  # before reading: a call that ends meanwhile stands in the view as it was
                 try:
-                    view, now.known = now.known or await self.views.turn(lease.turn), None
+                    view, now.known = now.known or await self.queries.turn(lease.turn), None
                     unfinished = [step for step in view.steps if step.state is not StepState.FINISHED]
                     runnable = await self._decide(view, unfinished, lease, busy)
                 except StoreError as error:
@@ -121,7 +121,7 @@ class ToolCalls:
                 for one in runnable:
                     if _fits(one.call.tool.spec.risk, running):
                         running[one.call.step.n] = one.call
-                        work = self._run(one, lease, halt, now)
+                        work = self._run(one, lease, cancellation, now)
                         group.create_task(work, name=f"call {lease.turn}/{one.call.step.n}")
                 if not running and not changed.is_set():
                     break
@@ -129,7 +129,7 @@ class ToolCalls:
                 await now.until_more(say)
             watcher.cancel()
         if unfinished:
-            view = await self.views.turn(lease.turn)
+            view = await self.queries.turn(lease.turn)
         settled = all(step.state is StepState.FINISHED for step in view.steps)
         say.waiting(view)
         return view if settled else None
@@ -152,7 +152,7 @@ class ToolCalls:
             if isinstance(found, ToolResult):
                 # A sub-session's words come as its model gave them.
                 clean = replace(found, text=self.execution.redactor.text(found.text)) if found.text else found
-                await self.steps.finish_step(lease, step.n, bounded(clean))
+                await self.journal.finish_step(lease, step.n, bounded(clean))
         if look.asked and look.place is not None:
             await self._ask(view, lease, look.asked, look.place)
         return look.runnable
@@ -161,7 +161,7 @@ class ToolCalls:
         """Decide one call; None: it still waits."""
         view, wait = look.view, look.waits.get(step.n)
         if kept and look.allowed is None and (wait is None or wait.state is not WaitState.OPEN):
-            look.allowed = await self.steps.allowed_scopes(view.session.id)
+            look.allowed = await self.journal.allowed_scopes(view.session.id)
         allowed = look.allowed or ()
         if step.state is StepState.PLANNED:
             found = self._deciding.first(view, step, look.same, allowed, askable=True)
@@ -193,34 +193,34 @@ class ToolCalls:
         titles = [asking.title(one.request) for one in asked]
         slots = asking.card_slots([wait.id for wait in waits], titles, place, view.session, view.turn)
         most = None if view.session.root_kind is SessionKind.MAIN else self.limits.open_approvals
-        opened = await self.steps.open_waits(lease, waits, slots, most=most)
+        opened = await self.journal.open_waits(lease, waits, slots, most=most)
         if opened is None:
             return  # the turn is being stopped
         for one in asked[opened:]:
-            await self.steps.finish_step(lease, one.step.n, self._deciding.refuse(too_many_open(most or 0)))
+            await self.journal.finish_step(lease, one.step.n, self._deciding.refuse(too_many_open(most or 0)))
         if not opened:
             return
-        self.meters.decisions.labels("ask", "").inc(opened)
+        self.metrics.decisions.labels("ask", "").inc(opened)
         await self.points.hit("J8")
         await self.points.hit("WAITS")
 
     # --- run ----------------------------------------------------------------------------------
 
-    async def _run(self, one: Runnable, lease: Lease, halt: Cancellation, now: _Running) -> None:
+    async def _run(self, one: Runnable, lease: Lease, cancellation: Cancellation, now: _Running) -> None:
         n = one.call.step.n
         try:
-            started = await self._start(one, lease, halt)
+            started = await self._start(one, lease, cancellation)
             if started is StartOutcome.STARTED:
                 if one.wait is None:
-                    self.meters.decisions.labels("allow", "").inc()
+                    self.metrics.decisions.labels("allow", "").inc()
                 await self.points.hit("J11")
-                await self._execute(one.call, lease, halt, now)
+                await self._execute(one.call, lease, cancellation, now)
             elif started is StartOutcome.NOT_APPROVED:
-                await self.steps.finish_step(lease, n, not_approved())
+                await self.journal.finish_step(lease, n, not_approved())
         finally:
             now.ended(n)
 
-    async def _start(self, one: Runnable, lease: Lease, halt: Cancellation) -> StartOutcome | None:
+    async def _start(self, one: Runnable, lease: Lease, cancellation: Cancellation) -> StartOutcome | None:
         """Store that a call begins; None when the store failed: nothing was begun, and it is looked at again."""
         started: list[StartOutcome] = []
         action = one.call.action
@@ -229,7 +229,7 @@ class ToolCalls:
         )
 
         async def begin() -> None:
-            started.append(await self.steps.start_step(lease, one.call.step.n, one.wait, beginning))
+            started.append(await self.journal.start_step(lease, one.call.step.n, one.wait, beginning))
 
         try:
             await _to_its_end(begin)
@@ -238,8 +238,8 @@ class ToolCalls:
             return None
         except asyncio.CancelledError:
             # Nothing of it was run. Without a result nobody would know that.
-            if StartOutcome.STARTED in started and (result := cut_short(halt)) is not None:
-                await self.steps.finish_step(lease, one.call.step.n, result)
+            if StartOutcome.STARTED in started and (result := cut_short(cancellation)) is not None:
+                await self.journal.finish_step(lease, one.call.step.n, result)
             raise
         return started[0]
 
@@ -247,15 +247,15 @@ class ToolCalls:
         self._log.error("the store failed beside a call", turn=lease.turn, error=str(error))
         await asyncio.sleep(STORE_AGAIN_S)
 
-    async def _execute(self, call: Prepared, lease: Lease, halt: Cancellation, now: _Running) -> None:
+    async def _execute(self, call: Prepared, lease: Lease, cancellation: Cancellation, now: _Running) -> None:
         n = call.step.n
         permit: Permit = self.execution.office.issue(lease, n, call.action_sha)
 
         async def store_partial(result: ToolResult) -> None:
-            await _to_its_end(partial(self.steps.finish_step, lease, n, result))
+            await _to_its_end(partial(self.journal.finish_step, lease, n, result))
 
         await self.points.hit("J12")
-        outcome = await self.execution.run(permit, call, lease, halt, store_partial)
+        outcome = await self.execution.run(permit, call, lease, cancellation, store_partial)
         await self.points.hit("J13")
         if isinstance(outcome, Park):  # the store has opened its wait already
             return
@@ -266,7 +266,7 @@ class ToolCalls:
         """Store what came of a call. It cannot be run again, so a store that fails is asked until it can write."""
         while True:
             try:
-                return await _to_its_end(partial(self.steps.finish_step, lease, n, outcome, slots))
+                return await _to_its_end(partial(self.journal.finish_step, lease, n, outcome, slots))
             except StoreError as error:
                 self._log.error("result not stored", turn=lease.turn, n=n, error=str(error))
                 await asyncio.sleep(STORE_AGAIN_S)

@@ -156,7 +156,7 @@ class SubsessionService:
     """What the family of every call is made with."""
 
     children: Children
-    views: Queries
+    queries: Queries
     registry: Registry
     agents: Mapping[str, Agent]
     """The configured agents, by name."""
@@ -169,7 +169,7 @@ class SubsessionService:
 
     def of(self, view: TurnView, n: int, lease: Lease) -> CallSubsessions:
         """The family of the session of this turn, for its step `n`, held under this lease."""
-        return CallSubsessions(families=self, view=view, n=n, lease=lease)
+        return CallSubsessions(subsessions=self, view=view, n=n, lease=lease)
 
     async def tokens_untold(self, view: TurnView) -> int:
         """Return the tokens of children that nobody waits for, or waits for no longer: see `tokens_of`.
@@ -214,7 +214,7 @@ class SubsessionService:
 class CallSubsessions:
     """`ports.Family` of one call."""
 
-    families: SubsessionService
+    subsessions: SubsessionService
     view: TurnView
     """The turn as it was when the call was decided."""
     n: int
@@ -222,11 +222,11 @@ class CallSubsessions:
 
     async def spawn(self, task: Task) -> ToolResult | Park:
         """Begin a child, with at most the rights of this session."""
-        async with self.families.spawning:
+        async with self.subsessions.spawning:
             child = self._new_child(task, await self._left())
             if isinstance(child, SpawnDenied):
                 return ToolResult(status=child.status, text="", code=child.code, hint=child.hint)
-            begun = await self.families.children.spawn(self.lease, self.n, child)
+            begun = await self.subsessions.children.spawn(self.lease, self.n, child)
         if isinstance(begun, SpawnRefusal):
             refusal = _limit(begun)
             return ToolResult(status=refusal.status, text="", code=refusal.code, hint=refusal.hint)
@@ -238,7 +238,7 @@ class CallSubsessions:
 
     async def members(self) -> Sequence[ChildLine]:
         """All below this session."""
-        return await self.families.children.family(self.view.session.id)
+        return await self.subsessions.children.family(self.view.session.id)
 
     async def stop(self, child: SessionId) -> int:
         """Stop one of them with all below it; where several people speak, only what the same person asked for.
@@ -249,14 +249,14 @@ class CallSubsessions:
         # A child works for one person, whoever is said to speak in its later turns; so do a main session and a dm.
         shared = session.kind is SessionKind.NON_MAIN and session.lineage is None
         only = self.view.turn.principal if shared else None
-        return await self.families.children.stop_child(session.id, child, STOPPED, only)
+        return await self.subsessions.children.stop_child(session.id, child, STOPPED, only)
 
     async def _left(self) -> Left:
         """What the turn has left now. The child of this very call, which a crash may have left, counts as not begun."""
-        families, turn = self.families, self.view.turn
+        families, turn = self.subsessions, self.view.turn
         own = child_session(turn.id, self.n)
         begun = [line for line in await families.children.children_of(turn.id) if line.session.id != own]
-        now = await families.views.turn(turn.id)  # read last: what ends in between counts twice, not in neither
+        now = await families.queries.turn(turn.id)  # read last: what ends in between counts twice, not in neither
         given = await families.tokens_of(begun, told_of(now))
         held = families.clock.now() - (self.lease.expires_at - LEASE_LASTS)
         most = rights_of(self.view.session, (), families.limits)
@@ -266,7 +266,7 @@ class CallSubsessions:
         )
 
     def _new_child(self, task: Task, left: Left) -> NewChild | SpawnDenied:
-        families = self.families
+        families = self.subsessions
         if not task.text.strip():
             return SpawnDenied(
                 code="empty", hint="The task is empty; say what is to be done.", status=ResultStatus.ERROR

@@ -310,10 +310,10 @@ class ChannelContract(CardContract, FileContract):
         places += [] if Can.GROUPS in rig.cannot else [rig.group()]
         places += [] if Can.THREADS in rig.cannot else [rig.thread()]
         for where in places:
-            paces = channel.paces(where)
-            assert paces
-            assert all(0 < pace.every_s < math.inf and pace.burst >= 1 for pace in paces)
-            scopes = [pace.scope for pace in paces]
+            rate_limits = channel.rate_limits(where)
+            assert rate_limits
+            assert all(0 < pace.every_s < math.inf and pace.burst >= 1 for pace in rate_limits)
+            scopes = [pace.scope for pace in rate_limits]
             assert all(narrow.startswith(f"{wide}/") for wide, narrow in itertools.pairwise(scopes))
             assert scopes[0].startswith(f"{rig.name}/{where.account}")
 

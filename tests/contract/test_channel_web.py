@@ -101,17 +101,17 @@ class WebRig(Rig):
     async def platform(self) -> AsyncGenerator[None]:
         """The page's own server. Not `served`, which runs the channel itself."""
         engine, context = self.engine, self.engine.context(self.name, WebSettings(), self.client)
-        pages, web = cast("WebAccess", context.desk), WebChannel(context)
+        pages, web = cast("WebAccess", context.web_api), WebChannel(context)
         http = HttpServer(
             address=Address(host="127.0.0.1", port=0),
             endpoints=web.endpoints(),
             sign_ins=pages,
             health=engine.store,
-            meters=engine.meters,
+            metrics=engine.metrics,
             clock=engine.clock,
         )
         self.channel = web
-        self._served = Served(engine=engine, pages=pages, web=web, http=http)
+        self._served = Served(engine=engine, web_access=pages, web=web, http=http)
         await http.start()
         async with AsyncExitStack() as stack:
             self._stack = stack

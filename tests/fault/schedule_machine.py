@@ -243,7 +243,7 @@ def _tools(world: World, machine: Machine, way: Way) -> list[FakeTool]:
     async def spawn(ctx: ToolContext, _args: Text) -> ToolResult | Park:
         way.check()
         world.called += 1
-        return await ctx.family.spawn(Task(text=f"m{1_000 + world.called}"))
+        return await ctx.subsessions.spawn(Task(text=f"m{1_000 + world.called}"))
 
     everywhere = {kind.value: ApprovalMode.ALLOW for kind in SessionKind}
     return [
@@ -267,12 +267,12 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
     channel = PlatformChannel(world.platform, machine.name)
     sessions, delivery = engine.sessions(), engine.delivery(channel)
     sessions.node = delivery.node = node
-    streams = delivery.streams = LiveEdits(
+    streams = delivery.live_edits = LiveEdits(
         channels={channel.name: channel},
-        live=engine.store.live,
-        notes=engine.store,
+        events=engine.store.live,
+        key_value=engine.store,
         outbox=engine.store,
-        pacer=delivery.pacer,
+        limiter=delivery.limiter,
         redactor=engine.redactor,
         clock=engine.clock,
         look_every_s=0.4,
@@ -288,8 +288,8 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
         control=cast(ControlServer, _NoControl()),
         sessions=sessions,
         delivery=delivery,
-        streams=streams,
-        sweeper=Sweeper(node_id=node, sweeps=engine.store, node=engine.store, meters=engine.meters),
+        live_edits=streams,
+        sweeper=Sweeper(node_id=node, sweeps=engine.store, node=engine.store, metrics=engine.metrics),
     )
 
 

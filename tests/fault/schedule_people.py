@@ -250,7 +250,7 @@ class PlatformChannel:
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
         """Nobody sends files."""
 
-    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
+    def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
         """No limits."""
         return ()
 

@@ -105,7 +105,7 @@ class SocketChannel:
     async def typing(self, conversation: Conversation) -> None:
         """Not shown here."""
 
-    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
+    def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
         """None."""
         return ()
 

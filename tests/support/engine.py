@@ -106,7 +106,7 @@ class Engine:
         self.clock = store.moved if store else FakeClock()
         self.store = store or FailingStore(self.clock)
         self.people = people
-        self.meters = Metrics()
+        self.metrics = Metrics()
         self.points = FailPoints()
         self.redactor = Redactor(secrets)
         self.handles = ButtonTokens(KEY)
@@ -128,14 +128,14 @@ class Engine:
         self.ingress = Ingress(
             intake=self.store,
             children=self.store,
-            books=self.store,
-            views=self.store,
+            usage=self.store,
+            queries=self.store,
             people=people,
             registry=self.registry,
             approvals=self.approvals,
-            notes=self.store,
+            key_value=self.store,
             clock=self.clock,
-            meters=self.meters,
+            metrics=self.metrics,
             points=self.points,
             model_name="scripted",
             running=running or (WhileRunning.STEER if steer else WhileRunning.QUEUE),
@@ -145,7 +145,7 @@ class Engine:
     def _families(self) -> SubsessionService:
         return SubsessionService(
             children=self.store,
-            views=self.store,
+            queries=self.store,
             registry=self.registry,
             agents=self.agents,
             models=self.models,
@@ -160,16 +160,16 @@ class Engine:
             workspaces=self.workspaces,
             containment=containment,
             clock=self.clock,
-            live=self.store.live,
-            meters=self.meters,
+            events=self.store.live,
+            metrics=self.metrics,
             redactor=self.redactor,
-            families=self.families,
+            subsessions=self.families,
         )
 
     def _compaction(self) -> Compaction:
         return Compaction(
-            views=self.store,
-            books=self.store,
+            queries=self.store,
+            usage=self.store,
             models=self.models,
             clock=self.clock,
             redactor=self.redactor,
@@ -180,13 +180,13 @@ class Engine:
         expiry = {SessionKind.MAIN: timedelta(hours=1)}
         return ToolCalls(
             registry=self.registry,
-            steps=self.store,
-            views=self.store,
-            live=self.store.live,
+            journal=self.store,
+            queries=self.store,
+            events=self.store.live,
             approvals=self.approvals,
             execution=self.execution,
             clock=self.clock,
-            meters=self.meters,
+            metrics=self.metrics,
             points=self.points,
             expiry={kind: expiry.get(kind, timedelta(minutes=15)) for kind in SessionKind},
             limits=self.limits,
@@ -194,14 +194,14 @@ class Engine:
 
     def _turns(self) -> TurnsOfFakes:
         return TurnsOfFakes(
-            lanes=self.store,
-            steps=self.store,
-            views=self.store,
-            live=self.store.live,
+            queue=self.store,
+            journal=self.store,
+            queries=self.store,
+            events=self.store.live,
             calls=self.calls,
-            families=self.families,
-            questions=PromptBuilder(
-                views=self.store,
+            subsessions=self.families,
+            prompts=PromptBuilder(
+                queries=self.store,
                 registry=self.registry,
                 outputs=self.workspaces.outputs,
                 workspaces=self.workspaces.workspace,
@@ -212,12 +212,12 @@ class Engine:
                 context_tokens=self.context_tokens,
             ),
             attachments=Attachments(
-                channels=self.channels, workspaces=self.workspaces.workspace, steps=self.store, redactor=self.redactor
+                channels=self.channels, workspaces=self.workspaces.workspace, journal=self.store, redactor=self.redactor
             ),
             models=self.models,
             operator=self.operator,
             clock=self.clock,
-            meters=self.meters,
+            metrics=self.metrics,
             points=self.points,
             redactor=self.redactor,
             elsewhere=[ANN],
@@ -229,39 +229,39 @@ class Engine:
         """A runner of turns on this engine."""
         return TurnWorker(
             node=NODE,
-            lanes=self.store,
-            views=self.store,
-            live=self.store.live,
+            queue=self.store,
+            queries=self.store,
+            events=self.store.live,
             turns=self.turns,
             compaction=self.compaction,
-            meters=self.meters,
+            metrics=self.metrics,
             points=self.points,
         )
 
     def delivery(self, *channels: Channel) -> Delivery:
         """A sender on this engine, in a life of its own: it remembers nothing of limits."""
         by_name = {channel.name: channel for channel in channels}
-        pacer = RateLimiter(self.clock)
+        limiter = RateLimiter(self.clock)
         return Delivery(
             node=NODE,
             outbox=self.store,
-            notes=self.store,
-            views=self.store,
-            live=self.store.live,
+            key_value=self.store,
+            queries=self.store,
+            events=self.store.live,
             channels=by_name,
             approvals=self.approvals,
             clock=self.clock,
-            meters=self.meters,
+            metrics=self.metrics,
             points=self.points,
             redactor=self.redactor,
             owners={ANN: (ANN_TELEGRAM, ANN_SLACK)},
-            pacer=pacer,
-            streams=LiveEdits(
+            limiter=limiter,
+            live_edits=LiveEdits(
                 channels=by_name,
-                live=self.store.live,
-                notes=self.store,
+                events=self.store.live,
+                key_value=self.store,
                 outbox=self.store,
-                pacer=pacer,
+                limiter=limiter,
                 redactor=self.redactor,
                 clock=self.clock,
                 look_every_s=0.002,
@@ -269,7 +269,7 @@ class Engine:
             kept=self.workspaces.kept,
         )
 
-    def helm(self) -> DaemonChannelHost:
+    def host(self) -> DaemonChannelHost:
         """What channels may do beside pushing messages."""
         return DaemonChannelHost(
             node_id=NODE,
@@ -285,9 +285,9 @@ class Engine:
         return ChannelContext(
             name=name,
             settings=settings,
-            desk=self.pages(),
-            helm=self.helm(),
-            notes=NamespacedKeyValue(notes=self.store, room=f"channel/{name}"),
+            web_api=self.pages(),
+            host=self.host(),
+            key_value=NamespacedKeyValue(key_value=self.store, room=f"channel/{name}"),
             client=client,
             public_url="",
             clock=self.clock,
@@ -298,8 +298,8 @@ class Engine:
         """The desk of the web page on this engine."""
         return WebAccess(
             accounts=self.store,
-            views=self.store,
-            live=self.store.live,
+            queries=self.store,
+            events=self.store.live,
             registry=self.registry,
             approvals=self.approvals,
             clock=self.clock,
@@ -342,11 +342,11 @@ class Engine:
         await self.store.plan(lease, calls(*named), given=given, slots=[])
         return lease
 
-    async def settle(self, lease: Lease, halt: Cancellation | None = None) -> bool:
+    async def settle(self, lease: Lease, cancellation: Cancellation | None = None) -> bool:
         """Do all that can be done for the calls of a turn."""
         async with asyncio.timeout(10):
             view = await self.store.turn(lease.turn)
-            return await self.calls.settle(view, lease, halt or Cancellation(), lambda _: None) is not None
+            return await self.calls.settle(view, lease, cancellation or Cancellation(), lambda _: None) is not None
 
     async def works(self, lease: Lease, seconds: float) -> None:
         """Let its holder work for so long, with the lease renewed each 5 s, as the daemon does."""
@@ -415,7 +415,7 @@ class Served:
     """The engine's page on a real port of loopback."""
 
     engine: Engine
-    pages: WebAccess
+    web_access: WebAccess
     web: WebChannel
     http: HttpServer
 
@@ -426,7 +426,7 @@ class Served:
 
     async def cookie(self, owner: OwnerName = ANN) -> str:
         """Sign an owner in; return `<cookie>.<key>`."""
-        found = await self.pages.sign_in(await self.pages.mint_code(owner), "here")
+        found = await self.web_access.sign_in(await self.web_access.mint_code(owner), "here")
         assert found is not None
         return found[1].text
 
@@ -443,19 +443,19 @@ async def served(engine: Engine) -> AsyncGenerator[Served]:
     """Serve the page of an engine for one test."""
     client = aiohttp.ClientSession()
     context = engine.context("web", WebSettings(), client)
-    pages, web = cast(WebAccess, context.desk), WebChannel(context)
+    pages, web = cast(WebAccess, context.web_api), WebChannel(context)
     http = HttpServer(
         address=Address(host="127.0.0.1", port=0),
         endpoints=web.endpoints(),
         sign_ins=pages,
         health=engine.store,
-        meters=engine.meters,
+        metrics=engine.metrics,
         clock=engine.clock,
     )
     await http.start()
     try:
         async with in_background(web.run(engine.ingress)):
-            yield Served(engine=engine, pages=pages, web=web, http=http)
+            yield Served(engine=engine, web_access=pages, web=web, http=http)
     finally:
         await http.stop()
         await client.close()

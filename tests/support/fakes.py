@@ -332,7 +332,7 @@ class FakeChannel:
             else:
                 write(piece)
 
-    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
+    def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
         """As told."""
         return self.pace
 

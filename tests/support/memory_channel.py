@@ -198,8 +198,8 @@ class MemoryChannel:
 
     def _failed(self, showing: RenderedSlot, code: str) -> SendFailed:
         if code == "wait":
-            paces, now = self.paces(showing.slot.conversation), self._context.clock.now()
-            scope = paces[-1].scope if paces else ""
+            rate_limits, now = self.rate_limits(showing.slot.conversation), self._context.clock.now()
+            scope = rate_limits[-1].scope if rate_limits else ""
             return SendFailed("It wants us to wait.", outcome=SendOutcome.WAIT, until=now, scope=scope, creating=False)
         outcome = SendOutcome.RETRY if code in {"offline", "broken"} else SendOutcome.DEAD
         return SendFailed(f"The platform says: {code}.", outcome=outcome, creating=False)
@@ -224,7 +224,7 @@ class MemoryChannel:
         except (PlatformError, PlatformGone):
             return
 
-    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
+    def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
         """The account's, then the chat's."""
         account = f"{NAME}/{conversation.account}"
         chat = f"{account}/{conversation.chat}"

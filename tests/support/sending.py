@@ -48,7 +48,7 @@ class PacedChannel(FakeChannel):
     every_s: float = 10
     burst: int = 1
 
-    def paces(self, conversation: Conversation) -> Sequence[RateLimit]:
+    def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
         """The account's, as told, then the chat's."""
         scope = f"{ACCOUNT}/{conversation.chat}"
         return (*self.pace, RateLimit(scope=scope, every_s=self.every_s, burst=self.burst))

@@ -1,4 +1,4 @@
-"""What stands around a channel in its own tests: a sink, a helm, notes that remember and can fail, faults."""
+"""What stands around a channel in its own tests: a sink, a host, notes that remember and can fail, faults."""
 
 from __future__ import annotations
 

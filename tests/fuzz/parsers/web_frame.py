@@ -80,9 +80,9 @@ def _sign_in() -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     context = ChannelContext(
         name="web",
         settings=WebSettings(),
-        desk=cast("Any", _Desk()),
-        helm=cast("Any", None),
-        notes=givens.NoNotes(),
+        web_api=cast("Any", _Desk()),
+        host=cast("Any", None),
+        key_value=givens.NoNotes(),
         client=cast("Any", None),
         public_url="",
         clock=givens.CLOCK,

@@ -39,7 +39,7 @@ class Call(BareCall):
         )  # fmt: skip
 
     @property
-    def family(self) -> Subsessions:
+    def subsessions(self) -> Subsessions:
         raise AssertionError("a shell spawns no session")
 
     async def shell(self, command: str, **more: Any) -> ToolResult:

@@ -42,7 +42,7 @@ class Scene:
     proxy: str = ""
     limits: dict[str, float] = field(default_factory=dict[str, float])
     sink: FakeSink = field(default_factory=lambda: FakeSink(asks_reasons=True))
-    helm: FakeHelm = field(default_factory=FakeHelm)
+    host: FakeHelm = field(default_factory=FakeHelm)
     notes: FakeNotes = field(default_factory=FakeNotes)
     clock: Clock = field(default_factory=SystemClock)
     """The real one: the fake Slack has it too."""
@@ -62,9 +62,9 @@ class Scene:
         return ChannelContext(
             name="slack",
             settings=self.settings(),
-            desk=cast("WebApi", None),
-            helm=self.helm,
-            notes=self.notes,
+            web_api=cast("WebApi", None),
+            host=self.host,
+            key_value=self.notes,
             client=self.client,
             public_url="https://bot.example.org",
             clock=self.clock,

@@ -223,11 +223,11 @@ async def test_what_breaks_us_is_put_aside_and_the_owners_are_told(slack: FakeSl
     slack.app.ack_within_s, slack.app.pauses_s = 0.1, (0.0, 0.05, 0.1)
     async with running(scene):
         slack.say(ANN, "hello")
-        await until(lambda: scene.helm.alerts)
+        await until(lambda: scene.host.alerts)
         await until(lambda: not slack.app.pending)
     assert [refused.reason for refused in scene.sink.refused] == [RefusedReason.POISON]
     assert slack.app.lost == []
-    assert scene.helm.alerts[0][0] == "slack/main/poison"
+    assert scene.host.alerts[0][0] == "slack/main/poison"
 
 
 async def test_a_channel_keeps_its_order_and_none_waits_for_another(slack: FakeSlack, scene: Scene, mode: str) -> None:

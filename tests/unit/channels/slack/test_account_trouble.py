@@ -32,7 +32,7 @@ async def test_slack_out_of_reach_is_trouble_until_it_is_back(slack: FakeSlack, 
         assert "auth.test" in account.trouble()
         slack.script(lambda _call: None)
         await until(lambda: not account.trouble())
-    assert scene.helm.alerts == []
+    assert scene.host.alerts == []
 
 
 @pytest.mark.parametrize("method", ["auth.test", "apps.connections.open"])
@@ -46,7 +46,7 @@ async def test_a_bad_token_is_said_with_its_cure_and_tried_again(
         key = "app_token" if method == "apps.connections.open" else "bot_token"
         assert f"the {key} ({error})" in account.trouble()
         assert "api.slack.com/apps" in account.trouble()
-        assert scene.helm.alerts[0] == ("slack/main/token", account.trouble())
+        assert scene.host.alerts[0] == ("slack/main/token", account.trouble())
         slack.script(lambda _call: None)
         await until(lambda: not account.trouble())
 
@@ -56,14 +56,14 @@ async def test_missing_scopes_are_named(slack: FakeSlack, scene: Scene) -> None:
         slack.world.scopes -= {"files:write", "users:read"}
         await until(lambda: "files:write, users:read" in account.trouble())
         assert "slack-manifest" in account.trouble()
-    assert scene.helm.alerts[0][0] == "slack/main/scopes"
+    assert scene.host.alerts[0][0] == "slack/main/scopes"
 
 
 async def test_an_app_token_without_its_scope_is_said(slack: FakeSlack, scene: Scene) -> None:
     slack.app.token_scopes.clear()
     async with running(scene, ready=False) as account:
         await until(lambda: "connections:write" in account.trouble())
-    assert scene.helm.alerts[0][0] == "slack/main/scopes"
+    assert scene.host.alerts[0][0] == "slack/main/scopes"
 
 
 async def test_an_app_that_is_removed_is_said(slack: FakeSlack, scene: Scene, mode: str) -> None:
@@ -71,7 +71,7 @@ async def test_an_app_that_is_removed_is_said(slack: FakeSlack, scene: Scene, mo
         slack.uninstall()
         await until(lambda: "removed from its workspace" in account.trouble())
         await until(lambda: not slack.app.pending)
-    assert scene.helm.alerts[0][0] == "slack/main/token"
+    assert scene.host.alerts[0][0] == "slack/main/token"
 
 
 async def test_a_removal_is_not_hidden_by_the_end_of_its_token(slack: FakeSlack, scene: Scene, mode: str) -> None:
@@ -125,8 +125,8 @@ async def test_a_socket_mode_that_is_switched_off_is_said_with_its_cure(slack: F
         await until(lambda: len(slack.sockets) == 2)
         slack.script(refusing("apps.connections.open", faults.drop()))
         await slack.sockets[0].disconnect("link_disabled")
-        await until(lambda: scene.helm.alerts)
-        assert "Socket Mode is off" in scene.helm.alerts[0][1]
+        await until(lambda: scene.host.alerts)
+        assert "Socket Mode is off" in scene.host.alerts[0][1]
         slack.script(lambda _call: None)
         await until(lambda: not account.trouble())
 

@@ -400,7 +400,7 @@ async def test_a_token_that_is_refused_is_trouble_until_something_is_sent(
     slack.script(refusing("chat.postMessage", faults.error("token_revoked"), 1))
     await failed(channel, showing("Hello", CHAT))
     assert "bot_token (token_revoked)" in channel.trouble()
-    assert scene.helm.alerts[0][0] == "slack/main/token"
+    assert scene.host.alerts[0][0] == "slack/main/token"
     await channel.send(showing("Hello", CHAT), Kept())
     assert channel.trouble() == ""
     task.cancel()
@@ -431,17 +431,17 @@ async def test_a_place_that_slack_cannot_have_is_dead(
 
 
 def test_paces_are_those_of_the_workspace_and_of_the_channel(channel: SlackChannel) -> None:
-    here = channel.paces(Conversation(channel="slack", account="main", chat=CHAT, thread="1.2"))
+    here = channel.rate_limits(Conversation(channel="slack", account="main", chat=CHAT, thread="1.2"))
     assert here == [
         RateLimit(scope="slack/main", every_s=0.2, burst=10),
         RateLimit(scope=f"slack/main/{CHAT}", every_s=1.0, burst=3),
     ]
-    assert channel.paces(Conversation(channel="slack", account="nobody", chat=CHAT)) == ()
+    assert channel.rate_limits(Conversation(channel="slack", account="nobody", chat=CHAT)) == ()
 
 
 def test_a_limit_of_zero_is_none(scene: Scene) -> None:
     scene.limits = {"per_channel_per_s": 0, "overall_per_min": 0}
-    assert build(scene.context()).paces(Conversation(channel="slack", account="main", chat=CHAT)) == []
+    assert build(scene.context()).rate_limits(Conversation(channel="slack", account="main", chat=CHAT)) == []
 
 
 def test_endpoints_are_signed_and_only_for_http(scene: Scene) -> None:

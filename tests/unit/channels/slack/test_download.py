@@ -80,7 +80,7 @@ async def test_a_missing_scope_is_named_with_its_cure_and_told_to_the_owners(
     assert not error.retryable
     assert "files:read" in error.message
     assert "slack-manifest" in error.cure
-    assert ["files:read" in text for _, text in scene.helm.alerts] == [True]
+    assert ["files:read" in text for _, text in scene.host.alerts] == [True]
 
 
 @pytest.mark.parametrize("error", sorted(BAD_TOKEN))

@@ -28,7 +28,7 @@ class Scene:
     limits: dict[str, float] = field(default_factory=dict[str, float])
     accounts: tuple[tuple[str, str], ...] = (("main", TOKEN),)
     sink: FakeSink = field(default_factory=FakeSink)
-    helm: FakeHelm = field(default_factory=lambda: FakeHelm(of_owners=("stop", "no-such-name")))
+    host: FakeHelm = field(default_factory=lambda: FakeHelm(of_owners=("stop", "no-such-name")))
     notes: FakeNotes = field(default_factory=FakeNotes)
     clock: FakeClock = field(default_factory=FakeClock)
     points: list[str] = field(default_factory=list[str])
@@ -47,9 +47,9 @@ class Scene:
         return ChannelContext(
             name="telegram",
             settings=self.settings(),
-            desk=cast("WebApi", None),
-            helm=self.helm,
-            notes=self.notes,
+            web_api=cast("WebApi", None),
+            host=self.host,
+            key_value=self.notes,
             client=self.client,
             public_url=self.public_url,
             clock=self.clock,

@@ -81,7 +81,7 @@ async def test_telegram_out_of_reach_is_trouble_until_it_is_back(telegram: FakeT
         assert "getMe" in bot.trouble()
         telegram.script(lambda _call: None)
         await until(lambda: not bot.trouble())
-    assert scene.helm.alerts == []
+    assert scene.host.alerts == []
 
 
 @pytest.mark.parametrize(("code", "words"), [(401, "Unauthorized"), (404, "Not Found")])
@@ -92,7 +92,7 @@ async def test_a_bad_token_is_said_with_its_cure_and_tried_again(
     async with running(scene) as bot:
         await until(lambda: len(telegram.calls("getMe")) >= 3)
         assert "@BotFather" in bot.trouble()
-        key, text = scene.helm.alerts[0]
+        key, text = scene.host.alerts[0]
         assert key == "telegram/main/token"
         assert "@BotFather" in text
         telegram.script(lambda _call: None)
@@ -206,30 +206,30 @@ async def test_updates_without_a_number_are_kept_and_do_not_spin(telegram: FakeT
 
 
 async def test_it_polls_only_while_it_holds_the_lease(telegram: FakeTelegram, scene: Scene) -> None:
-    scene.helm.ours = False
+    scene.host.ours = False
     async with running(scene) as bot:
-        await until(lambda: len(scene.helm.held) >= 3)
+        await until(lambda: len(scene.host.held) >= 3)
         assert telegram.calls("getUpdates") == []
         scene.clock.advance(200)
         assert bot.trouble() == ""  # another node polls: that is how it should be
-        scene.helm.ours = True
+        scene.host.ours = True
         telegram.say(ANN, "hello")
         await until(lambda: scene.sink.texts == ["hello"])
-        renewed = len(scene.helm.held)
-        await until(lambda: len(scene.helm.held) > renewed + 1)
-        scene.helm.ours = False
+        renewed = len(scene.host.held)
+        await until(lambda: len(scene.host.held) > renewed + 1)
+        scene.host.ours = False
         await asyncio.sleep(0.1)
         polls = len(telegram.calls("getUpdates"))
         telegram.say(ANN, "more")
         await asyncio.sleep(0.1)
         assert len(telegram.calls("getUpdates")) == polls
-    assert set(scene.helm.held) == {("telegram/main", timedelta(seconds=30))}
+    assert set(scene.host.held) == {("telegram/main", timedelta(seconds=30))}
 
 
 async def test_a_lease_that_cannot_be_stored_is_not_held(telegram: FakeTelegram, scene: Scene) -> None:
-    scene.helm.broken = True
+    scene.host.broken = True
     async with running(scene):
-        await until(lambda: len(scene.helm.held) >= 3)
+        await until(lambda: len(scene.host.held) >= 3)
         assert telegram.calls("getUpdates") == []
 
 
@@ -312,8 +312,8 @@ async def test_a_message_that_breaks_the_gateway_blocks_nobody_and_the_owners_he
     scene.sink.fail = fail
     async with running(scene):
         telegram.say(ANN, "good")
-        await until(lambda: scene.sink.texts == ["good"] and scene.helm.alerts)
-    assert scene.helm.alerts[0][0] == "telegram/main/poison"
+        await until(lambda: scene.sink.texts == ["good"] and scene.host.alerts)
+    assert scene.host.alerts[0][0] == "telegram/main/poison"
     assert [one.event_key for one in scene.sink.refused] == [broken]
 
 
@@ -375,7 +375,7 @@ async def test_a_webhook_is_set_and_takes_updates_one_by_one(telegram: FakeTeleg
         scene.clock.advance(1000)
         assert bot.trouble() == ""  # nobody wrote
     assert telegram.calls("getUpdates") == []
-    assert scene.helm.held == []
+    assert scene.host.held == []
     assert scene.points.count("J3") == 5
 
 

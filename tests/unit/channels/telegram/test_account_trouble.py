@@ -46,7 +46,7 @@ async def test_somebody_else_with_the_token_is_said_and_waited_out(telegram: Fak
     async with running(scene) as bot:
         await until(lambda: len(telegram.calls("getUpdates")) >= 3)
         assert "Stop the other program" in bot.trouble()
-        assert scene.helm.alerts[0][0] == "telegram/main/conflict"
+        assert scene.host.alerts[0][0] == "telegram/main/conflict"
         telegram.script(lambda _call: None)
         telegram.say(ANN, "hello")
         await until(lambda: scene.sink.texts == ["hello"] and not bot.trouble())

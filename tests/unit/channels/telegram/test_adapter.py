@@ -330,7 +330,7 @@ async def test_a_flood_waits_in_its_chats_scope(telegram: FakeTelegram, channel:
     telegram.ban(ANN, 7)
     failed = await Shower(channel).failing()
     assert failed.outcome is SendOutcome.WAIT
-    assert failed.scope == "telegram/main/1001" == channel.paces(DIRECT)[1].scope
+    assert failed.scope == "telegram/main/1001" == channel.rate_limits(DIRECT)[1].scope
     assert failed.until == scene.clock.now() + timedelta(seconds=7)
 
 
@@ -430,6 +430,6 @@ async def test_the_limits_of_a_chat(
     scene.limits = limits
     channel = TelegramChannel(scene.context(), QUICK)
     for thread in ("", "7"):
-        paces = channel.paces(replace(DIRECT, chat=chat, thread=thread))
-        assert [(one.scope, pytest.approx(one.every_s), one.burst) for one in paces] == list(wanted)
-    assert channel.paces(replace(DIRECT, account="gone")) == ()
+        rate_limits = channel.rate_limits(replace(DIRECT, chat=chat, thread=thread))
+        assert [(one.scope, pytest.approx(one.every_s), one.burst) for one in rate_limits] == list(wanted)
+    assert channel.rate_limits(replace(DIRECT, account="gone")) == ()

@@ -84,7 +84,7 @@ async def opened(page: Served, owner: OwnerName = ANN, *, cookie: str = "") -> A
 
 
 async def test_a_link_signs_in_once_with_a_cookie_that_no_script_and_no_other_site_can_use(page: Served) -> None:
-    code = await page.pages.mint_code(ANN)
+    code = await page.web_access.mint_code(ANN)
     async with page.client() as client:
         async with client.post(f"{page.url}/api/signin", json={"code": code}) as response:
             answer = await response.json()
@@ -105,7 +105,7 @@ async def test_a_link_signs_in_once_with_a_cookie_that_no_script_and_no_other_si
 
 async def test_behind_https_the_cookie_is_secure(page: Served) -> None:
     page.http.address = Address(host="127.0.0.1", port=0, public_url="https://chat.example.org")
-    code = await page.pages.mint_code(ANN)
+    code = await page.web_access.mint_code(ANN)
     async with (
         page.client(origin="https://chat.example.org") as client,
         client.post(f"{page.url}/api/signin", json={"code": code}) as response,
@@ -144,7 +144,7 @@ async def test_nothing_but_a_code_signs_in(page: Served, body: bytes) -> None:
 
 async def test_a_code_in_the_address_signs_nobody_in(page: Served) -> None:
     """I18: what travels in an address ends in logs and histories."""
-    code = await page.pages.mint_code(ANN)
+    code = await page.web_access.mint_code(ANN)
     async with page.client() as client:
         async with client.post(f"{page.url}/api/signin?code={code}") as response:
             assert response.status == 401
@@ -156,7 +156,7 @@ async def test_a_code_in_the_address_signs_nobody_in(page: Served) -> None:
 
 async def test_guessing_is_stopped_after_ten_tries(page: Served) -> None:
     """Wrong codes lock their address, and no right code out of it."""
-    code = await page.pages.mint_code(ANN)
+    code = await page.web_access.mint_code(ANN)
     async with page.client() as client:
         statuses: list[int] = []
         for given in [*(f"guess-{n}" for n in range(12)), code, code]:
@@ -168,7 +168,7 @@ async def test_guessing_is_stopped_after_ten_tries(page: Served) -> None:
 
 async def test_private_answers_are_stored_by_no_cache(page: Served) -> None:
     """Of somebody who is signed in, and of a sign-in itself: it carries a key."""
-    cookie, code = await page.cookie(), await page.pages.mint_code(ANN)
+    cookie, code = await page.cookie(), await page.web_access.mint_code(ANN)
     async with page.client(cookie) as client:
         found: list[tuple[int, str]] = []
         for path in ("/api/me", "/api/output/none/1", "/api/output/none/1/0", "/api/output/none/1/file/0"):
@@ -273,7 +273,7 @@ async def test_a_picture_is_shown_to_who_may_see_it_and_is_nothing_else(tmp_path
         engine.model.script = [calls("read")]
         turn = await engine.say(where=ANN_PAGE)
         await engine.run(await engine.claim())
-        kept = await page.pages.output(ANN, turn, 1, ArtifactKind.PICTURE, 0)
+        kept = await page.web_access.output(ANN, turn, 1, ArtifactKind.PICTURE, 0)
         assert kept is not None
         kept.with_name("x.svg").touch()
         url = f"{page.url}/api/output/{turn}/1"

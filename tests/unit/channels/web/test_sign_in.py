@@ -11,7 +11,7 @@ from tests.support.makers import ANN
 
 async def test_of_what_a_stranger_sends_no_more_is_looked_at_than_a_code_has(tmp_path: Path) -> None:
     async with served(Engine(tmp_path)) as page:
-        code = json.dumps({"code": await page.pages.mint_code(ANN)}).encode()
+        code = json.dumps({"code": await page.web_access.mint_code(ANN)}).encode()
         found: list[int] = []
         for length in (4_097, 4_096):
             body = code.ljust(length)

@@ -66,7 +66,7 @@ class World:
         return Attachments(
             channels={"telegram": self.channel},
             workspaces=self.workspace,
-            steps=self.store,
+            journal=self.store,
             redactor=Redactor(["hunter2hunter2"]),
             file_within_s=self.within_s,
             all_within_s=self.all_s,

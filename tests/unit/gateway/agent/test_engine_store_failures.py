@@ -106,7 +106,7 @@ class Life:
     async def live(self) -> None:
         """Say something, allow what is asked, wait for the answer; say something more."""
         engine = self.engine
-        sweeper = Sweeper(node_id=NODE, sweeps=self.store, node=self.store, meters=engine.meters)
+        sweeper = Sweeper(node_id=NODE, sweeps=self.store, node=self.store, metrics=engine.metrics)
         sessions, delivery = engine.sessions(), engine.delivery(self.channel)
         async with in_background(sessions.run()), in_background(delivery.run()), in_background(sweeper.run()):
             message = inbound("please", key="e1")
@@ -281,7 +281,7 @@ async def test_a_sweep_that_breaks_is_one_sweep_that_breaks(tmp_path: Path) -> N
     await engine.say()
     await engine.claim()
     engine.clock.advance(20)
-    sweeper = Sweeper(node_id=NODE, sweeps=store, node=store, meters=engine.meters)
+    sweeper = Sweeper(node_id=NODE, sweeps=store, node=store, metrics=engine.metrics)
     async with in_background(sweeper.run()):
         await until(lambda: _is(not store.held_turns))
 
@@ -292,7 +292,7 @@ async def test_more_than_one_sweep_takes_is_taken_back_at_start(tmp_path: Path) 
         where = Conversation(channel="telegram", account="default", chat=f"{i}")
         await engine.store.accept(route(SessionId(f"s{i}")), inbound(where=where), TurnKind.MODEL, **QUIET)
         await engine.claim()
-    await Sweeper(node_id=NODE, sweeps=engine.store, node=engine.store, meters=engine.meters).start(
+    await Sweeper(node_id=NODE, sweeps=engine.store, node=engine.store, metrics=engine.metrics).start(
         "here", engine.clock.now()
     )
 

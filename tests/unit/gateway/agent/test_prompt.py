@@ -50,7 +50,7 @@ class Histories(FailingStore):
 
 def questions(folder: Path, *history: TurnView, context_tokens: int = 100_000) -> PromptBuilder:
     return PromptBuilder(
-        views=Histories(*history),
+        queries=Histories(*history),
         registry=NOTHING,
         outputs=lambda _: folder,
         workspaces=lambda _: folder,
@@ -271,7 +271,7 @@ async def test_the_first_request_is_small_with_every_tool_that_there_is(tmp_path
     tools = every_tool()
     kept = replace(of, tools=tuple(tool.spec.name for tool in tools) if of.lineage else None)
     making = PromptBuilder(
-        views=Histories(),
+        queries=Histories(),
         registry=Registry(tools, sandboxed=True),
         outputs=lambda _: tmp_path,
         workspaces=lambda _: tmp_path,

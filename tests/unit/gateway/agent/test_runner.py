@@ -163,7 +163,7 @@ async def test_an_exception_in_a_turn_fails_it_in_words_and_the_next_one_runs(en
     words, well = await engine.texts()
     assert words == f"Something went wrong inside Dragoman; its log tells more (turn `{turn}`)."
     assert well == "Well."
-    assert engine.meters.registry.get_sample_value("dragoman_turns_total", {"state": "failed"}) == 1
+    assert engine.metrics.registry.get_sample_value("dragoman_turns_total", {"state": "failed"}) == 1
 
 
 async def test_a_turn_for_which_no_memory_was_left_is_given_back_and_runs_again(engine: Engine) -> None:
@@ -388,7 +388,7 @@ async def test_a_turn_on_the_page_whose_time_is_over_is_told_of_in_the_owners_ch
 
 async def test_a_child_has_the_time_that_it_was_given(tmp_path: Path, read: FakeTool) -> None:
     async def body(ctx: ToolContext, args: Text) -> ToolResult | Park:
-        return await ctx.family.spawn(Task(text=args.text, timeout_s=30))
+        return await ctx.subsessions.spawn(Task(text=args.text, timeout_s=30))
 
     spawn = FakeTool(name="sessions_spawn", effect=Effect.IDEMPOTENT, body=body)
     engine = Engine(tmp_path, [read, spawn])

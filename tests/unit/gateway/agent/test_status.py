@@ -83,8 +83,8 @@ class World:
         return Status(
             view=view,
             lease=lease,
-            steps=self.store,
-            live=self.store.live,
+            journal=self.store,
+            events=self.store.live,
             clock=self.clock,
             redactor=Redactor([SECRET]),
             streams=streams,

@@ -133,7 +133,7 @@ async def test_a_turn_that_ends_is_counted_once(engine: Engine, script: list[Ans
     engine.model.script = [*script]
     await ran(engine)
 
-    ended = engine.meters.turns.collect()
+    ended = engine.metrics.turns.collect()
     counted = {
         one.labels["state"]: one.value for metric in ended for one in metric.samples if one.name.endswith("_total")
     }

@@ -38,7 +38,7 @@ def attached(engine: Engine, channel: FakeChannel) -> Engine:
     engine.turns.attachments = Attachments(
         channels={"telegram": channel},
         workspaces=engine.workspaces.workspace,
-        steps=engine.store,
+        journal=engine.store,
         redactor=engine.redactor,
         again_after_s=0,
     )

@@ -35,7 +35,7 @@ def daemon(
 ) -> Daemon:
     address = Address(host="127.0.0.1", port=0)
     sender = engine.delivery()
-    sender.channels = sender.streams.channels = channels
+    sender.channels = sender.live_edits.channels = channels
     return Daemon(
         machine="here",
         store=engine.store,
@@ -48,14 +48,14 @@ def daemon(
             endpoints=[],
             sign_ins=engine.pages(),
             health=engine.store,
-            meters=engine.meters,
+            metrics=engine.metrics,
             clock=engine.clock,
         ),
         control=ControlServer(folder / "control.sock", {}),
         sessions=engine.sessions(),
         delivery=sender,
-        streams=sender.streams,
-        sweeper=Sweeper(node_id=NODE, sweeps=engine.store, node=engine.store, meters=engine.meters),
+        live_edits=sender.live_edits,
+        sweeper=Sweeper(node_id=NODE, sweeps=engine.store, node=engine.store, metrics=engine.metrics),
     )
 
 

@@ -35,11 +35,11 @@ def engine(tmp_path: Path) -> Engine:
 
 
 def sweeper(engine: Engine, node: NodeId = NODE) -> Sweeper:
-    return Sweeper(node_id=node, sweeps=engine.store, node=engine.store, meters=engine.meters)
+    return Sweeper(node_id=node, sweeps=engine.store, node=engine.store, metrics=engine.metrics)
 
 
 def swept(engine: Engine, name: str) -> float:
-    return engine.meters.registry.get_sample_value("dragoman_swept_total", {"sweep": name}) or 0
+    return engine.metrics.registry.get_sample_value("dragoman_swept_total", {"sweep": name}) or 0
 
 
 async def test_at_start_what_this_machine_held_is_free_and_what_another_holds_is_not(engine: Engine) -> None:

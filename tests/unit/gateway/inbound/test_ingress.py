@@ -39,7 +39,7 @@ def engine(tmp_path: Path) -> Engine:
 
 
 def counted(engine: Engine, outcome: str) -> float:
-    return engine.meters.registry.get_sample_value("dragoman_messages_total", {"outcome": outcome}) or 0
+    return engine.metrics.registry.get_sample_value("dragoman_messages_total", {"outcome": outcome}) or 0
 
 
 async def due(engine: Engine) -> list[tuple[str, str]]:
@@ -380,7 +380,7 @@ async def test_presses_are_counted_and_text_is_never_consent(engine: Engine) -> 
     assert found is not None
     assert found.state is WaitState.OPEN
     await engine.press(wait, Verb.DENY)
-    sample = engine.meters.registry.get_sample_value("dragoman_presses_total", {"outcome": "denied"})
+    sample = engine.metrics.registry.get_sample_value("dragoman_presses_total", {"outcome": "denied"})
     assert sample == 1
     assert STOPPED_TEXT == "Stopped."
     assert SlotKind.NOTE in {slot.kind for slot in await engine.slots(session="chat:telegram/default/-1003")}

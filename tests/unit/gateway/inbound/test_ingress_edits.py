@@ -26,7 +26,7 @@ def engine(tmp_path: Path) -> Engine:
 
 
 def counted(engine: Engine, outcome: str) -> float:
-    return engine.meters.registry.get_sample_value("dragoman_messages_total", {"outcome": outcome}) or 0
+    return engine.metrics.registry.get_sample_value("dragoman_messages_total", {"outcome": outcome}) or 0
 
 
 async def due(engine: Engine) -> list[str]:

@@ -14,19 +14,19 @@ from tests.unit.gateway.llm.test_chain import KEY, Scripted, ask, session
 
 
 async def test_tokens_and_cost_are_counted_by_the_model_that_answered() -> None:
-    meters, usage = Metrics(), Usage(input_tokens=1000, output_tokens=200, cached_tokens=300)
+    metrics, usage = Metrics(), Usage(input_tokens=1000, output_tokens=200, cached_tokens=300)
     answering = Scripted("openai:b", usage=usage)
     models = ChainedModels(
         [Scripted("openai:a", [KEY]), answering],
         {"openai:b": Price(input=2.0, output=10.0)},
         FakeClock(),
         Redactor(),
-        meters,
+        metrics,
     )
     await ask(models.of(session()))
 
     def counted(name: str, **labels: str) -> float | None:
-        return meters.registry.get_sample_value(name, labels)
+        return metrics.registry.get_sample_value(name, labels)
 
     kinds = {
         kind: counted("dragoman_model_tokens_total", model="openai:b", kind=kind)

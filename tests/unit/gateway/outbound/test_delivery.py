@@ -378,13 +378,13 @@ class SlowEdits(FakeChannel):
 async def written(engine: Engine, channel: SlowEdits, *, patience_s: float = 5) -> AsyncGenerator[SlotId]:
     """An answer that was written to its end while an edit of its beginning is under way."""
     delivery, turn = engine.delivery(channel), TurnId("t1")
-    delivery.streams.patience_s = patience_s
+    delivery.live_edits.patience_s = patience_s
 
     def says(start: int, text: str) -> None:
         engine.store.live.publish(ANSWERS, TextDelta(session=OWN_SESSION, turn=turn, n=0, start=start, text=text))
 
     await engine.say()
-    async with in_background(delivery.streams.run()), in_background(delivery.run()):
+    async with in_background(delivery.live_edits.run()), in_background(delivery.run()):
         await asyncio.sleep(0.01)
         engine.store.live.publish(ANSWERS, TurnActive(session=OWN_SESSION, turn=turn, conversation=CHAT))
         says(0, "Once upon ")

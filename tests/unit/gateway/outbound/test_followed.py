@@ -18,7 +18,7 @@ CHARS = 20_000
 
 def turn(text: str) -> FollowedTurn:
     """One that wrote so much of its answer."""
-    way = SendPath(account="a", chat="c", scopes=(), paces=())
+    way = SendPath(account="a", chat="c", scopes=(), rate_limits=())
     found = FollowedTurn(conversation=CHAT, way=way, streams=True, seen_at=0.0, type_at=None)
     found.hear(TextDelta(session=SESSION, turn=TURN, n=0, start=0, text=text), 0.0)
     return found

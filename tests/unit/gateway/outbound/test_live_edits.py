@@ -53,13 +53,13 @@ class World:
         self.store = MemoryStore(self.clock)
         self.channel = channel
         channel.streams = True
-        self.pacer = RateLimiter(self.clock)
+        self.limiter = RateLimiter(self.clock)
         self.streams = LiveEdits(
             channels={channel.name: channel},
-            live=self.store.live,
-            notes=self.store,
+            events=self.store.live,
+            key_value=self.store,
             outbox=self.store,
-            pacer=self.pacer,
+            limiter=self.limiter,
             redactor=Redactor([SECRET]),
             clock=self.clock,
             look_every_s=0.002,

@@ -31,9 +31,9 @@ SINGLE = RateLimit(scope="a", every_s=1, burst=1)
 ACCOUNT = "telegram/default"
 
 
-def way(number: int, *paces: RateLimit) -> SendPath:
+def way(number: int, *rate_limits: RateLimit) -> SendPath:
     """The way to one of many chats."""
-    return SendPath.to(chat(number), paces)
+    return SendPath.to(chat(number), rate_limits)
 
 
 def per_chat(number: int, every_s: float, burst: int = 1) -> RateLimit:
@@ -134,11 +134,11 @@ def test_a_ban_holds_for_all_that_lies_in_its_scope_even_without_a_pace(scope: s
 
 def test_a_shorter_ban_does_not_end_a_longer_one() -> None:
     clock = FakeClock()
-    pacer = RateLimiter(clock)
+    limiter = RateLimiter(clock)
     longer = clock.now() + timedelta(seconds=60)
-    pacer.ban(ACCOUNT, longer)
+    limiter.ban(ACCOUNT, longer)
 
-    assert pacer.ban(ACCOUNT, clock.now() + timedelta(seconds=5)) == longer
+    assert limiter.ban(ACCOUNT, clock.now() + timedelta(seconds=5)) == longer
 
 
 def test_cards_come_after_texts_and_strangers_last() -> None:
@@ -153,9 +153,9 @@ def test_cards_come_after_texts_and_strangers_last() -> None:
 class Line:
     """Those who wait, and in which order they went."""
 
-    def __init__(self, pacer: RateLimiter, group: asyncio.TaskGroup) -> None:
+    def __init__(self, limiter: RateLimiter, group: asyncio.TaskGroup) -> None:
         """Nobody waits."""
-        self.pacer = pacer
+        self.limiter = limiter
         self.group = group
         self.went: list[str] = []
         self.told: dict[str, float] = {}
@@ -168,22 +168,22 @@ class Line:
         await asyncio.sleep(0)
 
     async def _wait(self, name: str, passing: SendPath, rank: SendPriority, patience_s: float) -> None:
-        wait = await self.pacer.turn(passing, rank, patience_s=patience_s)
+        wait = await self.limiter.turn(passing, rank, patience_s=patience_s)
         self.told[name] = wait
         if not wait:
             self.went.append(name)
 
 
 async def test_without_a_limit_nobody_waits() -> None:
-    pacer = RateLimiter(FakeClock())
-    assert [await pacer.turn(way(1), SendPriority.TEXT) for _ in range(100)] == [0.0] * 100
+    limiter = RateLimiter(FakeClock())
+    assert [await limiter.turn(way(1), SendPriority.TEXT) for _ in range(100)] == [0.0] * 100
 
 
 async def test_texts_go_before_cards_and_then_who_came_first() -> None:
-    pacer = RateLimiter(SystemClock())
+    limiter = RateLimiter(SystemClock())
     pace = overall(0.05)
     async with asyncio.TaskGroup() as group:
-        line = Line(pacer, group)
+        line = Line(limiter, group)
         await line.joined_by("first", way(1, pace))
         await line.joined_by("card", way(2, pace), SendPriority.CARD)
         await line.joined_by("text", way(3, pace))
@@ -194,9 +194,9 @@ async def test_texts_go_before_cards_and_then_who_came_first() -> None:
 
 
 async def test_who_waits_in_one_scope_does_not_hold_up_another() -> None:
-    pacer = RateLimiter(SystemClock())
+    limiter = RateLimiter(SystemClock())
     async with asyncio.TaskGroup() as group:
-        line = Line(pacer, group)
+        line = Line(limiter, group)
         for name in ("a", "b"):
             await line.joined_by(f"slow {name}", way(1, overall(0.001, 3), per_chat(1, 0.2)))
         await line.joined_by("quick", way(2, overall(0.001, 3), per_chat(2, 0.2)))
@@ -207,10 +207,10 @@ async def test_who_waits_in_one_scope_does_not_hold_up_another() -> None:
 
 
 async def test_a_pace_holds_among_many() -> None:
-    pacer, clock = RateLimiter(SystemClock()), SystemClock()
+    limiter, clock = RateLimiter(SystemClock()), SystemClock()
     began = clock.monotonic()
     async with asyncio.TaskGroup() as group:
-        line = Line(pacer, group)
+        line = Line(limiter, group)
         for number in range(13):
             await line.joined_by(str(number), way(number, overall(0.02, 3)))
 
@@ -228,40 +228,40 @@ async def test_a_pace_holds_among_many() -> None:
     ],
 )
 async def test_a_long_wait_is_told_at_once(rank: SendPriority, passing: SendPath, expected: float) -> None:
-    pacer = RateLimiter(FakeClock())
-    assert await pacer.turn(way(1, overall(0.5), per_chat(1, 3)), SendPriority.TEXT) == 0
+    limiter = RateLimiter(FakeClock())
+    assert await limiter.turn(way(1, overall(0.5), per_chat(1, 3)), SendPriority.TEXT) == 0
     async with asyncio.TaskGroup() as group:
-        line = Line(pacer, group)
+        line = Line(limiter, group)
         for number in range(2, 6):
             await line.joined_by(str(number), way(number, overall(0.5)))
         assert line.told == {}  # two seconds are borne
         async with asyncio.timeout(1):
-            assert await pacer.turn(passing, rank) == pytest.approx(expected)
-        pacer.close()
+            assert await limiter.turn(passing, rank) == pytest.approx(expected)
+        limiter.close()
 
 
 async def test_a_ban_tells_those_who_wait_already() -> None:
     clock = FakeClock()
-    pacer = RateLimiter(clock)
+    limiter = RateLimiter(clock)
     async with asyncio.TaskGroup() as group:
-        line = Line(pacer, group)
+        line = Line(limiter, group)
         for name in ("first", "second"):
             await line.joined_by(name, way(1, per_chat(1, 1)))
         await line.joined_by("patient", way(1, per_chat(1, 1)), patience_s=100)
         await line.joined_by("other", way(2, per_chat(2, 1)))
         assert line.went == ["first", "other"]
-        pacer.ban(f"{ACCOUNT}/1", clock.now() + timedelta(seconds=30))
+        limiter.ban(f"{ACCOUNT}/1", clock.now() + timedelta(seconds=30))
 
     assert {name: line.told[name] >= 30 for name in ("second", "patient")} == {"second": True, "patient": True}
 
 
 async def test_after_the_end_nobody_waits() -> None:
-    pacer = RateLimiter(FakeClock())
+    limiter = RateLimiter(FakeClock())
     async with asyncio.TaskGroup() as group:
-        line = Line(pacer, group)
+        line = Line(limiter, group)
         for name in ("first", "second"):
             await line.joined_by(name, way(1, per_chat(1, 1)))
-        pacer.close()
+        limiter.close()
         await line.joined_by("third", way(1, per_chat(1, 1)))
 
     assert (line.went, line.told["second"], line.told["third"]) == (["first"], 1, 1)
@@ -269,26 +269,26 @@ async def test_after_the_end_nobody_waits() -> None:
 
 async def test_one_who_gave_up_waiting_is_not_counted() -> None:
     clock = FakeClock()
-    pacer = RateLimiter(clock)
-    await pacer.turn(way(1, per_chat(1, 1)), SendPriority.TEXT)
-    async with in_background(pacer.turn(way(1, per_chat(1, 1)), SendPriority.TEXT)):
+    limiter = RateLimiter(clock)
+    await limiter.turn(way(1, per_chat(1, 1)), SendPriority.TEXT)
+    async with in_background(limiter.turn(way(1, per_chat(1, 1)), SendPriority.TEXT)):
         pass
     clock.advance(1)
 
-    assert await pacer.turn(way(1, per_chat(1, 1)), SendPriority.TEXT) == 0
+    assert await limiter.turn(way(1, per_chat(1, 1)), SendPriority.TEXT) == 0
 
 
 @pytest.mark.parametrize(
     ("burst", "before", "allowed"), [(3, 0, True), (3, 1, True), (3, 2, False), (2, 1, False), (1, 0, True)]
 )
 async def test_what_need_not_arrive_leaves_room_for_what_must(burst: int, before: int, allowed: bool) -> None:
-    pacer, passing = RateLimiter(FakeClock()), way(1, per_chat(1, 1, burst))
+    limiter, passing = RateLimiter(FakeClock()), way(1, per_chat(1, 1, burst))
     for _ in range(before):
-        await pacer.turn(passing, SendPriority.TEXT)
+        await limiter.turn(passing, SendPriority.TEXT)
 
-    assert pacer.at_once(passing) is allowed
+    assert limiter.at_once(passing) is allowed
     if allowed and burst > 1:
-        assert await pacer.turn(passing, SendPriority.TEXT) == 0
+        assert await limiter.turn(passing, SendPriority.TEXT) == 0
 
 
 # --- bans -----------------------------------------------------------------------------------------
@@ -300,11 +300,11 @@ async def test_what_need_not_arrive_leaves_room_for_what_must(burst: int, before
 )
 async def test_a_429_bans_the_scope_it_names_or_the_chat(scope: str, expected: str) -> None:
     clock = FakeClock()
-    pacer = RateLimiter(clock)
+    limiter = RateLimiter(clock)
 
-    assert pacer.obey(way(1), told(clock, 30, scope)) == {expected: clock.now() + timedelta(seconds=30)}
-    assert await pacer.turn(way(1), SendPriority.TEXT) == 30
-    assert not pacer.at_once(way(1))
+    assert limiter.obey(way(1), told(clock, 30, scope)) == {expected: clock.now() + timedelta(seconds=30)}
+    assert await limiter.turn(way(1), SendPriority.TEXT) == 30
+    assert not limiter.at_once(way(1))
 
 
 async def test_a_429_that_says_no_time_is_obeyed_for_five_seconds_and_one_of_the_past_for_one() -> None:
@@ -330,13 +330,13 @@ async def test_three_chats_refused_within_ten_seconds_mean_the_account(
     refusals: list[tuple[float, int, float]], account_banned_s: float
 ) -> None:
     clock = FakeClock()
-    pacer, at = RateLimiter(clock), 0.0
+    limiter, at = RateLimiter(clock), 0.0
     for when, number, seconds in refusals:
         clock.advance(when - at)
         at = when
-        pacer.obey(way(number), told(clock, seconds))
+        limiter.obey(way(number), told(clock, seconds))
 
-    assert await pacer.turn(way(99), SendPriority.TEXT) == account_banned_s
+    assert await limiter.turn(way(99), SendPriority.TEXT) == account_banned_s
 
 
 async def test_bans_outlive_a_restart() -> None:
@@ -380,8 +380,8 @@ async def test_what_an_older_version_stored_is_a_ban_too() -> None:
 
 async def test_after_a_ban_sending_goes_on_by_itself() -> None:
     clock = SystemClock()
-    pacer = RateLimiter(clock)
-    pacer.ban(ACCOUNT, clock.now() + timedelta(seconds=0.1))
+    limiter = RateLimiter(clock)
+    limiter.ban(ACCOUNT, clock.now() + timedelta(seconds=0.1))
     began = clock.monotonic()
-    assert await pacer.turn(way(1), SendPriority.TEXT) == 0
+    assert await limiter.turn(way(1), SendPriority.TEXT) == 0
     assert clock.monotonic() - began >= 0.09

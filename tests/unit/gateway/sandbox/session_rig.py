@@ -127,9 +127,9 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def started(enclosure: SandboxSession, script: str, *arguments: str) -> AsyncGenerator[Process]:
+async def started(session: SandboxSession, script: str, *arguments: str) -> AsyncGenerator[Process]:
     """Python with a script, started as a library starts a browser: by the launcher's path."""
-    argv = [enclosure.launcher, "-I", "-c", script, *arguments]
+    argv = [session.launcher, "-I", "-c", script, *arguments]
     process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     try:
         yield process
@@ -139,8 +139,8 @@ async def started(enclosure: SandboxSession, script: str, *arguments: str) -> As
         await process.communicate()
 
 
-async def printed(enclosure: SandboxSession, script: str, *arguments: str) -> str:
-    async with started(enclosure, script, *arguments) as process:
+async def printed(session: SandboxSession, script: str, *arguments: str) -> str:
+    async with started(session, script, *arguments) as process:
         out, err = await process.communicate()
     assert (process.returncode, err.decode()) == (0, "")
     return out.decode()

@@ -33,12 +33,12 @@ async def page(tmp_path: Path) -> AsyncIterator[Served]:
 def local(page: Served, *owners: str) -> ControlCommands:
     names = [name for name in (ANN, CLEO) if name in (owners or ("ann",))]
     return ControlCommands(
-        pages=page.pages,
+        web_access=page.web_access,
         http=page.http,
         ingress=page.engine.ingress,
-        views=page.engine.store,
+        queries=page.engine.store,
         audit=page.engine.store,
-        live=page.engine.store.live,
+        events=page.engine.store.live,
         clock=page.engine.clock,
         owners=names,
     )

@@ -272,7 +272,7 @@ async def test_a_handler_that_breaks_tells_nothing_of_why(tmp_path: Path) -> Non
         endpoints=[endpoint],
         sign_ins=engine.pages(),
         health=engine.store,
-        meters=engine.meters,
+        metrics=engine.metrics,
         clock=engine.clock,
     )
     await http.start()
@@ -296,7 +296,7 @@ async def test_a_port_that_is_taken_is_said_with_the_cure(page: Served, tmp_path
         endpoints=[],
         sign_ins=engine.pages(),
         health=engine.store,
-        meters=engine.meters,
+        metrics=engine.metrics,
         clock=engine.clock,
     )
     with pytest.raises(StartError, match=r"Cannot listen on 127\.0\.0\.1:\d+: .*Choose another"):

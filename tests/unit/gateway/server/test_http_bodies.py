@@ -36,7 +36,7 @@ async def reader(tmp_path: Path) -> AsyncIterator[Reader]:
         endpoints=[Endpoint(method="POST", path="/take", handler=found.take, auth=Auth.PUBLIC)],
         sign_ins=engine.pages(),
         health=engine.store,
-        meters=engine.meters,
+        metrics=engine.metrics,
         clock=engine.clock,
     )
     await http.start()

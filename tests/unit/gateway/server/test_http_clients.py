@@ -49,7 +49,7 @@ async def serving(folder: Path) -> AsyncGenerator[HttpServer]:
         endpoints=[Endpoint(method="GET", path=p, handler=h, auth=Auth.PUBLIC) for p, h in handlers.items()],
         sign_ins=engine.pages(),
         health=engine.store,
-        meters=engine.meters,
+        metrics=engine.metrics,
         clock=engine.clock,
         connections=12,
         connections_of_one=OF_ONE,

@@ -49,7 +49,7 @@ async def impatient(folder: Path) -> AsyncGenerator[HttpServer]:
         endpoints=[Endpoint(method=m, path=p, handler=h, auth=Auth.PUBLIC) for (m, p), h in handlers.items()],
         sign_ins=engine.pages(),
         health=engine.store,
-        meters=engine.meters,
+        metrics=engine.metrics,
         clock=engine.clock,
         headers_within_s=0.3,
         body_within_s=0.5,

@@ -88,81 +88,81 @@ def test_every_method_of_the_desk_is_looked_at_here() -> None:
 
 @pytest.mark.parametrize("method", FORBIDDEN)
 async def test_another_owners_main_session_is_refused_in_the_words_for_one_that_does_not_exist(
-    engine: Engine, pages: WebAccess, method: str
+    engine: Engine, web_access: WebAccess, method: str
 ) -> None:
     turn = await talked(engine)
     with pytest.raises(Forbidden) as refused:
-        await FORBIDDEN[method](pages, turn)
+        await FORBIDDEN[method](web_access, turn)
     with pytest.raises(Forbidden) as unknown:
-        await pages.changes(ANN, SessionId("main:nobody"), 0)
+        await web_access.changes(ANN, SessionId("main:nobody"), 0)
 
     assert str(refused.value) == str(unknown.value)
 
 
-async def test_an_output_of_another_owners_main_session_is_not_there(engine: Engine, pages: WebAccess) -> None:
+async def test_an_output_of_another_owners_main_session_is_not_there(engine: Engine, web_access: WebAccess) -> None:
     turn = await talked(engine)
 
-    assert await NOTHING["output"](pages, turn) is None
-    own = await pages.output(CLEO, turn, 1)
+    assert await NOTHING["output"](web_access, turn) is None
+    own = await web_access.output(CLEO, turn, 1)
     assert own is not None
     assert own.read_bytes() == b"line\n" * 50_000
 
 
 async def test_the_list_has_the_own_main_session_first_and_never_another_owners(
-    engine: Engine, pages: WebAccess
+    engine: Engine, web_access: WebAccess
 ) -> None:
     await talked(engine)
 
-    assert next(line.session.id for line in await pages.sessions(ANN)) == ANNS
-    assert {line.session.id for line in await pages.sessions(ANN)} == {ANNS, DM, CHAT_}
-    assert {line.session.id for line in await pages.sessions(CLEO)} == {CLEOS, DM, CHAT_}
+    assert next(line.session.id for line in await web_access.sessions(ANN)) == ANNS
+    assert {line.session.id for line in await web_access.sessions(ANN)} == {ANNS, DM, CHAT_}
+    assert {line.session.id for line in await web_access.sessions(CLEO)} == {CLEOS, DM, CHAT_}
 
 
 async def test_the_own_main_session_is_counted_however_many_others_were_active_later(
-    engine: Engine, pages: WebAccess
+    engine: Engine, web_access: WebAccess
 ) -> None:
     await engine.say("hello", where=CHAT)
     engine.clock.advance(1)
     await engine.groups(201)
-    first, *_ = await pages.sessions(ANN)
+    first, *_ = await web_access.sessions(ANN)
     await engine.ingress.message(inbound("/status", key="status"))
 
     assert (first.session.id, first.queued) == (ANNS, 1)
     assert "0 running, 0 waiting for a decision, 1 queued." in (await engine.texts())[-1]
 
 
-async def test_an_owner_who_never_spoke_has_a_main_session_to_begin_in(pages: WebAccess) -> None:
-    (line,) = await pages.sessions(ANN)
+async def test_an_owner_who_never_spoke_has_a_main_session_to_begin_in(web_access: WebAccess) -> None:
+    (line,) = await web_access.sessions(ANN)
     assert (line.session.id, line.rev) == (ANNS, 0)
-    assert (await pages.changes(ANN, ANNS, 0)).rows == ()
-    assert (await pages.older(ANN, ANNS, None)).rows == ()
+    assert (await web_access.changes(ANN, ANNS, 0)).rows == ()
+    assert (await web_access.older(ANN, ANNS, None)).rows == ()
 
 
-async def test_a_card_of_one_page_does_not_work_on_another(engine: Engine, pages: WebAccess) -> None:
+async def test_a_card_of_one_page_does_not_work_on_another(engine: Engine, web_access: WebAccess) -> None:
     await engine.store.saw_page(ANN)
     lease = await engine.planned("shell:ls", who=BOB, where=GROUP)
     await engine.settle(lease)
     (wait,) = await engine.waits(lease.turn)
-    anns, cleos = pages.card(ANN, wait), pages.card(CLEO, wait)
+    anns, cleos = web_access.card(ANN, wait), web_access.card(CLEO, wait)
 
     assert {b.handle for b in anns.buttons}.isdisjoint({b.handle for b in cleos.buttons})
     assert engine.handles.verb(anns.buttons[0].handle, wait.id, ["page:ann"]) is Verb.ONCE
     assert engine.handles.verb(anns.buttons[0].handle, wait.id, ["page:cleo"]) is None
 
 
-async def test_what_is_everybodys_both_owners_see(engine: Engine, pages: WebAccess) -> None:
+async def test_what_is_everybodys_both_owners_see(engine: Engine, web_access: WebAccess) -> None:
     await talked(engine)
     for owner in (ANN, CLEO):
-        rows = (await pages.older(owner, DM, None)).rows
+        rows = (await web_access.older(owner, DM, None)).rows
         assert [row.item.message.text for row in rows if isinstance(row.item, Received)] == ["hello"]
 
 
 @pytest.mark.parametrize("n", [-1, 0, 2, 99])
-async def test_only_a_step_with_a_long_output_has_a_file(engine: Engine, pages: WebAccess, n: int) -> None:
+async def test_only_a_step_with_a_long_output_has_a_file(engine: Engine, web_access: WebAccess, n: int) -> None:
     turn = await talked(engine)
 
-    assert await pages.output(CLEO, turn, n) is None
-    assert await pages.output(CLEO, TurnId("../../etc/passwd"), 1) is None
+    assert await web_access.output(CLEO, turn, n) is None
+    assert await web_access.output(CLEO, TurnId("../../etc/passwd"), 1) is None
 
 
 async def test_a_picture_is_given_by_its_number_to_who_sees_the_session(tmp_path: Path) -> None:
@@ -201,30 +201,30 @@ async def test_a_file_is_given_by_its_number_to_who_sees_the_session(tmp_path: P
         assert await pages.output(owner, turn, n, ArtifactKind.FILE, at) is None
 
 
-async def test_an_output_that_was_removed_is_not_there(engine: Engine, pages: WebAccess) -> None:
+async def test_an_output_that_was_removed_is_not_there(engine: Engine, web_access: WebAccess) -> None:
     turn = await talked(engine)
-    path = await pages.output(CLEO, turn, 1)
+    path = await web_access.output(CLEO, turn, 1)
     assert path is not None
     path.unlink()
 
-    assert await pages.output(CLEO, turn, 1) is None
+    assert await web_access.output(CLEO, turn, 1) is None
 
 
 # --- sign-in ------------------------------------------------------------------------------------
 
 
-async def test_a_link_signs_in_once(engine: Engine, pages: WebAccess) -> None:
-    code = await pages.mint_code(ANN)
-    found = await pages.sign_in(code, "here")
+async def test_a_link_signs_in_once(engine: Engine, web_access: WebAccess) -> None:
+    code = await web_access.mint_code(ANN)
+    found = await web_access.sign_in(code, "here")
     assert found is not None
     owner, credential = found
 
     assert owner == ANN
-    assert await pages.owner_of(credential) == ANN
-    assert await pages.sign_in(code, "here") is None
-    await pages.sign_out(credential)
-    await pages.sign_out(credential)
-    assert await pages.owner_of(credential) is None
+    assert await web_access.owner_of(credential) == ANN
+    assert await web_access.sign_in(code, "here") is None
+    await web_access.sign_out(credential)
+    await web_access.sign_out(credential)
+    assert await web_access.owner_of(credential) is None
     stored = repr([engine.store.codes, engine.store.cookies])
     assert code not in stored
     assert credential.cookie not in stored
@@ -232,39 +232,41 @@ async def test_a_link_signs_in_once(engine: Engine, pages: WebAccess) -> None:
     assert credential.key not in repr(credential)
 
 
-async def test_a_link_is_good_for_ten_minutes_and_a_sign_in_for_thirty_days(engine: Engine, pages: WebAccess) -> None:
-    late = await pages.mint_code(ANN)
+async def test_a_link_is_good_for_ten_minutes_and_a_sign_in_for_thirty_days(
+    engine: Engine, web_access: WebAccess
+) -> None:
+    late = await web_access.mint_code(ANN)
     engine.clock.advance(600)
-    assert await pages.sign_in(late, "here") is None
+    assert await web_access.sign_in(late, "here") is None
 
-    found = await pages.sign_in(await pages.mint_code(ANN), "here")
+    found = await web_access.sign_in(await web_access.mint_code(ANN), "here")
     assert found is not None
     engine.clock.advance(30 * 86_400 - 1)
-    assert await pages.owner_of(found[1]) == ANN
+    assert await web_access.owner_of(found[1]) == ANN
     engine.clock.advance(1)
-    assert await pages.owner_of(found[1]) is None
+    assert await web_access.owner_of(found[1]) is None
 
 
-async def test_guessing_is_stopped_and_a_right_code_does_not_help_then(engine: Engine, pages: WebAccess) -> None:
-    code = await pages.mint_code(ANN)
+async def test_guessing_is_stopped_and_a_right_code_does_not_help_then(engine: Engine, web_access: WebAccess) -> None:
+    code = await web_access.mint_code(ANN)
     for n in range(10):
-        assert await pages.sign_in(f"guess{n}", "there") is None
+        assert await web_access.sign_in(f"guess{n}", "there") is None
 
     with pytest.raises(Forbidden, match="Too many"):
-        await pages.sign_in(code, "there")
-    assert await pages.sign_in(code, "elsewhere") is not None
+        await web_access.sign_in(code, "there")
+    assert await web_access.sign_in(code, "elsewhere") is not None
     engine.clock.advance(900)
-    assert await pages.sign_in("guess", "there") is None
+    assert await web_access.sign_in("guess", "there") is None
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "a" * 10_000, "\x00"])
-async def test_no_other_cookie_signs_in(pages: WebAccess, cookie: str) -> None:
-    assert await pages.owner_of(Credential(cookie=cookie, key="")) is None
-    assert await pages.owner_of(Credential(cookie="", key=cookie)) is None
+async def test_no_other_cookie_signs_in(web_access: WebAccess, cookie: str) -> None:
+    assert await web_access.owner_of(Credential(cookie=cookie, key="")) is None
+    assert await web_access.owner_of(Credential(cookie="", key=cookie)) is None
 
 
-def test_the_page_is_welcomed_with_the_commands_of_its_main_session(pages: WebAccess) -> None:
-    found = pages.welcome(ANN)
+def test_the_page_is_welcomed_with_the_commands_of_its_main_session(web_access: WebAccess) -> None:
+    found = web_access.welcome(ANN)
 
     assert (found.owner, found.main, found.model) == (ANN, ANNS, "scripted")
     names = [command.name for command in found.commands]

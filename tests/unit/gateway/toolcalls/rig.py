@@ -53,7 +53,7 @@ def deciding(
         workspaces=Workspaces(folder),
         containment=NO_SANDBOX,
         limits=limits or TurnLimits(),
-        meters=Metrics(),
+        metrics=Metrics(),
         redactor=Redactor(secrets),
     )
 
@@ -64,7 +64,7 @@ def first(by: CallDecider, one: Step, view: TurnView | None = None, *, askable: 
 
 def counted(by: CallDecider, decision: str, reason: str = "") -> float | None:
     labels = {"decision": decision, "reason": reason}
-    return by.meters.registry.get_sample_value("dragoman_decisions_total", labels)
+    return by.metrics.registry.get_sample_value("dragoman_decisions_total", labels)
 
 
 def waiting(

@@ -25,17 +25,17 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def gallery(tmp_path: Path) -> ArtifactStore:
+def artifacts(tmp_path: Path) -> ArtifactStore:
     return ArtifactStore(tmp_path / "outputs", "t1-2")
 
 
 def test_a_file_is_copied_under_a_name_that_a_second_run_uses_again(
-    workspace: Path, gallery: ArtifactStore, tmp_path: Path
+    workspace: Path, artifacts: ArtifactStore, tmp_path: Path
 ) -> None:
     found = [
-        gallery.file(workspace, workspace / "page.pdf", "The page.PDF", "application/pdf"),
-        gallery.file(workspace, Path("below/deep/data"), "data.tar.gz", "application/gzip"),
-        gallery.file(workspace, Path("page.pdf"), "no ending", "text/plain"),
+        artifacts.file(workspace, workspace / "page.pdf", "The page.PDF", "application/pdf"),
+        artifacts.file(workspace, Path("below/deep/data"), "data.tar.gz", "application/gzip"),
+        artifacts.file(workspace, Path("page.pdf"), "no ending", "text/plain"),
     ]
     again = ArtifactStore(tmp_path / "outputs", "t1-2").file(
         workspace, Path("page.pdf"), "The page.PDF", "application/pdf"
@@ -60,9 +60,9 @@ def test_a_file_is_copied_under_a_name_that_a_second_run_uses_again(
     ],
 )
 def test_names_and_types_that_a_page_chose_are_only_shown(
-    workspace: Path, gallery: ArtifactStore, name: str, media_type: str, file: str, shown: str, known: str
+    workspace: Path, artifacts: ArtifactStore, name: str, media_type: str, file: str, shown: str, known: str
 ) -> None:
-    found = gallery.file(workspace, Path("page.pdf"), name, media_type)
+    found = artifacts.file(workspace, Path("page.pdf"), name, media_type)
 
     assert found == Artifact(file=file, name=shown, media_type=known)
 
@@ -93,11 +93,11 @@ def _nothing(_: Path) -> Path:
 
 @pytest.mark.parametrize("named", [_link, _link_to_folder, _link_within, _pipe, _nothing])
 def test_what_is_put_in_the_way_is_not_kept(
-    workspace: Path, gallery: ArtifactStore, tmp_path: Path, named: Callable[[Path], Path]
+    workspace: Path, artifacts: ArtifactStore, tmp_path: Path, named: Callable[[Path], Path]
 ) -> None:
     path = named(workspace)
     with pytest.raises(BadRequest, match="no regular file in the workspace"):
-        gallery.file(workspace, path, "x.txt", "text/plain")
+        artifacts.file(workspace, path, "x.txt", "text/plain")
 
     assert not (tmp_path / "outputs").exists()
 
@@ -119,33 +119,33 @@ def test_what_is_put_in_the_way_is_not_kept(
     ],
 )
 def test_what_is_no_regular_file_in_the_workspace_is_not_kept(
-    workspace: Path, gallery: ArtifactStore, tmp_path: Path, path: str, absolute: bool
+    workspace: Path, artifacts: ArtifactStore, tmp_path: Path, path: str, absolute: bool
 ) -> None:
     with pytest.raises(BadRequest, match="no regular file in the workspace"):
-        gallery.file(workspace, workspace / path if absolute else Path(path), "x.txt", "text/plain")
+        artifacts.file(workspace, workspace / path if absolute else Path(path), "x.txt", "text/plain")
 
     assert not (tmp_path / "outputs").exists()
 
 
 @pytest.mark.parametrize(("size", "kept"), [(KEPT_BYTES, True), (KEPT_BYTES + 1, False)])
 def test_a_file_that_is_too_large_is_not_kept(
-    workspace: Path, gallery: ArtifactStore, tmp_path: Path, size: int, kept: bool
+    workspace: Path, artifacts: ArtifactStore, tmp_path: Path, size: int, kept: bool
 ) -> None:
     with (workspace / "large").open("wb") as file:
         file.truncate(size)
     if kept:
-        gallery.file(workspace, Path("large"), "large.bin", "")
+        artifacts.file(workspace, Path("large"), "large.bin", "")
     else:
         with pytest.raises(BadRequest, match="too large"):
-            gallery.file(workspace, Path("large"), "large.bin", "")
+            artifacts.file(workspace, Path("large"), "large.bin", "")
 
     assert [path.stat().st_size for path in (tmp_path / "outputs").iterdir()] == ([size] if kept else [])
 
 
-def test_a_copy_does_not_follow_a_link(workspace: Path, gallery: ArtifactStore, tmp_path: Path) -> None:
+def test_a_copy_does_not_follow_a_link(workspace: Path, artifacts: ArtifactStore, tmp_path: Path) -> None:
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "t1-2-f1.bin").symlink_to(tmp_path / "secret")
     with pytest.raises(DragomanError, match="could not be kept"):
-        gallery.file(workspace, Path("page.pdf"), "x", "")
+        artifacts.file(workspace, Path("page.pdf"), "x", "")
 
     assert (tmp_path / "secret").read_bytes() == b"secret"

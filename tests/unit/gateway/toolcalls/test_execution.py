@@ -196,12 +196,12 @@ class Bench:
     def execution(self) -> Execution:
         return self.engine.execution
 
-    async def run(self, halt: Cancellation | None = None, permit: Permit | None = None) -> ToolResult | Park:
+    async def run(self, cancellation: Cancellation | None = None, permit: Permit | None = None) -> ToolResult | Park:
         async def keep(result: ToolResult) -> None:
             self.partial.append(result)
 
         permit = permit or self.execution.office.issue(LEASE, STEP.n, "sha")
-        return await self.execution.run(permit, self.call, LEASE, halt or Cancellation(), keep)
+        return await self.execution.run(permit, self.call, LEASE, cancellation or Cancellation(), keep)
 
     async def result(self) -> ToolResult:
         found = await self.run()
@@ -215,7 +215,9 @@ async def test_a_call_that_goes_well_gives_its_text(tmp_path: Path) -> None:
 
     assert (found.status, found.text, found.full_output) == (ResultStatus.OK, "hi", "")
     assert bench.partial == []
-    calls = bench.engine.meters.registry.get_sample_value("dragoman_tool_calls_total", {"tool": "fake", "status": "ok"})
+    calls = bench.engine.metrics.registry.get_sample_value(
+        "dragoman_tool_calls_total", {"tool": "fake", "status": "ok"}
+    )
     assert calls == 1
 
 

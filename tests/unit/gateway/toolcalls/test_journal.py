@@ -49,7 +49,7 @@ async def test_every_decision_is_counted_once(tmp_path: Path) -> None:
     assert not await engine.settle(lease)
 
     counts = {
-        (decision, reason): engine.meters.registry.get_sample_value(
+        (decision, reason): engine.metrics.registry.get_sample_value(
             "dragoman_decisions_total", {"decision": decision, "reason": reason}
         )
         for decision, reason in [("ask", ""), ("allow", ""), ("deny", "unknown_tool")]

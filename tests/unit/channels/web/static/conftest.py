@@ -47,7 +47,7 @@ async def ann(page: Served, browser: Browser) -> AsyncIterator[Person]:
     """Ann at the page, in a browser of her own."""
     context = await browser.new_context(viewport={"width": 1280, "height": 800})
     person = Person(await context.new_page())
-    await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+    await person.page.goto(f"{page.url}/#code={await page.web_access.mint_code(ANN)}")
     await expect(person.page.get_by_test_id("composer")).to_be_visible()
     yield person
     await context.close()

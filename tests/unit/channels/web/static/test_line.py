@@ -103,12 +103,12 @@ async def test_what_one_person_wrote_is_not_sent_by_the_next_who_signs_in(page: 
     await ann.sees("Your sign-in has ended.")  # after a pause that grows with each try
     ann.complaints.clear()
 
-    await place.evaluate(f"location.hash = 'code={await page.pages.mint_code(CLEO)}'")
+    await place.evaluate(f"location.hash = 'code={await page.web_access.mint_code(CLEO)}'")
     await ann.say("of Cleo")
     await expect(place.locator("[data-pending]")).to_have_count(0)
     assert await said(page.engine, CLEO) == ["of Cleo"]
 
-    await place.evaluate(f"location.hash = 'code={await page.pages.mint_code(ANN)}'")
+    await place.evaluate(f"location.hash = 'code={await page.web_access.mint_code(ANN)}'")
     await ann.sees("of Ann, for Ann")
     await expect(place.locator("[data-pending]")).to_have_count(0)
     assert await said(page.engine) == ["of Ann, for Ann"]
@@ -205,7 +205,7 @@ async def test_the_page_opens_where_nothing_can_be_kept(page: Served, browser: B
     context = await browser.new_context()
     await context.add_init_script(storage)
     person = Person(await context.new_page())
-    await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+    await person.page.goto(f"{page.url}/#code={await page.web_access.mint_code(ANN)}")
     await expect(person.page.get_by_test_id("composer")).to_be_visible()
     await person.say("hello")
     await expect(person.page.locator("[data-pending]")).to_have_count(0)
@@ -215,8 +215,8 @@ async def test_the_page_opens_where_nothing_can_be_kept(page: Served, browser: B
 
 async def test_a_link_that_does_not_work_throws_nobody_out(page: Served, ann: Person) -> None:
     place = ann.page
-    used = await page.pages.mint_code(ANN)
-    assert await page.pages.sign_in(used, "here") is not None
+    used = await page.web_access.mint_code(ANN)
+    assert await page.web_access.sign_in(used, "here") is not None
     await place.get_by_test_id("composer").fill("a draft")
     for code in (used, "%E0%A4%A"):
         await place.evaluate(f"location.hash = 'code={code}'")

@@ -85,7 +85,7 @@ async def makes_stale(tab: Page, url: str, files: str, times: int) -> None:
 async def test_a_page_of_an_older_version_loads_itself_anew(page: Served, tab: Page, files: str) -> None:
     """A reload keeps the code of a sign-in link, which works once."""
     await makes_stale(tab, page.url, files, times=1)
-    await tab.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+    await tab.goto(f"{page.url}/#code={await page.web_access.mint_code(ANN)}")
     await expect(tab.get_by_test_id("composer")).to_be_visible()
 
 

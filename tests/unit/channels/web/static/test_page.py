@@ -227,7 +227,7 @@ async def test_a_picture_of_a_call_is_shown_in_its_step(tmp_path: Path) -> None:
     engine = spawning(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
     async with served(engine) as page, chromium() as browser:
         person = Person(await browser.new_page())
-        await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+        await person.page.goto(f"{page.url}/#code={await page.web_access.mint_code(ANN)}")
         await expect(person.page.get_by_test_id("composer")).to_be_visible()
         engine.model.script = [calls("read")]
         await engine.say("Draw.", where=ANN_PAGE)
@@ -251,7 +251,7 @@ async def test_a_file_of_a_call_is_a_link_that_saves_it_and_one_of_a_message_is_
     engine = spawning(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=saves)])
     async with served(engine) as page, chromium() as browser:
         person = Person(await browser.new_page())
-        await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+        await person.page.goto(f"{page.url}/#code={await page.web_access.mint_code(ANN)}")
         await expect(person.page.get_by_test_id("composer")).to_be_visible()
         engine.model.script = [calls("read")]
         said = replace(inbound("", where=ANN_PAGE), attachments=(attachment("my <b>photo</b>.png"),))
@@ -284,7 +284,7 @@ async def test_a_picture_is_fetched_when_it_is_about_to_be_seen(tmp_path: Path) 
     await engine.run(await engine.claim())
     async with served(engine) as page, chromium() as browser:
         person = Person(await browser.new_page())
-        await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+        await person.page.goto(f"{page.url}/#code={await page.web_access.mint_code(ANN)}")
         step = person.page.get_by_test_id("step")
         await expect(step).to_be_attached()
         await expect(step.get_by_test_id("picture-later")).to_be_attached()

@@ -264,7 +264,7 @@ async def test_a_decision_is_told_by_the_readers_clock_and_output_without_colour
     engine = page.engine
     context = await browser.new_context(timezone_id="Asia/Kolkata", locale="en-GB")
     person = Person(await context.new_page())
-    await person.page.goto(f"{page.url}/#code={await page.pages.mint_code(ANN)}")
+    await person.page.goto(f"{page.url}/#code={await page.web_access.mint_code(ANN)}")
     engine.model.script = [
         calls("shell:printf '\x1b]0;title\x07\x1b[1;31mred\x1b[0m\x1b(B and \x1b[2Kplain'"),
         Answer(text=""),
