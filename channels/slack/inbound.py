@@ -126,13 +126,13 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSessionEnded:
+class AccessEnded:
     """The app was removed from the workspace, or its token was revoked."""
 
     why: str
 
 
-Meaning: TypeAlias = Inbound | SlackPress | Asking | Stopping | Opened | Looked | AgentSessionEnded | Refused
+Meaning: TypeAlias = Inbound | SlackPress | Asking | Stopping | Opened | Looked | AccessEnded | Refused
 
 
 class _Unusable(Exception):
@@ -240,7 +240,7 @@ class _Reading:
         if kind in _PANEL:
             return self._panel(event, kind)
         if kind in _ENDS:
-            return AgentSessionEnded(why=kind)
+            return AccessEnded(why=kind)
         raise _Unusable(RefusedReason.UNKNOWN, _safe(kind))
 
     # --- messages -------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from channels.slack import ids, inbound
 from channels.slack.blocks import reason_form
 from channels.slack.inbound import (
     About,
-    AgentSessionEnded,
+    AccessEnded,
     Asking,
     Identity,
     Known,
@@ -146,7 +146,7 @@ class SlackUpdates:
                 self._opened(meaning)
             case Looked():
                 pass
-            case AgentSessionEnded():
+            case AccessEnded():
                 self.ended(meaning.why)
             case Refused():
                 await self.sink.refuse(replace(meaning, raw=meaning.raw[:POISON_KEPT]))

@@ -2,5 +2,5 @@
 decisions, waits, slots.
 
 Frozen, slotted, keyword-only dataclasses; ids are `NewType`s minted and parsed in `ids`; times are aware UTC.
-Import from the submodules (`from gateway.model.turns import Turn`).
+Import from the submodules (`from gateway.domain.turns import Turn`).
 """

@@ -8,8 +8,8 @@ from gateway.domain.ids import NodeId, OwnerName
 from gateway.domain.routes import WhileRunning
 from gateway.domain.turns import TurnKind
 from gateway.errors import Forbidden
-from gateway.ports import Store
-from tests.contract.scene import NODE, OTHER_NODE, Scene
+from gateway.ports import ControlEffect, Store
+from tests.contract.scene import NODE, OTHER_NODE, Scene, control
 from tests.support.clock import FakeClock
 from tests.support.makers import (
     ANN,
@@ -152,7 +152,7 @@ async def test_people_are_reached_where_they_wrote_last_directly(scene: Scene, c
     await scene.say(where=chat(2), who=ANN_TELEGRAM)
     at = clock.now()
     clock.advance(5)
-    await scene.stop()
+    await scene.store.control(route(), inbound("/stop", where=CHAT), control(ControlEffect.STOP))
     await scene.say(where=OTHER_CHAT, who=ANN_SLACK)
     reach = await scene.store.whereabouts(ANN, [ANN_TELEGRAM, ANN_SLACK, BOB])
     assert reach.direct == {ANN_TELEGRAM: (CHAT, clock.now()), ANN_SLACK: (OTHER_CHAT, clock.now())}

@@ -290,13 +290,13 @@ async def test_a_pdf_of_a_page_comes_to_the_chat_as_a_document(telegram: FakeTel
             card = await telegram.see(ANN, "/tables", button="Allow", within_s=30)
             telegram.press(ANN, card, "Allow")
             await telegram.see(ANN, "second heat", within_s=30)
-            telegram.say(ANN, "/browser pdf bread.pdf")
+            telegram.say(ANN, "/browser pdf downloads/bread.pdf")
             await telegram.until(lambda: bool(telegram.calls("sendDocument", ANN)), 30)
         finally:
             await daemon.kill()
         (document,) = [one.document for one in telegram.shown(ANN) if one.document]
         assert (document.name, document.content[:5], document.photo) == ("bread.pdf", b"%PDF-", False)
-        (kept,) = (daemon.state / "workspaces").glob("*/bread.pdf")
+        (kept,) = (daemon.state / "workspaces").glob("*/downloads/bread.pdf")
         assert kept.read_bytes() == document.content
 
 
@@ -309,7 +309,7 @@ async def test_a_pdf_of_a_page_is_saved_from_the_web_page(tmp_path: Path) -> Non
             card = await page.until_row("approval", lambda row: row["state"] == "open")
             await page.press(page.button(card, "once"))
             await page.until_row("step", lambda row: "second heat" in result_of(row).get("text", ""), 30)
-            await page.say("/browser pdf bread.pdf")
+            await page.say("/browser pdf downloads/bread.pdf")
             row = await page.until_row("step", lambda row: result_of(row).get("files"), 30)
             (file,) = row["result"]["files"]
             async with page.client.get(f"{daemon.url}{file['url']}") as response:

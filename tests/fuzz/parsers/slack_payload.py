@@ -12,7 +12,7 @@ from channels._shared import fields as all_fields
 from channels.slack import blocks, bolt_dispatch, fields, ids, inbound, inbound_text, web
 from channels.slack.bans import Bans
 from channels.slack.bolt_dispatch import BoltDispatch
-from channels.slack.inbound import AgentSessionEnded, Asking, Identity, Known, Looked, Opened, SlackPress, Stopping
+from channels.slack.inbound import AccessEnded, Asking, Identity, Known, Looked, Opened, SlackPress, Stopping
 from channels.slack.request import SlackClient
 from channels.slack.web import SlackAck
 from gateway.domain.messages import Inbound, Refused
@@ -75,7 +75,7 @@ def _check_meaning(meaning: inbound.Meaning) -> None:
             assert meaning.channel
         case Looked():
             assert meaning.at
-        case AgentSessionEnded():
+        case AccessEnded():
             assert meaning.why
         case Refused():
             givens.check_refused(meaning)

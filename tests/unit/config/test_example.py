@@ -40,7 +40,7 @@ def test_the_example_loads_as_it_is_and_means_the_defaults(tmp_path: Path) -> No
 
 
 OWN_TOOL = """
-from gateway.model.tools import Effect, Availability, Risk, ToolSpec
+from gateway.domain.tools import Effect, Availability, Risk, ToolSpec
 SPEC = ToolSpec(
     name="my_tool", description="Mine.", risk=Risk.READ, effect=Effect.PURE, availability=Availability.ALWAYS
 )

@@ -18,7 +18,7 @@ from channels.slack.inbound import (
     NAME_AT_MOST,
     QUOTED_AT_MOST,
     RAW_AT_MOST,
-    AgentSessionEnded,
+    AccessEnded,
     Asking,
     Identity,
     Known,
@@ -320,7 +320,7 @@ def check(payload: Any) -> Meaning:
         assert found.event_key
         assert len(found.raw) <= RAW_AT_MOST
     else:
-        assert isinstance(found, SlackPress | Asking | Stopping | Opened | Looked | AgentSessionEnded)
+        assert isinstance(found, SlackPress | Asking | Stopping | Opened | Looked | AccessEnded)
     return found
 
 

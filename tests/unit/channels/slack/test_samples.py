@@ -60,7 +60,7 @@ def test_whoever_speaks_in_a_message_can_be_asked_about_before_it_is_read(sample
 def test_there_are_samples_of_every_outcome() -> None:
     outcomes = [json.loads(sample.read_text())["expected"] for sample in SAMPLES]
     assert {kind for one in outcomes for kind in one} == {
-        *("Inbound", "Pressing", "Asking", "Stopping", "Opened", "Looked", "Ended", "Refused")
+        *("Inbound", "SlackPress", "Asking", "Stopping", "Opened", "Looked", "AccessEnded", "Refused")
     }
     reasons = {one["Refused"]["reason"] for one in outcomes if "Refused" in one}
     assert reasons == {"poison", "unknown", "not_a_person"}

@@ -47,7 +47,7 @@ def test_a_sample_is_shaped_as_the_library_knows_updates(sample: Path) -> None:
 
 def test_there_are_samples_of_every_outcome() -> None:
     outcomes = [json.loads(sample.read_text())["expected"] for sample in SAMPLES]
-    assert {kind for one in outcomes for kind in one} == {"Inbound", "Pressing", "Migration", "Refused"}
+    assert {kind for one in outcomes for kind in one} == {"Inbound", "TelegramPress", "ChatMigration", "Refused"}
     reasons = {one["Refused"]["reason"] for one in outcomes if "Refused" in one}
     assert reasons == {"poison", "unknown", "not_a_person"}
 

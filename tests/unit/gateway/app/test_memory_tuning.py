@@ -7,7 +7,7 @@ import sys
 
 HEAPS = """
 import ctypes, tempfile, threading
-from gateway.app.heap import set_up_heap
+from gateway.app.memory_tuning import set_up_heap
 assert not {set_up} or set_up_heap()
 barrier = threading.Barrier(4)
 
@@ -30,7 +30,7 @@ with tempfile.TemporaryFile() as told:
 KEPT = """
 import os
 from pathlib import Path
-from gateway.app.heap import set_up_heap
+from gateway.app.memory_tuning import set_up_heap
 assert not {set_up} or set_up_heap()
 
 def resident_mb():
@@ -48,7 +48,7 @@ NAMED = """
 import os, sys
 from pathlib import Path
 import channels.slack.adapter, channels.telegram.adapter, gateway.app
-from gateway.app.heap import make_room_for_names, set_up_heap
+from gateway.app.memory_tuning import make_room_for_names, set_up_heap
 assert set_up_heap()
 if {set_up}:
     make_room_for_names()
@@ -65,7 +65,7 @@ print(most - before)
 """
 FOUND = """
 import asyncio, weakref
-from gateway.app.heap import keep_tidy
+from gateway.app.memory_tuning import keep_tidy
 
 class Ring:
     def __init__(self):
@@ -84,7 +84,7 @@ print(0)
 """
 AT_REST = """
 import gc
-from gateway.app.heap import leave_alone_what_is_there
+from gateway.app.memory_tuning import leave_alone_what_is_there
 there = [[n] for n in range(50_000)]
 leave_alone_what_is_there()
 print(len(gc.get_objects()))
@@ -92,7 +92,7 @@ print(len(gc.get_objects()))
 
 READ = """
 import asyncio, fcntl, os, socket
-from gateway.app.heap import read_less_at_once
+from gateway.app.memory_tuning import read_less_at_once
 if {set_up}:
     read_less_at_once()
 

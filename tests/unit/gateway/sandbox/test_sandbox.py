@@ -436,7 +436,7 @@ async def test_a_flood_is_read_to_its_end(bench: Bench) -> None:
 DAEMON = """
 import asyncio, sys
 from pathlib import Path
-from gateway.sandbox import Containment, Limits, run_contained
+from gateway.sandbox import Containment, ProcessLimits, run_contained
 
 class Out:
     def write(self, data):
@@ -447,7 +447,7 @@ workspace = Path(sys.argv[1])
 
 async def run():
     await run_contained(["/bin/bash", "-c", sys.argv[4]], mode=sys.argv[2], workspace=workspace, cwd=workspace,
-        output=Out(), containment=eval(sys.argv[3], {"Containment": Containment}), limits=Limits())
+        output=Out(), containment=eval(sys.argv[3], {"Containment": Containment}), limits=ProcessLimits())
 """
 LIVES = """
 asyncio.run(run())

@@ -37,7 +37,7 @@ def engine(tmp_path: Path) -> Engine:
 
 
 @pytest.fixture
-def pages(engine: Engine) -> WebAccess:
+def web_access(engine: Engine) -> WebAccess:
     return engine.pages()
 
 
@@ -60,10 +60,10 @@ async def test_an_owner_opens_the_sub_sessions_of_the_own_main_session_and_not_a
     lease = await planned(engine, call("sessions_spawn", task="count"), who=CLEO_TELEGRAM, where=CLEO_CHAT)
     await engine.settle(lease)
     child = child_session(lease.turn, 1)
-    pages = engine.pages()
+    web_access = engine.pages()
 
-    assert (await pages.older(CLEO, child, None)).rows
-    for asked in (pages.older(ANN, child, None), pages.changes(ANN, child, 0)):
+    assert (await web_access.older(CLEO, child, None)).rows
+    for asked in (web_access.older(ANN, child, None), web_access.changes(ANN, child, 0)):
         with pytest.raises(Forbidden):
             await asked
 
@@ -72,10 +72,10 @@ async def test_an_owner_opens_the_sub_sessions_of_the_own_main_session_and_not_a
 
 Ask = Callable[[WebAccess, TurnId], Awaitable[object]]
 FORBIDDEN: dict[str, Ask] = {
-    "changes": lambda pages, _: pages.changes(ANN, CLEOS, 0),
-    "older": lambda pages, _: pages.older(ANN, CLEOS, None),
+    "changes": lambda web_access, _: web_access.changes(ANN, CLEOS, 0),
+    "older": lambda web_access, _: web_access.older(ANN, CLEOS, None),
 }
-NOTHING: dict[str, Ask] = {"output": lambda pages, turn: pages.output(ANN, turn, 1)}
+NOTHING: dict[str, Ask] = {"output": lambda web_access, turn: web_access.output(ANN, turn, 1)}
 OWN = {"sign_in", "sign_out", "welcome", "sessions", "card", "saw", "watch"}
 """They take no session: they tell of the owner, of all that the owner may see, or carry no content."""
 
@@ -171,13 +171,13 @@ async def test_a_picture_is_given_by_its_number_to_who_sees_the_session(tmp_path
         return ToolResult(status=ResultStatus.OK, text="drawn", pictures=made)
 
     engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=draws)])
-    turn, pages = await talked(engine), engine.pages()
+    turn, web_access = await talked(engine), engine.pages()
 
-    found = [await pages.output(CLEO, turn, 1, ArtifactKind.PICTURE, at) for at in (0, 1)]
+    found = [await web_access.output(CLEO, turn, 1, ArtifactKind.PICTURE, at) for at in (0, 1)]
     assert [path and path.read_bytes() for path in found] == [b"one", b"two"]
-    assert await pages.output(CLEO, turn, 1) is None
+    assert await web_access.output(CLEO, turn, 1) is None
     for owner, n, at in ((ANN, 1, 0), (CLEO, 1, 2), (CLEO, 1, -1), (CLEO, 0, 0)):
-        assert await pages.output(owner, turn, n, ArtifactKind.PICTURE, at) is None
+        assert await web_access.output(owner, turn, n, ArtifactKind.PICTURE, at) is None
 
 
 async def test_a_file_is_given_by_its_number_to_who_sees_the_session(tmp_path: Path) -> None:
@@ -188,17 +188,17 @@ async def test_a_file_is_given_by_its_number_to_who_sees_the_session(tmp_path: P
         return ToolResult(status=ResultStatus.OK, text="saved", files=files)
 
     engine = Engine(tmp_path, [FakeTool(name="read", risk=Risk.READ, body=saves)])
-    turn, pages = await talked(engine), engine.pages()
+    turn, web_access = await talked(engine), engine.pages()
     folder = engine.workspaces.outputs(CLEOS)
     (tmp_path / "escaped.pdf").write_bytes(b"secret")
     (folder / "link.pdf").symlink_to(tmp_path / "escaped.pdf")
 
-    found = await pages.output(CLEO, turn, 1, ArtifactKind.FILE, 0)
+    found = await web_access.output(CLEO, turn, 1, ArtifactKind.FILE, 0)
     assert found is not None
     assert (found.read_bytes(), found.parent) == (b"shot", folder)
-    assert await pages.output(CLEO, turn, 1, ArtifactKind.PICTURE, 0) is None  # it is no picture of the result
+    assert await web_access.output(CLEO, turn, 1, ArtifactKind.PICTURE, 0) is None  # it is no picture of the result
     for owner, n, at in ((ANN, 1, 0), (CLEO, 1, 1), (CLEO, 1, 2), (CLEO, 1, 3), (CLEO, 1, -1), (CLEO, 0, 0)):
-        assert await pages.output(owner, turn, n, ArtifactKind.FILE, at) is None
+        assert await web_access.output(owner, turn, n, ArtifactKind.FILE, at) is None
 
 
 async def test_an_output_that_was_removed_is_not_there(engine: Engine, web_access: WebAccess) -> None:
@@ -247,14 +247,16 @@ async def test_a_link_is_good_for_ten_minutes_and_a_sign_in_for_thirty_days(
     assert await web_access.owner_of(found[1]) is None
 
 
-async def test_guessing_is_stopped_and_a_right_code_does_not_help_then(engine: Engine, web_access: WebAccess) -> None:
+async def test_guessing_is_stopped_and_a_right_code_still_counts(engine: Engine, web_access: WebAccess) -> None:
     code = await web_access.mint_code(ANN)
     for n in range(10):
         assert await web_access.sign_in(f"guess{n}", "there") is None
 
     with pytest.raises(Forbidden, match="Too many"):
+        await web_access.sign_in("guess", "there")
+    assert await web_access.sign_in(code, "there") is not None
+    with pytest.raises(Forbidden, match="Too many"):
         await web_access.sign_in(code, "there")
-    assert await web_access.sign_in(code, "elsewhere") is not None
     engine.clock.advance(900)
     assert await web_access.sign_in("guess", "there") is None
 
