@@ -1,8 +1,9 @@
 """Every check, in order, each with its time: what `./run test` runs, and CI. No part of the path of a message.
 
 With files, `-k`, `-m` or `--lf` only pytest runs, on what they select. Other pytest options go along with every check.
-`--fast` leaves out types, browser and everything that starts a daemon. `--all` adds the tests marked `whole` and the
-coverage, and makes the tests of faults and of the store much larger (1,000 deaths, 100,000 moves), for hours.
+`--fast` leaves out types, browser and everything that starts a daemon. `--all` adds the tests marked `whole`, the usual
+sizes of those that a plain run makes smaller, and the coverage. `--large` does the same with the tests of faults and of
+the store much larger (1,000 deaths, 100,000 moves), for hours.
 `DRAGOMAN_SEED` chooses what is random in them.
 """
 
@@ -24,7 +25,7 @@ from typing import TypeAlias
 from xml.etree import ElementTree
 
 from tests.support.order import FILE, measured, seconds_by_file
-from tests.support.proof import ALL, SMALL
+from tests.support.proof import LARGE, SMALL
 
 ROOT = Path(__file__).resolve().parent.parent
 FAST_TESTS = ("tests/unit", "tests/contract", "tests/architecture")
@@ -39,7 +40,7 @@ CHROMIUM_IN_CACHE = (
 BY_THE_CLOCK = "by_the_clock"
 """The mark of tests that are judged by seconds: beside five others they would tell how busy the machine is."""
 WHOLE = "whole"
-"""The mark of tests that only `--all` runs; each says why, and which test of the same rule stays."""
+"""Mark of tests that only `--all` runs; each names the reason, and the test of the same rule that stays."""
 TOOL_S = 600
 """Timeout in seconds for a check other than pytest; pytest has a limit for each test."""
 TYPES_S = 1800
@@ -50,8 +51,8 @@ WORKERS = min(2, os.cpu_count() or 1) + 4
 """Processes that run tests: four more than cores, because half of their time is waiting, for timeouts and pauses."""
 FEW_WORKERS = WORKERS - 3
 """Those that run tests that are judged by the clock, and the proof: they leave room for the programs tested."""
-ALL_TIMEOUT_S = 900
-"""Seconds that one test may take with `--all`, unless it names its own limit."""
+LARGE_TIMEOUT_S = 900
+"""Timeout in seconds for one test with `--large`, unless it names its own."""
 DOWNLOAD_S = 300
 """Seconds that one attempt to get a browser or bubblewrap may take."""
 
@@ -100,9 +101,11 @@ class Report:
 
 def main(arguments: Sequence[str]) -> int:
     """Run what was asked for. Return the exit code."""
-    if "--all" in arguments:
-        os.environ[ALL] = "1"
-        arguments = [f"--timeout={ALL_TIMEOUT_S}", *(one for one in arguments if one != "--all")]
+    whole = "--all" in arguments or "--large" in arguments
+    if "--large" in arguments:
+        os.environ[LARGE] = "1"
+        arguments = [f"--timeout={LARGE_TIMEOUT_S}", *arguments]
+    arguments = [one for one in arguments if one not in ("--all", "--large")]
     if selects_tests(arguments):
         os.environ.update(browser_environment(find_chromium()))
         return subprocess.run([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
@@ -118,7 +121,6 @@ def main(arguments: Sequence[str]) -> int:
     report.run("browser", need_chromium)
     report.run("bubblewrap", need_bubblewrap)
     environment = browser_environment(find_chromium())
-    whole = os.environ.get(ALL) == "1"
     if not whole:
         os.environ[SMALL] = "1"
     left_out = "" if whole else f" and not {WHOLE}"

@@ -3,12 +3,12 @@
     ./run proof                      the fault suite, the state machine and the red twins
     ./run proof --seed 7             the same random deaths and floods as when the page said seed 7
     ./run proof --only F14 F17       these faults alone; the page says that it is a part
-    ./run proof --all                everything larger and more often: hours
+    ./run proof --large              everything larger and more often: hours
     ./run proof --bench FILE         with the budgets that `./run bench --json FILE` wrote
     ./run proof --soak FILE          with the hour that `./run soak --json FILE` wrote
     ./run proof --fuzz FILE          with the parsers that `./run fuzz --json FILE` fuzzed
     ./run proof --mutants FILE       with the mutants that `./run mutants --json FILE` tried
-    ./run proof --only F02 --all --json FILE     what was found goes into a file, and no page is written
+    ./run proof --only F02 --large --json FILE     what was found goes into a file, and no page is written
     ./run proof --larger FILE        with what was found there, beside the usual size of it
 
 What misses its bar stands at the top of the page, and the exit code is 1. A budget that is missed as far as a decision
@@ -33,8 +33,8 @@ from xml.etree import ElementTree
 
 from gateway.system.clock import SystemClock
 from tests import twins
-from tests.checks import ALL_TIMEOUT_S, FEW_WORKERS, browser_environment, find_chromium
-from tests.support.proof import ALL, PROOF, SEED
+from tests.checks import LARGE_TIMEOUT_S, FEW_WORKERS, browser_environment, find_chromium
+from tests.support.proof import LARGE, PROOF, SEED
 from tests.support.proof_page import Fault, Proof, page, read_lines
 from tests.twins import Twin
 
@@ -61,7 +61,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, help="of everything random (default: another one each time)")
     parser.add_argument("--only", nargs="+", metavar="FAULT", default=[], help="only these faults")
-    parser.add_argument("--all", action="store_true", help="everything larger and more often")
+    parser.add_argument("--large", action="store_true", help="everything larger and more often")
     for name in REPORTS:
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"a file that ./run {name} --json wrote")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found here, and no page")
@@ -78,7 +78,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
             parser.error(f"--{name}: there is no file {file}; ./run {name} --json {file} writes it")
     larger: list[Path] = options.larger
     if lacking := [one for one in larger if not one.is_file()]:
-        cure = f"./run proof --only FAULT --all --json {lacking[0]} writes it"
+        cure = f"./run proof --only FAULT --large --json {lacking[0]} writes it"
         parser.error(f"--larger: there is no file {lacking[0]}; {cure}")
     return options
 
@@ -103,7 +103,7 @@ def prove(chosen: Sequence[Fault], seed: int, options: argparse.Namespace) -> Pr
     every = [] if partial else fitting_twins()
     with tempfile.TemporaryDirectory(prefix="proof-") as place:
         wanted = selected(chosen, partial=partial)
-        lines, (passed, failed) = run_tests(wanted, Path(place), seed, everything=options.all)
+        lines, (passed, failed) = run_tests(wanted, Path(place), seed, everything=options.large)
     return Proof(
         date=SystemClock().now().date().isoformat(),
         commit=commit(),
@@ -144,10 +144,10 @@ def run_tests(
         return [], (0, [])
     stated, results = place / "figures.jsonl", place / "results.xml"
     spread = ["-n", str(FEW_WORKERS), "--dist", "worksteal", f"--ignore={TWINS}"]
-    longer = [f"--timeout={ALL_TIMEOUT_S}"] if everything else []
+    longer = [f"--timeout={LARGE_TIMEOUT_S}"] if everything else []
     asked = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={results}", *spread, *longer, *tests]
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    wanted = {PROOF: str(stated), SEED: str(seed), ALL: "1" if everything else "0"}
+    wanted = {PROOF: str(stated), SEED: str(seed), LARGE: "1" if everything else "0"}
     environment = {**inherited, **browser_environment(find_chromium()), **wanted}
     subprocess.run(asked, cwd=ROOT, env=environment, check=False)
     return read_lines(stated.read_text(encoding="utf-8") if stated.exists() else ""), outcomes(results)
@@ -198,7 +198,7 @@ def git(*words: str) -> str:
 
 def command(seed: int, options: argparse.Namespace) -> str:
     """What to type to see the same again."""
-    words = ["./run proof", f"--seed {seed}", *(["--all"] if options.all else [])]
+    words = ["./run proof", f"--seed {seed}", *(["--large"] if options.large else [])]
     return " ".join([*words, *(["--only", *options.only] if options.only else [])])
 
 

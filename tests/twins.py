@@ -21,7 +21,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from tests.support.proof import ALL, PROOF, SMALL
+from tests.support.proof import LARGE, PROOF, SMALL
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path(__file__).with_name("fault") / "twins"
@@ -32,7 +32,7 @@ WITHIN_S = 300
 """Seconds that the tests of one twin may take."""
 A_TEST_FAILED = 1
 """What pytest's exit says then; other codes say that nothing was tried: no such test, an error of import."""
-NOT_PASSED_ON = frozenset({"PYTHONDONTWRITEBYTECODE", PROOF, ALL, SMALL})
+NOT_PASSED_ON = frozenset({"PYTHONDONTWRITEBYTECODE", PROOF, LARGE, SMALL})
 """What a broken copy states is no figure of ours, and its tests have their usual size."""
 KEYS = {"invariant", "breaks", "file", "old", "new", "tests", "fast"}
 

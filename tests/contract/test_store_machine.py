@@ -1,7 +1,7 @@
 """A machine that does anything a gateway could do, in any order, to two stores at once.
 
 After each step both must show the same, and the promises of the store must hold. The same steps are made each time, by
-the run's seed; `./run test --all` makes 100,000, `DRAGOMAN_STATE_MACHINE_STEPS` as many as it says.
+the run's seed; `./run test --large` makes 100,000, `DRAGOMAN_STATE_MACHINE_STEPS` as many as it says.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""F31: people who never stop writing, and trouble that never ends: half a minute of it, and an hour with `--all`."""
+"""F31: people who never stop writing, and trouble that never ends: half a minute of it, and an hour with `--large`."""
 
 from __future__ import annotations
 

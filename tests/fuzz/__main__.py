@@ -1,7 +1,7 @@
 """`./run fuzz [PARSER …]`: give odd inputs to what reads what others wrote, and keep every one that breaks it.
 
     ./run fuzz                       each parser for a minute
-    ./run fuzz --seconds 600         for ten, as `./run test --all` does
+    ./run fuzz --seconds 600         for ten, as `./run test --large` does
     ./run fuzz --seed 7              the same inputs as when it said seed 7
     ./run fuzz --json FILE           the figures too; `./run proof --fuzz FILE` puts them on its page
 

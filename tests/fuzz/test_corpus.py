@@ -1,4 +1,4 @@
-"""Every kept input again, and some new ones of them: what was mended stays mended. With `--all`, ten minutes each."""
+"""Every kept input again, and some new ones of them: what was mended stays mended. With `--large`, ten minutes each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEED = 20260101
 MUTATIONS = 300
 SHORT = 2048
 """Bytes. Longer ones are for `--all`, but for those that are kept."""
-LONG_S = 600.0 if os.environ.get("DRAGOMAN_ALL") == "1" else 0.0
+LONG_S = 600.0 if os.environ.get("DRAGOMAN_LARGE") == "1" else 0.0
 """Seconds of fuzzing for each parser."""
 DEPTHS = range(880, 1001, 6)
 """Python reads JSON about as deep as this, less what it stands in itself; what is read must be written, too."""

@@ -1,7 +1,7 @@
 """What a test states beside its bar, for `./run proof` and for whoever reads a failure. No part of a message's path.
 
 Four variables of the environment: `DRAGOMAN_PROOF` names the file that figures are appended to, a JSON object a line;
-`DRAGOMAN_SEED` is the seed of everything random, to see a run again; `DRAGOMAN_ALL=1` asks for the large sizes,
+`DRAGOMAN_SEED` is the seed of everything random, to see a run again; `DRAGOMAN_LARGE=1` asks for the large sizes,
 `DRAGOMAN_SMALL=1` for the small ones.
 """
 
@@ -13,7 +13,7 @@ import random
 import sys
 from typing import Any, TypeVar
 
-PROOF, SEED, ALL, SMALL = "DRAGOMAN_PROOF", "DRAGOMAN_SEED", "DRAGOMAN_ALL", "DRAGOMAN_SMALL"
+PROOF, SEED, LARGE, SMALL = "DRAGOMAN_PROOF", "DRAGOMAN_SEED", "DRAGOMAN_LARGE", "DRAGOMAN_SMALL"
 USUAL_SEED = 1
 LOST = "messages lost"
 TWICE = "messages taken or answered twice"
@@ -62,13 +62,14 @@ def dice(what: str) -> random.Random:
     return random.Random(f"{seed()}/{what}")
 
 
-def times(usual: T, all: T, small: T | None = None) -> T:
-    """Return how often or how large a test is: `usual`, or `all` with `./run test --all`.
+def times(usual: T, large: T, small: T | None = None) -> T:
+    """Return the size of a test: `usual`, or `large` with `./run test --large`.
 
-    `small`, where given, in a plain `./run test`; the twins, the proof and a test run by its name take `usual`.
+    `small`, where given, is the size in a plain `./run test`. The twins, the proof, `--all` and a test run by its name
+    take `usual`.
     """
-    if os.environ.get(ALL) == "1":
-        return all
+    if os.environ.get(LARGE) == "1":
+        return large
     return small if small is not None and os.environ.get(SMALL) == "1" else usual
 
 

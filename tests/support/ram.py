@@ -14,7 +14,7 @@ ROOM_BYTES = 1 << 30
 
 
 def ram() -> Path | None:
-    """Return a folder in memory that has room; None for the disk: with `--all`, or where there is none."""
+    """Return a folder in memory that has room; None for the disk: with `--large`, or where there is none."""
     if times(False, True) or not os.access(RAM, os.W_OK | os.X_OK):
         return None
     return RAM if shutil.disk_usage(RAM).free >= ROOM_BYTES else None

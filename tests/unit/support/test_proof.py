@@ -69,9 +69,9 @@ def test_a_seed_gives_the_same_numbers_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_all_is_larger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DRAGOMAN_ALL", "1")
+    monkeypatch.setenv("DRAGOMAN_LARGE", "1")
     assert times(1, 5) == 5
-    monkeypatch.delenv("DRAGOMAN_ALL")
+    monkeypatch.delenv("DRAGOMAN_LARGE")
     assert times(1, 5) == 1
     monkeypatch.setenv("DRAGOMAN_SMALL", "1")
     assert (times(2, 5), times(2, 5, small=1)) == (2, 1)
@@ -194,18 +194,18 @@ def test_what_a_larger_run_found_counts_too() -> None:
     made = {"unit": "", "bar": 0, "least": False, "held": True, "fault": "F01", "seed": 7, "test": "test_kills.py"}
     lost = [{**made, "what": LOST, "value": 0, "of": of} for of in (5, 10_000)]
     killed = {"fault": "F01", "what": KILLS, "count": 1_000, "test": "test_kills.py", "seed": 7}
-    large = proof([lost[1], killed], command="./run proof --only F01 --all", failed=["test_kills died"])
+    large = proof([lost[1], killed], command="./run proof --only F01 --large", failed=["test_kills died"])
     text = page(proof([lost[0]], larger=[json.loads(json.dumps(large.as_json()))]))
     assert "killed 1,000 times. Of 10,005 messages 0 were lost" in text
     assert "| messages lost | 2 × | 0 of 10,005 | 0 | yes |" in text
-    assert "- the test test_kills died failed in ./run proof --only F01 --all" in text.partition("## F01")[0]
-    assert "The figures of `./run proof --only F01 --all` are among those below; 2026-01-02, commit abc" in text
+    assert "- the test test_kills died failed in ./run proof --only F01 --large" in text.partition("## F01")[0]
+    assert "The figures of `./run proof --only F01 --large` are among those below; 2026-01-02, commit abc" in text
 
 
 def test_a_larger_run_that_is_not_there_is_refused_with_how_to_make_it(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         prove.parsed(["--larger", "nowhere.json"])
-    assert "./run proof --only FAULT --all --json nowhere.json writes it" in capsys.readouterr().err
+    assert "./run proof --only FAULT --large --json nowhere.json writes it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", prove.REPORTS)

@@ -114,7 +114,7 @@ async def test_wait_for_text_and_for_time(desk: Desk) -> None:
 @pytest.mark.parametrize("path", ["/reloads", "/turns"])
 async def test_open_leaves_a_page_that_reloads_itself(new_desk: Desk, path: str) -> None:
     """Its own navigation interrupted ours, or took the tab back after it: an error, or the wrong page."""
-    for n in range(4):
+    for n in range(2):
         assert new_desk.seat.page is not None
         with suppress(Error):  # what it does is no concern of ours
             await new_desk.seat.page.goto(new_desk.pages.here + path, wait_until="commit", timeout=5000)
