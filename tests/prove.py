@@ -33,7 +33,7 @@ from xml.etree import ElementTree
 
 from gateway.system.clock import SystemClock
 from tests import twins
-from tests.checks import LARGE_TIMEOUT_S, FEW_WORKERS, browser_environment, find_chromium
+from tests.checks import FEW_WORKERS, LARGE_TIMEOUT_S, browser_environment, find_chromium
 from tests.support.proof import LARGE, PROOF, SEED
 from tests.support.proof_page import Fault, Proof, page, read_lines
 from tests.twins import Twin

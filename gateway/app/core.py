@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import platform
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 
@@ -19,13 +20,14 @@ from gateway.egress import Egress
 from gateway.llm import ChainedModels, Choice, Price, open_models
 from gateway.llm.operator import Operator
 from gateway.policy.routing import AllowedPeople
-from gateway.ports import Clock, Model, StatefulTool, Store
+from gateway.ports import Clock, Model, Models, StatefulTool, Store
 from gateway.sandbox import Containment
 from gateway.store import is_there, open_store
+from gateway.system.clock import SystemClock
 from gateway.system.failpoints import FailPoints
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
-from gateway.toolcalls.registry import Registry
+from gateway.toolcalls.registry import Registry, Tool
 from gateway.toolcalls.workspaces import Workspaces
 
 
@@ -48,10 +50,31 @@ class Core:
     approvals: Approvals
     workspaces: Workspaces
     containment: Containment
-    models: ChainedModels
+    models: Models
     operator: Model
     """Answers commands, whatever the configured model is."""
     client: aiohttp.ClientSession
+    closers: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
+    """Run at the end of a drain, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fakes:
+    """Parts that a test passes in place of those that the settings name. None: the daemon's own."""
+
+    clock: Clock | None = None
+    store: Store | None = None
+    node: NodeId | None = None
+    people: AllowedPeople | None = None
+    tools: Sequence[Tool] | None = None
+    models: Models | None = None
+    operator: Model | None = None
+    redactor: Redactor | None = None
+    key: bytes | None = None
+    """The key of button tokens."""
+
+
+NO_FAKES = Fakes()
 
 
 def make_core(
@@ -59,31 +82,30 @@ def make_core(
     containment: Containment,
     environ: Mapping[str, str],
     client: aiohttp.ClientSession,
-    clock: Clock,
-    store: Store | None,
+    fakes: Fakes = NO_FAKES,
 ) -> Core:
-    """Open what the settings name. Raises `ConfigError` or `StoreError`."""
+    """Open what the settings name, except for what the fakes replace. Raises `ConfigError` or `StoreError`."""
     settings, state = loaded.settings, loaded.state
     open_state(state)
     machine = f"{platform.node()}:{state}"
-    people = AllowedPeople(
-        owners={name: frozenset([web_principal(name), *who]) for name, who in settings.owners.items()},
-        allowed=frozenset(Principal(one) for one in settings.people.allow),
-        chats=frozenset(settings.chats.allow),
-    )
-    places = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress())
-    tools, kept = load_tools(loaded, places.of)
+    clock, people = fakes.clock or SystemClock(), fakes.people or _people(loaded)
+    hosts = ToolHosts(state=state, clock=clock, containment=containment, egress=Egress())
+    tools, kept = load_tools(loaded, hosts.of) if fakes.tools is None else (fakes.tools, {})
     registry = Registry(tools, sandboxed=containment.can_bwrap)
     metrics = Metrics()
-    operator, redactor = Operator(registry.commands), redactor_of(loaded)
-    # Before the store: one without its key is then one whose key was lost.
-    handles = ButtonTokens(state_key(state, known=is_there(settings.store.url)))
-    store = store or open_store(settings.store.url, clock)
+    operator, redactor = fakes.operator or Operator(registry.commands), fakes.redactor or redactor_of(loaded)
+    # Read before the store is opened: a store without its key is one whose key was lost.
+    handles = ButtonTokens(fakes.key or state_key(state, known=is_there(settings.store.url)))
+    store = fakes.store or open_store(settings.store.url, clock)
+    models, close = fakes.models, ()
+    if models is None:
+        chained = models_of(loaded, operator, redactor, client, clock, metrics)
+        models, close = chained, (chained.close,)
     return Core(
         loaded=loaded,
         clock=clock,
         store=store,
-        node=NodeId(f"{machine}#{secrets.token_hex(4)}"),
+        node=fakes.node or NodeId(f"{machine}#{secrets.token_hex(4)}"),
         machine=machine,
         redactor=redactor,
         metrics=metrics,
@@ -94,9 +116,19 @@ def make_core(
         approvals=Approvals(people, store, handles),
         workspaces=Workspaces(state),
         containment=containment,
-        models=models_of(loaded, operator, redactor, client, clock, metrics),
+        models=models,
         operator=operator,
         client=client,
+        closers=close,
+    )
+
+
+def _people(loaded: Loaded) -> AllowedPeople:
+    settings = loaded.settings
+    return AllowedPeople(
+        owners={name: frozenset([web_principal(name), *who]) for name, who in settings.owners.items()},
+        allowed=frozenset(Principal(one) for one in settings.people.allow),
+        chats=frozenset(settings.chats.allow),
     )
 
 

@@ -262,7 +262,7 @@ def make_daemon(world: World, machine: Machine) -> Daemon:
     tools = _tools(world, machine, way)
     engine = Engine(world.folder, tools, store=cast(FailingStore, way), running=world.running)
     engine.calls.expiry = {kind: timedelta(seconds=EXPIRY_S) for kind in SessionKind}
-    engine.turns.model = Thinker(world, way)
+    engine.models.model = Thinker(world, way)
     engine.turns.operator = Operator(engine.registry.commands)
     channel = PlatformChannel(world.platform, machine.name)
     sessions, delivery = engine.sessions(), engine.delivery(channel)

@@ -17,6 +17,7 @@ import aiohttp
 from config.load import load
 from config.plugins import tool_specs
 from gateway.app import App, build
+from gateway.app.core import Fakes
 from gateway.app.state import open_state, state_key
 from gateway.approvals import ButtonTokens, page_card
 from gateway.domain.ids import OwnerName, SessionId, WaitId, main_session, mint, web_principal
@@ -185,8 +186,7 @@ async def _start(
         containment=containment,
         environ={},
         client=client,
-        clock=clock,
-        store=cast(Store, way),
+        fakes=Fakes(clock=clock, store=cast(Store, way)),
     )
     app.daemon.closers = ()  # the client belongs to both
     ready = asyncio.Event()

@@ -1,12 +1,12 @@
-"""The engine between ingress and delivery, wired of real parts over the memory store, for unit tests."""
+"""The engine between ingress and delivery, wired as `gateway.app` wires it, over the memory store and fakes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,44 +14,46 @@ import aiohttp
 
 from channels.web.adapter import WebChannel
 from channels.web.settings import WebSettings
-from gateway.agent.attachments import Attachments
-from gateway.agent.compaction import Compaction
-from gateway.agent.prompt import PromptBuilder
+from config.load import Loaded, load
+from config.settings import Settings
 from gateway.agent.runner import TurnWorker
-from gateway.agent.turn import TurnRunner
-from gateway.approvals import Approvals, ButtonTokens
+from gateway.app.core import Fakes, make_core
+from gateway.app.parts import (
+    make_channel_host,
+    make_compaction,
+    make_context,
+    make_delivery,
+    make_ingress,
+    make_live_edits,
+    make_subsessions,
+    make_tool_calls,
+    make_turn_runner,
+    make_turn_worker,
+    make_web_access,
+)
+from gateway.approvals import ButtonTokens
 from gateway.domain.children import Agent
 from gateway.domain.ids import OwnerName, Principal, SessionId, TurnId, WaitId, main_session
 from gateway.domain.messages import Conversation, Press
 from gateway.domain.routes import WhileRunning
-from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import Slot
 from gateway.domain.steps import Answer, Step
 from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.domain.turns import Lease, TurnKind, TurnLimits
 from gateway.domain.views import Claimed
 from gateway.domain.waits import Pressed, Verb, Wait
-from gateway.inbound.ingress import Ingress
 from gateway.outbound.delivery import Delivery
-from gateway.outbound.live_edits import LiveEdits
 from gateway.outbound.rate_limit import RateLimiter
 from gateway.policy.routing import AllowedPeople
-from gateway.ports import COOKIE, Channel, ChannelContext, Model
+from gateway.ports import COOKIE, Channel, ChannelContext
 from gateway.sandbox import Containment
-from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
+from gateway.server.channel_host import DaemonChannelHost
 from gateway.server.http import HttpServer
 from gateway.server.http_checks import KEY_HEADER, Address
 from gateway.server.web_access import WebAccess
 from gateway.system.cancellation import Cancellation
-from gateway.system.failpoints import FailPoints
-from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
-from gateway.toolcalls.execution import Execution
-from gateway.toolcalls.permits import PermitOffice
-from gateway.toolcalls.registry import Registry, Tool
-from gateway.toolcalls.scheduler import ToolCalls
-from gateway.toolcalls.subsessions import SubsessionService
-from gateway.toolcalls.workspaces import Workspaces
+from gateway.toolcalls.registry import Tool
 from tests.support.clock import FakeClock
 from tests.support.fakes import (
     GROUP,
@@ -69,17 +71,22 @@ from tests.support.fakes import (
 from tests.support.makers import ANN, ANN_SLACK, ANN_TELEGRAM, CHAT, chat, inbound, route
 
 
-class TurnsOfFakes(TurnRunner):
-    """Turns whose model a test can put another one in the place of."""
+@cache
+def defaults() -> Loaded:
+    """The configuration that says nothing."""
+    return load(None, "/nowhere", {"HOME": "/nowhere"}, {})
 
-    @property
-    def model(self) -> Model:
-        """Who answers in every session that names no model."""
-        return cast(FakeModels, self.models).model
 
-    @model.setter
-    def model(self, model: Model) -> None:
-        cast(FakeModels, self.models).model = model
+@cache
+def settings_of(context_tokens: int, running: WhileRunning) -> Settings:
+    """The settings of an engine: Ann is the owner who has other chats than the page."""
+    found = defaults().settings
+    return replace(
+        found,
+        owners={ANN: (ANN_TELEGRAM, ANN_SLACK)},
+        model=found.model.model_copy(update={"name": "scripted", "context_tokens": context_tokens}),
+        sessions=found.sessions.model_copy(update={"message_while_running": running}),
+    )
 
 
 class Engine:
@@ -106,209 +113,66 @@ class Engine:
         self.clock = store.moved if store else FakeClock()
         self.store = store or FailingStore(self.clock)
         self.people = people
-        self.metrics = Metrics()
-        self.points = FailPoints()
-        self.redactor = Redactor(secrets)
-        self.handles = ButtonTokens(KEY)
-        self.approvals = Approvals(people, self.store, self.handles)
-        made = [one.tool() if isinstance(one, FakeTool) else one for one in tools]
-        self.registry = Registry(made, sandboxed=containment.can_bwrap)
-        self.workspaces = Workspaces(folder)
         self.model, self.operator = ScriptedModel(list(script)), ScriptedModel(name="operator")
         self.models = FakeModels(self.model)
-        self.limits, self.agents, self.context_tokens = limits or TurnLimits(), agents or {}, context_tokens
-        self.instructions = instructions
+        self.handles = ButtonTokens(KEY)
+        self.limits = limits or TurnLimits()
+        made = [one.tool() if isinstance(one, FakeTool) else one for one in tools]
+        settings = settings_of(context_tokens, running or (WhileRunning.STEER if steer else WhileRunning.QUEUE))
+        loaded = replace(defaults(), settings=settings, state=folder, limits=self.limits)
+        self.core = make_core(
+            replace(loaded, agents=agents or {}, instructions=instructions),
+            containment,
+            {},
+            cast(aiohttp.ClientSession, None),
+            Fakes(
+                clock=self.clock,
+                store=self.store,
+                node=NODE,
+                people=people,
+                tools=made,
+                models=self.models,
+                operator=self.operator,
+                redactor=Redactor(secrets),
+                key=KEY,
+            ),
+        )
+        self.metrics, self.points, self.redactor = self.core.metrics, self.core.points, self.core.redactor
+        self.approvals, self.registry, self.workspaces = self.core.approvals, self.core.registry, self.core.workspaces
         self.channels: dict[str, Channel] = {}
-        """Whose files are fetched."""
-        self.families = self._families()
-        self.execution = self._execution(containment)
-        self.calls = self._calls()
-        self.turns = self._turns()
-        self.compaction = self._compaction()
-        self.ingress = Ingress(
-            intake=self.store,
-            children=self.store,
-            usage=self.store,
-            queries=self.store,
-            people=people,
-            registry=self.registry,
-            approvals=self.approvals,
-            key_value=self.store,
-            clock=self.clock,
-            metrics=self.metrics,
-            points=self.points,
-            model_name="scripted",
-            running=running or (WhileRunning.STEER if steer else WhileRunning.QUEUE),
-        )
+        """Channels whose files are fetched."""
+        self.subsessions = make_subsessions(self.core)
+        self.calls = make_tool_calls(self.core, self.subsessions)
+        self.execution = self.calls.execution
+        self.turns = make_turn_runner(self.core, self.channels, self.calls, self.subsessions)
+        self.turns.streams = frozenset({"telegram"})
+        self.turns.prompts.system, self.turns.prompts.child_system = "You are a test.", "You are a sub-session."
+        self.compaction = make_compaction(self.core)
+        self.ingress = make_ingress(self.core)
         self._keys = iter(range(1_000_000))
-
-    def _families(self) -> SubsessionService:
-        return SubsessionService(
-            children=self.store,
-            queries=self.store,
-            registry=self.registry,
-            agents=self.agents,
-            models=self.models,
-            limits=self.limits,
-            clock=self.clock,
-            redactor=self.redactor,
-        )
-
-    def _execution(self, containment: Containment) -> Execution:
-        return Execution(
-            office=PermitOffice(),
-            workspaces=self.workspaces,
-            containment=containment,
-            clock=self.clock,
-            events=self.store.live,
-            metrics=self.metrics,
-            redactor=self.redactor,
-            subsessions=self.families,
-        )
-
-    def _compaction(self) -> Compaction:
-        return Compaction(
-            queries=self.store,
-            usage=self.store,
-            models=self.models,
-            clock=self.clock,
-            redactor=self.redactor,
-            context_tokens=self.context_tokens,
-        )
-
-    def _calls(self) -> ToolCalls:
-        expiry = {SessionKind.MAIN: timedelta(hours=1)}
-        return ToolCalls(
-            registry=self.registry,
-            journal=self.store,
-            queries=self.store,
-            events=self.store.live,
-            approvals=self.approvals,
-            execution=self.execution,
-            clock=self.clock,
-            metrics=self.metrics,
-            points=self.points,
-            expiry={kind: expiry.get(kind, timedelta(minutes=15)) for kind in SessionKind},
-            limits=self.limits,
-        )
-
-    def _turns(self) -> TurnsOfFakes:
-        return TurnsOfFakes(
-            queue=self.store,
-            journal=self.store,
-            queries=self.store,
-            events=self.store.live,
-            calls=self.calls,
-            subsessions=self.families,
-            prompts=PromptBuilder(
-                queries=self.store,
-                registry=self.registry,
-                outputs=self.workspaces.outputs,
-                workspaces=self.workspaces.workspace,
-                system="You are a test.",
-                child_system="You are a sub-session.",
-                instructions=self.instructions,
-                agents=self.agents,
-                context_tokens=self.context_tokens,
-            ),
-            attachments=Attachments(
-                channels=self.channels, workspaces=self.workspaces.workspace, journal=self.store, redactor=self.redactor
-            ),
-            models=self.models,
-            operator=self.operator,
-            clock=self.clock,
-            metrics=self.metrics,
-            points=self.points,
-            redactor=self.redactor,
-            elsewhere=[ANN],
-            streams=frozenset({"telegram"}),
-            limits=self.limits,
-        )
 
     def sessions(self) -> TurnWorker:
         """A runner of turns on this engine."""
-        return TurnWorker(
-            node=NODE,
-            queue=self.store,
-            queries=self.store,
-            events=self.store.live,
-            turns=self.turns,
-            compaction=self.compaction,
-            metrics=self.metrics,
-            points=self.points,
-        )
+        return make_turn_worker(self.core, self.turns, self.compaction)
 
     def delivery(self, *channels: Channel) -> Delivery:
         """A sender on this engine, in a life of its own: it remembers nothing of limits."""
-        by_name = {channel.name: channel for channel in channels}
-        limiter = RateLimiter(self.clock)
-        return Delivery(
-            node=NODE,
-            outbox=self.store,
-            key_value=self.store,
-            queries=self.store,
-            events=self.store.live,
-            channels=by_name,
-            approvals=self.approvals,
-            clock=self.clock,
-            metrics=self.metrics,
-            points=self.points,
-            redactor=self.redactor,
-            owners={ANN: (ANN_TELEGRAM, ANN_SLACK)},
-            limiter=limiter,
-            live_edits=LiveEdits(
-                channels=by_name,
-                events=self.store.live,
-                key_value=self.store,
-                outbox=self.store,
-                limiter=limiter,
-                redactor=self.redactor,
-                clock=self.clock,
-                look_every_s=0.002,
-            ),
-            kept=self.workspaces.kept,
+        by_name, limiter = {channel.name: channel for channel in channels}, RateLimiter(self.clock)
+        return make_delivery(
+            self.core, by_name, limiter, make_live_edits(self.core, by_name, limiter, look_every_s=0.002)
         )
 
     def host(self) -> DaemonChannelHost:
-        """What channels may do beside pushing messages."""
-        return DaemonChannelHost(
-            node_id=NODE,
-            node=self.store,
-            outbox=self.store,
-            owners={ANN: (ANN_TELEGRAM, ANN_SLACK)},
-            registry=self.registry,
-            clock=self.clock,
-        )
+        """What channels may do besides pushing messages."""
+        return make_channel_host(self.core)
 
     def context(self, name: str, settings: Any, client: aiohttp.ClientSession) -> ChannelContext:
         """What a channel on this engine is built with."""
-        return ChannelContext(
-            name=name,
-            settings=settings,
-            web_api=self.pages(),
-            host=self.host(),
-            key_value=NamespacedKeyValue(key_value=self.store, room=f"channel/{name}"),
-            client=client,
-            public_url="",
-            clock=self.clock,
-            fail_point=self.points.hit,
-        )
+        return replace(make_context(self.core, self.pages(), name, settings), client=client)
 
     def pages(self) -> WebAccess:
-        """The desk of the web page on this engine."""
-        return WebAccess(
-            accounts=self.store,
-            queries=self.store,
-            events=self.store.live,
-            registry=self.registry,
-            approvals=self.approvals,
-            clock=self.clock,
-            kept=self.workspaces.kept,
-            model_name="scripted",
-            version="0",
-            signed_in_for=timedelta(days=30),
-            redactor=self.redactor,
-        )
+        """The web access of this engine."""
+        return make_web_access(self.core)
 
     # --- doing --------------------------------------------------------------------------------
 

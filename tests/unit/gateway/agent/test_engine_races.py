@@ -155,7 +155,7 @@ class Slow(ScriptedModel):
 
 
 async def test_fifteen_minutes_count_in_one_holding_too(engine: Engine) -> None:
-    engine.turns.model = model = Slow(engine)
+    engine.models.model = model = Slow(engine)
     turn = await engine.say()
     await engine.run(await engine.claim())
 

@@ -92,7 +92,7 @@ class Life:
         self.shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
         self.read = FakeTool(name="read", risk=Risk.READ)
         self.engine = Engine(folder, [self.shell, self.read], store=store)
-        self.engine.turns.model = SameAgain()
+        self.engine.models.model = SameAgain()
         self.channel = FakeChannel()
 
     async def insist(self, wanted: Callable[[], Awaitable[Any]]) -> Any:

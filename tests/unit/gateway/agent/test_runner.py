@@ -274,7 +274,7 @@ async def test_a_stopped_answer_keeps_its_beginning_and_says_what_whoever_stoppe
     engine: Engine, given: str, said: str
 ) -> None:
     """It stands in the chat already."""
-    model = engine.turns.model = HalfSaid(engine)
+    model = engine.models.model = HalfSaid(engine)
     async with in_background(engine.sessions().run()):
         turn = await engine.say()
         await model.said.wait()

@@ -150,7 +150,7 @@ async def test_a_model_that_fails_is_said_without_its_secrets(engine: Engine) ->
 
 async def test_a_stream_that_ends_without_an_answer_is_a_failure(tmp_path: Path) -> None:
     engine = Engine(tmp_path)
-    engine.turns.model = Silent()
+    engine.models.model = Silent()
     lease = await ran(engine)
 
     assert (await turn_of(engine, lease)).state is TurnState.FAILED

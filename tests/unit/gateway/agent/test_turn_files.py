@@ -162,7 +162,7 @@ async def test_a_file_of_a_command_is_there_when_it_runs(tmp_path: Path, channel
 async def test_a_file_is_kept_while_no_model_is_attached(tmp_path: Path) -> None:
     channel = FakeChannel(files={"f1": [PNG], "f2": [b"text"]})
     engine = attached(Engine(tmp_path, []), channel)
-    engine.turns.model = engine.operator
+    engine.models.model = engine.operator
     await sends(engine, "", PHOTO, attachment("a.txt", source="f2"))
     lease = await engine.claim()
     await engine.run(lease)

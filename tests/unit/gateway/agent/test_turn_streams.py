@@ -115,7 +115,7 @@ async def heard(engine: Engine, *topics: str) -> AsyncGenerator[list[LiveEvent]]
 async def test_after_a_second_the_beginning_of_an_answer_has_its_slot_and_the_whole_takes_it_over(
     streaming: Engine, store: Early
 ) -> None:
-    streaming.turns.model = Slow(streaming.clock, *TALK)
+    streaming.models.model = Slow(streaming.clock, *TALK)
     lease = await ran(streaming)
 
     (early,) = store.early
@@ -125,7 +125,7 @@ async def test_after_a_second_the_beginning_of_an_answer_has_its_slot_and_the_wh
 
 
 async def test_a_quick_answer_is_one_slot_written_once(streaming: Engine, store: Early) -> None:
-    streaming.turns.model = Slow(streaming.clock, (0.5, "Once upon a "), (0.4, "time."))
+    streaming.models.model = Slow(streaming.clock, (0.5, "Once upon a "), (0.4, "time."))
     lease = await ran(streaming)
 
     assert store.early == []
@@ -140,7 +140,7 @@ async def test_a_quick_answer_is_one_slot_written_once(streaming: Engine, store:
 async def test_pages_platforms_that_do_not_stream_and_commands_have_no_early_slot(
     streaming: Engine, store: Early, who: Principal, where: Conversation, text: str
 ) -> None:
-    streaming.turns.model = Slow(streaming.clock, *TALK)
+    streaming.models.model = Slow(streaming.clock, *TALK)
     streaming.turns.operator = Slow(streaming.clock, *TALK)
     await streaming.say(text, who=who, where=where)
     async with heard(streaming, ANSWERS) as found:
@@ -152,7 +152,7 @@ async def test_pages_platforms_that_do_not_stream_and_commands_have_no_early_slo
 
 
 async def test_white_space_is_not_worth_a_message(streaming: Engine, store: Early) -> None:
-    streaming.turns.model = Slow(streaming.clock, (2.0, "  "), (1.0, "\n \n"), end=Answer(text="Hi."))
+    streaming.models.model = Slow(streaming.clock, (2.0, "  "), (1.0, "\n \n"), end=Answer(text="Hi."))
     await ran(streaming)
 
     assert store.early == []
@@ -160,7 +160,7 @@ async def test_white_space_is_not_worth_a_message(streaming: Engine, store: Earl
 
 async def test_every_answer_of_a_turn_has_a_slot_of_its_own(streaming: Engine, store: Early, read: FakeTool) -> None:
     first = calls("read:a", text="Let me look that up for you.")
-    streaming.turns.model = Slow(streaming.clock, (1.0, "Let me look that "), (0.1, "up for you."), end=first)
+    streaming.models.model = Slow(streaming.clock, (1.0, "Let me look that "), (0.1, "up for you."), end=first)
     streaming.model.script = [Answer(text="Found.")]
     read.body = swap_model(streaming)
     lease = await ran(streaming)
@@ -176,14 +176,14 @@ def swap_model(engine: Engine) -> Body:
     """A tool after which the next answer comes from the script."""
 
     async def body(ctx: ToolContext, args: Text) -> ToolResult:
-        engine.turns.model = engine.model
+        engine.models.model = engine.model
         return result("looked")
 
     return body
 
 
 async def test_an_answer_that_breaks_off_says_why_in_the_place_of_its_beginning(streaming: Engine) -> None:
-    streaming.turns.model = Slow(streaming.clock, *TALK, end=ModelError("The line broke."))
+    streaming.models.model = Slow(streaming.clock, *TALK, end=ModelError("The line broke."))
     lease = await ran(streaming)
 
     (slot,) = await streaming.slots()
@@ -192,7 +192,7 @@ async def test_an_answer_that_breaks_off_says_why_in_the_place_of_its_beginning(
 
 
 async def test_an_answer_that_turns_out_empty_is_said_in_the_place_of_its_beginning(streaming: Engine) -> None:
-    streaming.turns.model = Slow(streaming.clock, *TALK, end=Answer(text=" "))
+    streaming.models.model = Slow(streaming.clock, *TALK, end=Answer(text=" "))
     await ran(streaming)
 
     assert await streaming.texts() == [EMPTY]
@@ -205,7 +205,7 @@ async def test_the_beginning_is_told_to_chats_without_a_secret_that_comes_in_pie
     """A key in pieces betrays itself in none of them; the page's own pieces are the owner's affair."""
     pieces = [(0.4, "It is "), (0.3, before), *[(0.1, part) for part in (key[:9], key[9:25], key[25:])]]
     pieces += [(0.1, " indeed,"), (0.1, " and "), (0.1, "nothing else. "), (0.1, "你好，"), (0.1, "世界")]
-    streaming.turns.model = Slow(streaming.clock, *pieces)
+    streaming.models.model = Slow(streaming.clock, *pieces)
     async with heard(streaming, ANSWERS) as found:
         await ran(streaming)
 
@@ -229,7 +229,7 @@ async def test_a_configured_secret_of_several_words_or_letters_is_never_told_in_
     engine = Engine(tmp_path, secrets=[secret], store=store)
     text = f"你好，it is {secret} and nothing else, 世界"
     pieces = [(0.5, text[at : at + size]) for at in range(0, len(text), size)]
-    engine.turns.model = Slow(engine.clock, *pieces)
+    engine.models.model = Slow(engine.clock, *pieces)
     async with heard(engine, ANSWERS) as found:
         await ran(engine)
 
@@ -262,7 +262,7 @@ class Telltale:
 
 
 async def test_the_mark_that_nobody_may_know_is_never_told(streaming: Engine, store: Early) -> None:
-    streaming.turns.model = model = Telltale(streaming.clock)
+    streaming.models.model = model = Telltale(streaming.clock)
     for _ in range(2):
         await streaming.ingress.message(inbound("@bot tell me", where=GROUP, direct=False))
         async with heard(streaming, ANSWERS) as found:
@@ -282,7 +282,7 @@ async def test_the_mark_that_nobody_may_know_is_never_told(streaming: Engine, st
 @pytest.mark.parametrize("before", range(HELD_BACK_AT_MOST - 20, HELD_BACK_AT_MOST + 20, 5))
 async def test_the_mark_is_not_told_either_when_a_word_is_cut_in_it(streaming: Engine, before: int) -> None:
     """A word that is too long is cut somewhere."""
-    streaming.turns.model = model = Telltale(streaming.clock, before)
+    streaming.models.model = model = Telltale(streaming.clock, before)
     await streaming.ingress.message(inbound("@bot tell me", where=GROUP, direct=False))
     async with heard(streaming, ANSWERS) as found:
         await streaming.run(await streaming.claim())
@@ -294,7 +294,7 @@ async def test_the_mark_is_not_told_either_when_a_word_is_cut_in_it(streaming: E
 
 
 async def test_a_text_without_a_break_is_told_but_for_its_end(streaming: Engine) -> None:
-    streaming.turns.model = Slow(streaming.clock, *[(0.3, "x" * 1000)] * 14)
+    streaming.models.model = Slow(streaming.clock, *[(0.3, "x" * 1000)] * 14)
     async with heard(streaming, ANSWERS) as found:
         await ran(streaming)
 
@@ -309,7 +309,7 @@ async def test_a_secret_in_a_long_word_is_never_told(tmp_path: Path, store: Earl
     token = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"
     engine = Engine(tmp_path, secrets=[token], store=store)
     text = f'Here: {{"data":"{"A" * before}","token":"{token}","data":"{"A" * 9_000}"}} done. 世界'
-    engine.turns.model = Slow(engine.clock, *[(0.5, text[at : at + size]) for at in range(0, len(text), size)])
+    engine.models.model = Slow(engine.clock, *[(0.5, text[at : at + size]) for at in range(0, len(text), size)])
     async with heard(engine, ANSWERS) as found:
         await ran(engine)
 
@@ -319,12 +319,12 @@ async def test_a_secret_in_a_long_word_is_never_told(tmp_path: Path, store: Earl
 
 
 async def test_of_a_quick_answer_chats_are_told_nothing_and_of_a_slow_one_all_of_it_at_once(streaming: Engine) -> None:
-    streaming.turns.model = Slow(streaming.clock, (0.3, "Once upon "), (0.3, "a time."))
+    streaming.models.model = Slow(streaming.clock, (0.3, "Once upon "), (0.3, "a time."))
     async with heard(streaming, ANSWERS) as found:
         await ran(streaming)
     assert [event for event in found if isinstance(event, TextDelta)] == []
 
-    streaming.turns.model = Slow(streaming.clock, (0.3, "Once upon "), (0.8, "a time there was"), (0.1, " a king."))
+    streaming.models.model = Slow(streaming.clock, (0.3, "Once upon "), (0.8, "a time there was"), (0.1, " a king."))
     async with heard(streaming, ANSWERS) as found:
         await ran(streaming)
     told = [(event.start, event.text) for event in found if isinstance(event, TextDelta)]
@@ -334,7 +334,9 @@ async def test_of_a_quick_answer_chats_are_told_nothing_and_of_a_slow_one_all_of
 async def test_after_a_fast_second_the_beginning_of_a_secret_is_still_held_back(streaming: Engine) -> None:
     first, rest = SECRET[:12], SECRET[12:]
     long = "word " * HELD_BACK_AT_MOST
-    streaming.turns.model = Slow(streaming.clock, (0.5, long), (0.6, f"the key is {first}"), (0.1, f"{rest} and so on"))
+    streaming.models.model = Slow(
+        streaming.clock, (0.5, long), (0.6, f"the key is {first}"), (0.1, f"{rest} and so on")
+    )
     async with heard(streaming, ANSWERS) as found:
         await ran(streaming)
 
@@ -348,7 +350,7 @@ async def test_a_turn_that_was_stopped_makes_no_early_slot(streaming: Engine, st
     await streaming.say()
     lease = await streaming.claim()
     await streaming.ingress.message(inbound("/stop"))
-    streaming.turns.model = Slow(streaming.clock, *TALK)
+    streaming.models.model = Slow(streaming.clock, *TALK)
     with pytest.raises(LeaseLost):
         await streaming.run(lease)
 
@@ -357,7 +359,7 @@ async def test_a_turn_that_was_stopped_makes_no_early_slot(streaming: Engine, st
 
 
 async def test_a_second_life_writes_the_answer_into_the_same_message(streaming: Engine, tmp_path: Path) -> None:
-    streaming.turns.model = Slow(streaming.clock, *TALK, end=RuntimeError("killed"))
+    streaming.models.model = Slow(streaming.clock, *TALK, end=RuntimeError("killed"))
     await streaming.say()
     lease = await streaming.claim()
     with pytest.raises(RuntimeError):
@@ -411,7 +413,7 @@ NEW_TALE = [(0.5, "There was "), (0.6, "a queen "), (0.1, "once. ")]
 
 
 async def test_a_text_that_is_void_is_told_anew_from_its_start(streaming: Engine) -> None:
-    streaming.turns.model = Stumbling(streaming.clock, [(0.6, "Once upon "), (0.6, "a time ")], *NEW_TALE)
+    streaming.models.model = Stumbling(streaming.clock, [(0.6, "Once upon "), (0.6, "a time ")], *NEW_TALE)
     await streaming.say()
     lease = await streaming.claim()
     async with heard(streaming, ANSWERS) as chats, heard(streaming, session_topic(lease.session)) as pages:
@@ -431,7 +433,7 @@ async def test_a_text_that_is_void_is_told_anew_from_its_start(streaming: Engine
 
 
 async def test_the_message_that_showed_the_void_text_shows_the_new_one(streaming: Engine, store: Early) -> None:
-    streaming.turns.model = Stumbling(streaming.clock, TALK, *NEW_TALE)
+    streaming.models.model = Stumbling(streaming.clock, TALK, *NEW_TALE)
     lease = await ran(streaming)
 
     assert [(one.id, one.text) for one in store.early] == [
@@ -443,7 +445,7 @@ async def test_the_message_that_showed_the_void_text_shows_the_new_one(streaming
 
 
 async def test_a_text_that_is_void_before_it_was_shown_leaves_no_trace(streaming: Engine, store: Early) -> None:
-    streaming.turns.model = Stumbling(streaming.clock, [(0.1, "Once ")], (0.5, "Never "), (0.1, "mind."))
+    streaming.models.model = Stumbling(streaming.clock, [(0.1, "Once ")], (0.5, "Never "), (0.1, "mind."))
     await ran(streaming)
 
     assert store.early == []
@@ -451,7 +453,7 @@ async def test_a_text_that_is_void_before_it_was_shown_leaves_no_trace(streaming
 
 
 async def test_a_secret_held_back_of_a_void_text_is_not_told_later(streaming: Engine) -> None:
-    streaming.turns.model = Stumbling(streaming.clock, [(1.1, "It is correct horse ")], (1.1, "Nothing at all. "))
+    streaming.models.model = Stumbling(streaming.clock, [(1.1, "It is correct horse ")], (1.1, "Nothing at all. "))
     async with heard(streaming, ANSWERS) as found:
         await ran(streaming)
 

@@ -92,7 +92,7 @@ async def long_results(ctx: ToolContext, args: Text) -> ToolResult:
 
 async def test_a_turn_of_many_long_results_comes_to_its_end(engine: Engine, read: FakeTool) -> None:
     read.body = long_results
-    engine.turns.model = model = Narrow(chars=360_000, rounds=12)
+    engine.models.model = model = Narrow(chars=360_000, rounds=12)
     lease = await ran(engine)
 
     assert (await turn_of(engine, lease)).state is TurnState.DONE
@@ -101,7 +101,7 @@ async def test_a_turn_of_many_long_results_comes_to_its_end(engine: Engine, read
 
 async def test_results_that_are_too_long_for_a_small_model_are_cut_and_stay_so(engine: Engine, read: FakeTool) -> None:
     read.body = long_results
-    engine.turns.model = model = Narrow(chars=60_000, rounds=6)
+    engine.models.model = model = Narrow(chars=60_000, rounds=6)
     lease = await ran(engine)
 
     assert (await turn_of(engine, lease)).state is TurnState.DONE
@@ -111,7 +111,7 @@ async def test_results_that_are_too_long_for_a_small_model_are_cut_and_stay_so(e
 
 async def test_what_fitted_is_what_the_turns_later_steps_begin_with(engine: Engine) -> None:
     await spoken(engine, *("x" * 10_000 for _ in range(5)))
-    engine.turns.model = model = Narrow(chars=30_000, rounds=8)
+    engine.models.model = model = Narrow(chars=30_000, rounds=8)
     await ran(engine)
 
     assert sum(chars > 30_000 for chars in model.read) == 1
@@ -120,7 +120,7 @@ async def test_what_fitted_is_what_the_turns_later_steps_begin_with(engine: Engi
 
 async def test_the_third_time_it_is_asked_without_any_history(engine: Engine) -> None:
     await spoken(engine, *("x" * 10_000 for _ in range(8)))
-    engine.turns.model = model = Narrow(chars=1_000, rounds=0)
+    engine.models.model = model = Narrow(chars=1_000, rounds=0)
     lease = await ran(engine)
 
     assert (await turn_of(engine, lease)).state is TurnState.DONE
@@ -133,7 +133,7 @@ async def test_a_history_too_long_for_a_model_that_stepped_in_is_not_put_into_a_
 ) -> None:
     """Its session's own model is back soon, and can read all of it."""
     await spoken(engine, *("x" * 10_000 for _ in range(5)))
-    engine.turns.model = Narrow(chars=30_000, rounds=0, note=note)
+    engine.models.model = Narrow(chars=30_000, rounds=0, note=note)
     await engine.say("now")
     long = await engine.turns.run(Claimed(lease=await engine.claim(), view=None), Cancellation())
 

@@ -15,7 +15,9 @@ from structlog.testing import capture_logs
 from agent_tools import shell
 from config.load import Loaded, load
 from config.plugins import tool_specs
-from gateway.app import App, build, own_version
+from gateway.app import App, build
+from gateway.app.core import Fakes
+from gateway.app.parts import own_version
 from gateway.app.plugins import check_tools, load_tools, redactor_of
 from gateway.app.state import open_state, state_key
 from gateway.app.tool_hosts import ToolHosts
@@ -51,8 +53,7 @@ async def made(tmp_path: Path) -> AsyncIterator[Build]:
                 containment=NO_SANDBOX,
                 environ={},
                 client=client,
-                clock=clock,
-                store=MemoryStore(clock),
+                fakes=Fakes(clock=clock, store=MemoryStore(clock)),
             )
 
         yield make
@@ -108,7 +109,9 @@ async def test_a_store_whose_key_was_lost_is_told_of(tmp_path: Path) -> None:
     async with aiohttp.ClientSession() as client:
         for _ in range(4):
             with capture_logs() as logs:
-                app = build(loaded(tmp_path), containment=NO_SANDBOX, environ={}, client=client, clock=FakeClock())
+                app = build(
+                    loaded(tmp_path), containment=NO_SANDBOX, environ={}, client=client, fakes=Fakes(clock=FakeClock())
+                )
                 await app.daemon.store.close()
             told.append([line["event"] for line in logs if "key" in line["event"]])
             if len(told) == 2:
@@ -291,7 +294,7 @@ def test_a_fail_point_that_does_not_exist_stops_the_start(tmp_path: Path) -> Non
             containment=NO_SANDBOX,
             environ={"DRAGOMAN_FAILPOINT": "J99:kill"},
             client=None,  # pyright: ignore[reportArgumentType] - refused before
-            store=MemoryStore(FakeClock()),
+            fakes=Fakes(store=MemoryStore(FakeClock())),
         )
 
 

@@ -15,6 +15,7 @@ from aiohttp import web
 from config.load import load
 from config.plugins import tool_specs
 from gateway.app import App, build
+from gateway.app.core import Fakes
 from gateway.domain.tools import Risk
 from gateway.errors import StartError
 from gateway.ports import Auth, Endpoint
@@ -48,8 +49,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
             containment=Containment(can_bwrap=False, can_pid_namespace=False),
             environ={},
             client=client,
-            clock=clock,
-            store=MemoryStore(clock),
+            fakes=Fakes(clock=clock, store=MemoryStore(clock)),
         )
         await made.daemon.http.start()
         yield made

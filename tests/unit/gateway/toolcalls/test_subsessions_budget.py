@@ -116,7 +116,7 @@ async def test_what_children_used_that_nobody_waits_for_ends_the_turn_too(tmp_pa
     parent = await asks(engine, 1, *spawns(5, "session"))
     assert await engine.settle(parent)
     for used, held in ((10, 500), (20, 410), (100, 330), (120, 330)):  # the last one beyond its limit, by one answer
-        assert await engine.families.tokens_untold(await engine.store.turn(parent.turn)) == held
+        assert await engine.subsessions.tokens_untold(await engine.store.turn(parent.turn)) == held
         await finishes(engine, await engine.claim(), used)
     await says(engine, parent, 249)
     engine.model.script = [Answer(text="never given")]
@@ -152,7 +152,7 @@ async def test_a_child_that_is_stopping_holds_nothing_back(tmp_path: Path) -> No
     await engine.store.stop_child(parent.session, child.session, "Enough.", None)
 
     assert (await engine.store.turn(child.turn)).turn.state is TurnState.STOPPING
-    assert await engine.families.tokens_untold(await engine.store.turn(parent.turn)) == 30
+    assert await engine.subsessions.tokens_untold(await engine.store.turn(parent.turn)) == 30
 
 
 async def test_a_grandchild_is_cut_from_what_its_parent_has_left(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ async def test_a_childs_title_and_last_words_tell_no_secret(tmp_path: Path) -> N
     parent = await planned(engine, call("sessions_spawn", task=f"use {SECRET} for it", mode="session"))
     assert await engine.settle(parent)
     await ended(engine, parent, "begun")
-    engine.turns.model = ScriptedModel([Answer(text=f"It is {SECRET}.", model="scripted")])
+    engine.models.model = ScriptedModel([Answer(text=f"It is {SECRET}.", model="scripted")])
     await engine.run(await engine.claim())
     told = await engine.store.turn((await engine.claim()).turn)
 

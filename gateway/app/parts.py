@@ -1,0 +1,320 @@
+"""The parts of a daemon, each wired from a `Core`. `gateway.app.build` puts them together; tests take single ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from config.settings import SandboxSettings
+from gateway.agent.attachments import Attachments
+from gateway.agent.compaction import Compaction
+from gateway.agent.prompt import PromptBuilder
+from gateway.agent.runner import TurnWorker
+from gateway.agent.turn import TurnRunner
+from gateway.app.core import Core
+from gateway.domain.sessions import SessionKind
+from gateway.inbound.ingress import Ingress
+from gateway.outbound.delivery import Delivery
+from gateway.outbound.live_edits import LOOK_EVERY_S, LiveEdits
+from gateway.outbound.rate_limit import RateLimiter
+from gateway.ports import Channel, ChannelContext, Endpoint, WithAccounts
+from gateway.sandbox import ProcessLimits
+from gateway.server.channel_host import DaemonChannelHost, NamespacedKeyValue
+from gateway.server.control_commands import ControlCommands
+from gateway.server.http import HttpServer
+from gateway.server.http_checks import Address
+from gateway.server.web_access import WebAccess
+from gateway.toolcalls.execution import Execution
+from gateway.toolcalls.permits import PermitOffice
+from gateway.toolcalls.scheduler import ToolCalls
+from gateway.toolcalls.subsessions import SubsessionService
+
+SYSTEM_PROMPT = Path(__file__).with_name("system_prompt.md")
+CHILD_PROMPT = Path(__file__).with_name("child_prompt.md")
+
+
+def make_turn_worker(core: Core, turns: TurnRunner, compaction: Compaction) -> TurnWorker:
+    """Wire the claiming of turns."""
+    return TurnWorker(
+        node=core.node,
+        queue=core.store,
+        queries=core.store,
+        events=core.store.live,
+        turns=turns,
+        compaction=compaction,
+        metrics=core.metrics,
+        points=core.points,
+    )
+
+
+def make_compaction(core: Core) -> Compaction:
+    """Wire the summaries of long histories."""
+    return Compaction(
+        queries=core.store,
+        usage=core.store,
+        models=core.models,
+        clock=core.clock,
+        redactor=core.redactor,
+        context_tokens=core.loaded.settings.model.context_tokens,
+    )
+
+
+def make_turn_runner(
+    core: Core, channels: Mapping[str, Channel], calls: ToolCalls, subsessions: SubsessionService
+) -> TurnRunner:
+    """Wire the running of a claimed turn."""
+    store, settings = core.store, core.loaded.settings
+    return TurnRunner(
+        queue=store,
+        journal=store,
+        queries=store,
+        events=store.live,
+        calls=calls,
+        subsessions=subsessions,
+        prompts=make_prompts(core),
+        models=core.models,
+        operator=core.operator,
+        clock=core.clock,
+        metrics=core.metrics,
+        points=core.points,
+        redactor=core.redactor,
+        elsewhere=frozenset(owner for owner, who in settings.owners.items() if who),
+        streams=[name for name, channel in channels.items() if channel.streams],
+        attachments=Attachments(
+            channels=channels, workspaces=core.workspaces.workspace, journal=store, redactor=core.redactor
+        ),
+        limits=core.loaded.limits,
+        currency=settings.model.currency,
+    )
+
+
+MB = 1024 * 1024
+
+
+def _program_limits(settings: SandboxSettings) -> ProcessLimits:
+    return ProcessLimits(
+        memory_bytes=settings.memory_mb * MB, file_bytes=settings.file_mb * MB, tmp_bytes=settings.tmp_mb * MB
+    )
+
+
+def make_tool_calls(core: Core, subsessions: SubsessionService) -> ToolCalls:
+    """Wire the deciding and running of tool calls."""
+    store, settings = core.store, core.loaded.settings.sessions
+    other = settings.approval_expiry_other
+    return ToolCalls(
+        registry=core.registry,
+        journal=store,
+        queries=store,
+        events=store.live,
+        approvals=core.approvals,
+        execution=Execution(
+            office=PermitOffice(),
+            workspaces=core.workspaces,
+            containment=core.containment,
+            clock=core.clock,
+            events=store.live,
+            metrics=core.metrics,
+            redactor=core.redactor,
+            subsessions=subsessions,
+            program_limits=_program_limits(core.loaded.sandbox),
+        ),
+        clock=core.clock,
+        metrics=core.metrics,
+        points=core.points,
+        limits=core.loaded.limits,
+        expiry={
+            SessionKind.MAIN: settings.approval_expiry_main,
+            SessionKind.DM: other,
+            SessionKind.NON_MAIN: other,
+        },
+    )
+
+
+def make_subsessions(core: Core) -> SubsessionService:
+    """Wire the spawning of sub-sessions."""
+    return SubsessionService(
+        children=core.store,
+        queries=core.store,
+        registry=core.registry,
+        agents=core.loaded.agents,
+        models=core.models,
+        limits=core.loaded.limits,
+        clock=core.clock,
+        redactor=core.redactor,
+    )
+
+
+def make_prompts(core: Core) -> PromptBuilder:
+    """Wire the building of prompts."""
+    return PromptBuilder(
+        queries=core.store,
+        registry=core.registry,
+        outputs=core.workspaces.outputs,
+        workspaces=core.workspaces.workspace,
+        system=SYSTEM_PROMPT.read_text(encoding="utf-8"),
+        child_system=CHILD_PROMPT.read_text(encoding="utf-8"),
+        instructions=core.loaded.instructions,
+        agents=core.loaded.agents,
+        context_tokens=core.loaded.settings.model.context_tokens,
+    )
+
+
+def make_channel_host(core: Core) -> DaemonChannelHost:
+    """Wire what a channel may do besides pushing messages."""
+    return DaemonChannelHost(
+        node_id=core.node,
+        node=core.store,
+        outbox=core.store,
+        owners=core.loaded.settings.owners,
+        registry=core.registry,
+        clock=core.clock,
+    )
+
+
+def make_context(core: Core, web_access: WebAccess, name: str, settings: Any) -> ChannelContext:
+    """Return what a channel is built with."""
+    return ChannelContext(
+        name=name,
+        settings=settings,
+        web_api=web_access,
+        host=make_channel_host(core),
+        key_value=NamespacedKeyValue(key_value=core.store, room=f"channel/{name}"),
+        client=core.client,
+        public_url=core.loaded.settings.http.public_url or "",
+        clock=core.clock,
+        fail_point=core.points.hit,
+    )
+
+
+def make_control_commands(core: Core, web_access: WebAccess, http: HttpServer, ingress: Ingress) -> ControlCommands:
+    """Wire the answers to `dragoman` commands."""
+    return ControlCommands(
+        web_access=web_access,
+        http=http,
+        ingress=ingress,
+        queries=core.store,
+        audit=core.store,
+        events=core.store.live,
+        clock=core.clock,
+        owners=list(core.people.owners),
+        page=core.loaded.settings.channels.web.enabled,
+    )
+
+
+def make_web_access(core: Core) -> WebAccess:
+    """Wire what the web page may see and ask."""
+    return WebAccess(
+        accounts=core.store,
+        queries=core.store,
+        events=core.store.live,
+        registry=core.registry,
+        approvals=core.approvals,
+        clock=core.clock,
+        kept=core.workspaces.kept,
+        model_name=core.loaded.settings.model.name,
+        version=own_version(),
+        signed_in_for=core.loaded.settings.channels.web.cookie_lifetime,
+        currency=core.loaded.settings.model.currency,
+        redactor=core.redactor,
+    )
+
+
+def make_ingress(core: Core) -> Ingress:
+    """Wire the ingress."""
+    return Ingress(
+        intake=core.store,
+        children=core.store,
+        usage=core.store,
+        queries=core.store,
+        people=core.people,
+        registry=core.registry,
+        approvals=core.approvals,
+        clock=core.clock,
+        metrics=core.metrics,
+        points=core.points,
+        model_name=core.loaded.settings.model.name,
+        running=core.loaded.settings.sessions.message_while_running,
+        key_value=core.store,
+        currency=core.loaded.settings.model.currency,
+    )
+
+
+def make_http(
+    core: Core, web_access: WebAccess, endpoints: list[Endpoint], channels: Mapping[str, Channel]
+) -> HttpServer:
+    """Wire the HTTP server."""
+    settings = core.loaded.settings.http
+    address = Address(
+        host=settings.host,
+        port=settings.port,
+        public_url=settings.public_url or "",
+        allowed_hosts=settings.allowed_hosts,
+        trusted_proxies=settings.trusted_proxies,
+    )
+    return HttpServer(
+        address=address,
+        endpoints=endpoints,
+        sign_ins=web_access,
+        health=core.store,
+        metrics=core.metrics,
+        clock=core.clock,
+        troubles=lambda: [found for channel in channels.values() if (found := channel.trouble())],
+        accounts_up=partial(_accounts_up, channels),
+    )
+
+
+def _accounts_up(channels: Mapping[str, Channel]) -> dict[tuple[str, str], bool]:
+    """Say whether each account works now; of a channel that does not know its accounts, whether all of it does."""
+    up: dict[tuple[str, str], bool] = {}
+    for name, channel in channels.items():
+        accounts = channel.accounts_up() if isinstance(channel, WithAccounts) else {"": not channel.trouble()}
+        up.update({(name, account): works for account, works in accounts.items()})
+    return up
+
+
+def make_live_edits(
+    core: Core, channels: Mapping[str, Channel], limiter: RateLimiter, *, look_every_s: float = LOOK_EVERY_S
+) -> LiveEdits:
+    """Wire the edits that show answers while they are written."""
+    return LiveEdits(
+        channels=channels,
+        events=core.store.live,
+        key_value=core.store,
+        outbox=core.store,
+        limiter=limiter,
+        redactor=core.redactor,
+        clock=core.clock,
+        look_every_s=look_every_s,
+    )
+
+
+def make_delivery(core: Core, channels: Mapping[str, Channel], limiter: RateLimiter, live_edits: LiveEdits) -> Delivery:
+    """Wire the sending of slots."""
+    return Delivery(
+        node=core.node,
+        outbox=core.store,
+        queries=core.store,
+        events=core.store.live,
+        channels=channels,
+        approvals=core.approvals,
+        clock=core.clock,
+        metrics=core.metrics,
+        points=core.points,
+        redactor=core.redactor,
+        key_value=core.store,
+        owners=core.loaded.settings.owners,
+        limiter=limiter,
+        live_edits=live_edits,
+        kept=core.workspaces.kept,
+    )
+
+
+def own_version() -> str:
+    """The installed version of Dragoman."""
+    try:
+        return version("dragoman")
+    except PackageNotFoundError:
+        return "0"
