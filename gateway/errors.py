@@ -1,4 +1,4 @@
-"""The one tree of errors. Each class says what happened in its docstring and what to do in `cure`.
+"""The only tree of errors, beside the domain types. A class's docstring is its default message, `cure` the remedy.
 
 A refusal, a timeout or a tool's failure is a `ToolResult`, not an error (see `gateway.domain.tools`).
 """
@@ -16,7 +16,7 @@ class DragomanError(Exception):
     cure: str = ""
 
     def __init__(self, message: str = "", *, cure: str = "") -> None:
-        """Take a message (default: the class's docstring) and a cure: one imperative sentence."""
+        """Store a message (default: the first line of the class's docstring) and a cure, one imperative sentence."""
         self.message = message or (self.__doc__ or "").strip().splitlines()[0]
         self.cure = cure or type(self).cure
         super().__init__(self.message)
@@ -38,7 +38,7 @@ class StartError(DragomanError):
 
 
 class PortInUse(StartError):
-    """Another program listens there."""
+    """Another program uses this port."""
 
 
 class StoreError(DragomanError):
@@ -46,7 +46,7 @@ class StoreError(DragomanError):
 
 
 class NotKnownYet(StoreError):
-    """Whether this person may speak here cannot be said yet; nothing was written."""
+    """The platform does not say yet whether this person may speak here; nothing was written."""
 
 
 class StoreInUse(StoreError):
@@ -82,7 +82,7 @@ class StoreFull(StoreError):
 
 
 class LeaseLost(DragomanError):
-    """Another holder has this turn now; what this one still wanted to write was refused."""
+    """Another holder has this turn now; the write was refused."""
 
 
 class NotFound(DragomanError):
@@ -90,11 +90,11 @@ class NotFound(DragomanError):
 
 
 class BadRequest(DragomanError):
-    """The request cannot be understood."""
+    """The request is not valid."""
 
 
 class Forbidden(DragomanError):
-    """This person may not do that."""
+    """This person is not allowed to do that."""
 
 
 class ModelError(DragomanError):
@@ -110,10 +110,10 @@ class ModelError(DragomanError):
         too_long: bool = False,
         about_request: bool = False,
     ) -> None:
-        """Say whether asking again may help, and after how many seconds at the earliest.
+        """Store whether a retry may help, and the earliest time for it in seconds from now.
 
-        `too_long`: the request does not fit into the model; a shorter one may. `about_request`: the fault is, or may
-        be, this one request's or answer's; it tells nothing of how the model serves others.
+        `too_long`: the request exceeds the model's context window; a shorter one may fit. `about_request`: the fault
+        is, or may be, in this one request or answer; it says nothing about the model's health for others.
         """
         super().__init__(message, cure=cure)
         self.retryable = retryable
@@ -129,29 +129,29 @@ class SandboxMissing(DragomanError):
 
 
 class FetchFailed(DragomanError):
-    """A channel could not read a file that came with a message."""
+    """The channel could not read a file that came with a message."""
 
     def __init__(self, message: str = "", *, cure: str = "", retryable: bool = False) -> None:
-        """Say why in one sentence for the person, and whether another try may help."""
+        """Store the reason, one sentence for the person, and whether a retry may help."""
         super().__init__(message, cure=cure)
         self.retryable = retryable
 
 
 class SendOutcome(StrEnum):
-    """What is known of a send that failed."""
+    """Known effect of a send that failed."""
 
     RETRY = "retry"
     """The request was not processed: the same row is sent again."""
     WAIT = "wait"
-    """The platform told us to wait until a time, for one scope."""
+    """The platform demands a pause until a time, for one scope."""
     UNCERTAIN = "uncertain"
-    """The request was written and no answer came: it may have been processed."""
+    """The request was written and no response came: it may have been processed."""
     DEAD = "dead"
-    """The platform refused for good."""
+    """The platform refused permanently."""
 
 
 class SendFailed(DragomanError):
-    """A channel could not show a slot."""
+    """The channel could not show a slot."""
 
     def __init__(
         self,
@@ -164,11 +164,11 @@ class SendFailed(DragomanError):
         answered: bool = False,
         unsettled: bool = False,
     ) -> None:
-        """Carry the outcome class. For `WAIT`, `until` says when `scope` (`RateLimit.scope`) opens again.
+        """Store the outcome. For `WAIT`, `until` is the time when `scope` (`RateLimit.scope`) opens again.
 
-        `creating`: a new message was about to appear, so an `UNCERTAIN` one may be shown twice.
-        `answered`: the platform reported a failure of that message, so a duplicate is unlikely.
-        `unsettled`: this was an edit that may still take effect.
+        `creating`: a new message was to appear, so an `UNCERTAIN` one may be shown twice. `answered`: the platform
+        reported a failure of that message, so a duplicate is unlikely. `unsettled`: this was an edit that may still
+        take effect.
         """
         super().__init__(message)
         self.outcome = outcome
@@ -180,6 +180,6 @@ class SendFailed(DragomanError):
 
 
 def first_of(group: BaseExceptionGroup[Any]) -> BaseException:
-    """Return the first error in a group, however deep it stands."""
+    """Return the first leaf error of a group, however deeply nested."""
     found = group.exceptions[0]
     return first_of(cast("BaseExceptionGroup[Any]", found)) if isinstance(found, BaseExceptionGroup) else found

@@ -1,4 +1,6 @@
-"""The seams: Protocols of at most ten methods, each written for its caller. Import from here; the files group them."""
+"""Protocols between the rooms, at most ten methods each, each written for its caller. Import from here; the files only
+group them.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ from gateway.ports.channels import (
     WithAccounts,
 )
 from gateway.ports.clock import Clock
-from gateway.ports.ingress import Control, ControlEffect, Waiting
+from gateway.ports.intake import Control, ControlEffect, Intake, Waiting
 from gateway.ports.models import Model, Models
-from gateway.ports.store import Accounts, Audit, EventBus, Intake, KeyValue, Node, Outbox, Queries, Store, Sweeps
+from gateway.ports.store import Accounts, Audit, EventBus, KeyValue, Node, Outbox, Queries, Store, Sweeps
 from gateway.ports.tools import (
     EgressProxy,
     Output,

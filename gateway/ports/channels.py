@@ -1,4 +1,6 @@
-"""Where channels meet the gateway: what they push into, what they offer, what they are built with."""
+"""Protocols between channels and the gateway. Implemented by `channels/*` on one side and by `gateway.server` and
+`gateway.inbound` on the other.
+"""
 
 from __future__ import annotations
 
@@ -25,34 +27,37 @@ if TYPE_CHECKING:  # the type alone: whoever builds a channel has it loaded
 
 
 class Sink(Protocol):
-    """Where a channel pushes what it normalised. Returns after the commit: acknowledge then, not before."""
+    """Receiver of the events that a channel has normalised. Every method returns after the commit: acknowledge then,
+    not before.
+    """
 
     async def message(self, message: Inbound) -> Accepted | None:
-        """Take a message. None: it was dropped or answered at ingress. Raises `StoreError`: do not acknowledge.
+        """Store a message. Return None when it was dropped or answered at ingress.
 
-        That is `NotKnownYet` for one that only an outsider is refused, while it is `unsure` whether they are one.
+        Raises `StoreError`: do not acknowledge. The subclass `NotKnownYet` is for a message that only an outsider is
+        refused, while it is `unsure` whether its sender is one.
         """
         ...
 
     async def press(self, press: Press) -> Pressed:
-        """Take a press and say what came of it, in time to answer the platform."""
+        """Store a press and return its result, in time to answer the platform."""
         ...
 
     async def refuse(self, refused: Refused) -> None:
-        """Keep an event that no message can be made of. Returns after the commit: acknowledge then."""
+        """Store an event that is not a message. Returns after the commit: acknowledge then."""
         ...
 
 
 class Progress(Protocol):
-    """Stores what is shown of a slot so far; called after each message of one that needs several."""
+    """Callback that stores the shown part of a slot. Called after each message of a slot that needs several."""
 
     async def __call__(self, platform_id: str) -> None:
-        """Keep this as the slot's `platform_id`, so that a repetition goes on behind it."""
+        """Store this as the slot's `platform_id`, so that a retry continues after it."""
         ...
 
 
 class Channel(Protocol):
-    """A platform. `send` and `edit` raise `SendFailed` and nothing else for what the platform or network did."""
+    """Platform adapter. `send` and `edit` raise only `SendFailed` for failures of the platform or the network."""
 
     @property
     def name(self) -> str:
@@ -64,87 +69,87 @@ class Channel(Protocol):
         ...
 
     async def send(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Show a new slot and return what shows it: the `platform_id` that `edit` is given later."""
+        """Show a new slot. Return its `platform_id`, which `edit` is given later."""
         ...
 
     async def edit(self, showing: RenderedSlot, progress: Progress) -> str:
-        """Make what `showing.slot.platform_id` names show this content, and return what shows it now.
+        """Make the messages of `showing.slot.platform_id` show this content. Return the new `platform_id`.
 
-        Messages that are there are changed, missing ones added, surplus ones taken away. Twice is safe, but for an
-        added message (`SendFailed.creating`).
+        Existing messages are edited, missing ones added and surplus ones removed. Idempotent except for an added
+        message (`SendFailed.creating`).
         """
         ...
 
     async def typing(self, conversation: Conversation) -> None:
-        """Show for some seconds that an answer is being written, where the platform can.
+        """Show a typing indicator for some seconds, where the platform has one.
 
-        Raises `SendFailed` with `WAIT` when the platform wants nothing shown there for a while, and nothing else.
+        Raises only `SendFailed` with `WAIT`, when the platform wants no indicator there for a while.
         """
         ...
 
     def rate_limits(self, conversation: Conversation) -> Sequence[RateLimit]:
-        """The limits of a message there, widest scope first; the bans of a scope hold for all that lies in it."""
+        """Return the rate limits of a message there, widest scope first. A ban of a scope covers all inside it."""
         ...
 
     @property
     def streams(self) -> bool:
-        """Whether an answer is shown while it is written: its slot is made early, and edited."""
+        """True when an answer is shown while it streams: its slot is created early, then edited."""
         ...
 
     async def fetch(self, conversation: Conversation, file: Attachment, write: Callable[[bytes], None]) -> None:
-        """Read a file that came with a message of this conversation, in pieces as they come; again is safe.
+        """Download a file of a message of this conversation and pass its pieces to `write`. Safe to repeat.
 
-        What `write` raises ends it and goes on to the caller. Raises `FetchFailed` for what the platform or network
-        did: it says whether another try may help.
+        An exception of `write` ends the download and propagates. Raises `FetchFailed` for failures of the platform or
+        the network; its `retryable` says whether a retry may help.
         """
         ...
 
     def trouble(self) -> str:
-        """Why the channel does not work now, for health checks; empty when it does."""
+        """Return the reason why the channel does not work now, for health checks; empty when it works."""
         ...
 
 
 @runtime_checkable
 class WithAccounts(Protocol):
-    """A channel that knows how each of its accounts does; for figures. Any channel may leave it out."""
+    """Channel that reports the state of each of its accounts, for metrics. Optional."""
 
     def accounts_up(self) -> Mapping[str, bool]:
-        """Return whether each account works now, by name."""
+        """Return whether each account works now, by account name."""
         ...
 
 
 class Auth(StrEnum):
-    """Who may call an endpoint; checked by `http` before the handler is called."""
+    """Access rule of an endpoint. Checked by `gateway.server.http` before it calls the handler."""
 
     COOKIE = "cookie"
-    """Somebody signed in on the page."""
+    """Only a person signed in on the page."""
     SIGNED = "signed"
-    """The handler verifies a platform's signature before it parses anything."""
+    """Anyone; the handler verifies the platform's signature before it parses anything."""
     PUBLIC = "public"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A route that a channel brings to the daemon's one server."""
+    """HTTP route that a channel adds to the daemon's one server."""
 
     method: str
     path: str
     handler: Callable[..., Awaitable[Any]]
-    """An aiohttp handler. With `COOKIE`, `request["owner"]` is the `OwnerName`."""
+    """aiohttp handler. With `COOKIE`, `request["owner"]` is the `OwnerName`."""
     auth: Auth
 
 
 class HttpChannel(Channel, Protocol):
-    """A channel that is served by the daemon's own server."""
+    """Channel that receives events through the daemon's HTTP server."""
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """Its routes. Called once, before `run`."""
+        """Return its routes. Called once, before `run`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandInfo:
-    """A command as the page completes it."""
+    """Command as the page and the platforms complete it."""
 
     name: str
     usage: str
@@ -153,7 +158,7 @@ class CommandInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """What a page needs to begin."""
+    """First data that a page needs after sign-in."""
 
     owner: OwnerName
     main: SessionId
@@ -161,43 +166,46 @@ class Welcome:
     model: str
     version: str
     currency: str = "USD"
-    """What `Usage.cost_micros` are millionths of."""
+    """Currency whose millionths `Usage.cost_micros` counts."""
 
 
 COOKIE = "dragoman"
-"""What the cookie of a sign-in is called, and the sub-protocol that a page's WebSocket names before its key."""
+"""Name of the sign-in cookie, and of the sub-protocol that a page's WebSocket names before its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """What shows that somebody is signed in. Neither half is worth anything alone."""
+    """Proof of a sign-in. Neither half is of use without the other."""
 
     cookie: str = field(repr=False)
-    """Browsers send it to every port of the host, so to whatever a tool serves there."""
+    """Browsers send it to every port of the host, so also to whatever a tool serves there."""
     key: str = field(repr=False)
-    """Stays with the page, which alone can read it; shown with every request."""
+    """Kept by the page, which alone can read it; sent with every request."""
 
     @property
     def text(self) -> str:
-        """The one text form, whose hash is stored."""
+        """Text form of both halves. The store keeps its hash."""
         return f"{self.cookie}.{self.key}"
 
 
 class ArtifactKind(StrEnum):
-    """What is kept of a call, each in a file of its own."""
+    """Kind of artifact of a call. Each artifact is a file of its own."""
 
     PRINTED = "printed"
-    """Everything it printed, where that is more than its result shows. There is one."""
+    """Complete output, when it is longer than the result shows. At most one per call."""
     PICTURE = "picture"
     FILE = "file"
     """Any other file for people."""
 
 
 class WebApi(Protocol):
-    """What the web page may see and ask, by owner. Raises `Forbidden` for another owner's main session."""
+    """Queries and commands of the web page, by owner. Raises `Forbidden` for another owner's main session."""
 
     async def sign_in(self, code: str, source: str) -> tuple[OwnerName, Credential] | None:
-        """Redeem a link's code, once; None when it is not good. `Forbidden` after too many failures."""
+        """Redeem the code of a sign-in link, once. Return None for a code that is not valid.
+
+        Raises `Forbidden` after too many failures of this `source`.
+        """
         ...
 
     async def sign_out(self, credential: Credential) -> None:
@@ -205,90 +213,94 @@ class WebApi(Protocol):
         ...
 
     def welcome(self, owner: OwnerName) -> Welcome:
-        """What the page begins with."""
+        """Return the first data of a page."""
         ...
 
     async def sessions(self, owner: OwnerName) -> Sequence[SessionLine]:
-        """The sessions that this owner may see; the own main one first."""
+        """Return the sessions that this owner may see, the owner's main session first."""
         ...
 
     async def changes(self, owner: OwnerName, session: SessionId, after: int) -> Rows:
-        """Rows changed since a revision, at most 500."""
+        """Return the rows changed after a revision, at most 500."""
         ...
 
     async def older(self, owner: OwnerName, session: SessionId, before: int | None) -> Rows:
-        """The last 200 rows before a place; None: the newest."""
+        """Return the last 200 rows before a place; None: the newest."""
         ...
 
     def card(self, owner: OwnerName, wait: Wait) -> CardRow:
-        """An approval as this owner's page shows it, with buttons that work there."""
+        """Return an approval as a card of this owner's page, with buttons that are valid there."""
         ...
 
     async def output(
         self, owner: OwnerName, turn: TurnId, n: int, what: ArtifactKind = ArtifactKind.PRINTED, k: int = 0
     ) -> Path | None:
-        """The file of a call that has everything it printed, or its `k`th picture or file, each counted from 0."""
+        """Return the path of the `k`th artifact of this kind of a call, counted from 0 in each kind; None when there is
+        none.
+        """
         ...
 
     async def saw(self, owner: OwnerName) -> None:
-        """The page is open now."""
+        """Store that the owner has the page open now."""
         ...
 
     def watch(self, *topics: str) -> AbstractAsyncContextManager[AsyncIterator[LiveEvent]]:
-        """Listen to what happens."""
+        """Subscribe to topics of the event bus until the context ends."""
         ...
 
 
 class SignIns(Protocol):
-    """Who is signed in; asked by `http` before a handler with `Auth.COOKIE` is called."""
+    """Lookup of sign-ins. Used by `gateway.server.http` before a handler with `Auth.COOKIE`."""
 
     async def owner_of(self, credential: Credential) -> OwnerName | None:
-        """Whose sign-in this is now."""
+        """Return the owner of this sign-in; None when it is not valid now."""
         ...
 
 
 class ChannelKeyValue(Protocol):
-    """The notes of one channel: small facts that outlive a restart."""
+    """Key-value store of one channel: small facts that outlive a restart."""
 
     async def read(self) -> Mapping[str, str]:
-        """All of them."""
+        """Return all pairs."""
         ...
 
     async def keep(self, key: str, value: str) -> None:
-        """Store one; durable when it returns."""
+        """Store a pair, in place of an older value of the key; durable when it returns."""
         ...
 
 
 class ChannelHost(Protocol):
-    """What a channel may do beside pushing messages."""
+    """Services of the daemon for a channel, besides receiving its events."""
 
     async def hold(self, name: str, ttl: timedelta) -> bool:
-        """Take or renew a named lease, such as that of the one poller of a token; False: another node has it."""
+        """Take or renew a named lease, for instance of the only poller of a token. Return False while another node
+        holds it.
+        """
         ...
 
     async def alert(self, key: str, text: str) -> None:
-        """Tell every owner that something needs a person; at most once an hour for the same key."""
+        """Send every owner a message about something that needs a person; at most once an hour for the same key."""
         ...
 
     def commands(self, kind: SessionKind) -> Sequence[CommandInfo]:
-        """The commands of a kind of session, to be registered with the platform."""
+        """Return the commands of a kind of session, to be registered with the platform."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelContext:
-    """What a channel is built with. A channel sees nothing else of the gateway."""
+    """Constructor argument of a channel, and its only access to the gateway."""
 
     name: str
     settings: Any
-    """Its own settings model, or the table as it stands for a channel loaded by import path."""
+    """The channel's own settings model; for a channel loaded by import path, the table as configured."""
     web_api: WebApi
     host: ChannelHost
     key_value: ChannelKeyValue
     client: ClientSession
-    """The daemon's one HTTP client session: no total timeout, no redirect rules of its own."""
+    """The daemon's only HTTP client session: no total timeout, no redirect rules of its own."""
     public_url: str
-    """Where the platform reaches the daemon's server, without a final slash; empty when nobody said."""
+    """Base URL at which the platform reaches the daemon's server, without a final slash; empty when not configured."""
     clock: Clock
     fail_point: Callable[[str], Awaitable[None]]
-    """Pass a named fail point; a no-op outside of fault tests."""
+    """Fail point hook: await it with the point's name. A no-op outside of fault tests."""

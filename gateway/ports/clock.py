@@ -1,4 +1,4 @@
-"""The only source of time."""
+"""Clock protocol. The only source of time for every other room."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The only source of time. Tests move it."""
+    """Source of the wall clock and of a monotonic clock. Tests replace it and move it."""
 
     def now(self) -> datetime:
         """Return the wall clock, aware UTC: for what is stored and shown."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never go back: for durations."""
+        """Return monotonic seconds: for durations."""
         ...

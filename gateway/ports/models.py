@@ -1,4 +1,4 @@
-"""Something that answers."""
+"""Protocols of language models. Implemented by `gateway.llm`, used by `gateway.agent`."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from gateway.domain.sessions import Session
 
 
 class Model(Protocol):
-    """Something that answers."""
+    """Language model, or the operator that stands in for one."""
 
     @property
     def name(self) -> str:
-        """As configured, for records: `operator`, `openai:gpt-5-mini`."""
+        """Configured name, for records: `operator`, `openai:gpt-5-mini`."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """Ask. Yields text as it comes and `Complete` last. Raises `ModelError`; never a shorter answer.
+        """Send a request. Yield text as it streams, and `Complete` last.
 
-        Retries inside are the only ones. Closing the iterator stops the request.
+        Raises `ModelError`, never a shortened answer. Retries happen only inside. Closing the iterator cancels the
+        request.
         """
         ...
 
 
 class Models(Protocol):
-    """The models that are configured, each with those that step in for it, and what they cost."""
+    """Configured models, each with its fallbacks and prices."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Those that a child may be given by name."""
+        """Names of the models that a child may be given."""
         ...
 
     def of(self, session: Session) -> Model:
-        """Who answers in a session: the configured model, or for a child the one it was given.
+        """Return the model of a session: the configured one, or the one that a child was given.
 
-        What it yields is final. `AnswerRestarted` takes back the text of a failed model. The answer's `note` names the
-        fallback and the reason, its usage carries the cost.
+        Its stream is final. `AnswerRestarted` voids the text of a failed model. The answer's `note` names the fallback
+        and the reason; its usage contains the cost.
         """
         ...

@@ -1,4 +1,6 @@
-"""What a running tool may use."""
+"""Protocols that a running tool may use. Implemented by `gateway.toolcalls`, `gateway.app`, `gateway.sandbox` and
+`gateway.egress`.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,24 @@ from gateway.ports.clock import Clock
 
 
 class Output(Protocol):
-    """Where a running tool's output goes: shown live, kept head and tail, and whole in a file when long."""
+    """Output of a running tool: published live, head and tail kept for the result, all of it in a file when long."""
 
     def write(self, data: bytes) -> None:
-        """Take some output. Cheap; never fails for size."""
+        """Append some output. Cheap; never fails for size."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessEnd:
-    """How a process ended."""
+    """Result of a process."""
 
     exit_code: int
-    """128 + signal when a signal ended it."""
+    """128 + signal number when a signal ended it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a call asks of a new sub-session. What is None or empty is as its parent has it."""
+    """Request for a new sub-session. None or empty fields inherit from the parent."""
 
     text: str
     agent: str = ""
@@ -41,33 +43,33 @@ class Task:
     tools: Sequence[str] | None = None
     mode: SpawnMode = SpawnMode.RUN
     timeout_s: float | None = None
-    """Seconds of work at most."""
+    """Maximum seconds of work."""
 
 
 class Subsessions(Protocol):
-    """The sub-sessions of the session that a call belongs to."""
+    """Sub-sessions of the session that a call belongs to."""
 
     async def spawn(self, task: Task) -> ToolResult | Park:
-        """Begin one; the rights of the session are checked here, whatever the call says. Idempotent by the step.
+        """Start a sub-session. Idempotent by the step; checks the rights of the session whatever the call asks for.
 
-        RUN: `Park`. SESSION: a result with its id. A refusal is a result.
+        RUN returns `Park`, SESSION a result with the child's id. A refusal is a result too.
         """
         ...
 
     async def members(self) -> Sequence[ChildLine]:
-        """All below this session, live ones first."""
+        """Return all sub-sessions below this session, live ones first."""
         ...
 
     async def stop(self, child: SessionId) -> int:
-        """Stop one of them with all below it; return how many turns were stopped.
+        """Stop a sub-session and all below it. Return how many turns were stopped.
 
-        Raises `NotFound`, and `Forbidden` for what somebody else asked for in a conversation of several people.
+        Raises `NotFound`; raises `Forbidden` for another person's sub-session in a conversation of several people.
         """
         ...
 
 
 class ToolContext(Protocol):
-    """What a tool may use. One for each call."""
+    """Everything that a tool may use. One for each call."""
 
     @property
     def cwd(self) -> Path:
@@ -76,51 +78,54 @@ class ToolContext(Protocol):
 
     @property
     def output(self) -> Output:
-        """Where output goes. It becomes the result's text when `ToolResult.text` is empty."""
+        """Output of the call. It becomes the result's text when `ToolResult.text` is empty."""
         ...
 
     @property
     def step_key(self) -> str:
-        """The step's id: the same when the call is run again after a crash."""
+        """Id of the step: the same when the call is run again after a crash. Usable as an idempotency key."""
         ...
 
     @property
     def kept_for(self) -> str:
-        """The name that a tool keeps things under between calls: one text for one history of a session, another as soon
-        as it begins anew. Only letters, digits, `-` and `_`."""
+        """Key for state that a tool keeps between calls: one per history of a session, so `/new` changes it. Contains
+        only letters, digits, `-` and `_`.
+        """
         ...
 
     @property
     def sandbox(self) -> SandboxMode | None:
-        """How this call's programs are contained; None: it starts none."""
+        """Sandbox of this call's programs; None when it starts none."""
         ...
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What people allowed this tool for longer than one call (`CallScope.scope`), this call's own with it; also
-        `EVERY_SCOPE` where the configuration asks nobody."""
+        """Scopes that people allowed this tool beyond one call (`CallScope.scope`), including this call's own.
+
+        Contains `EVERY_SCOPE` where the configuration allows the tool without asking.
+        """
         ...
 
     @property
     def subsessions(self) -> Subsessions:
-        """The sub-sessions of this session."""
+        """Sub-sessions of this session."""
         ...
 
     async def picture(self, data: bytes, media_type: str) -> Picture:
-        """Keep a picture beside the output, at most 10 MB; put it into `ToolResult.pictures`."""
+        """Store a picture as an artifact, at most 10 MB. Put the return value into `ToolResult.pictures`."""
         ...
 
     async def keep(self, path: Path, name: str, media_type: str) -> Artifact:
-        """Copy a file of the workspace beside the output, at most 50 MB; put it into `ToolResult.files`.
+        """Copy a file of the workspace to the artifacts, at most 50 MB. Put the return value into `ToolResult.files`.
 
-        Raises `BadRequest` for what is no regular file in the workspace, or too large.
+        Raises `BadRequest` for a file that is too large, and for anything but a regular file of the workspace.
         """
         ...
 
     async def spawn(self, argv: Sequence[str], *, cwd: Path | None = None) -> ProcessEnd:
-        """Run a program in this call's sandbox, its output into `output`, stdin closed; return when it ended.
+        """Run a program in this call's sandbox until it ends, with its output into `output` and stdin closed.
 
-        On cancellation the whole process tree is gone before `CancelledError` goes on.
+        On cancellation the whole process tree is gone before `CancelledError` propagates.
         """
         ...
 
@@ -130,20 +135,20 @@ class ToolContext(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnedAway:
-    """One address that a gate refused."""
+    """Destination that an egress proxy refused."""
 
     host: str
-    """As it was asked for, with its port: `10.0.0.1:80`."""
+    """Requested host with its port: `10.0.0.1:80`."""
     why: str
-    """One sentence."""
+    """Reason in one sentence."""
 
 
 class EgressProxy(Protocol):
-    """The one way out of an enclosure for one user of it: an HTTP proxy that goes to vetted addresses only."""
+    """HTTP proxy that is one user's only way out of a sandbox session. It connects to vetted addresses only."""
 
     @property
     def address(self) -> str:
-        """As the program in the enclosure reaches it: `http://127.0.0.1:40001`."""
+        """URL of the proxy as seen by the program in the sandbox session: `http://127.0.0.1:40001`."""
         ...
 
     def let(self, scopes: Collection[str]) -> None:
@@ -155,40 +160,44 @@ class EgressProxy(Protocol):
         ...
 
     def turned_away(self) -> Sequence[TurnedAway]:
-        """What was refused since this was last asked, oldest first, the last 20."""
+        """Return the refused destinations since the previous call, oldest first, at most the last 20."""
         ...
 
 
 class SandboxSession(Protocol):
-    """A closed place for a program that outlives a call. All that runs in it is gone when it is closed."""
+    """Sandbox of a program that outlives a call. Closing it ends every process in it."""
 
     @property
     def launcher(self) -> Path:
-        """Start this in place of the program: it takes the program's arguments, and passes descriptors 0 to 4 on."""
+        """Executable to start in place of the program. It takes the program's arguments and passes descriptors 0 to 4
+        on.
+        """
         ...
 
     @property
     def folder(self) -> Path:
-        """Private, empty at first, writable from both sides under the same path; removed when it is closed."""
+        """Private folder, empty at first, writable under the same path from both sides. Removed on close."""
         ...
 
     def gate(self) -> AbstractAsyncContextManager[EgressProxy]:
-        """Open a way out. Waits for the program to run first; raises `SandboxMissing` when it does not within 20 s,
-        and `DragomanError` when all of its gates are in use."""
+        """Open an egress proxy. Waits until the program runs.
+
+        Raises `SandboxMissing` when it does not run within 20 s, and `DragomanError` when all proxies are in use.
+        """
         ...
 
 
 class ToolHost(Protocol):
-    """What a tool that keeps something is made with, once in a daemon's life."""
+    """Constructor argument of a stateful tool, made once in a daemon's life."""
 
     @property
     def settings(self) -> Any:
-        """Its `Settings`, as configured."""
+        """The tool's `Settings`, as configured."""
         ...
 
     @property
     def folder(self) -> Path:
-        """Its own, private, kept over restarts."""
+        """The tool's private folder. It outlives restarts."""
         ...
 
     @property
@@ -205,25 +214,28 @@ class ToolHost(Protocol):
         gates: int,
         readable: Sequence[Path] = (),
     ) -> AbstractAsyncContextManager[SandboxSession]:
-        """Make a place for one run of a program.
+        """Open a sandbox session for one run of a program.
 
-        `sandbox` is the call's. `basic`: its own view of the files and no network but `gates` gates; `off`: on the
-        host, whose gates it must be told to use. Its environment is constructed. `hosts`: `host[:port]`, also `*.host`,
-        that gates let through although their addresses are private; without a port 80 and 443 are meant. `readable`:
-        absolute paths that `basic` shows besides the system and the program's own folder; what is not there is left
-        out. Raises `SandboxMissing` (also when `sandbox` is None), `NotFound` (the program), `BadRequest` (what cannot
-        be shown).
+        `sandbox` is the call's. `basic`: an own view of the files, and no network except `gates` egress proxies. `off`:
+        on the host; the program must be told to use the proxies. The environment is constructed in both.
+
+        `hosts`: `host[:port]`, also `*.host`, that the proxies let through although their addresses are private;
+        without a port 80 and 443 are meant. `readable`: absolute paths that `basic` shows besides the system and the
+        program's own folder; missing paths are left out.
+
+        Raises `SandboxMissing` (also when `sandbox` is None), `NotFound` (the program) and `BadRequest` (a path that
+        cannot be shown).
         """
         ...
 
 
 class StatefulTool(Protocol):
-    """A tool that keeps something between calls. Its module has `keep(place) -> KeptTool` in place of `run`."""
+    """Tool with state between calls. Its module has `keep(host) -> StatefulTool` in place of `run`."""
 
     async def run(self, ctx: ToolContext, args: Any) -> ToolResult | Park:
-        """Do one call, as a module's `run` does."""
+        """Run one call, as a module's `run` does."""
         ...
 
     async def serve(self) -> None:
-        """Look after what is kept, until cancelled; nothing of it is left then. Runs beside the calls."""
+        """Maintain the state until cancelled, then drop all of it. Runs concurrently with the calls."""
         ...
