@@ -1,4 +1,6 @@
-"""The audit: a row for each call that started, each bound to the one before it. Beside the journal of a turn."""
+"""Audit types: one hash-chained row per started call. Beside the journal of a turn; the rules are in
+`gateway.policy.audit`.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +14,28 @@ from gateway.domain.turns import TurnKind
 
 
 class StartBasis(StrEnum):
-    """What let a call start."""
+    """Reason why a call was allowed to start."""
 
     SETTINGS = "settings"
-    """Nobody had to be asked: so the settings have it, or the risk of the tool."""
+    """No approval was needed, by the settings or the tool's risk."""
     SCOPE = "scope"
-    """A person allowed its scope before, in this session."""
+    """A person allowed its scope earlier in this session."""
     APPROVAL = "approval"
     """A person allowed this one call."""
     AGAIN = "again"
-    """It was begun before and cut in half, and its effect allows that it is run again."""
+    """It was started before and interrupted, and its effect allows a second run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRecord:
-    """What is known of a call that is about to start. A hash stands for its arguments: the audit holds no secrets."""
+    """Audit data of a call that is about to start. A hash stands for its arguments: the audit contains no secrets."""
 
     tool: str
     action_sha: str
     sandbox: SandboxMode | None
     """As in `Action.sandbox`: None for a tool that starts no process."""
     scoped: bool = False
-    """True when it needs no approval because a person allowed its scope before."""
+    """True when an earlier approval of its scope makes another one unnecessary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,52 +43,52 @@ class AuditRow:
     """One start of a call. Never changed and never removed."""
 
     seq: int
-    """Its place: 1, 2, 3, … over the whole store."""
+    """Sequence number: 1, 2, 3, … over the whole store."""
     at: datetime
-    """When it started: the step's `started_at`."""
+    """Start time: the step's `started_at`."""
     session: SessionId
     turn: TurnId
     n: int
-    """The step."""
+    """Number of the step."""
     lane: TurnKind
-    """Whether a model asked for it, or a person by a command."""
+    """Requested by a model, or by a person's command."""
     tool: str
     action_sha: str
     because: StartBasis
     wait: WaitId | None
-    """The approval that it used up; None when there was none."""
+    """Approval that it consumed; None when there was none."""
     decided_by: Principal | None
-    """Who allowed it then."""
+    """Principal who decided that approval."""
     sandbox: str
-    """The mode as it is stored: empty for a tool that starts no process."""
+    """Stored form of the sandbox mode: empty for a tool that starts no process."""
     node: NodeId
-    """Where it was started."""
+    """Node that started it."""
     prev_hash: str
-    """The hash of the row before it; of the first row, what `gateway.policy.audit.beginning_of` says."""
+    """Hash of the previous row; in the first row, `gateway.policy.audit.beginning_of`."""
     hash: str
-    """SHA-256 hex of `prev_hash` and everything above."""
+    """SHA-256 hex of `prev_hash` and every field above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditHead:
-    """Where the audit stands."""
+    """Last position of the audit."""
 
     since: datetime
-    """Calls that started up to then, under a version that kept no audit, have no row."""
+    """Start of the audit: calls started until then, under a version without an audit, have no row."""
     seq: int
-    """Of the last row; 0 when there is none."""
+    """`seq` of the last row; 0 when there is none."""
     hash: str
-    """Of the last row, or what the first one begins with."""
+    """`hash` of the last row, or the `prev_hash` of the first one to come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedCall:
-    """A call that was started, as its step says, with the row that the step names."""
+    """Started call, as its step records it, with the audit row that the step names."""
 
     ord: int
-    """The step's place; grows over the whole store."""
+    """Position of the step; grows over the whole store."""
     turn: TurnId
     n: int
     started_at: datetime
-    """Of its last start."""
+    """Time of its last start."""
     row: AuditRow | None

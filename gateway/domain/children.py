@@ -1,4 +1,4 @@
-"""Children: sub-sessions, where each comes from, what it is given, and why one is refused."""
+"""Types of child sessions (sub-sessions): lineage, agents, spawn requests and refusals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.domain.messages import Conversation
 
 
 class SpawnMode(StrEnum):
-    """How a child's end reaches its parent."""
+    """Delivery of a child's result to its parent."""
 
     RUN = "run"
     """As the result of the call that spawned it: the parent's turn waits."""
@@ -21,29 +21,29 @@ class SpawnMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """Where a child comes from, and what it was given. Never changes."""
+    """Origin and limits of a child. Never changes."""
 
     parent: SessionId
     turn: TurnId
-    """The parent's turn whose step `n` spawned it."""
+    """Turn of the parent whose step `n` spawned the child."""
     n: int
     root: SessionId
-    """The session at the top, which no one spawned."""
+    """Topmost session, which was not spawned."""
     root_turn: TurnId
-    """The turn of the root that all this works for."""
+    """Turn of the root on whose behalf all of this works."""
     conversation: Conversation
-    """Where that turn began: cards and notes of the child stand there."""
+    """Conversation in which that turn began; the child's cards and notes go there."""
     depth: int
     """1 for a child of a root; at most 2."""
     mode: SpawnMode
     agent: str = ""
-    """One of the configured agents; empty: as its parent."""
+    """Name of a configured agent; empty: the parent's."""
     model: str = ""
-    """One of the configured models; empty: the agent's or the parent's."""
+    """Name of a configured model; empty: the agent's or the parent's."""
     active_s: float
-    """Seconds that its turn may work; waiting for a decision does not count."""
+    """Maximum seconds of work of its turn; waiting for a decision does not count."""
     tokens: int
-    """Tokens that its turn may use, a part of its parent's; 0 when there is no limit."""
+    """Maximum tokens of its turn, a part of its parent's; 0 is no limit."""
 
 
 MAX_DEPTH = 2
@@ -53,52 +53,54 @@ CHILDREN_A_TURN = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """A configured kind of child."""
+    """Configured kind of child."""
 
     name: str
     description: str
-    """One line for the model that chooses it."""
+    """One line for the model that chooses an agent."""
     model: str = ""
-    """One of the configured models; empty: the parent's."""
+    """Name of a configured model; empty: the parent's."""
     tools: tuple[str, ...] | None = None
-    """What it may have of its parent's tools; None: all of them."""
+    """Allowed subset of its parent's tools; None: all of them."""
     instructions: str = ""
-    """Text that follows the system prompt of children."""
+    """Text appended to the system prompt of children."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewChild:
-    """A session to be spawned by a step, with its one task. Where it comes from (`Lineage`) the store knows itself."""
+    """Session to be spawned by a step, with its one task. The store derives its `Lineage` itself."""
 
     session: SessionId
-    """`ids.child_session` of the step."""
+    """Id from `ids.child_session` of the step."""
     title: str
-    """A few words of the task, for lists; one line."""
+    """A few words of the task on one line, for lists."""
     task: str
-    """What its first message says."""
+    """Text of its first message."""
     tools: tuple[str, ...]
-    """The only tools that it may have: its parent's, or some of them."""
+    """The only tools it may have: its parent's, or some of them."""
     mode: SpawnMode
     agent: str = ""
-    """As in `Lineage`; so are those that follow."""
+    """As in `Lineage`; so are the fields below."""
     model: str = ""
     active_s: float
     tokens: int
     expires_at: datetime
-    """For RUN: when the parent waits no longer, and the child is stopped."""
+    """For RUN: time at which the parent stops waiting, and the child is stopped."""
 
 
 class SpawnRefusal(StrEnum):
-    """Why a child was not spawned."""
+    """Reason why a child was not spawned."""
 
     TOO_DEEP = "too_deep"
     TOO_MANY_LIVE = "too_many_live"
-    """Five live ones are below the root already."""
+    """Five live children are below the root already."""
     TOO_MANY_IN_TURN = "too_many_in_turn"
     STOPPING = "stopping"
     """The parent's turn was stopped."""
 
 
 def child_place(session: SessionId) -> Conversation:
-    """Where a child's own turns take place: nobody reads along but the page, where the rows themselves are shown."""
+    """Return the conversation of a child's own turns. It is on the page channel, which shows the stored rows
+    themselves.
+    """
     return Conversation(channel=PAGE, account="child", chat=session)

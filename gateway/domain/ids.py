@@ -1,4 +1,4 @@
-"""Ids: each its own type, minted and parsed here and opaque everywhere else."""
+"""Id types, minted and parsed here and opaque everywhere else."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import secrets
 from typing import NewType
 
 Principal = NewType("Principal", str)
-"""Who speaks: `channel:user` (`telegram:1001`, `web:ann`) or `channel:team/user`. Never a display name."""
+"""Author of a message or press: `channel:user` (`telegram:1001`, `web:ann`) or `channel:team/user`. Never a display
+name."""
 
 OwnerName = NewType("OwnerName", str)
-"""A named person of the table `[owners]`: letters, digits, `-` and `_`."""
+"""Name of a person in the table `[owners]`: letters, digits, `-` and `_`."""
 
 SessionId = NewType("SessionId", str)
 """`main:<owner>`, `dm:<conversation>`, `chat:<conversation>` or `child:<id>`; unique in a store."""
@@ -19,20 +20,20 @@ InboundId = NewType("InboundId", str)
 WaitId = NewType("WaitId", str)
 SlotId = NewType("SlotId", str)
 CallId = NewType("CallId", str)
-"""A tool call's id as the model gave it, made unique within its turn."""
+"""Id of a tool call as the model gave it, made unique within its turn."""
 
 NodeId = NewType("NodeId", str)
-"""One life of one daemon: the machine's name and a number made at start."""
+"""One run of one daemon: the machine's name and a number made at start."""
 
 Handle = NewType("Handle", str)
-"""What a button carries. Worthless without the state key; see `gateway.approvals`."""
+"""Payload of a button. Worthless without the state key; see `gateway.approvals`."""
 
 PAGE = "web"
-"""The channel of the web page, which reads the rows themselves: what others are sent, it has when it is stored."""
+"""Channel of the web page. It reads the stored rows: what other channels are sent, it has once it is stored."""
 SYSTEM_PARENT = Principal("system:parent")
-"""Who gives a child its task: words of its parent's model, not of the person whose turn spawned it."""
+"""Author of a child's task: the text is the parent's model's, not that of the person whose turn spawned it."""
 SYSTEM_CHILD = Principal("system:child")
-"""Who tells a session that one of its children has ended."""
+"""Author of the message that reports the end of a child to a session."""
 
 
 def mint(prefix: str) -> str:
@@ -41,14 +42,14 @@ def mint(prefix: str) -> str:
 
 
 def principal(channel: str, user: str, team: str = "") -> Principal:
-    """Make a principal from a platform's immutable ids."""
+    """Build a principal from a platform's immutable ids. Raises `ValueError` without a channel or a user id."""
     if not channel or not user:
         raise ValueError("a principal needs a channel and a user id")
     return Principal(f"{channel}:{team}/{user}" if team else f"{channel}:{user}")
 
 
 def channel_of(who: Principal) -> str:
-    """Return the channel a principal belongs to."""
+    """Return the channel of a principal."""
     return who.partition(":")[0]
 
 
@@ -63,7 +64,7 @@ def main_session(owner: OwnerName) -> SessionId:
 
 
 def child_session(turn: TurnId, n: int) -> SessionId:
-    """Return the id of the session that step `n` of a turn spawns: the same when the step is run again."""
+    """Return the id of the session that step `n` of a turn spawns. It is the same when the step is run again."""
     return SessionId(f"child:{turn}.{n}")
 
 
@@ -73,5 +74,7 @@ def status_slot(turn: TurnId) -> SlotId:
 
 
 def answer_slot(turn: TurnId, n: int) -> SlotId:
-    """Return the id of the slot that shows the model answer of step `n`: the same for its beginning and its end."""
+    """Return the id of the slot that shows the model answer of step `n`. It is the same while it streams and at its
+    end.
+    """
     return SlotId(f"o{turn}.{n}")

@@ -1,4 +1,4 @@
-"""What travels through `EventBus`: wake-ups and streamed deltas. All of it may be lost."""
+"""Events of the `EventBus`: wake-ups and streamed deltas. All of them may be lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.domain.waits import WaitKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """Rows of a session changed; readers ask the store from their last revision."""
+    """Rows of a session changed; subscribers query the store from their last revision."""
 
     session: SessionId
 
@@ -29,14 +29,14 @@ class SlotsDue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnWoken:
-    """Something about a turn was decided: a wait, a stop, a steering message."""
+    """Wake-up of a turn's holder: a wait was decided, or a stop or a steering message arrived."""
 
     turn: TurnId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta:
-    """More text of the answer that becomes step `n`; `start` is its offset in characters."""
+    """Next piece of the answer that becomes step `n`; `start` is its offset in characters."""
 
     session: SessionId
     turn: TurnId
@@ -47,7 +47,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputDelta:
-    """More output of the tool call that is step `n`; `start` is its offset in characters."""
+    """Next piece of output of the tool call of step `n`; `start` is its offset in characters."""
 
     session: SessionId
     turn: TurnId
@@ -58,7 +58,9 @@ class OutputDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnActive:
-    """A turn is being worked on here; said when it is claimed and with each renewal of its lease, not while parked."""
+    """A turn is running on this node. Published when it is claimed and with each renewal of its lease, not while
+    parked.
+    """
 
     session: SessionId
     turn: TurnId
@@ -67,37 +69,37 @@ class TurnActive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnReleased:
-    """A turn is not worked on here any more: it ended, was parked or given back."""
+    """A turn is no longer running on this node: it ended, was parked or was released."""
 
     turn: TurnId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What is done now for a turn."""
+    """Current activity of a turn."""
 
     text: str = ""
-    """One line of plain text: `shell: df -h`, `waits for a decision`; empty: no call is at work."""
+    """One line of plain text: `shell: df -h`, `waits for a decision`; empty: no call is running."""
     waits: frozenset[WaitKind] = frozenset()
-    """What is waited for, when nothing else is done."""
+    """Kinds of the open waits, when nothing else is running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressChanged:
-    """What is done now for a turn of a root, by itself or by a child, for its status line."""
+    """Current activity of a root's turn, by the root or by a child, for the turn's status line."""
 
     turn: TurnId
-    """The root's turn, whose line it is."""
+    """Turn of the root, to which the status line belongs."""
     conversation: Conversation
-    """Where that began."""
+    """Conversation in which that turn began."""
     by: SessionId
-    """The session that does it: the root, or a child."""
+    """Acting session: the root, or a child."""
     title: str
-    """The child's title; empty for the root."""
+    """Title of the child; empty for the root."""
     text: str
     """One line of plain text: `shell: df -h`, `thinking`, `waits for a decision`; empty when it has ended."""
     waits: frozenset[WaitKind] = frozenset()
-    """What is waited for, when nothing else is done."""
+    """Kinds of the open waits, when nothing else is running."""
 
 
 LiveEvent: TypeAlias = (
@@ -107,16 +109,16 @@ LiveEvent: TypeAlias = (
 TURNS = "turns"
 SLOTS = "slots"
 SESSIONS = "sessions"
-"""Every `Changed`, for whoever lists sessions."""
+"""Topic of every `Changed`, for lists of sessions."""
 ANSWERS = "answers"
 """Topic of every `TextDelta`, `TurnActive`, `TurnReleased` and `ProgressChanged`; live edits subscribe to it."""
 
 
 def session_topic(session: SessionId) -> str:
-    """The topic of one session: `Changed`, `TextDelta`, `OutputDelta`."""
+    """Return the topic of one session: `Changed`, `TextDelta`, `OutputDelta`."""
     return f"session/{session}"
 
 
 def turn_topic(turn: TurnId) -> str:
-    """The topic of one turn: `TurnWoken`."""
+    """Return the topic of one turn: `TurnWoken`."""
     return f"turn/{turn}"

@@ -1,4 +1,6 @@
-"""How deep a value of JSON or TOML is nested. Python's own reader goes deeper than its writer, and than people do."""
+"""Nesting depth of JSON and TOML values. Guard in front of parsers: Python's reader accepts more levels than its
+writer.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from itertools import islice
 from typing import Any
 
 LEVELS_AT_MOST = 100
-"""What is nested deeper is not taken from models: it could not be written again, told or stored."""
+"""Maximum levels accepted from models. A deeper value could not be serialised, shown or stored."""
 
 
 def levels(value: Any) -> Iterator[list[Any]]:
-    """Yield all that stands in a value, level by level, until nothing in it holds anything more."""
+    """Yield the members of a value level by level, down to the innermost."""
     level: list[Any] = [value] if isinstance(value, dict | list) else []
     while level:
         inside = [part for one in level for part in _parts(one)]
@@ -25,16 +27,16 @@ def _parts(value: dict[str, Any] | list[Any]) -> Collection[Any]:
 
 
 def is_deeper(value: object, most: int) -> bool:
-    """Whether tables and lists stand in one another more than `most` deep; `{}` is 1 deep."""
+    """Return whether tables and lists are nested more than `most` levels deep; `{}` is 1 deep."""
     return next(islice(levels(value), most, None), None) is not None
 
 
 def is_too_deep(text: str | bytes) -> bool:
-    """Whether JSON, which the text is, is nested more than 100 deep."""
+    """Return whether a JSON text is nested more than 100 levels deep."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if data.count(b"{") + data.count(b"[") <= LEVELS_AT_MOST:  # as nearly always
+    if data.count(b"{") + data.count(b"[") <= LEVELS_AT_MOST:  # the usual case: too few brackets to be too deep
         return False
     try:
         return is_deeper(json.loads(data), LEVELS_AT_MOST)
-    except RecursionError:  # deeper than Python's own reader goes from here
+    except RecursionError:  # deeper than Python's own reader can go
         return True

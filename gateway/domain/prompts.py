@@ -1,4 +1,4 @@
-"""What a model is given, and what it streams back."""
+"""Model requests and the events of a streamed answer. Exchanged by `gateway.agent` and `gateway.llm`."""
 
 from __future__ import annotations
 
@@ -17,37 +17,36 @@ _HARMLESS = str.maketrans('"“”„[]', "''''()")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A picture as a model is given it."""
+    """Image for a model."""
 
     media_type: str
     data: bytes
     name: str = ""
-    """Where it is in the workspace, for one that a person sent; empty for one of a call."""
+    """Path in the workspace, for an image that a person sent; empty for one of a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserText:
-    """What a person said."""
+    """Message of a person."""
 
     text: str
     name: str = ""
-    """Who, when more than one person speaks in the session; shown to the model as data."""
+    """Display name of the author, when several people speak in the session; shown to the model as data."""
     who: Principal | None = None
-    """The same by id, which nobody can choose; with `name` only."""
+    """Principal of the author, which nobody can choose; set only with `name`."""
     data: str = ""
-    """What others said, and the files that came with the text, in labelled blocks that nobody in them can end: given
-    before the text, never read as a command.
-    """
+    """Messages of others and files of this message, in labelled blocks that their content cannot end. Given before the
+    text, never read as a command."""
     pictures: tuple[Picture, ...] = ()
-    """Of those files; `file` is where each is in the workspace."""
+    """Pictures among those files; `file` is the path in the workspace."""
     images: tuple[Image, ...] = ()
-    """Of them, those that the model is given; a model that takes none is told how many there are."""
+    """Those of `pictures` that the model is given. A model without image input is told their number."""
 
 
 def block(what: str, lines: Sequence[str], mark: str) -> str:
-    """Put data between two lines that nothing in it can be; empty when there is none.
+    """Return the lines as a data block between two lines of `mark`; empty when there are none.
 
-    `mark`: in nothing of the data (`ModelRequest.mark`).
+    `mark` occurs nowhere in the data (`ModelRequest.mark`).
     """
     if not lines:
         return ""
@@ -56,9 +55,9 @@ def block(what: str, lines: Sequence[str], mark: str) -> str:
 
 
 def speaker(name: str, who: Principal | None) -> str:
-    """Return who speaks as a model is told: `"Bob" telegram:2002`. The name can end neither its quotes nor a bracket.
+    """Return the author's label for a model: `"Bob" telegram:2002`. The name can end neither its quotes nor a bracket.
 
-    Names are chosen by strangers: at most 64 characters of one are shown, and none that cannot be seen.
+    Strangers choose names: at most 64 characters are shown, and no invisible ones.
     """
     seen = plain(name).translate(_HARMLESS)[:NAME_CHARS].rstrip()
     return " ".join(filter(None, [f'"{seen}"', who]))
@@ -66,13 +65,13 @@ def speaker(name: str, who: Principal | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """The one result of one call of an earlier answer."""
+    """The only result of one call of an earlier answer."""
 
     call: CallId
     tool: str
     result: ToolResult
     images: tuple[Image, ...] = ()
-    """Of its pictures, those that the model is given; a model that takes none is told how many there are."""
+    """Those of its pictures that the model is given. A model without image input is told their number."""
 
 
 Message: TypeAlias = UserText | Answer | CallResult
@@ -81,46 +80,48 @@ Message: TypeAlias = UserText | Answer | CallResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOffer:
-    """A tool as the model sees it."""
+    """Tool as offered to the model."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
-    """JSON schema of its arguments."""
+    """JSON schema of the arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One question to a model."""
+    """Request to a model."""
 
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolOffer, ...]
     mark: str = ""
-    """Stands in every line that says who speaks, and around data. Nobody who speaks can know it, so nobody forges such
-    a line. Empty when the messages have no such lines; it never is in what people said, nor in what calls brought."""
+    """Unguessable mark in every line that names an author, and around data. No author can know it, so nobody can forge such
+    a line. It occurs neither in people's texts nor in results of calls. Empty when the messages have no such lines."""
     for_owner: bool = False
-    """Whether only an owner reads the answer, so that it may say how Dragoman is set up."""
+    """True when only an owner reads the answer, so that it may mention Dragoman's configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPart:
-    """A piece of the answer's text, as it streams."""
+    """Next piece of the answer's text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRestarted:
-    """Another model begins the answer anew: the text so far is void."""
+    """A fallback model starts the answer over: the text so far is void."""
 
     because: str
-    """Why the one before it failed; for the log."""
+    """Reason for the failure of the previous model; for the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complete:
-    """The answer is whole. Always the last event; a stream that ends without it raised `ModelError`."""
+    """End of the stream, with the whole answer. Always the last event; a stream that ends without it raised
+    `ModelError`.
+    """
 
     answer: Answer
 

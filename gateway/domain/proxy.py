@@ -1,4 +1,4 @@
-"""An HTTP proxy on the way to a platform or a model."""
+"""HTTP proxy setting. Used by the HTTP clients of channels and models."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 WANTS_PASSWORD = 407
-"""The status with which a proxy, and nobody else, refuses a request."""
+"""HTTP status of a proxy's refusal; no other server sends it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """Where requests go first. Its texts have neither user nor password."""
+    """HTTP proxy for outgoing requests. Its string forms contain neither user nor password."""
 
     url: str = field(repr=False)
     """`http://host:port`, or `http://user:password@host:port`."""
@@ -22,7 +22,7 @@ class Proxy:
         return f"http://{host}:{parts.port or 80}"
 
     def refused(self, status: int) -> tuple[str, str]:
-        """Say that it let no request through, and the cure."""
+        """Return the error message and the cure for a request that the proxy refused with this status."""
         if status == WANTS_PASSWORD:
             cure = "Correct the setting proxy, for instance http://user:password@host:port."
             return f"The proxy {self} does not take this user and password ({status}).", cure
@@ -30,10 +30,10 @@ class Proxy:
         return f"The proxy {self} does not connect to this server ({status}).", cure
 
     def unreached(self, why: str) -> tuple[str, str]:
-        """Say that it cannot be reached, and the cure."""
+        """Return the error message and the cure for an unreachable proxy."""
         return f"The proxy {self} cannot be reached ({why}).", "Start it, or correct the setting proxy."
 
 
 def through(proxy: Proxy | None) -> str | None:
-    """Return the address that the HTTP client is told of a proxy."""
+    """Return the proxy's URL for the HTTP client; None without a proxy."""
     return None if proxy is None else proxy.url

@@ -1,4 +1,6 @@
-"""Routes: where a message goes, why it starts nothing, and what became of it."""
+"""Results of routing a message: route, drop, and the accepted message. Decided by `gateway.policy.routing`, stored by
+ingress.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from gateway.domain.sessions import Origin, Session, SessionKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where a message goes."""
+    """Session that a message belongs to."""
 
     session: SessionId
     kind: SessionKind
@@ -22,14 +24,14 @@ class Route:
 
 
 def main_route(owner: OwnerName) -> Route:
-    """The way to the owner's main session."""
+    """Return the route to the owner's main session."""
     return Route(
         session=main_session(owner), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=owner, title=str(owner)
     )
 
 
 def empty_session(route: Route, now: datetime) -> Session:
-    """The session of a route as it is before anything is stored in it."""
+    """Return the session of a route before anything is stored in it."""
     return Session(
         id=route.session,
         kind=route.kind,
@@ -44,53 +46,53 @@ def empty_session(route: Route, now: datetime) -> Session:
 
 
 class DropReason(StrEnum):
-    """Why a message started nothing. Stored with it."""
+    """Reason why a message started no turn. Stored with it."""
 
     STRANGER = "stranger"
-    """Nobody allowed this person."""
+    """This person is not allowed."""
     CHAT_NOT_ALLOWED = "chat_not_allowed"
-    """Nobody allowed this group, channel or thread."""
+    """This group, channel or thread is not allowed."""
     EMPTY = "empty"
-    """There was nothing in it that can be answered."""
+    """The message has no content that can be answered."""
     UNREADABLE = "unreadable"
-    """There was nothing in it that can be read yet: a picture, a voice message."""
+    """The message has only content that cannot be read yet: a picture, a voice message."""
     EDITED_LATE = "edited_late"
-    """A new text of a message that was given to its turn already, or that was never taken."""
+    """The message edits one that its turn was given already, or that was never accepted."""
     CONTEXT = "context"
-    """Said beside the bot in a group that is allowed: kept for the next turn there, as data."""
+    """The message does not address the bot, in an allowed group: stored for the next turn there, as data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """The message starts nothing; a row says why."""
+    """The message starts no turn; a row states the reason."""
 
     reason: DropReason
     told: bool
-    """Whether the sender is told; a stranger at most once a day."""
+    """True when the sender gets a reply; a stranger at most once a day."""
     route: Route | None = None
-    """For `CONTEXT`: the session it is kept for."""
+    """For `CONTEXT`: route of the session it is stored for."""
 
 
 class WhileRunning(StrEnum):
-    """What a message does that comes while a turn of its session runs."""
+    """Effect of a message that arrives while a turn of its session runs."""
 
     STEER = "steer"
-    """Given to the running turn at its next step, when it is of the same person in the same conversation."""
+    """Join the running turn at its next step, if it is of the same person in the same conversation."""
     QUEUE = "queue"
-    """A turn of its own, after this one."""
+    """Start a turn of its own after the running one."""
     INTERRUPT = "interrupt"
-    """Under the same conditions: the running turn is stopped, and this is the next one."""
+    """Under the conditions of STEER: stop the running turn, and be the next one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """What became of a message that was routed."""
+    """Result of accepting a routed message."""
 
     inbound: InboundId
     turn: TurnId
     duplicate: bool = False
     """True when this event was stored before; nothing was written now."""
     steered: bool = False
-    """True when it joined a turn that is under way instead of starting one."""
+    """True when it joined an active turn instead of starting one."""
     waiting: bool = False
     """True when that turn, or one before it, waits for a decision."""

@@ -1,4 +1,4 @@
-"""Sessions: one history, whose it is, and of which kind."""
+"""Session types: one history, its owner and its kind. Used by routing, permission and the store."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gateway.domain.ids import OwnerName, SessionId
 
 
 class SessionKind(StrEnum):
-    """What a session may have, decided at ingress and stored."""
+    """Class of rights of a session, decided at ingress and stored."""
 
     MAIN = "main"
-    """An owner speaking directly."""
+    """Direct conversation with an owner."""
     DM = "dm"
-    """Another allowed person speaking directly."""
+    """Direct conversation with another allowed person."""
     NON_MAIN = "non-main"
     """Groups, channels, threads, children."""
 
 
 class Origin(StrEnum):
-    """Where a session comes from."""
+    """Source of a session."""
 
     DIRECT = "direct"
     GROUP = "group"
@@ -32,33 +32,32 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One history. Its id never changes; `epoch` counts its fresh starts (`/new`)."""
+    """One history. Its id never changes; `epoch` counts its resets (`/new`)."""
 
     id: SessionId
     kind: SessionKind
     origin: Origin
     owner: OwnerName | None
-    """The owner whose main session it is, or is at its root; None for every other kind."""
+    """Owner of this main session, or of the main session at its root; None for every other kind."""
     title: str
-    """How it is called in lists."""
+    """Name in lists."""
     epoch: int
     root_kind: SessionKind
-    """The kind whose approval rules hold: its own, or for a child its root's."""
+    """Kind whose approval rules apply: its own, or for a child its root's."""
     tools: tuple[str, ...] | None = None
-    """For a child: the only tools it may have, already a part of its parent's. None: the kind decides."""
+    """For a child: the only tools it may have, already a subset of its parent's. None: the kind decides."""
     created_at: datetime
     active_at: datetime
     lineage: Lineage | None = None
-    """For a child: where it comes from."""
+    """For a child: its parent, root and limits."""
     summary: str = ""
-    """What was said before the turns that `Queries.history` gives, in short; empty when nothing was left out, and in
-    lists."""
+    """Summary of the history before the turns of `Queries.history`; empty when nothing was left out, and in lists."""
 
 
 def works_in(session: Session) -> SessionId:
-    """Whose folder a session works in: its own, or for a child its root's, so that they see the same files."""
+    """Return the session whose folder this one works in: itself, or for a child its root, so that they share files."""
     return session.lineage.root if session.lineage else session.id
 
 
 LEASE_LASTS = timedelta(seconds=15)
-"""From when a lease was given, or renewed."""
+"""Duration of a lease, from its claim or renewal."""

@@ -1,4 +1,4 @@
-"""Estimated memory size of turns. Pure."""
+"""Memory estimate of stored turns. Used by the caches of turns; pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gateway.domain.views import TurnView
 from gateway.domain.waits import Wait
 
 A_TURN, A_MESSAGE, A_STEP, A_WAIT = 700, 900, 600, 1_500
-"""Bytes that each takes besides its texts, as weighed with the turns of a soak."""
+"""Bytes of each, besides its texts, as measured with the turns of a soak test."""
 
 
 def bytes_of(view: TurnView) -> int:
-    """Return about how many bytes of memory a turn takes, without its session. Costs 5 µs for three steps."""
+    """Return the estimated bytes of a turn without its session. Costs 5 µs for three steps."""
     size = A_TURN + A_MESSAGE * len(view.inputs)
     for one in view.inputs:
         size += getsizeof(one.message.text) + getsizeof(one.message.quoted)
@@ -46,7 +46,7 @@ def _of_wait(wait: Wait) -> int:
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """Yield the texts in something that came of JSON."""
+    """Yield every text of a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Steps: the journalled acts of a turn, and what a model's answer cost."""
+"""Step types: the journal of a turn, and the usage of model answers. Written by `TurnJournal`."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from gateway.domain.tools import ToolCall, ToolResult
 
 
 class StepKind(StrEnum):
-    """The journalled acts of a turn."""
+    """Kind of a journalled act."""
 
     MODEL = "model"
     TOOL = "tool"
 
 
 class StepState(StrEnum):
-    """Where a tool call stands. A model step is stored when it is finished."""
+    """State of a tool call. A model step is stored when it is finished."""
 
     PLANNED = "planned"
-    """Named by a stored answer; nothing was done."""
+    """Part of a stored answer; not executed yet."""
     ASKED = "asked"
     """A wait is open, or decided and not yet consumed."""
     STARTED = "started"
     """Its effect may have begun."""
     FINISHED = "finished"
-    """It has its result."""
+    """The result is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a model answer cost."""
+    """Tokens and cost of a model answer."""
 
     input_tokens: int = 0
-    """All that was read, with what was cached."""
+    """All tokens read, cached ones included."""
     output_tokens: int = 0
     cached_tokens: int = 0
     cost_micros: int = 0
     """Millionths of the configured currency; 0 when no price is known."""
 
     def __add__(self, other: Usage) -> Usage:
-        """What both cost together."""
+        """Return the sum of both."""
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
@@ -60,17 +60,17 @@ class Answer:
     text: str
     calls: tuple[ToolCall, ...] = ()
     model: str = ""
-    """Which model gave it."""
+    """Name of the model that gave it."""
     usage: Usage = field(default_factory=Usage)
     opaque: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What a provider wants back unchanged (reasoning), by provider; never interpreted here."""
+    """Data that a provider wants back unchanged (reasoning), by provider; never interpreted here."""
     note: str = ""
-    """What the person is told besides, such as that a fallback answered. One line; no model is given it."""
+    """Note for the person, for instance that a fallback answered. One line; no model is given it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One act of a turn, as stored. Numbers grow by one in a turn, in the order of the model's answers and calls."""
+    """Journalled act of a turn, as stored. Numbers grow by one in a turn, in the order of answers and calls."""
 
     turn: TurnId
     n: int
@@ -81,9 +81,9 @@ class Step:
     call: ToolCall | None = None
     """For a tool step."""
     answer_n: int = 0
-    """For a tool step: the model step that named it."""
+    """For a tool step: number of the model step with its call."""
     result: ToolResult | None = None
     asked_anew: bool = False
-    """True when a downtime swallowed its first approval, and it was asked again; it happens once."""
+    """True when its first approval expired in a downtime and it was asked again; that happens once."""
     started_at: datetime | None = None
     ended_at: datetime | None = None

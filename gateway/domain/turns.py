@@ -1,4 +1,4 @@
-"""Turns: one run over a session's next messages, and the right to run it."""
+"""Turn types: one run over a session's next messages, its lease and its limits. Written by `TurnQueue`."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from gateway.domain.messages import Conversation
 
 
 class TurnKind(StrEnum):
-    """What drives a turn."""
+    """Driver of a turn."""
 
     MODEL = "model"
-    """The configured model; one active at a time in a session, first come first served."""
+    """The configured model; one active turn at a time in a session, first come first served."""
     COMMAND = "command"
-    """A tool command (`/shell …`); beside the model turn, at most four running in a session."""
+    """A tool command (`/shell …`); concurrent with the model turn, at most four running in a session."""
 
 
 class TurnState(StrEnum):
-    """Where a turn stands. `done`, `stopped` and `failed` are final."""
+    """State of a turn. `done`, `stopped` and `failed` are final."""
 
     QUEUED = "queued"
-    """Waits for a runner: new, or woken by a decision, or given back by a holder."""
+    """Waits for a runner: new, woken by a decision, or released by a holder."""
     RUNNING = "running"
     """Held under a lease."""
     PARKED = "parked"
-    """Nothing to run until a wait is decided; holds no lease and no memory."""
+    """Has nothing to run until a wait is decided; holds no lease and no memory."""
     STOPPING = "stopping"
-    """Somebody said /stop while it was held: its holder may only write results."""
+    """Stopped by /stop while it was held: its holder may only write results."""
     DONE = "done"
     STOPPED = "stopped"
     FAILED = "failed"
 
 
 STOPPED_TEXT = "Stopped."
-"""What a turn says that was stopped, where nobody gave other words."""
+"""Default last text of a stopped turn."""
 
 ENDED = frozenset({TurnState.DONE, TurnState.STOPPED, TurnState.FAILED})
 
@@ -51,42 +51,41 @@ class Turn:
     kind: TurnKind
     state: TurnState
     conversation: Conversation
-    """Where it began; its answers and, in a main session, its cards go there."""
+    """Conversation in which it began; its answers and, in a main session, its cards go there."""
     principal: Principal
     created_at: datetime
     started_at: datetime | None
-    """When it was first claimed."""
+    """Time of the first claim."""
     ended_at: datetime | None
     active_ms: int
-    """Milliseconds it was held so far; parked time does not count, and none after the end of a lease."""
+    """Milliseconds under a lease so far; parked time does not count, and none after the lease's end."""
     stopped_text: str = ""
-    """What whoever stopped it while it was held has it say at its end; empty where nobody did, or it has nothing to
-    say: the reply to the command stands in its conversation."""
+    """Last text given by the command that stopped it while it was held. Empty without one, and when the command's reply
+    stands in its conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to run one turn, until it is taken away. Every write carries `fence`."""
+    """Right to run one turn, until the turn is reclaimed. Every write carries `fence`."""
 
     turn: TurnId
     session: SessionId
     node: NodeId
     fence: int
-    """Grows with each claim of the turn, so that a stale holder's writes are refused."""
+    """Number that grows with each claim of the turn, so that a stale holder's writes are refused."""
     expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnLimits:
-    """What one turn may use at most."""
+    """Limits of one turn."""
 
     calls: int = 50
     active: timedelta = timedelta(minutes=15)
-    """Time of work; waiting for a decision does not count."""
+    """Maximum time of work; waiting for a decision does not count."""
     tokens: int = 1_000_000
-    """Read and written, those of its children included; 0 is no limit."""
+    """Maximum tokens, input and output, those of its children included; 0 is no limit."""
     open_approvals: int = 3
-    """Approvals of one person that may be open in a session; an owner's own session, with its children, has no limit.
-    """
+    """Maximum open approvals of one person in a session. An owner's own session, with its children, has no limit."""
     child_active: timedelta = timedelta(minutes=10)
-    """The most a child may work; one whose spawning names no time gets all of it."""
+    """Maximum time of work of a child, and its default when the spawning call names none."""

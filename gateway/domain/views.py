@@ -1,4 +1,4 @@
-"""What is read from the store: whole turns, rows of a session in order, counts."""
+"""Results of store queries: whole turns, rows of a session in order, figures. Returned by `Queries`."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from gateway.domain.waits import Wait
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnView:
-    """A turn with all that is stored of it; enough to go on with it on any machine."""
+    """Turn with everything stored of it: enough to continue it on any machine."""
 
     turn: Turn
     session: Session
     inputs: tuple[Received, ...]
-    """Its messages in the order they came; those with `given` None were not yet given to the model."""
+    """Messages in order of arrival; those with `given` None were not yet given to the model."""
     steps: tuple[Step, ...]
-    """By number."""
+    """Steps by number."""
     waits: tuple[Wait, ...]
-    """In the order they were opened; the last one of a step is the one that counts."""
+    """Waits in order of opening; the last one of a step is the valid one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A turn that was handed out, as it stood then."""
+    """Claimed turn, as it was at the claim."""
 
     lease: Lease
     view: TurnView | None
     """None when it cannot be read: the turn is held all the same, so that it can be ended."""
     history: Sequence[TurnView] | None = None
-    """The ended turns before it, as `Queries.history` gives them; None when nobody asked for them."""
+    """Ended turns before it, as `Queries.history` returns them; None when they were not requested."""
 
 
 Item: TypeAlias = Received | Turn | Step | Wait | Slot
@@ -46,7 +46,7 @@ Item: TypeAlias = Received | Turn | Step | Wait | Slot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One stored thing of a session. `ord` is its place in it and never changes; `rev` grows with each change."""
+    """Stored object of a session. `ord` is its position and never changes; `rev` grows with each change."""
 
     ord: int
     rev: int
@@ -55,26 +55,26 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Some rows of a session."""
+    """Page of rows of a session."""
 
     session: SessionId
     rows: tuple[Row, ...]
     rev: int
-    """Every change up to this revision is in `rows` or in what the reader has."""
+    """Revision up to which every change is in `rows` or already with the reader."""
     more: bool
-    """True when there are further ones in the direction that was asked for."""
+    """True when there are further rows in the requested direction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLine:
-    """A session as lists show it."""
+    """Session as lists show it."""
 
     session: Session
     rev: int
     waiting: int
     """Open approvals."""
     running: int
-    """Turns that are held now."""
+    """Turns held under a lease now."""
     queued: int
 
 
@@ -89,42 +89,42 @@ class Counts:
     due_slots: int
     dead_slots: int
     oldest_queued_at: datetime | None
-    """When the turn that waits longest for a runner was queued."""
+    """Time at which the longest waiting turn was queued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What one person's turns used of one model in one day, those of their children included."""
+    """Usage of one person's turns on one model in one day, those of their children included."""
 
     day: date
-    """In UTC."""
+    """Day in UTC."""
     principal: Principal
     model: str
     answers: int
     usage: Usage
-    """The sums."""
+    """Sums over these answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastContact:
-    """Where some people can be reached."""
+    """Conversations and times at which an owner was last reachable."""
 
     direct: dict[Principal, tuple[Conversation, datetime]]
-    """Each principal's last direct conversation and when it was used."""
+    """Last direct conversation of each principal, and when it was used."""
     page_seen_at: datetime | None
-    """When one of them last had the web page open, signed in."""
+    """Last time one of them had the web page open, signed in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildLine:
-    """A child as lists show it."""
+    """Child session as lists show it."""
 
     session: Session
-    """With its lineage."""
+    """Session with its lineage."""
     turn: Turn
-    """The one that does its task."""
+    """Turn of its task."""
     waiting: int
     """Open approvals."""
     input_tokens: int
     output_tokens: int
-    """Of that turn so far."""
+    """Output tokens of that turn so far, as `input_tokens` for the input."""

@@ -1,4 +1,4 @@
-"""Waits: rows that a parked turn waits on. An approval is the wait for a person's decision."""
+"""Wait types: rows that a parked turn waits for. An approval is the wait for a person's decision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.domain.turns import ENDED, TurnState
 
 
 class WaitKind(StrEnum):
-    """What a turn can wait for."""
+    """Event that a wait is for."""
 
     APPROVAL = "approval"
     CHILD = "child"
@@ -24,27 +24,27 @@ class WaitKind(StrEnum):
 
 
 class WaitState(StrEnum):
-    """Where a wait stands. Every move is one compare-and-set; nothing leaves a final state.
+    """State of a wait. Every transition is one compare-and-set; final states are never left.
 
-    `open → approved | denied | expired | cancelled | superseded`, `approved → consumed | expired | cancelled`;
-    waits of other kinds: `open → answered | expired | cancelled`.
+    `open → approved | denied | expired | cancelled | superseded`, `approved → consumed | expired | cancelled`; waits of
+    other kinds: `open → answered | expired | cancelled`.
     """
 
     OPEN = "open"
     APPROVED = "approved"
-    """Decided, and good for five minutes."""
+    """Approved, and valid for five minutes."""
     CONSUMED = "consumed"
-    """Its one execution was started, in the same transition."""
+    """The one execution was started, in the same transition."""
     DENIED = "denied"
     EXPIRED = "expired"
     CANCELLED = "cancelled"
     SUPERSEDED = "superseded"
-    """It expired while nobody could press it, and was asked anew."""
+    """Expired while nobody could press it, and asked anew."""
     ANSWERED = "answered"
 
 
 class Verb(StrEnum):
-    """What a button says."""
+    """Action of a button."""
 
     ONCE = "once"
     DENY = "deny"
@@ -54,7 +54,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """What a decision is asked about: one exact action. `action_sha` binds it to this step and person."""
+    """One exact action to be decided. `action_sha` binds it to this step and person."""
 
     action: Action
     risk: Risk
@@ -64,29 +64,29 @@ class ApprovalRequest:
     """SHA-256 hex of action_key + session + turn + step + requester."""
     requester: Principal
     rendered: str
-    """The whole action as it is shown, escaped; reversible."""
+    """The whole action as shown, escaped; reversible."""
     escaped: bool
     """True when something in it was not plain printable ASCII."""
     note: str = ""
-    """What a card must say besides: for instance that there is no sandbox."""
+    """Additional line for the card, for instance that there is no sandbox."""
     scope: str = ""
-    """What allowing it covers from then on in this session's history, such as a host; empty: this one call."""
+    """Scope that the approval allows for the rest of this session's history, such as a host; empty: this one call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """One wait, as stored."""
+    """Wait as stored."""
 
     id: WaitId
     kind: WaitKind
     session: SessionId
     turn: TurnId
     n: int
-    """The step that waits."""
+    """Number of the waiting step."""
     state: WaitState
     approval: ApprovalRequest | None
     payload: Mapping[str, Any]
-    """For the other kinds: what they need. For a child: `child`, its session; once it has ended, all of `ChildEnd`."""
+    """Data of the other kinds. For a child: `child`, its session; after its end, all of `ChildEnd`."""
     opened_at: datetime
     expires_at: datetime
     decided_by: Principal | None = None
@@ -96,37 +96,37 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildEnd:
-    """How the task of a child ended, as the wait of its parent tells it."""
+    """End of a child's task, as the parent's wait stores it."""
 
     child: SessionId
     state: TurnState
-    """Of the turn that did the task: done, stopped or failed."""
+    """Final state of the task's turn: done, stopped or failed."""
     text: str
-    """Its last words; of very many only the beginning."""
+    """Last text of the child; only the beginning of a very long one."""
     active_ms: int
     usage: Usage
-    """Of that turn and of the children that it waited for; what was cached is not told apart."""
+    """Usage of that turn and of the children it waited for; cached tokens are not counted separately."""
 
     @staticmethod
     def of(wait: Wait) -> ChildEnd | None:
-        """What a wait tells; None when it is not on a child, or on one that has not ended."""
-        told = wait.payload
-        if wait.kind is not WaitKind.CHILD or str(told.get("state")) not in ENDED:
+        """Return the end stored in a wait; None for any other wait, and for a child that has not ended."""
+        payload = wait.payload
+        if wait.kind is not WaitKind.CHILD or str(payload.get("state")) not in ENDED:
             return None
         return ChildEnd(
-            child=SessionId(str(told.get("child", ""))),
-            state=TurnState(str(told["state"])),
-            text=str(told.get("text", "")),
-            active_ms=_figure(told, "active_ms"),
+            child=SessionId(str(payload.get("child", ""))),
+            state=TurnState(str(payload["state"])),
+            text=str(payload.get("text", "")),
+            active_ms=_figure(payload, "active_ms"),
             usage=Usage(
-                input_tokens=_figure(told, "input_tokens"),
-                output_tokens=_figure(told, "output_tokens"),
-                cost_micros=_figure(told, "cost_micros"),
+                input_tokens=_figure(payload, "input_tokens"),
+                output_tokens=_figure(payload, "output_tokens"),
+                cost_micros=_figure(payload, "cost_micros"),
             ),
         )
 
     def as_payload(self) -> dict[str, Any]:
-        """What is stored, and what `of` reads."""
+        """Return the stored form, which `of` reads."""
         return {
             "child": self.child,
             "state": self.state.value,
@@ -144,29 +144,29 @@ def _figure(payload: Mapping[str, Any], name: str) -> int:
 
 
 def used_by_children(waits: Iterable[Wait]) -> Usage:
-    """What the children used that have ended, of those that these waits are on."""
+    """Return the summed usage of the ended children of these waits."""
     return sum((end.usage for end in map(ChildEnd.of, waits) if end is not None), Usage())
 
 
 class PressResult(StrEnum):
-    """What came of a press. Said to whoever pressed."""
+    """Result of a press. The person who pressed sees it."""
 
     APPROVED = "approved"
     DENIED = "denied"
     DUPLICATE = "duplicate"
     """This very event was handled before."""
     ALREADY = "already"
-    """Somebody decided before, or it was cancelled."""
+    """The wait was decided or cancelled before."""
     EXPIRED = "expired"
     ASK_REASON = "ask_reason"
     """Not decided yet: the person's next reply to the card is the reason, and denies it."""
     NOT_ALLOWED = "not_allowed"
     NOT_VALID = "not_valid"
-    """Unknown, forged or from another place."""
+    """The handle is unknown, forged or from another conversation."""
 
 
 TOO_LATE = frozenset({PressResult.ALREADY, PressResult.EXPIRED})
-"""Results of who might have decided, but for the time: the card should have changed before."""
+"""Results of an authorised press that came after the wait was closed. The card should have been updated before."""
 
 PRESSED_TEXT: Mapping[PressResult, str] = MappingProxyType(
     {
@@ -180,12 +180,12 @@ PRESSED_TEXT: Mapping[PressResult, str] = MappingProxyType(
         PressResult.NOT_VALID: "This button is not valid here.",
     }
 )
-"""What is said to whoever pressed, at most 200 characters."""
+"""Replies to the person who pressed, at most 200 characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pressed:
-    """The outcome of a press, with the wait as it stands now (None when the handle is not valid)."""
+    """Result of a press, with the current wait (None when the handle is not valid)."""
 
     result: PressResult
     wait: Wait | None = None
@@ -193,12 +193,12 @@ class Pressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewWait:
-    """A wait to be opened. Its id is chosen by the caller, because handles and cards name it."""
+    """Wait to be opened. The caller chooses its id, because handles and cards contain it."""
 
     id: WaitId
     kind: WaitKind
     n: int
-    """The step that will wait. For a timer: 0."""
+    """Number of the step that will wait. For a timer: 0."""
     approval: ApprovalRequest | None
     payload: Mapping[str, Any]
     expires_at: datetime
@@ -206,7 +206,7 @@ class NewWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PressVerdict:
-    """What the press would do, decided before the transition: a new state, or a refusal that is only recorded."""
+    """Verdict on a press before the transition: a new state, or a refusal that is only recorded."""
 
     refusal: PressResult | None
     """`ASK_REASON`, `NOT_ALLOWED`, `NOT_VALID`, or None when the press may decide."""
@@ -214,20 +214,20 @@ class PressVerdict:
     """`APPROVED` or `DENIED`, when it may."""
     withdraw_siblings: bool = False
     written: bool = False
-    """The press is a message that gives a reason: one that comes `TOO_LATE` is not recorded, and stays a message."""
+    """True when the press is a message that gives a reason. `TOO_LATE`, it is not recorded and stays a message."""
 
 
 class StartOutcome(StrEnum):
-    """Whether a step was started."""
+    """Result of starting a step."""
 
     STARTED = "started"
     NOT_APPROVED = "not_approved"
-    """Its approval is not (or no longer) approved, or binds another action."""
+    """The approval is not (or no longer) approved, or binds another action."""
     TOO_OLD = "too_old"
-    """The decision was made more than five minutes ago; the wait is expired now."""
+    """The decision is more than five minutes old; the wait is expired now."""
     STOPPING = "stopping"
     """The turn was stopped; nothing may start."""
 
 
 DECISION_GOOD_FOR_S = 300
-"""Seconds within which an approved call must start."""
+"""Seconds after its decision within which an approved call must start."""

@@ -22,7 +22,7 @@ from gateway.domain.views import Rows, SessionLine
 from gateway.domain.waits import Pressed, Wait
 from gateway.ports.clock import Clock
 
-if TYPE_CHECKING:  # the type alone: whoever builds a channel has it loaded
+if TYPE_CHECKING:  # for the type only: the builder of a channel has it loaded
     from aiohttp import ClientSession
 
 

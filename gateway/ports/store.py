@@ -307,7 +307,7 @@ class Store(
     Queries,
     Audit,
     Protocol,
-):  # the bundle that `open_store` returns; callers take the part they need
+):  # callers take only the protocol they need
     """All protocols of one store, as `open_store` returns it."""
 
     @property

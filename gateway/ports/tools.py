@@ -130,7 +130,7 @@ class ToolContext(Protocol):
         ...
 
 
-# --- tools that keep something between calls ------------------------------------------------------
+# --- tools with state between calls ------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Beside a running turn: why its work is cut short. Whoever ends it says so before the work is cancelled."""
+"""Cancellation reasons of a running turn. Set by the runner before it cancels the turn's work."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from types import MappingProxyType
 
 
 class CancelReason(StrEnum):
-    """Why a turn's work is cut short."""
+    """Reason why a turn's work is cancelled."""
 
     STOP = "stop"
     SHUTDOWN = "shutdown"
     LIMIT = "limit"
-    """The turn has worked for as long as it may."""
+    """The turn has reached its maximum time of work."""
     LOST = "lost"
     """Another holder has the turn; nothing may be written."""
 
 
 @dataclass(slots=True)
 class Cancellation:
-    """Set before a turn's work is cancelled, so that what is cut can say why."""
+    """Cancellation of one turn. Set before the work is cancelled, so that cancelled code can read the reason."""
 
     why: CancelReason | None = None
 
@@ -33,4 +33,4 @@ HALTED_TEXT: Mapping[CancelReason, str] = MappingProxyType(
         CancelReason.LIMIT: "cancelled: the turn's time is over",
     }
 )
-"""What the result of a call says that was cut. Whoever lost the turn may write none."""
+"""Hint in the result of a cancelled call. `LOST` has none: a holder that lost the turn may write no result."""

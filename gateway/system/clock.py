@@ -1,4 +1,4 @@
-"""The machine's clock: the only place that reads it."""
+"""System clock: the only module that reads it. Passed in by `gateway.app`."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds that never go back."""
+        """Return monotonic seconds."""
         return time.monotonic()

@@ -1,7 +1,7 @@
-"""Beside every connection that goes out: names become addresses, each in a thread that nobody has to wait for.
+"""DNS resolution in daemon threads. Used by every outgoing connection.
 
-The system's way of looking one up cannot be cut short, and takes half a minute when name servers do not answer. For a
-pool's threads a program waits before it ends; for these it does not.
+The system's lookup cannot be cancelled and takes half a minute when name servers do not answer. A program waits for
+pool threads before it exits; for these daemon threads it does not.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from threading import Thread
 from typing import Any, TypeAlias
 
 AT_ONCE = 32
-"""Names that the daemon looks up side by side."""
+"""Concurrent DNS lookups of the daemon."""
 
 Found: TypeAlias = list[tuple[Any, ...]]
-"""As `socket.getaddrinfo` returns it."""
+"""Return type of `socket.getaddrinfo`."""
 
 
 class ThreadedResolver:
-    """Looks names up, so many at once; what nobody waits for any more takes its place until it ends."""
+    """DNS resolver with a concurrency limit. An abandoned lookup occupies its place until it ends."""
 
     def __init__(self, at_once: int) -> None:
-        """Take how many."""
+        """Allow `at_once` concurrent lookups."""
         self._room = asyncio.Semaphore(at_once)
 
     async def find(self, *asked: Any, **how: Any) -> Found:
-        """Do as `socket.getaddrinfo` does. Raises `OSError` and `UnicodeError` as that does."""
+        """Resolve as `socket.getaddrinfo` does. Raises `OSError` and `UnicodeError` as that does."""
         await self._room.acquire()
         loop = asyncio.get_running_loop()
         waited_for: asyncio.Future[Found] = loop.create_future()
@@ -56,15 +56,15 @@ class ThreadedResolver:
 
 
 class DaemonEventLoop(asyncio.SelectorEventLoop):
-    """asyncio's usual loop, whose names are looked up so."""
+    """asyncio's default event loop with DNS lookups in daemon threads."""
 
     def __init__(self) -> None:
-        """Nothing is looked up yet."""
+        """Make the loop and its resolver."""
         super().__init__()
         self._lookups = ThreadedResolver(AT_ONCE)
 
     async def getaddrinfo(
         self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
     ) -> Found:
-        """As `socket.getaddrinfo`."""
+        """Resolve as `socket.getaddrinfo` does."""
         return await self._lookups.find(host, port, family=family, type=type, proto=proto, flags=flags)

@@ -1,4 +1,4 @@
-"""Named points of a message's path where a test can kill, stop, delay or fail the daemon.
+"""Fail points: named points of a message's path where a test can kill, stop, delay or fail the daemon.
 
 No-ops unless `DRAGOMAN_FAILPOINT` is set: with `J12:kill:1` the daemon dies as by `kill -9` at the first passage of
 J12. Several are separated by commas; the number counts passages. Actions: `kill`, `stop` (SIGSTOP), `raise`
@@ -38,18 +38,18 @@ POINTS: Mapping[str, str] = {
     "PARKED": "turn parked",
     "WOKEN": "turn with steps claimed again",
 }
-"""Every point and what was just done there; J1–J20 are the journal points."""
+"""Every point and the act just before it; J1–J20 are the journal points."""
 
 ENVIRONMENT = "DRAGOMAN_FAILPOINT"
 
 
 class FailPoint(Exception):
-    """A fail point was told to raise."""
+    """A fail point raised, as armed."""
 
 
 @dataclass(slots=True)
 class FailPoints:
-    """The points that are armed, from `DRAGOMAN_FAILPOINT`; each fires at its n-th passage."""
+    """Armed points, from `DRAGOMAN_FAILPOINT`; each fires at its n-th passage."""
 
     armed: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     passed: dict[str, int] = field(default_factory=dict[str, int])
@@ -67,7 +67,9 @@ class FailPoints:
         return points
 
     async def hit(self, name: str) -> None:
-        """Pass the point `name`; do what it is armed with, if it is."""
+        """Pass the point `name`, and run its action if it is armed. Raises `ValueError` for an unknown name, once any
+        is armed.
+        """
         if not self.armed:
             return
         if name not in POINTS:

@@ -1,4 +1,4 @@
-"""Beside the whole path: JSON logs with bound ids and redaction at the sink, and the counters behind /metrics."""
+"""Logging setup: JSON lines with context ids, redacted at the sink. Called once at start; `log` is used everywhere."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gateway.system.redaction import Redactor
 
 
 class _Bearing:
-    """A stream that may fail, as on a full disk: what cannot be written is lost, and nobody stops for it.
+    """Stream wrapper that drops text it cannot write, as on a full disk, instead of failing.
 
-    The log is for people; what was done, and who allowed it, is in the store.
+    The log is for people; the store records what was done, and who allowed it.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -33,7 +33,7 @@ class _Bearing:
 
 
 OF_OURS = ("channels", "agent_tools")
-"""Whose loggers are the standard library's, and say all that our own do; libraries say nothing below a warning."""
+"""Packages with standard library loggers at the configured level. All other libraries log only warnings and errors."""
 
 
 def set_up_logs(level: str, redactor: Redactor) -> None:
@@ -63,7 +63,7 @@ def set_up_logs(level: str, redactor: Redactor) -> None:
 
 
 def _for_people(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> str:
-    """One line for a terminal: time, level, what happened, then the rest by name."""
+    """Render one line for a terminal: time, level, event, then the other fields by name."""
     at, level = str(event.pop("timestamp", ""))[11:19], event.pop("level", "")
     what, trace = event.pop("event", ""), str(event.pop("exception", ""))
     line = f"{at} {level:8}{what}  {' '.join(f'{key}={value}' for key, value in sorted(event.items()))}"
@@ -71,7 +71,7 @@ def _for_people(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> st
 
 
 def _harmless(line: str) -> str:
-    """A line that cannot steer a terminal: what people wrote stands in it."""
+    """Escape characters that could control a terminal: the line contains text of people."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
 
 
@@ -95,20 +95,22 @@ TOLD_AGAIN_S = 60.0
 
 
 class LogThrottle:
-    """Tells what strangers can cause as often as they like: 20 times a minute, then once how many were left out.
+    """Rate limit for log lines that strangers can trigger: 20 a minute, then one with the number of omitted lines.
 
-    One connection to the HTTP server filled a log with 10 MB a second.
+    One connection to the HTTP server once filled a log with 10 MB a second.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
-        """Take a clock that only goes forward, in seconds."""
+        """Store a monotonic clock, in seconds."""
         self._now = now
         self._until = now()
         self._left = 0
         self._left_out = 0
 
     def tell(self, say: Callable[..., object], event: str, **words: object) -> None:
-        """Say it, or count it; `say` is a logger's method. What was left out is told with the next that is said."""
+        """Log the event, or count it. `say` is a logger's method. The next logged event states the number of omitted
+        ones.
+        """
         if self._now() >= self._until:
             self._until, self._left = self._now() + TOLD_AGAIN_S, TOLD_AT_MOST
         if not self._left:

@@ -1,4 +1,4 @@
-"""The counters behind /metrics, one set per daemon."""
+"""Prometheus metrics behind /metrics, one set per daemon."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 
 class Metrics:
-    """What is counted. One set a daemon; no global registry, so that tests can have many."""
+    """Counters and histograms of one daemon. No global registry, so that tests can have many."""
 
     def __init__(self) -> None:
-        """Start at zero."""
+        """Register all metrics at zero."""
         self.registry = CollectorRegistry()
         self.messages = Counter(
             "dragoman_messages",

@@ -1,4 +1,4 @@
-"""Redaction of secrets: configured ones, and text that looks like one. Used wherever text is shown or logged."""
+"""Redaction of secrets: configured ones, and text with the form of one. Used wherever text is shown or logged."""
 
 from __future__ import annotations
 
@@ -18,30 +18,32 @@ _FORMS = (
     r"(?i:bearer\s+)[A-Za-z0-9._~+/-]{16,}=*",
     r"#code=[A-Za-z0-9_-]+",  # of our own sign-in links
 )
-"""What looks like a secret wherever it comes from; the tokens of a platform are known to its channel."""
+"""Forms of secrets from any source. The forms of a platform's tokens come from its channel."""
 _LAST_WORDS_BACKWARDS = re.compile(r"[!-~]*(?:\s+[!-~]+)?")
-"""In a text that is turned round: looked for from the front, every word would be tried as the last but one."""
+"""Last word or two, matched on reversed text. Matched forwards, every word would be tried as the last but one."""
 _FIRST_WORD = re.compile(r"[!-~]{1,2048}(?![!-~])")
 _IN_WORD = re.compile(r"[!-~]*")
 _LEFT_AS_THEY_ARE = ("", "/", "!'()*")
-"""Characters that are written in addresses as they are: by the strict, by Python, and by browsers."""
+"""Characters that stay unescaped in URLs: by the strict rule, by Python, and by browsers."""
 _ESCAPED = re.compile("%..")
 _SURELY_SECRET = 16
-"""Characters from which on any configured value is hidden."""
+"""Minimum characters from which any configured value is redacted."""
 _MAYBE_SECRET = 8
-"""Characters from which on a value is hidden when no word, number, name or path is written like it."""
+"""Minimum characters from which a value is redacted when it does not look like a word, number, name or path."""
 _IN_WORDS = frozenset(" -_./:")
 _FOR_ADDRESSES = str.maketrans("+/", "-_")
 HELD_BACK_AT_MOST = 4_096
-"""Characters without a break that are held back for what looks like a secret; none is longer."""
+"""Maximum characters without a break that are held back as a possible secret; no secret is longer."""
 HIDDEN_AS_ONE = 2 * HELD_BACK_AT_MOST
-"""Characters of what looks like a secret and goes on: cut after so many, its beginning still looks like one."""
+"""Maximum length of a match that is kept in one piece. Cut after so many characters, its beginning still has the
+form."""
 
 
 def looks_secret(value: str) -> bool:
-    """Return whether a configured value is hidden: of a word such as `ollama` every command that has it would be cut.
+    """Return whether a configured value is redacted. Redacting a word such as `ollama` would mutilate every command
+    with it.
 
-    It is with 16 characters, or with 8 of which some are letters and some digits, or one is unusual in words.
+    True from 16 characters on, or from 8 when letters and digits mix or a character is unusual in words.
     """
     if len(value) >= _SURELY_SECRET:
         return True
@@ -51,30 +53,29 @@ def looks_secret(value: str) -> bool:
 
 
 class Redactor:
-    """Takes secrets out of whatever is written: the configured ones, and what looks like one."""
+    """Redactor of configured secrets, and of text with the form of one."""
 
     def __init__(self, secrets: Iterable[str] = (), forms: Iterable[str] = ()) -> None:
-        """Know the configured secrets, also as addresses, JSON, base64 and the like have them; not those that are
-        ordinary words (see `looks_secret`).
+        """Compile the configured secrets, in every encoding of `_written`, without ordinary words (see `looks_secret`).
 
-        `forms`: regular expressions of what else looks like one.
+        `forms`: regular expressions of further forms of secrets.
         """
         self._forms = re.compile("|".join([*forms, *_FORMS]))
         self._secrets = sorted({one for s in secrets if looks_secret(s) for one in _written(s)}, key=len, reverse=True)
         self._known = re.compile("|".join(re.escape(s) for s in self._secrets)) if self._secrets else None
 
     def text(self, value: str) -> str:
-        """Return the text with secrets hidden."""
+        """Return the text with secrets redacted."""
         if self._known is not None:
             value = self._known.sub(HIDDEN, value)
         return self._forms.sub(HIDDEN, value)
 
     def pending(self, text: str, *, by_lines: bool = False) -> int:
-        """Return how many characters at the end of a text that goes on must not be shown yet.
+        """Return how many characters at the end of an unfinished text must not be shown yet.
 
-        Models write a secret in pieces that betray none alone. So what could be the beginning of a configured one
-        stays, exactly; so do the last two words (a token, and what announces it), since of those only the form is
-        known; and what is hidden as a whole is not cut in two. `by_lines`: what looks like one ends with its line.
+        Models write a secret in pieces, none of which reveals it alone. Held back are: exactly what could be the
+        beginning of a configured secret; the last two words (a token, and its prefix), since only the form of a token
+        is known; and any match that a cut would split. `by_lines`: a match of a form ends with its line.
         """
         end = text[-HELD_BACK_AT_MOST:]
         words = _LAST_WORDS_BACKWARDS.match(end[end.rfind("\n") + 1 :][::-1] if by_lines else end[::-1])
@@ -84,21 +85,21 @@ class Redactor:
         return len(text) - _in_front([*self._known_in(text), *short], cut)
 
     def pending_known(self, text: str) -> int:
-        """As `pending`, of configured secrets alone."""
+        """Return the same as `pending`, for configured secrets only."""
         cut = len(text) - self._begun(text)
         return len(text) - (_in_front(self._known_in(text), cut) if cut < len(text) else cut)
 
     def may_wait(self, held: str, more: str) -> bool:
-        """Whether of a text that is held, with `more` at its end, nothing is shown before the word ends, or is long.
+        """Return whether `held` plus `more` shows nothing before the word ends or becomes long.
 
-        Looking at it with each of its letters costs 0.2 ms each.
+        Lets the caller skip a check after each letter, which costs 0.2 ms.
         """
         return len(held) < HIDDEN_AS_ONE and _IN_WORD.fullmatch(more) is not None
 
     def begins_inside(self, text: str, *, in_line: bool = True) -> int:
-        """Return how many characters at the beginning of a text may be the end of a secret, as it was cut there.
+        """Return how many characters at the beginning of a text may be the end of a secret that was cut there.
 
-        That is its first word, of which only the form would be known, and the end of any configured one.
+        These are its first word, whose form would no longer match, and the end of any configured secret.
         """
         word = _FIRST_WORD.match(text) if in_line else None
         ends = [_ended(text, secret) for secret in self._secrets]
@@ -112,12 +113,17 @@ class Redactor:
         return list(self._known.finditer(text)) if self._known is not None else []
 
     def known(self, value: str) -> tuple[str, int]:
-        """Return the text with configured secrets hidden, and how many there were. What looks like one stays: whoever
-        decides by this text must see all that others chose."""
+        """Return the text with configured secrets redacted, and their number.
+
+        Text with the form of a secret stays: a person who decides by this text must see all that others chose.
+        """
         return self._known.subn(HIDDEN, value) if self._known is not None else (value, 0)
 
     def known_in(self, value: Any) -> tuple[Any, int]:
-        """The same of what came of JSON, however deep. Keys stay: two must not become one."""
+        """Return a JSON value with configured secrets redacted at any depth, and their number.
+
+        Keys stay: two of them must not become one.
+        """
         if isinstance(value, str):
             return self.known(value)
         if isinstance(value, dict):
@@ -129,7 +135,7 @@ class Redactor:
         return value, 0
 
     def value(self, value: Any) -> Any:
-        """Return the value with secrets hidden, however deep they stand."""
+        """Return the value with secrets redacted at any depth."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -141,15 +147,15 @@ class Redactor:
         return self.text(str(value))
 
     def __call__(self, _logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        """Serve as the last processor before the line is written."""
+        """Redact a log event, as the last structlog processor before rendering."""
         return {key: self.value(value) for key, value in event.items()}
 
 
 def _written(secret: str) -> Iterator[str]:
-    """A secret as it is, and as it is written in addresses, JSON, HTML, hexadecimal and base64, and by Python.
+    """Yield a secret as it is, and encoded for URLs, JSON, HTML, hexadecimal, base64 and Python.
 
-    Of base64, whatever stands before it: only those characters that nothing beside it has a part in, if they are many.
-    What is base64 on several lines is not known again.
+    Base64 works after any prefix: only the characters that depend on the secret alone are used, if they are many.
+    Base64 split over several lines is not recognised.
     """
     data = secret.encode(errors="surrogatepass")
     yield from (secret, data.decode("latin-1"), repr(data)[2:-1], data.hex(), html.escape(secret))
@@ -165,7 +171,7 @@ def _written(secret: str) -> Iterator[str]:
 
 
 def _in_front(secrets: list[re.Match[str]], cut: int) -> int:
-    """The last place, not behind `cut`, at which a text can be cut without cutting one of the secrets in two."""
+    """Return the last position, up to `cut`, at which a text can be cut without splitting one of the secrets."""
     for found in sorted(secrets, key=lambda one: one.start(), reverse=True):
         if found.start() < cut < found.end():
             cut = found.start()
@@ -173,12 +179,12 @@ def _in_front(secrets: list[re.Match[str]], cut: int) -> int:
 
 
 def _ended(text: str, secret: str) -> int:
-    """How many characters at the beginning of the text are the end of the secret, but not all of it."""
+    """Return how many characters at the beginning of the text are a proper suffix of the secret."""
     return next((n for n in range(len(secret) - 1, 0, -1) if text.startswith(secret[-n:])), 0)
 
 
 def _begun(text: str, secret: str) -> int:
-    """How many characters at the end of the text are the beginning of the secret, but not all of it."""
+    """Return how many characters at the end of the text are a proper prefix of the secret."""
     at = text.find(secret[0], max(0, len(text) - len(secret) + 1))
     while at >= 0 and not secret.startswith(text[at:]):
         at = text.find(secret[0], at + 1)
@@ -186,11 +192,11 @@ def _begun(text: str, secret: str) -> int:
 
 
 READ_CHARS = 5_000
-"""Of a text that is too long; more than a redactor holds back."""
+"""Characters read of a longer text; more than a redactor holds back."""
 
 
 def redacted_line(text: str, limit: int, redactor: Redactor) -> str:
-    """Make any text one plain line without secrets, of at most `limit` characters."""
+    """Return any text as one plain line without secrets, of at most `limit` characters."""
     if len(text) > READ_CHARS:
         text = text[:READ_CHARS]
         text = text[: len(text) - redactor.pending(text)] or HIDDEN  # no half of a secret that was cut in two

@@ -1,4 +1,6 @@
-"""Below whatever reads or writes beside files of tools: opening beneath a folder, whatever stands in the way."""
+"""Opening of files beneath a folder without following links. Used wherever the daemon reads or writes beside files of
+tools.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,18 @@ from itertools import islice
 from pathlib import Path
 
 ENTRIES_AT_MOST = 1_000
-"""In a folder where a file is created: a tool may put any number there, and looking at them takes time."""
+"""Maximum entries of a folder in which a file is created. A tool may put any number there, and listing them takes
+time."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in the way must not hold it up
 
 
 def open_beneath(root: Path, parts: Sequence[str]) -> int:
-    """Open the regular file at these names beneath a folder, for reading; the caller closes it.
+    """Open a regular file beneath a folder for reading, at these names. The caller closes it.
 
-    No link beneath the folder is followed, whoever puts one there while this runs, and no name leads out of it. Raises
-    `OSError` when there is no such file, `ValueError` for names that no file has.
+    No link beneath the folder is followed, even one made while this runs, and no name leads out of it. Raises `OSError`
+    when there is no such file, `ValueError` for names that no file can have.
     """
     if not parts or any(part in ("", ".", "..") or "/" in part for part in parts):
         raise ValueError(f"not the names of a file: {parts!r}")
@@ -41,11 +44,11 @@ def open_beneath(root: Path, parts: Sequence[str]) -> int:
 
 
 def create_beneath(root: Path, parts: Sequence[str], *, newest: int) -> int:
-    """Create an empty file at these names beneath a folder and open it for writing; the caller closes it.
+    """Create an empty file beneath a folder and open it for writing, at these names. The caller closes it.
 
-    Folders are made when they are not there. An older file of the name is replaced. Of the regular files beside it
-    only the `newest` stay. No link is followed and no existing file is written to. Raises `OSError`, and `ValueError`
-    for names that no file has.
+    Missing folders are created. An older file of the name is replaced. Only the `newest` regular files stay, this one
+    included. No link is followed and no existing file is written to. Raises `OSError`, and `ValueError` for names that
+    no file can have.
     """
     if not parts or any(part in ("", ".", "..") or "/" in part for part in parts):
         raise ValueError(f"not the names of a file: {parts!r}")
@@ -66,7 +69,7 @@ def create_beneath(root: Path, parts: Sequence[str], *, newest: int) -> int:
 
 
 def _make_room(folder: int, newest: int) -> None:
-    """Remove the oldest regular files until one more fits. Raises `OSError` for a folder with very many entries."""
+    """Remove the oldest regular files until one more fits. Raises `OSError` for a folder with too many entries."""
     with os.scandir(folder) as found:
         entries = list(islice(found, ENTRIES_AT_MOST + 1))
     if len(entries) > ENTRIES_AT_MOST:

@@ -1,4 +1,4 @@
-"""The words of a status line: plain text on one line, times, money. Pure."""
+"""Formatting of status lines: plain text on one line, durations, money. Used by status lines and replies; pure."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from datetime import timedelta
 
 LINE_CHARS = 300
 TEXT_CHARS = 200
-"""Of what one session does."""
+"""Maximum characters of one session's activity."""
 TITLE_CHARS = 40
 AT_WORK = "▸"
-"""Stands before a line that will change. What stands without it is the line's last word: a summary, or "Ended."."""
+"""Prefix of a line that will change. A line without it is final: a summary, or "Ended."."""
 THINKING = "thinking"
 _SYMBOLS = (("USD", "$"), ("EUR", "€"), ("GBP", "£"))
 
 
 def money(micros: int, currency: str) -> str:
-    """Millionths of a currency for people: `$0.012`, `3.40 CHF`; what is less than a tenth of a cent says so."""
+    """Return millionths of a currency for people: `$0.012`, `3.40 CHF`; below a tenth of a cent, `<$0.001`."""
     symbol = dict(_SYMBOLS).get(currency, currency)
     amount = micros / 1_000_000
     less = "<" if 0 < micros < 1_000 else ""
@@ -24,7 +24,7 @@ def money(micros: int, currency: str) -> str:
 
 
 def duration(time: timedelta) -> str:
-    """A time for people: `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Return a duration for people: `12 s`, `3 min 20 s`, `2 h 5 min`."""
     seconds = max(round(time.total_seconds()), 0)
     if seconds < 60:
         return f"{seconds} s"
@@ -36,15 +36,15 @@ def duration(time: timedelta) -> str:
 
 
 def at_work(text: str) -> str:
-    """A line that will change."""
+    """Return a line marked as one that will change."""
     return f"{AT_WORK} {text or THINKING}"
 
 
 def is_at_work(text: str) -> bool:
-    """Whether a stored line is one of `at_work`: what stands without that mark is its last word."""
+    """Return whether a stored line is marked by `at_work`; a line without the mark is final."""
     return text.startswith(AT_WORK)
 
 
 def count(number: int, what: str) -> str:
-    """`1 call`, `2 calls`, `1,000 calls`."""
+    """Return a number with its noun: `1 call`, `2 calls`, `1,000 calls`."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
