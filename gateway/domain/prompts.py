@@ -96,8 +96,8 @@ class ModelRequest:
     messages: tuple[Message, ...]
     tools: tuple[ToolOffer, ...]
     mark: str = ""
-    """Unguessable mark in every line that names an author, and around data. No author can know it, so nobody can forge such
-    a line. It occurs neither in people's texts nor in results of calls. Empty when the messages have no such lines."""
+    """Unguessable mark in every line that names an author, and around data. No author can know it or forge such a line.
+    It occurs neither in people's texts nor in results of calls. Empty when the messages have no such lines."""
     for_owner: bool = False
     """True when only an owner reads the answer, so that it may mention Dragoman's configuration."""
 

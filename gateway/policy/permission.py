@@ -1,8 +1,9 @@
-"""May this tool run here? Pure decisions that return a reason; what is unset, unknown or fails is a refusal.
+"""Permission rules: whether a tool may run in a session. Pure functions that return a reason, used by
+`gateway.toolcalls`.
 
-The order is fixed: availability, arguments, what the owner's settings never have (`refused`), what was allowed in
-this session, the default of the risk. Locked denies, rules and grants are not there yet: their place is before
-`default_approval`, in `decide`.
+Unset, unknown or failing input is a refusal. The order is fixed: availability, arguments, refusals by the owner's
+settings (`refused`), scopes allowed in this session, the default of the risk. Locked denies, rules and grants do not
+exist yet: their place is before `default_approval`, in `decide`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ DEFAULT_APPROVAL: Mapping[Risk, ApprovalMode] = MappingProxyType(
 
 
 def withheld(spec: ToolSpec, policy: ToolPolicy, session: Session) -> Deny | None:
-    """Say why a tool is not offered, not listed and not run in this session, or None when it is.
+    """Return the reason why a tool is not offered, not listed and not run in this session; None when it is.
 
-    The filter of what a model is shown and the decision of a call both ask this.
+    Shared by the filter of tools offered to a model and by the decision on a call.
     """
     refused = available(spec.name, policy.availability, session)
     if refused is None and default_approval(spec, policy, session) is ApprovalMode.DENY:
@@ -37,9 +38,10 @@ def withheld(spec: ToolSpec, policy: ToolPolicy, session: Session) -> Deny | Non
 
 
 def available(tool: str, availability: Availability, session: Session) -> Deny | None:
-    """Say why a tool does not exist in this session, or None when it does.
+    """Return the reason why a tool does not exist in this session; None when it does.
 
-    The table of kinds is for roots: a child's root is asked as the configuration is now, then what it was given.
+    Kinds apply to roots. For a child, its root's kind is checked against the present configuration, then the child's
+    own tools.
     """
     refused = _refused_at_root(tool, availability, session.root_kind)
     if refused is None and session.tools is not None and tool not in session.tools:
@@ -65,12 +67,14 @@ def _refused_at_root(tool: str, availability: Availability, kind: SessionKind) -
             )
         case Availability.NON_MAIN:
             return Deny(reason=DenyReason.NOT_IN_MAIN, hint=f"{tool} is configured for every session but main ones.")
-        case _:  # closed by default: what is none of these is no permission
-            return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The permission of {tool} is not one; correct it.")
+        case _:  # closed by default: any other value denies
+            return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The permission of {tool} is not valid; correct it.")
 
 
 def refused(reach: CallScope) -> Deny | None:
-    """Say why the owner's settings never have what a call reaches, or None; asked before anything else is decided."""
+    """Return the reason why the owner's settings never permit this call scope, or None. Checked before any other
+    decision.
+    """
     return Deny(reason=DenyReason.CONFIGURED, hint=reach.refused) if reach.refused else None
 
 
@@ -83,15 +87,15 @@ def decide(
     reach: CallScope | None = None,
     permitted: Collection[str] = (),
 ) -> Decision:
-    """Say whether a valid call may run now, must be asked about, or is refused; a tool that is `withheld` always is.
+    """Decide whether a valid call may run now, must be asked about, or is refused. A `withheld` tool is always refused.
 
-    `askable` is whether an approver of this session can be reached at all. `reach` is what the tool says of this call,
-    which is not `refused`; `permitted` the scopes that people allowed this tool in this session.
+    `askable`: an approver of this session can be reached. `reach`: call scope of this call, which is not `refused`.
+    `permitted`: the scopes that people allowed this tool in this session.
     """
     if (deny := withheld(spec, policy, session)) is not None:
         return deny
     risk = spec.risk if reach is None else reach.risk
-    match _with_reach(default_approval(spec, policy, session, reach), reach, permitted):
+    match _relaxed(default_approval(spec, policy, session, reach), reach, permitted):
         case Allow() as allow:
             return allow
         case ApprovalMode.ALLOW:
@@ -101,16 +105,16 @@ def decide(
         case ApprovalMode.ASK:
             who = "nobody can be asked: let an owner open the page or a direct chat."
             return Deny(reason=DenyReason.NOBODY_TO_ASK, hint=f"{spec.name} needs an approval and {who}")
-        case _:  # closed by default: what is none of these is no approval
-            return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not one; correct it.")
+        case _:  # closed by default: any other value denies
+            return Deny(reason=DenyReason.POLICY_ERROR, hint=f"The approval of {spec.name} is not valid; correct it.")
 
 
 def default_approval(
     spec: ToolSpec, policy: ToolPolicy, session: Session, reach: CallScope | None = None
 ) -> ApprovalMode:
-    """What holds before any rule, for the root's kind: the configuration's word, else the tool's, else its risk's.
+    """Return the approval before any rule, for the root's kind: the configuration's, else the tool's, else its risk's.
 
-    "allow" is said of what the tool usually does; a call that reaches for a risk of another kind is asked about.
+    A configured "allow" covers only the tool's own risk; a call with another risk gets that risk's default.
     """
     kind = session.root_kind.value
     risk = spec.risk if reach is None else reach.risk
@@ -120,8 +124,8 @@ def default_approval(
     return found
 
 
-def _with_reach(approval: ApprovalMode, reach: CallScope | None, permitted: Collection[str]) -> ApprovalMode | Allow:
-    """What a call's reach makes of an approval that would ask about it: nothing worth asking, or allowed before."""
+def _relaxed(approval: ApprovalMode, reach: CallScope | None, permitted: Collection[str]) -> ApprovalMode | Allow:
+    """Relax an approval that would ask: allow a call scope that is harmless by its risk, or that was allowed before."""
     if reach is None or approval is not ApprovalMode.ASK:
         return approval
     if DEFAULT_APPROVAL[reach.risk] is ApprovalMode.ALLOW:
@@ -132,7 +136,7 @@ def _with_reach(approval: ApprovalMode, reach: CallScope | None, permitted: Coll
 
 
 def describe_availability(availability: Availability) -> str:
-    """Say in words where a tool exists."""
+    """Return in words where a tool exists."""
     return {
         Availability.ALWAYS: "everywhere",
         Availability.MAIN: "main sessions only",

@@ -1,4 +1,4 @@
-"""Beside the path of a message, where something outside failed: whether to try again, and when. Pure."""
+"""Retry policy with backoff. Used after failed requests to models and platforms; pure."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryLimits:
-    """How often and how long to try."""
+    """Limits on the number of attempts and on delays."""
 
     attempts: int | None = 4
-    """All tries together, the first one too; None: no end."""
+    """Maximum attempts, the first one included; None: no limit."""
     first_s: float = 1.0
-    """No wait is shorter."""
+    """Minimum delay in seconds."""
     longest_s: float = 60.0
-    """No wait is longer; who asks for a longer one is not asked again."""
+    """Maximum delay in seconds. A longer Retry-After ends the attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What is known of a try that failed."""
+    """Known facts about a failed attempt."""
 
     retryable: bool
-    """Asking again may help, and is safe."""
+    """True when a retry may help and is safe."""
     retry_after_s: float | None = None
     """Seconds the other side asked us to wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class When:
-    """Try again after so many seconds."""
+    """Retry after `delay_s` seconds."""
 
     delay_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUp:
-    """Do not try again."""
+    """Stop retrying."""
 
     because: str
 
@@ -51,14 +51,14 @@ DEFAULT_LIMITS = RetryLimits()
 
 
 def next_try(attempt: int, failure: Failure, random: float, limits: RetryLimits = DEFAULT_LIMITS) -> NextTry:
-    """Decide after try number `attempt` (from 1) failed; `random` is in [0, 1).
+    """Decide after attempt number `attempt` (from 1) failed; `random` is in [0, 1).
 
-    Without a wish of the other side the wait is drawn from the upper half of 2, 4, 8 … times `first_s`, up to
-    `longest_s`: many clients that failed together come back apart. A wish is never undercut, and overrun by a tenth
-    at most; one beyond `longest_s` ends the tries, because a try before it is due is known to fail.
+    Without a Retry-After the delay is drawn from the upper half of 2, 4, 8 … times `first_s`, up to `longest_s`:
+    clients that failed together come back spread out. A Retry-After is never undercut, and exceeded by a tenth at most.
+    One beyond `longest_s` ends the attempts, because an earlier attempt is known to fail.
     """
     if not failure.retryable:
-        return GiveUp(because="asking again would not help")
+        return GiveUp(because="a retry would not help")
     if limits.attempts is not None and attempt >= limits.attempts:
         return GiveUp(because=f"tried {attempt} times")
     if failure.retry_after_s is None:
@@ -69,13 +69,15 @@ def next_try(attempt: int, failure: Failure, random: float, limits: RetryLimits 
 
 
 def _backoff(attempt: int, random: float, limits: RetryLimits) -> float:
-    doublings = min(max(attempt, 1), 32)  # beyond it the ceiling holds anyway; 2.0 ** 2000 would raise
+    doublings = min(max(attempt, 1), 32)  # more would exceed any ceiling; 2.0 ** 2000 raises
     ceiling = min(limits.longest_s, limits.first_s * 2.0**doublings)
     return max(limits.first_s, ceiling * (1 + random) / 2)
 
 
 def retry_after_s(header: str | None, now: datetime) -> float | None:
-    """Read a `Retry-After` header: seconds or an HTTP date. None when it is missing or neither; never negative."""
+    """Parse a `Retry-After` header: seconds or an HTTP date. Return None when it is missing or neither; never
+    negative.
+    """
     text = (header or "").strip()
     if not text:
         return None
@@ -89,7 +91,7 @@ def retry_after_s(header: str | None, now: datetime) -> float | None:
 def _seconds_until(date: str, now: datetime) -> float | None:
     try:
         when = parsedate_to_datetime(date)
-    except (ValueError, OverflowError):  # the latter: an hour or a zone of ten digits
+    except (ValueError, OverflowError):  # OverflowError: an hour or a zone of ten digits
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)

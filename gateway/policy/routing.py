@@ -1,4 +1,7 @@
-"""Where a message goes: a pure decision from who spoke, where, and whom the configuration allows."""
+"""Routing rules: which session a message belongs to, from its author, its conversation and the allowed people. Pure.
+
+Used by ingress for every message, and by the web page for what an owner may see.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from gateway.domain.sessions import Origin, SessionKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedPeople:
-    """Who may speak, by immutable ids. Everybody else is a stranger."""
+    """People and chats allowed by the configuration, by immutable ids. Everybody else is a stranger."""
 
     owners: Mapping[OwnerName, frozenset[Principal]]
-    """Each owner's principals, the one on the web page included."""
+    """Principals of each owner, including the one on the web page."""
     allowed: frozenset[Principal] = frozenset()
-    """Others who may write directly; `channel:*` stands for everybody there."""
+    """Other people who may write directly; `channel:*` allows everybody there."""
     chats: frozenset[str] = frozenset()
-    """Groups, channels and threads, as `channel:chat`."""
+    """Allowed groups, channels and threads, as `channel:chat`."""
     _owner_of: dict[Principal, OwnerName] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -29,24 +32,24 @@ class AllowedPeople:
         object.__setattr__(self, "_owner_of", index)
 
     def owner_of(self, who: Principal) -> OwnerName | None:
-        """Return the owner that this principal is, if any."""
+        """Return the owner with this principal, or None."""
         return self._owner_of.get(who)
 
     def may_write_directly(self, who: Principal) -> bool:
-        """Whether somebody who is not an owner was allowed."""
+        """Return whether a person who is not an owner may write directly."""
         return who in self.allowed or Principal(f"{channel_of(who)}:*") in self.allowed
 
     def is_named(self, who: Principal) -> bool:
-        """Whether the configuration names this very person: what guests of a place need."""
+        """Return whether the configuration names this very person, as guests need."""
         return who in self._owner_of or who in self.allowed
 
     def may_be_used(self, conversation: Conversation, also_called: Iterable[str] = ()) -> bool:
-        """Whether this group or channel was allowed, under any id that it has or had."""
+        """Return whether this group or channel is allowed, under any id that it has or had."""
         return any(f"{conversation.channel}:{chat}" in self.chats for chat in (conversation.chat, *also_called))
 
 
 def route(message: Inbound, people: AllowedPeople) -> Route | Drop:
-    """Say which session a message belongs to, or why it starts nothing. Unknown people and places are dropped."""
+    """Return the route of a message, or the reason why it starts nothing. Unknown people and places are dropped."""
     if message.outsider and not people.is_named(message.principal):
         return Drop(reason=DropReason.STRANGER, told=message.direct)
     if not message.direct:
@@ -63,9 +66,10 @@ def route(message: Inbound, people: AllowedPeople) -> Route | Drop:
 
 
 def may_be_let_in_later(message: Inbound, people: AllowedPeople) -> bool:
-    """Whether it depends on what the platform does not say now that a message starts something.
+    """Return whether the message would start something if its sender turned out not to be an outsider.
 
-    What was said beside the bot is not worth being told again: unknown is a stranger there.
+    True only while the platform does not say. A message beside the bot is not worth a second delivery: there, unknown
+    counts as stranger.
     """
     if not message.unsure or isinstance(route(message, people), Route):
         return False
@@ -91,7 +95,9 @@ def _route_in_chat(message: Inbound, people: AllowedPeople) -> Route | Drop:
 
 
 def _if_readable(message: Inbound, found: Route) -> Route | Drop:
-    """A text is read, whatever came with it, and so are files. Else the person is told what cannot be read yet."""
+    """Return the route for a text or files, whatever else comes with them; else a drop, told to the sender for
+    unreadable content.
+    """
     if message.text.strip() or message.attachments:
         return found
     if message.unread:
@@ -100,15 +106,17 @@ def _if_readable(message: Inbound, found: Route) -> Route | Drop:
 
 
 def may_see(owner: OwnerName, session_owner: OwnerName | None, root_kind: SessionKind) -> bool:
-    """Whether `owner` sees a session on the page: the own main one, its children, and what is nobody's main."""
+    """Return whether `owner` sees a session on the page: their own main one, its children, and every one outside
+    main.
+    """
     return session_owner == owner if root_kind is SessionKind.MAIN else True
 
 
 def may_begin_anew(message: Inbound, people: AllowedPeople) -> bool:
-    """Whether /new begins a new history here: owners do anywhere, others in their own chat."""
+    """Return whether /new may reset the history here: for owners anywhere, for others in their own chat."""
     return message.direct or people.owner_of(message.principal) is not None
 
 
 def may_stop_all(message: Inbound, people: AllowedPeople) -> bool:
-    """Whether /stop here stops everybody's turns: owners do, others only stop their own."""
+    """Return whether /stop here stops everybody's turns: for owners it does, others stop only their own."""
     return people.owner_of(message.principal) is not None

@@ -26,33 +26,33 @@ class ThreadedResolver:
 
     def __init__(self, at_once: int) -> None:
         """Allow `at_once` concurrent lookups."""
-        self._room = asyncio.Semaphore(at_once)
+        self._places = asyncio.Semaphore(at_once)
 
     async def find(self, *asked: Any, **how: Any) -> Found:
         """Resolve as `socket.getaddrinfo` does. Raises `OSError` and `UnicodeError` as that does."""
-        await self._room.acquire()
+        await self._places.acquire()
         loop = asyncio.get_running_loop()
-        waited_for: asyncio.Future[Found] = loop.create_future()
+        result: asyncio.Future[Found] = loop.create_future()
 
-        def ended(tell: Callable[[], None]) -> None:
-            self._room.release()
-            if not waited_for.done():
-                tell()
+        def finish(report: Callable[[], None]) -> None:
+            self._places.release()
+            if not result.done():
+                report()
 
-        def look() -> None:
+        def resolve() -> None:
             try:
-                tell = partial(waited_for.set_result, socket.getaddrinfo(*asked, **how))
-            except Exception as error:  # noqa: BLE001 - raised where it is waited for
-                tell = partial(waited_for.set_exception, error)
+                report = partial(result.set_result, socket.getaddrinfo(*asked, **how))
+            except Exception as error:  # noqa: BLE001 - raised in the waiting coroutine
+                report = partial(result.set_exception, error)
             with suppress(RuntimeError):  # the loop is closed: the daemon has ended
-                loop.call_soon_threadsafe(ended, tell)
+                loop.call_soon_threadsafe(finish, report)
 
         try:
-            Thread(target=look, name="name", daemon=True).start()
+            Thread(target=resolve, name="name", daemon=True).start()
         except RuntimeError as error:  # the system has no thread left
-            self._room.release()
+            self._places.release()
             raise OSError(str(error)) from None
-        return await waited_for
+        return await result
 
 
 class DaemonEventLoop(asyncio.SelectorEventLoop):
@@ -61,10 +61,10 @@ class DaemonEventLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         """Make the loop and its resolver."""
         super().__init__()
-        self._lookups = ThreadedResolver(AT_ONCE)
+        self._resolver = ThreadedResolver(AT_ONCE)
 
     async def getaddrinfo(
         self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
     ) -> Found:
         """Resolve as `socket.getaddrinfo` does."""
-        return await self._lookups.find(host, port, family=family, type=type, proto=proto, flags=flags)
+        return await self._resolver.find(host, port, family=family, type=type, proto=proto, flags=flags)

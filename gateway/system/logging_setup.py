@@ -13,7 +13,7 @@ import structlog
 from gateway.system.redaction import Redactor
 
 
-class _Bearing:
+class _LossyStream:
     """Stream wrapper that drops text it cannot write, as on a full disk, instead of failing.
 
     The log is for people; the store records what was done, and who allowed it.
@@ -39,8 +39,8 @@ OF_OURS = ("channels", "agent_tools")
 def set_up_logs(level: str, redactor: Redactor) -> None:
     """Send every log of the process to standard error, redacted: as JSON lines, at a terminal as plain ones."""
     number = logging.getLevelNamesMapping()[level.upper()]
-    stream = cast("TextIO", _Bearing(sys.stderr))
-    last: Any = _for_people if sys.stderr.isatty() else structlog.processors.JSONRenderer(ensure_ascii=False)
+    stream = cast("TextIO", _LossyStream(sys.stderr))
+    last: Any = _terminal_line if sys.stderr.isatty() else structlog.processors.JSONRenderer(ensure_ascii=False)
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -56,26 +56,26 @@ def set_up_logs(level: str, redactor: Redactor) -> None:
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_from_library, *shared[1:]]))
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_library_event, *shared[1:]]))
     logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
     for ours in OF_OURS:
         logging.getLogger(ours).setLevel(number)
 
 
-def _for_people(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> str:
+def _terminal_line(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> str:
     """Render one line for a terminal: time, level, event, then the other fields by name."""
     at, level = str(event.pop("timestamp", ""))[11:19], event.pop("level", "")
     what, trace = event.pop("event", ""), str(event.pop("exception", ""))
     line = f"{at} {level:8}{what}  {' '.join(f'{key}={value}' for key, value in sorted(event.items()))}"
-    return "\n".join(_harmless(one).rstrip() for one in [line, *trace.splitlines()])
+    return "\n".join(_escaped(one).rstrip() for one in [line, *trace.splitlines()])
 
 
-def _harmless(line: str) -> str:
+def _escaped(line: str) -> str:
     """Escape characters that could control a terminal: the line contains text of people."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
 
 
-def _from_library(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def _library_event(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     record = event.pop("_record", None)
     event.pop("_from_structlog", None)
     if record is not None:
@@ -104,19 +104,19 @@ class LogThrottle:
         """Store a monotonic clock, in seconds."""
         self._now = now
         self._until = now()
-        self._left = 0
-        self._left_out = 0
+        self._remaining = 0
+        self._omitted = 0
 
     def tell(self, say: Callable[..., object], event: str, **words: object) -> None:
         """Log the event, or count it. `say` is a logger's method. The next logged event states the number of omitted
         ones.
         """
         if self._now() >= self._until:
-            self._until, self._left = self._now() + TOLD_AGAIN_S, TOLD_AT_MOST
-        if not self._left:
-            self._left_out += 1
+            self._until, self._remaining = self._now() + TOLD_AGAIN_S, TOLD_AT_MOST
+        if not self._remaining:
+            self._omitted += 1
             return
-        if self._left_out:
-            words["left_out"] = self._left_out
-        self._left, self._left_out = self._left - 1, 0
+        if self._omitted:
+            words["left_out"] = self._omitted
+        self._remaining, self._omitted = self._remaining - 1, 0
         say(event, **words)

@@ -19,11 +19,11 @@ _FORMS = (
     r"#code=[A-Za-z0-9_-]+",  # of our own sign-in links
 )
 """Forms of secrets from any source. The forms of a platform's tokens come from its channel."""
-_LAST_WORDS_BACKWARDS = re.compile(r"[!-~]*(?:\s+[!-~]+)?")
+_LAST_WORDS_REVERSED = re.compile(r"[!-~]*(?:\s+[!-~]+)?")
 """Last word or two, matched on reversed text. Matched forwards, every word would be tried as the last but one."""
 _FIRST_WORD = re.compile(r"[!-~]{1,2048}(?![!-~])")
 _IN_WORD = re.compile(r"[!-~]*")
-_LEFT_AS_THEY_ARE = ("", "/", "!'()*")
+_UNESCAPED = ("", "/", "!'()*")
 """Characters that stay unescaped in URLs: by the strict rule, by Python, and by browsers."""
 _ESCAPED = re.compile("%..")
 _SURELY_SECRET = 16
@@ -31,7 +31,7 @@ _SURELY_SECRET = 16
 _MAYBE_SECRET = 8
 """Minimum characters from which a value is redacted when it does not look like a word, number, name or path."""
 _IN_WORDS = frozenset(" -_./:")
-_FOR_ADDRESSES = str.maketrans("+/", "-_")
+_URL_SAFE = str.maketrans("+/", "-_")
 HELD_BACK_AT_MOST = 4_096
 """Maximum characters without a break that are held back as a possible secret; no secret is longer."""
 HIDDEN_AS_ONE = 2 * HELD_BACK_AT_MOST
@@ -56,12 +56,14 @@ class Redactor:
     """Redactor of configured secrets, and of text with the form of one."""
 
     def __init__(self, secrets: Iterable[str] = (), forms: Iterable[str] = ()) -> None:
-        """Compile the configured secrets, in every encoding of `_written`, without ordinary words (see `looks_secret`).
+        """Compile the configured secrets, in all forms of `_encodings`, without ordinary words (see `looks_secret`).
 
         `forms`: regular expressions of further forms of secrets.
         """
         self._forms = re.compile("|".join([*forms, *_FORMS]))
-        self._secrets = sorted({one for s in secrets if looks_secret(s) for one in _written(s)}, key=len, reverse=True)
+        self._secrets = sorted(
+            {one for s in secrets if looks_secret(s) for one in _encodings(s)}, key=len, reverse=True
+        )
         self._known = re.compile("|".join(re.escape(s) for s in self._secrets)) if self._secrets else None
 
     def text(self, value: str) -> str:
@@ -78,16 +80,16 @@ class Redactor:
         is known; and any match that a cut would split. `by_lines`: a match of a form ends with its line.
         """
         end = text[-HELD_BACK_AT_MOST:]
-        words = _LAST_WORDS_BACKWARDS.match(end[end.rfind("\n") + 1 :][::-1] if by_lines else end[::-1])
-        cut = len(text) - max(words.end() if words else 0, self._begun(text))
+        words = _LAST_WORDS_REVERSED.match(end[end.rfind("\n") + 1 :][::-1] if by_lines else end[::-1])
+        cut = len(text) - max(words.end() if words else 0, self._prefix_length(text))
         looks = self._forms.finditer(text, max(0, cut - HIDDEN_AS_ONE))
         short = [one for one in looks if one.end() - one.start() <= HIDDEN_AS_ONE]
-        return len(text) - _in_front([*self._known_in(text), *short], cut)
+        return len(text) - _safe_cut([*self._known_in(text), *short], cut)
 
     def pending_known(self, text: str) -> int:
         """Return the same as `pending`, for configured secrets only."""
-        cut = len(text) - self._begun(text)
-        return len(text) - (_in_front(self._known_in(text), cut) if cut < len(text) else cut)
+        cut = len(text) - self._prefix_length(text)
+        return len(text) - (_safe_cut(self._known_in(text), cut) if cut < len(text) else cut)
 
     def may_wait(self, held: str, more: str) -> bool:
         """Return whether `held` plus `more` shows nothing before the word ends or becomes long.
@@ -102,12 +104,12 @@ class Redactor:
         These are its first word, whose form would no longer match, and the end of any configured secret.
         """
         word = _FIRST_WORD.match(text) if in_line else None
-        ends = [_ended(text, secret) for secret in self._secrets]
+        ends = [_suffix_length(text, secret) for secret in self._secrets]
         return max([word.end() if word else 0, *ends])
 
-    def _begun(self, text: str) -> int:
+    def _prefix_length(self, text: str) -> int:
         """Return how many characters at the end of a text may be the beginning of a configured secret."""
-        return max((_begun(text, secret) for secret in self._secrets), default=0)
+        return max((_prefix_length(text, secret) for secret in self._secrets), default=0)
 
     def _known_in(self, text: str) -> list[re.Match[str]]:
         return list(self._known.finditer(text)) if self._known is not None else []
@@ -151,7 +153,7 @@ class Redactor:
         return {key: self.value(value) for key, value in event.items()}
 
 
-def _written(secret: str) -> Iterator[str]:
+def _encodings(secret: str) -> Iterator[str]:
     """Yield a secret as it is, and encoded for URLs, JSON, HTML, hexadecimal, base64 and Python.
 
     Base64 works after any prefix: only the characters that depend on the secret alone are used, if they are many.
@@ -161,16 +163,16 @@ def _written(secret: str) -> Iterator[str]:
     yield from (secret, data.decode("latin-1"), repr(data)[2:-1], data.hex(), html.escape(secret))
     for in_json in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
         yield from (in_json, in_json.replace("/", r"\/"))
-    for address in (*(quote(data, safe=safe) for safe in _LEFT_AS_THEY_ARE), quote_plus(data)):
+    for address in (*(quote(data, safe=safe) for safe in _UNESCAPED), quote_plus(data)):
         yield from (address, _ESCAPED.sub(lambda one: one[0].lower(), address))
-    for before, not_its_own in enumerate((0, 2, 3)):
+    for before, dependent in enumerate((0, 2, 3)):
         encoded = base64.b64encode(bytes(before) + data).decode()
-        encoded = encoded[not_its_own : 8 * (before + len(data)) // 6]
+        encoded = encoded[dependent : 8 * (before + len(data)) // 6]
         yield encoded
-        yield encoded.translate(_FOR_ADDRESSES)
+        yield encoded.translate(_URL_SAFE)
 
 
-def _in_front(secrets: list[re.Match[str]], cut: int) -> int:
+def _safe_cut(secrets: list[re.Match[str]], cut: int) -> int:
     """Return the last position, up to `cut`, at which a text can be cut without splitting one of the secrets."""
     for found in sorted(secrets, key=lambda one: one.start(), reverse=True):
         if found.start() < cut < found.end():
@@ -178,12 +180,12 @@ def _in_front(secrets: list[re.Match[str]], cut: int) -> int:
     return cut
 
 
-def _ended(text: str, secret: str) -> int:
+def _suffix_length(text: str, secret: str) -> int:
     """Return how many characters at the beginning of the text are a proper suffix of the secret."""
     return next((n for n in range(len(secret) - 1, 0, -1) if text.startswith(secret[-n:])), 0)
 
 
-def _begun(text: str, secret: str) -> int:
+def _prefix_length(text: str, secret: str) -> int:
     """Return how many characters at the end of the text are a proper prefix of the secret."""
     at = text.find(secret[0], max(0, len(text) - len(secret) + 1))
     while at >= 0 and not secret.startswith(text[at:]):
@@ -199,7 +201,7 @@ def redacted_line(text: str, limit: int, redactor: Redactor) -> str:
     """Return any text as one plain line without secrets, of at most `limit` characters."""
     if len(text) > READ_CHARS:
         text = text[:READ_CHARS]
-        text = text[: len(text) - redactor.pending(text)] or HIDDEN  # no half of a secret that was cut in two
+        text = text[: len(text) - redactor.pending(text)] or HIDDEN  # drop a secret that the cut has split
     hidden = redactor.text(text)
-    # By spaces, and looked at once more: what is taken out must not join what stood around it to something secret.
+    # `plain` leaves spaces, and redaction runs again: removed characters must not join their neighbours to a secret.
     return cut(redactor.text(plain(hidden)), limit)

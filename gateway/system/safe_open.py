@@ -17,7 +17,7 @@ ENTRIES_AT_MOST = 1_000
 time."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in the way must not hold it up
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO of that name must not block the open
 
 
 def open_beneath(root: Path, parts: Sequence[str]) -> int:
@@ -31,9 +31,9 @@ def open_beneath(root: Path, parts: Sequence[str]) -> int:
     folder = os.open(root, _FOLDER)
     try:
         for part in parts[:-1]:
-            below = os.open(part, _FOLDER, dir_fd=folder)
+            child = os.open(part, _FOLDER, dir_fd=folder)
             os.close(folder)
-            folder = below
+            folder = child
         file = os.open(parts[-1], _READ, dir_fd=folder)
     finally:
         os.close(folder)
@@ -57,9 +57,9 @@ def create_beneath(root: Path, parts: Sequence[str], *, newest: int) -> int:
         for part in parts[:-1]:
             with suppress(FileExistsError):
                 os.mkdir(part, 0o700, dir_fd=folder)
-            below = os.open(part, _FOLDER, dir_fd=folder)
+            child = os.open(part, _FOLDER, dir_fd=folder)
             os.close(folder)
-            folder = below
+            folder = child
         with suppress(FileNotFoundError):
             os.unlink(parts[-1], dir_fd=folder)
         _make_room(folder, newest)

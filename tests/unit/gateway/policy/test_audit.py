@@ -1,4 +1,4 @@
-"""The audit's hashes: whatever is done to a row shows, and the reason names it."""
+"""Hash chain of the audit: every change to a row is detected and named."""
 
 from __future__ import annotations
 
@@ -69,22 +69,22 @@ class Rows:
     """An audit of these rows and calls."""
 
     def __init__(self, rows: Sequence[AuditRow], calls: Sequence[StartedCall] | None = None) -> None:
-        """Take what is there."""
+        """Store the rows and calls."""
         self.rows = rows
         self.calls = started(rows) if calls is None else calls
         self.limits: list[int] = []
 
     async def audit_head(self) -> AuditHead:
-        """Where it stands."""
+        """Return the last position."""
         return replace(EMPTY, seq=self.rows[-1].seq, hash=self.rows[-1].hash) if self.rows else EMPTY
 
     async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
-        """A page of rows."""
+        """Return a page of rows."""
         self.limits.append(limit)
         return [row for row in self.rows if row.seq > after][:limit]
 
     async def started_calls(self, after: int, limit: int) -> Sequence[StartedCall]:
-        """A page of calls."""
+        """Return a page of calls."""
         self.limits.append(limit)
         return [call for call in self.calls if call.ord > after][:limit]
 
@@ -139,7 +139,7 @@ def test_a_whole_audit_is_followed_to_its_end_in_any_pages() -> None:
 
 
 def renumbered(rows: list[AuditRow]) -> list[AuditRow]:
-    """Rows 3 and 4 in each other's places, their hashes made anew."""
+    """Exchange rows 3 and 4, with recomputed hashes."""
     third, fourth = rows[2], rows[3]
     rows[2], rows[3] = (replace(row, seq=seq) for row, seq in ((fourth, 3), (third, 4)))
     rows[2], rows[3] = (replace(row, hash=hash_of(row)) for row in rows[2:4])
@@ -148,17 +148,22 @@ def renumbered(rows: list[AuditRow]) -> list[AuditRow]:
 
 Harm = Callable[[list[AuditRow]], list[AuditRow]]
 HARMS: list[tuple[Harm, Why, str, int]] = [
-    (lambda rows: [*rows[:2], replace(rows[2], tool="x"), *rows[3:]], Why.CHANGED, "row 3 is not what", 2),
-    (lambda rows: [*rows[:2], replace(rows[2], hash="0" * 64), *rows[3:]], Why.CHANGED, "row 3 is not what", 2),
-    (lambda rows: [*rows[:2], *rows[3:]], Why.REMOVED, "row 3 is gone", 2),
-    (lambda rows: [rows[0], *rows[4:]], Why.REMOVED, "rows 2 to 4 are gone", 1),
-    (lambda rows: rows[1:], Why.REMOVED, "row 1 is gone", 0),
-    (lambda rows: [rows[0], rows[2], rows[1], *rows[3:]], Why.REMOVED, "row 2 is gone", 1),
-    (lambda rows: [rows[0], replace(rows[2], seq=2), replace(rows[1], seq=3)], Why.CHANGED, "row 2 is not what", 1),
+    (lambda rows: [*rows[:2], replace(rows[2], tool="x"), *rows[3:]], Why.CHANGED, "row 3 differs from what", 2),
+    (lambda rows: [*rows[:2], replace(rows[2], hash="0" * 64), *rows[3:]], Why.CHANGED, "row 3 differs from what", 2),
+    (lambda rows: [*rows[:2], *rows[3:]], Why.REMOVED, "row 3 is missing", 2),
+    (lambda rows: [rows[0], *rows[4:]], Why.REMOVED, "rows 2 to 4 are missing", 1),
+    (lambda rows: rows[1:], Why.REMOVED, "row 1 is missing", 0),
+    (lambda rows: [rows[0], rows[2], rows[1], *rows[3:]], Why.REMOVED, "row 2 is missing", 1),
+    (
+        lambda rows: [rows[0], replace(rows[2], seq=2), replace(rows[1], seq=3)],
+        Why.CHANGED,
+        "row 2 differs from what",
+        1,
+    ),
     (renumbered, Why.MOVED, "row 3 does not follow", 2),
     (lambda rows: [rows[0], rows[1], rows[1], *rows[2:]], Why.REMOVED, "rows", 2),
 ]
-"""What is done, what is said of it, and how many rows are whole."""
+"""Change to the rows, its damage and part of its text, and the number of intact rows."""
 HARM_NAMES = ["changed", "its hash too", "removed", "several", "the first", "order", "exchanged", "made anew", "twice"]
 
 
@@ -171,7 +176,7 @@ def test_what_was_done_to_rows_is_found(harm: Harm, why: Why, says: str, whole: 
 
 
 def test_a_row_that_was_made_anew_with_all_after_it_has_another_head() -> None:
-    """Nothing in the file tells: whoever noted the head elsewhere knows."""
+    """Nothing in the file reveals it; only a head noted elsewhere does."""
     before = written(3)
     anew = [sealed(replace(ROW, n=1, tool="harmless"), EMPTY)]
     for n in (2, 3):
@@ -182,7 +187,7 @@ def test_a_row_that_was_made_anew_with_all_after_it_has_another_head() -> None:
 
 
 def test_when_the_audit_began_is_bound_too() -> None:
-    """Else a later date would hide every call before it."""
+    """Otherwise a later date would hide every call before it."""
     later = EPOCH + timedelta(days=1)
     _, broken = follow(AuditHead(since=later, seq=0, hash=beginning_of(later)), written(2))
     assert broken is not None
@@ -201,7 +206,7 @@ def test_a_call_without_a_row_is_named() -> None:
     found = missing(EPOCH, [*calls[:2], replace(calls[2], row=None)])
     assert found == Broken(
         why=Why.NOT_WRITTEN,
-        says="The audit is not whole: the call at step 3 of turn t1 started at 2026-01-01T00:00:01.000000+00:00, "
+        says="The audit is damaged: the call at step 3 of turn t1 started at 2026-01-01T00:00:01.000000+00:00, "
         "and there is no row of it.",
     )
 
@@ -218,7 +223,7 @@ def test_another_calls_row_is_none(other: dict[str, Any]) -> None:
     found = missing(EPOCH, [replace(call, **other)])
     assert found is not None
     assert found.why is Why.ANOTHER_CALL
-    assert "row 1, which should say so" in found.says
+    assert "its row 1 is of another start" in found.says
 
 
 # --- all of it ----------------------------------------------------------------------------------

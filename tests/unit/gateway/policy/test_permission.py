@@ -121,7 +121,7 @@ def test_a_permission_that_is_none_never_makes_a_tool_available(availability: ob
     """c5: closed by default. `main-only` is an alias of the configuration; here it is as foreign as any other."""
     for tools in (None, ("shell",)):
         assert available("shell", cast(Availability, availability), session(kind, tools=tools)) == Deny(
-            reason=DenyReason.POLICY_ERROR, hint="The permission of shell is not one; correct it."
+            reason=DenyReason.POLICY_ERROR, hint="The permission of shell is not valid; correct it."
         )
 
 
@@ -217,7 +217,7 @@ def test_an_approval_that_is_none_never_allows(word: object) -> None:
 
     found = decide(SPEC, policy, session(), askable=True)
 
-    assert found == Deny(reason=DenyReason.POLICY_ERROR, hint="The approval of shell is not one; correct it.")
+    assert found == Deny(reason=DenyReason.POLICY_ERROR, hint="The approval of shell is not valid; correct it.")
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,8 @@ ENDLESS = RetryLimits(attempts=None, first_s=1, longest_s=60)
         (1, Failure(retryable=True, retry_after_s=60.5), 0.0, LIMITS, GiveUp(because="asked to wait 61 s")),
         (4, Failure(retryable=True), 0.0, LIMITS, GiveUp(because="tried 4 times")),
         (4, Failure(retryable=True, retry_after_s=1), 0.0, LIMITS, GiveUp(because="tried 4 times")),
-        (1, Failure(retryable=False), 0.0, LIMITS, GiveUp(because="asking again would not help")),
-        (1, Failure(retryable=False, retry_after_s=1), 0.0, ENDLESS, GiveUp(because="asking again would not help")),
+        (1, Failure(retryable=False), 0.0, LIMITS, GiveUp(because="a retry would not help")),
+        (1, Failure(retryable=False, retry_after_s=1), 0.0, ENDLESS, GiveUp(because="a retry would not help")),
     ],
 )
 def test_what_follows_a_failed_try(
