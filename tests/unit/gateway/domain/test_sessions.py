@@ -1,4 +1,4 @@
-"""Sessions and the ways to them."""
+"""Sessions and routes to them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.domain.sessions import Origin, SessionKind
 ANN = OwnerName("ann")
 
 
-def test_the_way_to_an_owners_main_session() -> None:
+def test_main_route_leads_to_the_owners_session() -> None:
     assert main_route(ANN) == Route(
         session=SessionId("main:ann"), kind=SessionKind.MAIN, origin=Origin.DIRECT, owner=ANN, title="ann"
     )

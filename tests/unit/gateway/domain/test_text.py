@@ -1,4 +1,4 @@
-"""Words that somebody else chose, made fit to stand in a line of ours."""
+"""Sanitising and cutting of text chosen by others."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ NO_TEXT = "\x00\x07\x1b\x7f\x9b\ud800\udfff\ue000\ufdd0\uffff\U0010ffff"
 
 
 @pytest.mark.parametrize("char", sorted({*LINE_ENDS, *TURNS, *HIDES, *SPACES, *TAGS, *SHAPELESS, *NO_TEXT}), ids=ascii)
-def test_what_cannot_be_seen_parts_words_and_no_more(char: str) -> None:
+def test_plain_replaces_invisible_characters_by_spaces(char: str) -> None:
     assert plain(f"{char}Allowed{char}by{char * 3}Ann{char}") == "Allowed by Ann"
     assert plain(char) == ""
 
 
-def test_no_character_of_unicode_breaks_a_line_or_steers_what_shows_it() -> None:
+def test_plain_leaves_no_control_or_line_break_of_unicode() -> None:
     left = plain(" ".join(map(chr, range(sys.maxunicode + 1))))
     assert left.splitlines() == [left]
     assert {unicodedata.category(char) for char in left} & {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"} == set()
@@ -49,19 +49,19 @@ def test_no_character_of_unicode_breaks_a_line_or_steers_what_shows_it() -> None
 @pytest.mark.parametrize(
     "text", ["", "a", "Ann Ødegård", "Анна (Москва)", "張三", "cafe\u0301", "❤\ufe0f", "**bold** `code` <b>", '"[x]"']
 )
-def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
+def test_plain_keeps_visible_text(text: str) -> None:
     assert plain(text) == text
 
 
-def test_a_text_is_cut_with_a_sign_of_it() -> None:
+def test_cut_ends_with_an_ellipsis() -> None:
     assert cut("twelve chars", 12) == "twelve chars"
     assert cut("twelve chars", 11) == "twelve cha…"
-    assert cut("twelve chars", 8) == "twelve…"  # no space before the sign
+    assert cut("twelve chars", 8) == "twelve…"  # no space before the ellipsis
     assert cut("ab", 1) == "…"
     assert cut("", 5) == ""
 
 
-def test_a_line_of_a_long_text_is_its_beginning() -> None:
+def test_one_line_keeps_the_beginning_of_a_long_text() -> None:
     assert one_line("one\ntwo\u2028three", 20) == "one two three"
     assert one_line("one\ntwo\u2028three", 8) == "one two…"
     assert one_line("ab" + " " * 100 + "cd", 5) == "ab"  # ten times five characters are read
@@ -70,7 +70,7 @@ def test_a_line_of_a_long_text_is_its_beginning() -> None:
 
 
 @given(st.text(max_size=3_000), st.integers(SHORTEST, 3_000))
-def test_head_and_tail_fit_and_stay(text: str, chars: int) -> None:
+def test_head_and_tail_fit_the_limit(text: str, chars: int) -> None:
     found = head_and_tail(text, chars)
 
     assert len(found) <= max(chars, 0)
@@ -87,7 +87,7 @@ def test_head_and_tail_fit_and_stay(text: str, chars: int) -> None:
         ("abcde", 4, "ab\n[… 1 bytes left out …]\nde", 1),
         ("a" * 2_000, 4, "aa\n[… 1,996 bytes left out …]\naa", 1_996),
         ("ééé", 6, "ééé", 0),
-        ("éééé", 6, "é\n[… 2 bytes left out …]\né", 2),  # no half letters
+        ("éééé", 6, "é\n[… 2 bytes left out …]\né", 2),  # no partial characters
         ("\ud800", 4, "\ud800", 0),
         ("\ud800bcdef", 4, "?b\n[… 2 bytes left out …]\nef", 2),
     ],
@@ -106,11 +106,11 @@ def test_head_and_tail_in_bytes(text: str, most: int, shown: str, dropped: int) 
         ("text/x\u202ehtml", "text/x html"),
     ],
 )
-def test_a_content_type_is_read_whatever_it_is(header: str, kind: str) -> None:
+def test_media_type_parses_any_content_type(header: str, kind: str) -> None:
     assert media_type(header) == kind
 
 
-# --- what shows ----------------------------------------------------------------------------------
+# --- visibility ----------------------------------------------------------------------------------
 
 
 BLANKS = [
@@ -125,7 +125,7 @@ BLANKS = [
 
 
 @pytest.mark.parametrize("blank", BLANKS)
-def test_a_text_of_blanks_shows_nothing(blank: str) -> None:
+def test_visible_is_false_for_blanks(blank: str) -> None:
     assert not visible(blank)
     assert visible(f"{blank}.")
 
@@ -141,16 +141,16 @@ def test_a_text_of_blanks_shows_nothing(blank: str) -> None:
         ("\ufffd\ufffd\ufffd\ud800", "\ufffd" * 4),
     ],
 )
-def test_halves_of_characters_are_joined_or_replaced(text: str, whole: str) -> None:
+def test_mended_joins_or_replaces_surrogates(text: str, whole: str) -> None:
     assert mended(text) == whole
 
 
 @given(st.text(st.characters(codec=None) | st.sampled_from("\ud83d\ude00")))
-def test_what_is_mended_says_what_a_decoder_would(text: str) -> None:
+def test_mended_agrees_with_a_utf16_decoder(text: str) -> None:
     assert mended(text) == text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def test_mending_costs_little() -> None:
+def test_mended_takes_little_time() -> None:
     text = "\ud83d\ude00" * 5_000_000
     began = time.thread_time()
     assert len(mended(text)) == 5_000_000

@@ -1,4 +1,4 @@
-"""Waits on children: what their ends tell."""
+"""Waits on children, and the ends that they store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def wait(payload: Mapping[str, Any], kind: WaitKind = WaitKind.CHILD) -> Wait:
     )
 
 
-def test_an_end_is_stored_under_these_names_and_read_back() -> None:
+def test_child_end_survives_its_stored_form() -> None:
     assert END.as_payload() == STORED
     assert ChildEnd.of(wait(STORED)) == END
 
@@ -56,17 +56,17 @@ def test_an_end_is_stored_under_these_names_and_read_back() -> None:
         wait(STORED, WaitKind.TIMER),
     ],
 )
-def test_who_has_not_ended_tells_no_end(told: Wait) -> None:
+def test_child_end_is_none_before_the_end(told: Wait) -> None:
     assert ChildEnd.of(told) is None
     assert used_by_children([told]) == Usage()
 
 
-def test_what_is_no_figure_counts_nothing() -> None:
+def test_child_end_counts_malformed_figures_as_zero() -> None:
     told = ChildEnd.of(wait({"state": "failed", "input_tokens": "many", "active_ms": None}))
     assert told == ChildEnd(child=SessionId(""), state=TurnState.FAILED, text="", active_ms=0, usage=Usage())
 
 
-def test_children_are_added_up() -> None:
+def test_usage_of_children_is_summed() -> None:
     found = used_by_children([wait(STORED), wait({"child": "c"}), wait(STORED)])
     assert found == USED + USED == Usage(input_tokens=10, output_tokens=12, cost_micros=14)
     assert Usage(cached_tokens=2) + Usage(cached_tokens=3, input_tokens=9) == Usage(cached_tokens=5, input_tokens=9)

@@ -92,7 +92,7 @@ class Rows:
 # --- hashes -------------------------------------------------------------------------------------
 
 
-def test_a_hash_stays_the_same_in_later_versions() -> None:
+def test_hash_is_stable_across_versions() -> None:
     """Whoever noted a head elsewhere compares it years later."""
     (first,) = written(1)
     assert EMPTY.hash == "3aebe817a654b0041e0c2f4ad7f4e1853083ba4e2c102fb0ff1ccec3b0e083c0"
@@ -110,25 +110,25 @@ def in_kathmandu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("in_kathmandu")
-def test_a_hash_is_the_same_wherever_the_machine_stands() -> None:
+def test_hash_ignores_the_time_zone() -> None:
     """It may be moved, or its zone be set, between two looks."""
     assert beginning_of(EPOCH) == EMPTY.hash
 
 
 @pytest.mark.parametrize("name", sorted(OTHERWISE))
-def test_a_hash_covers_every_field(name: str) -> None:
+def test_hash_covers_every_field(name: str) -> None:
     (row,) = written(1)
     assert hash_of(replace(row, **{name: OTHERWISE[name]})) != row.hash
 
 
-def test_no_field_is_left_out_of_that() -> None:
+def test_hash_test_covers_every_field() -> None:
     assert {field.name for field in fields(AuditRow)} == {*OTHERWISE, "seq", "prev_hash", "hash"}
 
 
-# --- what is wrong ------------------------------------------------------------------------------
+# --- damage ------------------------------------------------------------------------------
 
 
-def test_a_whole_audit_is_followed_to_its_end_in_any_pages() -> None:
+def test_follow_accepts_an_intact_audit_in_any_pages() -> None:
     rows = written(7)
     for size in (1, 3, 7):
         head = EMPTY
@@ -168,14 +168,14 @@ HARM_NAMES = ["changed", "its hash too", "removed", "several", "the first", "ord
 
 
 @pytest.mark.parametrize(("harm", "why", "says", "whole"), HARMS, ids=HARM_NAMES)
-def test_what_was_done_to_rows_is_found(harm: Harm, why: Why, says: str, whole: int) -> None:
+def test_follow_detects_damage(harm: Harm, why: Why, says: str, whole: int) -> None:
     head, broken = follow(EMPTY, harm(written(5)))
     assert broken is not None
     assert (broken.why, head.seq) == (why, whole)
     assert says in broken.says
 
 
-def test_a_row_that_was_made_anew_with_all_after_it_has_another_head() -> None:
+def test_recomputed_audit_has_another_head() -> None:
     """Nothing in the file reveals it; only a head noted elsewhere does."""
     before = written(3)
     anew = [sealed(replace(ROW, n=1, tool="harmless"), EMPTY)]
@@ -186,7 +186,7 @@ def test_a_row_that_was_made_anew_with_all_after_it_has_another_head() -> None:
     assert head.hash != before[-1].hash
 
 
-def test_when_the_audit_began_is_bound_too() -> None:
+def test_changed_start_of_the_audit_is_detected() -> None:
     """Otherwise a later date would hide every call before it."""
     later = EPOCH + timedelta(days=1)
     _, broken = follow(AuditHead(since=later, seq=0, hash=beginning_of(later)), written(2))
@@ -194,14 +194,14 @@ def test_when_the_audit_began_is_bound_too() -> None:
     assert broken.why is Why.MOVED
 
 
-# --- the calls that started ---------------------------------------------------------------------
+# --- started calls ---------------------------------------------------------------------
 
 
-def test_calls_with_their_rows_are_in_order() -> None:
+def test_missing_accepts_calls_with_their_rows() -> None:
     assert missing(EPOCH, started(written(3))) is None
 
 
-def test_a_call_without_a_row_is_named() -> None:
+def test_missing_names_a_call_without_a_row() -> None:
     calls = started(written(3))
     found = missing(EPOCH, [*calls[:2], replace(calls[2], row=None)])
     assert found == Broken(
@@ -211,14 +211,14 @@ def test_a_call_without_a_row_is_named() -> None:
     )
 
 
-def test_a_call_from_before_the_audit_needs_none() -> None:
+def test_missing_accepts_calls_from_before_the_audit() -> None:
     (call,) = started(written(1))
     assert missing(call.started_at, [replace(call, row=None)]) is None
     assert missing(call.started_at - timedelta(microseconds=1), [replace(call, row=None)]) is not None
 
 
 @pytest.mark.parametrize("other", [{"n": 2}, {"turn": TurnId("t2")}, {"started_at": EPOCH}], ids=str)
-def test_another_calls_row_is_none(other: dict[str, Any]) -> None:
+def test_missing_detects_the_row_of_another_call(other: dict[str, Any]) -> None:
     (call,) = started(written(1))
     found = missing(EPOCH, [replace(call, **other)])
     assert found is not None
@@ -226,10 +226,10 @@ def test_another_calls_row_is_none(other: dict[str, Any]) -> None:
     assert "its row 1 is of another start" in found.says
 
 
-# --- all of it ----------------------------------------------------------------------------------
+# --- verification ----------------------------------------------------------------------------------
 
 
-async def test_all_of_it_is_read_in_pages() -> None:
+async def test_verify_reads_all_pages() -> None:
     rows = written(2 * PAGE + 1)
     audit = Rows(rows)
     found = await verify(audit)
@@ -237,12 +237,12 @@ async def test_all_of_it_is_read_in_pages() -> None:
     assert set(audit.limits) == {PAGE}
 
 
-async def test_nothing_started_is_whole() -> None:
+async def test_verify_accepts_an_empty_audit() -> None:
     found = await verify(Rows([]))
     assert (found.rows, found.calls, found.head, found.broken) == (0, 0, EMPTY.hash, None)
 
 
-async def test_a_tail_that_was_cut_off_shows_by_the_calls() -> None:
+async def test_verify_detects_a_removed_tail() -> None:
     """The rows that are left are whole: only the steps know that there were more."""
     rows = written(5)
     calls = [replace(call, row=call.row if call.n < 4 else None) for call in started(rows)]
@@ -252,7 +252,7 @@ async def test_a_tail_that_was_cut_off_shows_by_the_calls() -> None:
     assert (found.broken.why, "step 4 of turn t1" in found.broken.says) == (Why.NOT_WRITTEN, True)
 
 
-async def test_it_stops_at_the_first_thing_that_is_wrong() -> None:
+async def test_verify_stops_at_the_first_damage() -> None:
     rows = written(PAGE + 5)
     audit = Rows([*rows[:3], replace(rows[3], sandbox="basic?"), *rows[4:]], [])
     found = await verify(audit)

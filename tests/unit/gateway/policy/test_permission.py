@@ -54,7 +54,7 @@ def session(
         (Availability.BLOCKED, SessionKind.NON_MAIN, None, DenyReason.BLOCKED),
     ],
 )
-def test_where_a_tool_exists(
+def test_availability_by_kind(
     availability: Availability, kind: SessionKind, tools: tuple[str, ...] | None, reason: DenyReason | None
 ) -> None:
     found = available("shell", availability, session(kind, tools=tools))
@@ -72,13 +72,13 @@ def test_where_a_tool_exists(
         (Availability.ALWAYS, SessionKind.MAIN, (), DenyReason.NOT_GRANTED),
         (Availability.NON_MAIN, SessionKind.NON_MAIN, ("files",), DenyReason.NOT_GRANTED),
         (Availability.BLOCKED, SessionKind.MAIN, ("shell",), DenyReason.BLOCKED),
-        # It was given the tool before the configuration took that from its root.
+        # It was granted the tool before the configuration took that from its root.
         (Availability.MAIN, SessionKind.DM, ("shell",), DenyReason.ONLY_IN_MAIN),
         (Availability.MAIN, SessionKind.NON_MAIN, ("shell",), DenyReason.ONLY_IN_MAIN),
         (Availability.NON_MAIN, SessionKind.MAIN, ("shell",), DenyReason.NOT_IN_MAIN),
     ],
 )
-def test_a_child_has_of_what_it_was_given_what_its_root_may_have_now(
+def test_child_tools_are_limited_by_grant_and_root(
     availability: Availability, root: SessionKind, tools: tuple[str, ...], reason: DenyReason | None
 ) -> None:
     found = available("shell", availability, session(SessionKind.NON_MAIN, root=root, tools=tools))
@@ -106,7 +106,7 @@ def test_a_child_has_of_what_it_was_given_what_its_root_may_have_now(
         (Availability.ALWAYS, SessionKind.MAIN, ("files",), "This sub-session was not given shell."),
     ],
 )
-def test_a_session_without_a_tool_is_told_why(
+def test_unavailable_tool_has_a_reason(
     availability: Availability, kind: SessionKind, tools: tuple[str, ...] | None, hint: str
 ) -> None:
     found = available("shell", availability, session(kind, tools=tools))
@@ -117,8 +117,8 @@ def test_a_session_without_a_tool_is_told_why(
 
 @pytest.mark.parametrize("availability", ["", "Main", "main-only", "unknown", None, 1])
 @pytest.mark.parametrize("kind", list(SessionKind))
-def test_a_permission_that_is_none_never_makes_a_tool_available(availability: object, kind: SessionKind) -> None:
-    """c5: closed by default. `main-only` is an alias of the configuration; here it is as foreign as any other."""
+def test_invalid_permission_denies(availability: object, kind: SessionKind) -> None:
+    """c5: closed by default. `main-only` is an alias in the configuration only; here it is invalid."""
     for tools in (None, ("shell",)):
         assert available("shell", cast(Availability, availability), session(kind, tools=tools)) == Deny(
             reason=DenyReason.POLICY_ERROR, hint="The permission of shell is not valid; correct it."
@@ -126,7 +126,7 @@ def test_a_permission_that_is_none_never_makes_a_tool_available(availability: ob
 
 
 @pytest.mark.parametrize("kind", ["", "owner", None])
-def test_a_kind_that_is_none_is_not_main(kind: object) -> None:
+def test_invalid_kind_is_not_main(kind: object) -> None:
     assert available("shell", Availability.MAIN, session(cast(SessionKind, kind))) is not None
 
 
@@ -141,7 +141,7 @@ def test_a_kind_that_is_none_is_not_main(kind: object) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", list(SessionKind))
-def test_the_default_is_that_of_the_risk(risk: Risk, approval: ApprovalMode, kind: SessionKind) -> None:
+def test_default_approval_follows_the_risk(risk: Risk, approval: ApprovalMode, kind: SessionKind) -> None:
     assert default_approval(replace(SPEC, risk=risk), POLICY, session(kind)) is approval
 
 
@@ -159,7 +159,7 @@ def test_the_default_is_that_of_the_risk(risk: Risk, approval: ApprovalMode, kin
         ({}, False, SessionKind.MAIN, DenyReason.NOBODY_TO_ASK),
     ],
 )
-def test_the_configuration_speaks_before_the_risk(
+def test_configured_approval_overrides_the_risk(
     approval: Mapping[str, ApprovalMode], askable: bool, kind: SessionKind, verdict: type[Allow | Ask] | DenyReason
 ) -> None:
     found = decide(SPEC, replace(POLICY, approval=approval), session(kind), askable=askable)
@@ -170,7 +170,7 @@ def test_the_configuration_speaks_before_the_risk(
 @pytest.mark.parametrize("kind", list(SessionKind))
 @pytest.mark.parametrize("availability", list(Availability))
 @pytest.mark.parametrize("approval", list(ApprovalMode))
-def test_a_tool_is_offered_exactly_where_a_call_is_not_denied(
+def test_tool_is_offered_where_a_call_is_not_denied(
     approval: ApprovalMode, availability: Availability, kind: SessionKind
 ) -> None:
     policy = replace(POLICY, availability=availability, approval={kind.value: approval})
@@ -189,13 +189,13 @@ def test_a_tool_is_offered_exactly_where_a_call_is_not_denied(
         ({}, SessionKind.MAIN, SessionKind.MAIN, ApprovalMode.ALLOW),
         ({}, SessionKind.DM, SessionKind.DM, ApprovalMode.ASK),
         ({}, SessionKind.NON_MAIN, SessionKind.NON_MAIN, ApprovalMode.DENY),
-        # Of a child, its root's kind counts; and the owner's word before the tool's.
+        # A child's root decides the kind; the owner's setting overrides the tool's.
         ({}, SessionKind.NON_MAIN, SessionKind.MAIN, ApprovalMode.ALLOW),
         ({"main": ApprovalMode.DENY}, SessionKind.NON_MAIN, SessionKind.MAIN, ApprovalMode.DENY),
         ({"main": ApprovalMode.DENY}, SessionKind.DM, SessionKind.DM, ApprovalMode.ASK),
     ],
 )
-def test_a_tools_own_word_stands_between_the_configuration_and_the_risk(
+def test_spec_approval_ranks_between_settings_and_risk(
     configured: Mapping[str, ApprovalMode], kind: SessionKind, root: SessionKind, approval: ApprovalMode
 ) -> None:
     own = {"main": ApprovalMode.ALLOW, "non-main": ApprovalMode.DENY}
@@ -204,7 +204,7 @@ def test_a_tools_own_word_stands_between_the_configuration_and_the_risk(
     assert default_approval(replace(SPEC, approval=own), replace(POLICY, approval=configured), where) is approval
 
 
-def test_a_child_is_decided_like_its_root() -> None:
+def test_child_is_decided_like_its_root() -> None:
     child = replace(session(SessionKind.NON_MAIN, tools=("shell",)), root_kind=SessionKind.MAIN)
     policy = replace(POLICY, approval={"main": ApprovalMode.ALLOW, "non-main": ApprovalMode.DENY})
 
@@ -212,7 +212,7 @@ def test_a_child_is_decided_like_its_root() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "yes", "ALLOW", None, True])
-def test_an_approval_that_is_none_never_allows(word: object) -> None:
+def test_invalid_approval_denies(word: object) -> None:
     policy = replace(POLICY, approval={"main": cast(ApprovalMode, word)})
 
     found = decide(SPEC, policy, session(), askable=True)
@@ -236,11 +236,11 @@ def test_an_approval_that_is_none_never_allows(word: object) -> None:
         ),
     ],
 )
-def test_a_decision_says_why_and_what_would_help(approval: ApprovalMode, askable: bool, verdict: Decision) -> None:
+def test_decision_has_a_reason_and_a_hint(approval: ApprovalMode, askable: bool, verdict: Decision) -> None:
     assert decide(SPEC, replace(POLICY, approval={"main": approval}), session(), askable=askable) == verdict
 
 
-# --- reach --------------------------------------------------------------------------------------
+# --- call scope --------------------------------------------------------------------------------------
 
 HERE, ELSEWHERE = "example.org", "example.net"
 ASKED = {"main": ApprovalMode.ASK}
@@ -252,20 +252,20 @@ NOBODY, NO = DenyReason.NOBODY_TO_ASK, DenyReason.CONFIGURED
 @pytest.mark.parametrize(
     ("risk", "scope", "permitted", "approval", "askable", "verdict"),
     [
-        # What only reads is not asked about, unless the owner denies the tool.
+        # A read call needs no approval, unless the owner denies the tool.
         (Risk.NONE, "", (), {}, True, Allow),
         (Risk.READ, "", (), {}, True, Allow),
         (Risk.READ, "", (), ASKED, True, Allow),
         (Risk.READ, "", (), ASKED, False, Allow),
         (Risk.READ, "", (), ALLOWED, True, Allow),
         (Risk.READ, "", (), DENIED, True, NO),
-        # What was allowed in this session is not asked about again.
+        # A scope allowed in this session is not asked about again.
         (Risk.NETWORK, HERE, (HERE,), {}, True, Allow),
         (Risk.NETWORK, HERE, (HERE,), {}, False, Allow),
         (Risk.NETWORK, HERE, (HERE, ELSEWHERE), ASKED, True, Allow),
         (Risk.NETWORK, HERE, (HERE,), ALLOWED, True, Allow),
         (Risk.NETWORK, HERE, (HERE,), DENIED, True, NO),
-        # Another scope, or none, is.
+        # Another scope, or none, is asked about.
         (Risk.NETWORK, HERE, (ELSEWHERE,), {}, True, Ask),
         (Risk.NETWORK, HERE, (f"www.{HERE}", f"{HERE}:8080", "org", HERE.upper()), {}, True, Ask),
         (Risk.NETWORK, HERE, (), {}, True, Ask),
@@ -280,7 +280,7 @@ NOBODY, NO = DenyReason.NOBODY_TO_ASK, DenyReason.CONFIGURED
         (Risk.WRITE, "", (), DENIED, True, NO),
     ],
 )
-def test_a_call_is_decided_by_what_it_reaches(
+def test_decision_uses_the_call_scope(
     risk: Risk,
     scope: str,
     permitted: tuple[str, ...],
@@ -289,7 +289,7 @@ def test_a_call_is_decided_by_what_it_reaches(
     verdict: type[Allow | Ask] | DenyReason,
 ) -> None:
     reach, policy = CallScope(risk=risk, scope=scope), replace(POLICY, approval=approval)
-    for own_risk in Risk if approval != ALLOWED else [risk]:  # the reach stands in place of the spec's
+    for own_risk in Risk if approval != ALLOWED else [risk]:  # the call scope's risk replaces the spec's
         spec = replace(SPEC, risk=own_risk)
         found = decide(spec, policy, session(), askable=askable, reach=reach, permitted=permitted)
 
@@ -299,13 +299,13 @@ def test_a_call_is_decided_by_what_it_reaches(
 @pytest.mark.parametrize(
     ("risk", "verdict"), [(Risk.NETWORK, Allow), (Risk.READ, Allow), (Risk.EXECUTE, Ask), (Risk.WRITE, Ask)]
 )
-def test_allow_is_said_of_what_the_tool_usually_does(risk: Risk, verdict: type[Allow | Ask]) -> None:
+def test_configured_allow_covers_only_the_own_risk(risk: Risk, verdict: type[Allow | Ask]) -> None:
     spec, policy = replace(SPEC, risk=Risk.NETWORK), replace(POLICY, approval=ALLOWED)
     assert type(decide(spec, policy, session(), askable=True, reach=CallScope(risk=risk))) is verdict
 
 
 @pytest.mark.parametrize("risk", list(Risk))
-def test_what_the_settings_do_not_have_is_refused_whatever_its_risk(risk: Risk) -> None:
+def test_scope_outside_the_settings_is_refused_at_any_risk(risk: Risk) -> None:
     reach = CallScope(risk=risk, scope=HERE, refused="Scripts are off. The owner can turn them on.")
 
     assert refused(reach) == Deny(reason=DenyReason.CONFIGURED, hint="Scripts are off. The owner can turn them on.")
@@ -313,7 +313,7 @@ def test_what_the_settings_do_not_have_is_refused_whatever_its_risk(risk: Risk) 
 
 
 @pytest.mark.parametrize("reach", [CallScope(risk=Risk.READ), CallScope(risk=Risk.NETWORK, scope=HERE)])
-def test_an_approval_that_is_none_does_not_let_a_reach_pass(reach: CallScope) -> None:
+def test_invalid_approval_denies_with_a_call_scope(reach: CallScope) -> None:
     policy = replace(POLICY, approval={"main": cast(ApprovalMode, "yes")})
     found = decide(SPEC, policy, session(), askable=True, reach=reach, permitted=(HERE,))
 
@@ -333,13 +333,11 @@ def test_an_approval_that_is_none_does_not_let_a_reach_pass(reach: CallScope) ->
         (CallScope(risk=Risk.NETWORK, scope=HERE), (), Ask(because="network needs an approval")),
     ],
 )
-def test_a_decision_speaks_of_what_the_call_reaches(
-    reach: CallScope, permitted: tuple[str, ...], verdict: Decision
-) -> None:
+def test_decision_reason_names_the_call_scope(reach: CallScope, permitted: tuple[str, ...], verdict: Decision) -> None:
     assert decide(SPEC, POLICY, session(), askable=True, reach=reach, permitted=permitted) == verdict
 
 
-def test_what_only_reads_is_allowed_by_its_risk_where_the_tool_is_asked_about() -> None:
+def test_read_call_of_an_asking_tool_is_allowed() -> None:
     policy = replace(POLICY, approval=ASKED)
 
     assert decide(SPEC, policy, session(), askable=True, reach=CallScope(risk=Risk.READ)) == Allow(
@@ -347,7 +345,7 @@ def test_what_only_reads_is_allowed_by_its_risk_where_the_tool_is_asked_about() 
     )
 
 
-def test_what_the_owner_allows_is_said_by_the_risk_of_the_call() -> None:
+def test_allow_reason_names_the_risk_of_the_call() -> None:
     spec, policy = replace(SPEC, risk=Risk.NETWORK), replace(POLICY, approval=ALLOWED)
 
     assert decide(spec, policy, session(), askable=True) == Allow(because="network is allowed here")
@@ -362,5 +360,5 @@ def test_what_the_owner_allows_is_said_by_the_risk_of_the_call() -> None:
         (Availability.BLOCKED, "blocked"),
     ],
 )
-def test_every_permission_can_be_said(availability: Availability, words: str) -> None:
+def test_every_availability_has_words(availability: Availability, words: str) -> None:
     assert describe_availability(availability) == words

@@ -16,19 +16,19 @@ ENDLESS = RetryLimits(attempts=None, first_s=1, longest_s=60)
 @pytest.mark.parametrize(
     ("attempt", "failure", "random", "limits", "expected"),
     [
-        # the wait doubles, and is drawn from the upper half of its ceiling
+        # the delay doubles, and is drawn from the upper half of its ceiling
         (1, Failure(retryable=True), 0.0, LIMITS, When(delay_s=1)),
         (1, Failure(retryable=True), 0.5, LIMITS, When(delay_s=1.5)),
         (2, Failure(retryable=True), 0.0, LIMITS, When(delay_s=2)),
         (3, Failure(retryable=True), 0.0, LIMITS, When(delay_s=4)),
         (9, Failure(retryable=True), 0.0, ENDLESS, When(delay_s=30)),
         (9999, Failure(retryable=True), 0.0, ENDLESS, When(delay_s=30)),
-        # a wish is honoured, never undercut
+        # a Retry-After is honoured, never undercut
         (1, Failure(retryable=True, retry_after_s=7), 0.0, LIMITS, When(delay_s=7)),
         (1, Failure(retryable=True, retry_after_s=7), 0.5, LIMITS, When(delay_s=7 * 1.05)),
         (1, Failure(retryable=True, retry_after_s=60), 0.0, LIMITS, When(delay_s=60)),
         (1, Failure(retryable=True, retry_after_s=0), 0.0, LIMITS, When(delay_s=1)),
-        # and these end it
+        # these end the attempts
         (1, Failure(retryable=True, retry_after_s=60.5), 0.0, LIMITS, GiveUp(because="asked to wait 61 s")),
         (4, Failure(retryable=True), 0.0, LIMITS, GiveUp(because="tried 4 times")),
         (4, Failure(retryable=True, retry_after_s=1), 0.0, LIMITS, GiveUp(because="tried 4 times")),
@@ -36,9 +36,7 @@ ENDLESS = RetryLimits(attempts=None, first_s=1, longest_s=60)
         (1, Failure(retryable=False, retry_after_s=1), 0.0, ENDLESS, GiveUp(because="a retry would not help")),
     ],
 )
-def test_what_follows_a_failed_try(
-    attempt: int, failure: Failure, random: float, limits: RetryLimits, expected: When | GiveUp
-) -> None:
+def test_next_try(attempt: int, failure: Failure, random: float, limits: RetryLimits, expected: When | GiveUp) -> None:
     assert next_try(attempt, failure, random, limits) == expected
 
 
@@ -46,7 +44,7 @@ def test_what_follows_a_failed_try(
     attempt=st.integers(min_value=1, max_value=10_000),
     random=st.floats(min_value=0, max_value=1, exclude_max=True),
 )
-def test_a_backoff_is_between_the_shortest_and_the_longest_wait(attempt: int, random: float) -> None:
+def test_backoff_stays_within_its_limits(attempt: int, random: float) -> None:
     step = next_try(attempt, Failure(retryable=True), random, ENDLESS)
 
     assert isinstance(step, When)
@@ -71,5 +69,5 @@ def test_a_backoff_is_between_the_shortest_and_the_longest_wait(attempt: int, ra
         ("Sun, 99 Mar 2026 12:00:30 GMT", None),
     ],
 )
-def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
+def test_retry_after_parses_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
     assert retry_after_s(header, NOW) == seconds

@@ -34,7 +34,7 @@ def in_group(who: Principal = ANN_TELEGRAM, text: str = "hello") -> Inbound:
         (replace(inbound(who=ANN_SLACK, where=OTHER_CHAT), outsider=True), "main:ann", SessionKind.MAIN, Origin.DIRECT),
     ],
 )
-def test_everyone_has_a_session(message: Inbound, session: str, kind: SessionKind, origin: Origin) -> None:
+def test_route_by_author_and_conversation(message: Inbound, session: str, kind: SessionKind, origin: Origin) -> None:
     found = route(message, PEOPLE)
 
     assert isinstance(found, Route)
@@ -51,14 +51,14 @@ def test_everyone_has_a_session(message: Inbound, session: str, kind: SessionKin
         (inbound(where=replace(GROUP, thread="7"), direct=False), "telegram -1003"),
     ],
 )
-def test_a_session_is_called_after_whom_or_where_it_is_with(message: Inbound, title: str) -> None:
+def test_session_title(message: Inbound, title: str) -> None:
     found = route(message, PEOPLE)
 
     assert isinstance(found, Route)
     assert found.title == title
 
 
-def test_a_thread_has_a_session_of_its_own_and_its_chat_is_what_was_allowed() -> None:
+def test_thread_has_its_own_session_under_its_chats_permit() -> None:
     thread = replace(GROUP, thread="7")
     found = route(inbound(where=thread, direct=False), PEOPLE)
 
@@ -94,7 +94,7 @@ def test_a_thread_has_a_session_of_its_own_and_its_chat_is_what_was_allowed() ->
         ),
     ],
 )
-def test_what_starts_nothing_says_why(message: Inbound, reason: DropReason, told: bool) -> None:
+def test_drop_has_a_reason(message: Inbound, reason: DropReason, told: bool) -> None:
     assert route(message, PEOPLE) == Drop(reason=reason, told=told)
 
 
@@ -110,13 +110,13 @@ def test_what_starts_nothing_says_why(message: Inbound, reason: DropReason, told
         (in_group(STRANGER, " "), False),
     ],
 )
-def test_only_what_hangs_on_who_somebody_is_waits_until_that_is_known(message: Inbound, later: bool) -> None:
+def test_only_a_message_decided_by_outsider_status_waits(message: Inbound, later: bool) -> None:
     unsure = replace(message, outsider=True, unsure=True)
     assert may_be_let_in_later(unsure, PEOPLE) is later
     assert not may_be_let_in_later(replace(unsure, unsure=False), PEOPLE)
 
 
-def test_who_is_let_in_with_everybody_waits_until_it_is_known_who_they_are() -> None:
+def test_unsure_sender_allowed_by_wildcard_waits() -> None:
     everybody = AllowedPeople(owners={}, allowed=frozenset([Principal("telegram:*")]))
     assert may_be_let_in_later(replace(inbound(who=STRANGER), outsider=True, unsure=True), everybody)
 
@@ -132,7 +132,7 @@ def test_who_is_let_in_with_everybody_waits_until_it_is_known_who_they_are() -> 
         ("-55", ("", "*", "telegram:-1003"), False),
     ],
 )
-def test_a_chat_is_allowed_under_any_of_its_ids(chat: str, also_called: tuple[str, ...], allowed: bool) -> None:
+def test_chat_is_allowed_under_any_of_its_ids(chat: str, also_called: tuple[str, ...], allowed: bool) -> None:
     where = replace(GROUP, chat=chat)
     found = route(replace(in_group(), conversation=where, also_called=also_called), PEOPLE)
 
@@ -143,12 +143,12 @@ def test_a_chat_is_allowed_under_any_of_its_ids(chat: str, also_called: tuple[st
         assert found == Drop(reason=DropReason.CHAT_NOT_ALLOWED, told=False)
 
 
-def test_another_name_of_a_chat_lets_nobody_in_directly() -> None:
+def test_chat_alias_allows_no_direct_message() -> None:
     said = replace(inbound(who=STRANGER), also_called=("-1003",))
     assert route(said, PEOPLE) == Drop(reason=DropReason.STRANGER, told=True)
 
 
-def test_a_file_beside_the_bot_is_context_too() -> None:
+def test_unaddressed_file_is_context() -> None:
     said = replace(in_group(STRANGER, ""), addressed=False, attachments=(attachment(),))
     found = route(said, PEOPLE)
 
@@ -158,9 +158,7 @@ def test_a_file_beside_the_bot_is_context_too() -> None:
 
 @pytest.mark.parametrize("thread", ["", "7"])
 @pytest.mark.parametrize(("text", "unread"), [("hello", ""), ("look", "a photo"), ("", "a photo")])
-def test_what_is_said_beside_the_bot_is_kept_for_the_session_it_would_go_to(
-    thread: str, text: str, unread: str
-) -> None:
+def test_unaddressed_message_is_context_of_its_session(thread: str, text: str, unread: str) -> None:
     said = replace(inbound(text, who=STRANGER, where=replace(GROUP, thread=thread), direct=False), unread=unread)
     meant = route(replace(said, text="hello"), PEOPLE)
 
@@ -169,7 +167,7 @@ def test_what_is_said_beside_the_bot_is_kept_for_the_session_it_would_go_to(
 
 
 @pytest.mark.parametrize("message", [inbound("what is it?"), in_group(text="what is it?")])
-def test_a_caption_is_read_whatever_it_came_with(message: Inbound) -> None:
+def test_caption_is_routed_with_any_content(message: Inbound) -> None:
     assert route(replace(message, unread="a photo"), PEOPLE) == route(message, PEOPLE)
 
 
@@ -195,7 +193,7 @@ def test_a_caption_is_read_whatever_it_came_with(message: Inbound) -> None:
         inbound(who=Principal("telegram:777000")),
     ],
 )
-def test_nobody_is_known_by_anything_but_the_whole_immutable_id(message: Inbound) -> None:
+def test_people_are_identified_by_the_whole_immutable_id(message: Inbound) -> None:
     assert route(message, PEOPLE) == Drop(reason=DropReason.STRANGER, told=True)
 
 
@@ -215,12 +213,12 @@ def test_nobody_is_known_by_anything_but_the_whole_immutable_id(message: Inbound
         AllowedPeople(owners={}, chats=frozenset(["telegram:*"])),
     ],
 )
-def test_nothing_configured_lets_nobody_in(people: AllowedPeople) -> None:
+def test_empty_configuration_allows_nobody(people: AllowedPeople) -> None:
     assert isinstance(route(inbound(), people), Drop)
     assert isinstance(route(in_group(), people), Drop)
 
 
-def test_a_star_stands_for_everybody_of_one_channel_alone() -> None:
+def test_wildcard_covers_one_channel_only() -> None:
     people = AllowedPeople(owners={ANN: frozenset([ANN_TELEGRAM])}, allowed=frozenset([Principal("telegram:*")]))
 
     assert isinstance(route(inbound(who=STRANGER), people), Route)
@@ -230,14 +228,14 @@ def test_a_star_stands_for_everybody_of_one_channel_alone() -> None:
     assert owner.session == main_session(ANN)
 
 
-def test_a_group_where_an_owner_speaks_is_not_main() -> None:
+def test_group_with_an_owner_is_not_main() -> None:
     found = route(in_group(), PEOPLE)
 
     assert isinstance(found, Route)
     assert (found.kind, found.owner) == (SessionKind.NON_MAIN, None)
 
 
-def test_two_chats_never_share_a_session() -> None:
+def test_chats_never_share_a_session() -> None:
     places = [
         Conversation(channel="telegram", account="default", chat="1"),
         Conversation(channel="telegram", account="other", chat="1"),
@@ -260,19 +258,19 @@ def test_two_chats_never_share_a_session() -> None:
         (ANN, None, SessionKind.NON_MAIN, True),
     ],
 )
-def test_an_owner_sees_all_but_others_main_sessions(
+def test_owner_sees_all_but_others_main_sessions(
     owner: OwnerName, session_owner: OwnerName | None, kind: SessionKind, sees: bool
 ) -> None:
     assert may_see(owner, session_owner, kind) is sees
 
 
-def test_only_owners_stop_what_others_began() -> None:
+def test_only_owners_stop_turns_of_others() -> None:
     assert may_stop_all(in_group(ANN_TELEGRAM), PEOPLE)
     assert not may_stop_all(in_group(BOB), PEOPLE)
     assert not may_stop_all(in_group(STRANGER), PEOPLE)
 
 
-def test_only_owners_begin_anew_what_others_share() -> None:
+def test_only_owners_reset_a_shared_session() -> None:
     assert may_begin_anew(in_group(ANN_TELEGRAM), PEOPLE)
     assert may_begin_anew(inbound(who=ANN_TELEGRAM, where=CHAT), PEOPLE)
     assert may_begin_anew(inbound(who=BOB, where=BOB_CHAT), PEOPLE)

@@ -1,4 +1,4 @@
-"""Names are looked up side by side, so many at once, and nobody waits for one that was given up."""
+"""Concurrent DNS lookups with a limit, and abandoned lookups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.system.dns import DaemonEventLoop, ThreadedResolver
 
 
 class Slow:
-    """A system whose lookups take until they are let go."""
+    """Fake system whose lookups block until released."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -43,7 +43,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     system.go.set()
 
 
-async def test_so_many_are_asked_at_once_and_one_that_is_given_up_keeps_its_place(slow: Slow) -> None:
+async def test_abandoned_lookup_keeps_its_place(slow: Slow) -> None:
     lookups = ThreadedResolver(2)
     async with asyncio.TaskGroup() as group:
         first, second, third = (group.create_task(lookups.find(name, 80)) for name in ("a", "b", "c"))
@@ -57,13 +57,13 @@ async def test_so_many_are_asked_at_once_and_one_that_is_given_up_keeps_its_plac
         assert (await second)[0][4] == (await third)[0][4] == ("192.0.2.1", 0)
 
 
-async def test_a_name_that_is_not_there_is_an_error(slow: Slow) -> None:
+async def test_unknown_name_raises(slow: Slow) -> None:
     slow.go.set()
     with pytest.raises(socket.gaierror):
         await ThreadedResolver(1).find("broken", 80)
 
 
-def test_the_loop_ends_while_a_name_is_looked_up(slow: Slow) -> None:
+def test_loop_closes_during_a_lookup(slow: Slow) -> None:
     async def ask() -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(0.05):
@@ -72,10 +72,10 @@ def test_the_loop_ends_while_a_name_is_looked_up(slow: Slow) -> None:
     with asyncio.Runner(loop_factory=DaemonEventLoop) as runner:
         runner.run(ask())
     assert slow.asked == ["a"]
-    slow.go.set()  # its thread tells a loop that is closed, and ends
+    slow.go.set()  # its thread reports to a closed loop, and ends
 
 
-async def test_no_thread_is_an_error_of_the_system(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lookup_raises_oserror_without_a_thread(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_thread(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

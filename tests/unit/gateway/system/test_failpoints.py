@@ -12,26 +12,26 @@ HIT = re.compile(r"""(?:points\.hit|fail_point)\(\s*["']([A-Z0-9]+)["']""")
 
 
 def test_every_journal_point_is_named() -> None:
-    """A8: none disappears in a refactor."""
+    """A8: no point disappears in a refactoring."""
     assert set(POINTS) == {*(f"J{n}" for n in range(1, 21)), "WAITS", "PARKED", "WOKEN"}
     assert len(set(POINTS.values())) == len(POINTS)
 
 
-def test_every_point_is_passed_somewhere_and_no_other() -> None:
+def test_every_point_is_used_and_no_other() -> None:
     sources = [*ROOT.glob("gateway/**/*.py"), *ROOT.glob("channels/**/*.py"), ROOT / "tests/support/channel.py"]
     hit = {name for path in sources for name in HIT.findall(path.read_text())}
 
     assert hit == set(POINTS)
 
 
-async def test_nothing_happens_when_nothing_is_armed() -> None:
+async def test_hit_does_nothing_when_unarmed() -> None:
     points = FailPoints.read({})
 
     await points.hit("J1")
     assert points.passed == {}
 
 
-async def test_a_point_fires_at_its_passage_and_only_then() -> None:
+async def test_point_fires_only_at_its_passage() -> None:
     points = FailPoints.read({ENVIRONMENT: "J12:raise:2"})
 
     await points.hit("J12")
@@ -41,7 +41,7 @@ async def test_a_point_fires_at_its_passage_and_only_then() -> None:
     await points.hit("J12")
 
 
-async def test_several_points_are_armed_at_once() -> None:
+async def test_several_points_are_armed() -> None:
     points = FailPoints.read({ENVIRONMENT: "J1:raise,,PARKED:raise:1"})
 
     for name in ("J1", "PARKED"):
@@ -49,7 +49,7 @@ async def test_several_points_are_armed_at_once() -> None:
             await points.hit(name)
 
 
-async def test_a_point_that_does_not_exist_is_an_error_once_any_is_armed() -> None:
+async def test_unknown_point_raises_when_any_is_armed() -> None:
     with pytest.raises(ValueError, match="no such fail point: J99"):
         await FailPoints.read({ENVIRONMENT: "J1:sleep"}).hit("J99")
 
@@ -58,6 +58,6 @@ BAD = ["J99:kill", "J1", "J1:explode", "J1:raise:many", "j1:raise", "J1:raise:1:
 
 
 @pytest.mark.parametrize("value", BAD)
-def test_what_cannot_be_armed_is_an_error_at_start(value: str) -> None:
+def test_invalid_setting_raises_at_start(value: str) -> None:
     with pytest.raises(ValueError, match=r"fail point|invalid literal"):
         FailPoints.read({ENVIRONMENT: value})

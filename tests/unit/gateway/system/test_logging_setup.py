@@ -32,12 +32,12 @@ CANARIES = {
     "configured": "correct horse battery",
 }
 IN_ADDRESS = {**CANARIES, "telegram": f"bot{CANARIES['telegram']}"}
-"""As it stands in an address: Telegram's is a part of the path."""
+"""Form of a token in a URL: Telegram's is a part of the path."""
 PLAIN = {**CANARIES, "bearer": "abcdef0123456789.ABCDEF/x+y==", "link": "Zm9vYmFyYmF6cXV4"}
 
 
 FORMS = (*telegram.SECRETS, *slack.SECRETS)
-"""Those of the platforms, as the daemon is given them."""
+"""Forms of the platforms' tokens, as passed to the daemon."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def redactor() -> Redactor:
 
 @pytest.mark.parametrize("kind", CANARIES)
 @pytest.mark.parametrize("frame", ["{}", "before {} after", '{{"token": "{}"}}', "{}\nnext line", "({})", "x={}&y=1"])
-def test_a_secret_is_hidden_wherever_it_stands(redactor: Redactor, kind: str, frame: str) -> None:
+def test_secret_is_redacted_in_any_frame(redactor: Redactor, kind: str, frame: str) -> None:
     hidden = redactor.text(frame.format(CANARIES[kind]))
 
     assert PLAIN[kind] not in hidden
@@ -55,17 +55,17 @@ def test_a_secret_is_hidden_wherever_it_stands(redactor: Redactor, kind: str, fr
 
 
 @pytest.mark.parametrize("kind", ["telegram", "slack bot", "slack app", "configured"])
-def test_a_token_is_hidden_inside_of_a_word_too(redactor: Redactor, kind: str) -> None:
+def test_token_is_redacted_inside_a_word(redactor: Redactor, kind: str) -> None:
     assert PLAIN[kind] not in redactor.text(f"https://api.example.org/bot{CANARIES[kind]}/getMe")
 
 
 @pytest.mark.parametrize("before", ["密钥是", "é", "ключ", "api_key=", "/"])
-def test_a_key_is_hidden_right_behind_a_letter_that_no_key_has(redactor: Redactor, before: str) -> None:
+def test_key_is_redacted_after_a_letter_no_key_has(redactor: Redactor, before: str) -> None:
     assert redactor.text(f"{before}{CANARIES['model']}") == f"{before}{HIDDEN}"
 
 
 @pytest.mark.parametrize("kind", CANARIES)
-def test_a_secret_is_hidden_however_deep(redactor: Redactor, kind: str) -> None:
+def test_secret_is_redacted_at_any_depth(redactor: Redactor, kind: str) -> None:
     class Odd:
         def __repr__(self) -> str:
             return f"<Odd {secret}>"
@@ -82,7 +82,7 @@ def test_a_secret_is_hidden_however_deep(redactor: Redactor, kind: str) -> None:
     assert PLAIN[kind] not in repr(redactor.value(value))
 
 
-def test_what_is_no_secret_stays(redactor: Redactor) -> None:
+def test_ordinary_text_is_not_redacted(redactor: Redactor) -> None:
     plain: dict[str, Any] = {
         "text": "short, 12:30, sk-1, risk-free, task-force-of-seventeen, bearer of news",
         "n": 1,
@@ -95,7 +95,7 @@ def test_what_is_no_secret_stays(redactor: Redactor) -> None:
     assert redactor.value(plain) == plain
 
 
-def test_a_secret_inside_of_another_is_hidden_whole() -> None:
+def test_nested_secrets_are_redacted_whole() -> None:
     assert Redactor(["secret42", "secret42-and-more"]).text("secret42-and-more secret42") == f"{HIDDEN} {HIDDEN}"
 
 
@@ -120,13 +120,13 @@ def test_a_secret_inside_of_another_is_hidden_whole() -> None:
         ("1234567890123456", True),
     ],
 )
-def test_a_configured_value_is_hidden_when_it_is_no_word(value: str, hidden: bool) -> None:
+def test_configured_value_is_redacted_unless_a_word(value: str, hidden: bool) -> None:
     text = f"pip install {value} && {value} --serve"
     assert Redactor([value]).known(text) == ((text.replace(value, HIDDEN), 2) if hidden else (text, 0))
     assert (Redactor([value]).text(text) != text) == hidden
 
 
-def test_a_secret_is_text_and_no_pattern() -> None:
+def test_configured_secret_is_not_a_pattern() -> None:
     assert Redactor(["a.b*c(d1"]).text("aXbbc(d1 a.b*c(d1") == f"aXbbc(d1 {HIDDEN}"
 
 
@@ -134,7 +134,7 @@ ODD = 'p√ss: "word"/+\\?'
 
 
 @pytest.mark.parametrize("secret", ["correct horse battery", ODD, CANARIES["telegram"], "pass1234"])
-def test_a_secret_is_hidden_however_it_is_written(secret: str) -> None:
+def test_secret_is_redacted_in_any_encoding(secret: str) -> None:
     redactor = Redactor([secret])
     data = secret.encode()
     addresses = [quote(secret, safe=""), quote(secret), quote(secret, safe="!'()*"), quote_plus(secret)]
@@ -148,8 +148,8 @@ def test_a_secret_is_hidden_however_it_is_written(secret: str) -> None:
         assert redactor.text(f"x={written}&y") == f"x={HIDDEN}&y"
 
 
-def test_a_secret_that_is_no_text_is_hidden_too() -> None:
-    """Such a one comes of a variable whose bytes are not UTF-8; whoever reads those refuses it."""
+def test_secret_with_surrogates_is_redacted() -> None:
+    """A variable with bytes that are not UTF-8 yields one; its reader refuses it."""
     assert Redactor(["abcdef\udcffgh"]).text("x abcdef\udcffgh y") == f"x {HIDDEN} y"
 
 
@@ -157,17 +157,17 @@ def test_a_secret_that_is_no_text_is_hidden_too() -> None:
 @pytest.mark.parametrize("before", ["", "u", "us", "user:"])
 @pytest.mark.parametrize("after", ["", "x", "xy", "xyz"])
 @pytest.mark.parametrize("secret", ["correct horse battery", ODD, "???>>>~~~"])
-def test_a_secret_is_hidden_in_base64_whatever_stands_beside_it(
+def test_secret_is_redacted_in_base64_at_any_offset(
     encoded: Callable[[bytes], bytes], before: str, after: str, secret: str
 ) -> None:
-    """As a password is in a header. A character that something beside it has a part in may stay, at each end one."""
+    """Form of a password in a header. At each end, one character shared with its neighbour may stay."""
     whole = encoded(f"{before}{secret}{after}".encode()).decode()
     shown = Redactor([secret]).text(whole)
     assert HIDDEN in shown
     assert len(whole) - len(shown.replace(HIDDEN, "")) >= len(secret.encode()) * 8 // 6 - 1
 
 
-# --- a text that is shown while it is written ----------------------------------------------------
+# --- streamed text ----------------------------------------------------
 
 SECRETS = [
     "correct horse battery staple",
@@ -190,7 +190,7 @@ SECRETS = [
         ("so it is correct ", 8),
         ("so correct horse battery stapl", 27),
         ("so correct horse c", 15),
-        ("so correct horse battery staple", 28),  # hidden as a whole, so it stays whole
+        ("so correct horse battery staple", 28),  # redacted as a whole, so it is not split
         ("世界 密码是 开", 5),
         ("世界 密码是", 3),
         ("世界 two\nlines\no", 11),
@@ -198,12 +198,12 @@ SECRETS = [
         ("see Bearer abcdef0123456789 and more 你", 0),
     ],
 )
-def test_what_could_be_the_beginning_of_a_secret_is_not_shown_yet(text: str, pending: int) -> None:
+def test_possible_beginning_of_a_secret_is_pending(text: str, pending: int) -> None:
     assert Redactor(SECRETS).pending(text) == pending
 
 
 def shown_in_pieces(redactor: Redactor, pieces: Iterable[str]) -> str:
-    """What is shown of a text that comes in pieces, the rest of it at its end."""
+    """Return the text shown of a streamed text, the rest at its end."""
     held, out = "", ""
     for piece in pieces:
         held += piece
@@ -214,7 +214,7 @@ def shown_in_pieces(redactor: Redactor, pieces: Iterable[str]) -> str:
 
 @given(st.lists(st.sampled_from([*SECRETS, *CANARIES.values(), "a", "你", " ", "\n", "correct ", "horse", "abab-"])))
 @settings(deadline=None, max_examples=200)
-def test_a_text_in_pieces_shows_what_the_whole_shows(parts: list[str]) -> None:
+def test_streamed_text_equals_redacted_whole(parts: list[str]) -> None:
     redactor = Redactor([*SECRETS, CANARIES["configured"]], FORMS)
     text = " ".join(parts)
 
@@ -222,7 +222,7 @@ def test_a_text_in_pieces_shows_what_the_whole_shows(parts: list[str]) -> None:
     assert shown_in_pieces(redactor, [text[i : i + 7] for i in range(0, len(text), 7)]) == redactor.text(text)
 
 
-def test_a_text_without_a_break_is_shown_sometime_but_for_a_secret_that_began() -> None:
+def test_unbroken_text_is_shown_except_a_begun_secret() -> None:
     redactor = Redactor(SECRETS)
     long = "x" * (HELD_BACK_AT_MOST + 1)
 
@@ -230,14 +230,14 @@ def test_a_text_without_a_break_is_shown_sometime_but_for_a_secret_that_began() 
     assert redactor.pending("你" + long[1:]) == HELD_BACK_AT_MOST
     assert redactor.pending(long[len("correct") :] + "correct") == HELD_BACK_AT_MOST
     assert shown_in_pieces(redactor, (long + SECRETS[0])) == long + HIDDEN
-    # A secret that goes over into itself must not hold back for ever.
+    # A secret that overlaps itself must not be held back for ever.
     assert shown_in_pieces(Redactor(["ab1" * 3]), "ab1" * 3000) == HIDDEN * 1000
 
 
 @pytest.mark.parametrize("kind", CANARIES)
 @pytest.mark.parametrize("step", [7, 5_000])
-def test_a_secret_before_a_long_word_is_not_shown_letter_by_letter(redactor: Redactor, kind: str, step: int) -> None:
-    """What is looked at goes on behind it: seen from there, the secret would only be the end of one."""
+def test_secret_before_a_long_word_is_not_streamed(redactor: Redactor, kind: str, step: int) -> None:
+    """The examined window continues after it: seen from there, the secret would only be a suffix."""
     text = f'See {CANARIES[kind]}","data":"{"A" * 3 * HELD_BACK_AT_MOST} done.'
 
     shown = shown_in_pieces(redactor, (text[at : at + step] for at in range(0, len(text), step)))
@@ -246,14 +246,14 @@ def test_a_secret_before_a_long_word_is_not_shown_letter_by_letter(redactor: Red
     assert HIDDEN in shown
 
 
-def test_a_token_that_does_not_end_is_hidden_while_it_may_be_one(redactor: Redactor) -> None:
+def test_endless_token_is_redacted_while_it_may_be_one(redactor: Redactor) -> None:
     assert redactor.pending("sk-" + "A" * 2 * HELD_BACK_AT_MOST) == HELD_BACK_AT_MOST
     shown = shown_in_pieces(redactor, ["sk-", *["A" * 16] * (3 * HELD_BACK_AT_MOST // 16)])
     assert shown.startswith(HIDDEN)
     assert "sk-" not in shown
 
 
-def test_of_secrets_that_begin_alike_the_longer_one_is_waited_for() -> None:
+def test_longer_secret_with_same_prefix_is_awaited() -> None:
     redactor = Redactor(["hook-of-bob7", "hook-of-bob7-9f8e7d"])
     assert redactor.pending_known("see hook-of-bob7") == len("hook-of-bob7")
     assert redactor.pending_known("see hook-of-bob7-9f8e7d ") == 0
@@ -269,7 +269,7 @@ def fail(error: Exception, *, because: Exception) -> None:
 
 @pytest.fixture
 def sink(redactor: Redactor) -> Iterator[io.StringIO]:
-    """Logs as the daemon sets them up; everything as it was after the test."""
+    """Set up logs as the daemon does; restore everything after the test."""
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     was = structlog.get_config()
@@ -288,14 +288,14 @@ def lines(sink: io.StringIO) -> list[dict[str, Any]]:
 
 
 class Terminal(io.StringIO):
-    """A standard error that people look at."""
+    """Standard error at a terminal."""
 
     def isatty(self) -> bool:
-        """Say so."""
+        """Return True."""
         return True
 
 
-def test_a_terminal_gets_plain_lines_that_cannot_steer_it(redactor: Redactor) -> None:
+def test_terminal_log_escapes_control_characters(redactor: Redactor) -> None:
     was = structlog.get_config()
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
@@ -313,7 +313,7 @@ def test_a_terminal_gets_plain_lines_that_cannot_steer_it(redactor: Redactor) ->
 
 
 @pytest.mark.parametrize("kind", CANARIES)
-def test_no_line_of_ours_carries_a_secret(sink: io.StringIO, kind: str) -> None:
+def test_own_log_lines_are_redacted(sink: io.StringIO, kind: str) -> None:
     secret = CANARIES[kind]
     with structlog.contextvars.bound_contextvars(session=secret):
         log("x").info(f"event {secret}", url=f"https://api.example.org/{IN_ADDRESS[kind]}/x", deep=[{"a": secret}])
@@ -329,8 +329,8 @@ def test_no_line_of_ours_carries_a_secret(sink: io.StringIO, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", CANARIES)
-def test_no_line_of_a_library_carries_a_secret(sink: io.StringIO, kind: str) -> None:
-    """CVE-2026-27003: an HTTP library logged whole addresses, with the bot's token in them."""
+def test_library_log_lines_are_redacted(sink: io.StringIO, kind: str) -> None:
+    """CVE-2026-27003: an HTTP library logged whole URLs with the bot's token."""
     secret = CANARIES[kind]
     library = logging.getLogger("some.library")
     library.warning("GET %s", f"https://api.example.org/{IN_ADDRESS[kind]}/getMe")
@@ -346,7 +346,7 @@ def test_no_line_of_a_library_carries_a_secret(sink: io.StringIO, kind: str) -> 
     assert all(line["logger"] == "some.library" for line in found)
 
 
-def test_libraries_say_nothing_below_a_warning_even_when_we_debug(sink: io.StringIO) -> None:
+def test_libraries_log_only_warnings_when_we_debug(sink: io.StringIO) -> None:
     logging.getLogger("some.library").info("chatter")
     logging.getLogger("some.library").debug("more chatter")
     log("x").debug("ours")
@@ -354,14 +354,14 @@ def test_libraries_say_nothing_below_a_warning_even_when_we_debug(sink: io.Strin
     assert [line["event"] for line in lines(sink)] == ["ours"]
 
 
-def test_channels_and_tools_say_all_that_we_do(sink: io.StringIO) -> None:
+def test_channels_and_tools_log_at_our_level(sink: io.StringIO) -> None:
     logging.getLogger("channels.slack.socket").info("sent again")
     logging.getLogger("agent_tools.browser").debug("begun")
 
     assert [json.loads(line)["event"] for line in sink.getvalue().splitlines()] == ["sent again", "begun"]
 
 
-def test_a_line_is_one_line_of_json_with_the_ids_of_its_context(sink: io.StringIO) -> None:
+def test_log_line_is_json_with_context_ids(sink: io.StringIO) -> None:
     with structlog.contextvars.bound_contextvars(session="main:ann", turn="t1"):
         log("toolcalls").info("two\nlines", n=1)
     (line,) = lines(sink)
@@ -376,7 +376,7 @@ def test_a_line_is_one_line_of_json_with_the_ids_of_its_context(sink: io.StringI
     assert line["timestamp"].endswith("Z")
 
 
-def test_every_daemon_counts_for_itself() -> None:
+def test_metrics_are_separate_per_daemon() -> None:
     one, other = Metrics(), Metrics()
     one.messages.labels("queued").inc()
 
@@ -384,7 +384,7 @@ def test_every_daemon_counts_for_itself() -> None:
     assert other.registry.get_sample_value("dragoman_messages_total", {"outcome": "queued"}) is None
 
 
-def test_what_strangers_can_cause_is_told_some_times_a_minute_and_then_how_often_it_was_not() -> None:
+def test_log_throttle_counts_what_it_omits() -> None:
     now = 5.0
     told: list[tuple[str, dict[str, object]]] = []
     seldom = LogThrottle(lambda: now)

@@ -1,4 +1,4 @@
-"""Opening beneath a folder, whatever a tool put there."""
+"""Opening beneath a folder, against links and other obstacles of a tool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.system.safe_open import ENTRIES_AT_MOST, create_beneath, open_benea
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder with files, and with what stands in the way of them."""
+    """Return a folder with files, links and other obstacles."""
     root = tmp_path / "root"
     (root / "inbox" / "deep").mkdir(parents=True)
     (root / "top.txt").write_text("top")
@@ -31,7 +31,7 @@ def open_files() -> int:
 
 
 @pytest.mark.parametrize(("parts", "said"), [(("top.txt",), "top"), (("inbox", "deep", "low.txt"), "low")])
-def test_a_file_beneath_is_opened_for_reading(root: Path, parts: tuple[str, ...], said: str) -> None:
+def test_open_beneath_opens_a_file(root: Path, parts: tuple[str, ...], said: str) -> None:
     before = open_files()
     with os.fdopen(open_beneath(root, parts)) as file:
         assert file.read() == said
@@ -52,7 +52,7 @@ def test_a_file_beneath_is_opened_for_reading(root: Path, parts: tuple[str, ...]
         (("top.txt", "low.txt"), "Not a directory"),
     ],
 )
-def test_what_is_no_file_there_is_not_opened(root: Path, parts: tuple[str, ...], why: str) -> None:
+def test_open_beneath_refuses_links_and_non_files(root: Path, parts: tuple[str, ...], why: str) -> None:
     before = open_files()
     with pytest.raises(OSError, match=why):
         open_beneath(root, parts)
@@ -62,7 +62,7 @@ def test_what_is_no_file_there_is_not_opened(root: Path, parts: tuple[str, ...],
 @pytest.mark.parametrize(
     "parts", [(), ("",), (".",), ("..", "secret.txt"), ("inbox", "..", "top.txt"), ("inbox/deep/low.txt",), ("a\x00b",)]
 )
-def test_names_that_no_file_has_lead_nowhere(root: Path, parts: tuple[str, ...]) -> None:
+def test_open_beneath_refuses_invalid_names(root: Path, parts: tuple[str, ...]) -> None:
     before = open_files()
     with pytest.raises(ValueError, match=r"names of a file|null (byte|character)"):
         open_beneath(root, parts)
@@ -79,7 +79,7 @@ def created(root: Path, *parts: str, newest: int = 3) -> Path:
     return root.joinpath(*parts)
 
 
-def test_a_file_is_created_privately_with_its_folders(tmp_path: Path) -> None:
+def test_create_beneath_makes_private_files_and_folders(tmp_path: Path) -> None:
     path = created(tmp_path, "a", "b", "c.txt")
 
     assert path.read_bytes() == b"new"
@@ -87,7 +87,7 @@ def test_a_file_is_created_privately_with_its_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["link", "hard link", "file"])
-def test_an_existing_file_is_replaced_and_never_written_to(tmp_path: Path, how: str) -> None:
+def test_create_beneath_replaces_an_existing_file(tmp_path: Path, how: str) -> None:
     victim, root = tmp_path / "victim", tmp_path / "root"
     (root / "a").mkdir(parents=True)
     victim.write_text("safe")
@@ -104,7 +104,7 @@ def test_an_existing_file_is_replaced_and_never_written_to(tmp_path: Path, how: 
 
 
 @pytest.mark.parametrize("depth", [0, 1])
-def test_no_link_among_the_folders_is_followed(tmp_path: Path, depth: int) -> None:
+def test_create_beneath_follows_no_link(tmp_path: Path, depth: int) -> None:
     outside, root = tmp_path / "outside", tmp_path / "root"
     root.mkdir()
     (outside / "b").mkdir(parents=True)
@@ -118,13 +118,13 @@ def test_no_link_among_the_folders_is_followed(tmp_path: Path, depth: int) -> No
 
 
 @pytest.mark.parametrize("parts", [[], [""], [".."], ["a", ".."], ["a/b"], ["a", "/etc"]])
-def test_nothing_is_created_at_names_that_no_file_has(tmp_path: Path, parts: list[str]) -> None:
+def test_create_beneath_refuses_invalid_names(tmp_path: Path, parts: list[str]) -> None:
     with pytest.raises(ValueError, match="not the names of a file"):
         create_beneath(tmp_path, parts, newest=3)
     assert os.listdir(tmp_path) == []
 
 
-def test_only_the_newest_files_stay_beside_a_new_one(tmp_path: Path) -> None:
+def test_create_beneath_keeps_the_newest_files(tmp_path: Path) -> None:
     (tmp_path / "a" / "folder").mkdir(parents=True)
     for n in range(5):
         os.utime(created(tmp_path, "a", f"{n}.txt"), (n, n))
@@ -132,7 +132,7 @@ def test_only_the_newest_files_stay_beside_a_new_one(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "a")) == ["2.txt", "3.txt", "4.txt", "folder"]
 
 
-def test_a_folder_with_very_many_entries_gets_no_file(tmp_path: Path) -> None:
+def test_create_beneath_refuses_a_crowded_folder(tmp_path: Path) -> None:
     for n in range(ENTRIES_AT_MOST + 1):
         (tmp_path / f"{n}").touch()
 

@@ -1,4 +1,4 @@
-"""The words of a status line."""
+"""Formatting of status lines."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ def test_money(micros: int, currency: str, text: str) -> None:
         (7500, "2 h 5 min"),
     ],
 )
-def test_a_time(seconds: float, text: str) -> None:
+def test_duration(seconds: float, text: str) -> None:
     assert duration(timedelta(seconds=seconds)) == text
 
 
 @pytest.mark.parametrize("text", ["shell: df -h", "", "▸ x", " "])
-def test_a_line_that_will_change_is_known_by_its_mark(text: str) -> None:
+def test_at_work_line_is_recognised_by_its_mark(text: str) -> None:
     assert is_at_work(at_work(text))
 
 
 @pytest.mark.parametrize("text", ["Ended.", "1 call (shell), 2 s", "thinking", "", " ▸ thinking", "Stopped. ▸"])
-def test_a_last_word_is_not_known_as_one_that_will_change(text: str) -> None:
+def test_final_line_is_not_at_work(text: str) -> None:
     assert not is_at_work(text)
 
 
-def test_counts() -> None:
+def test_count() -> None:
     assert [count(1, "call"), count(2, "call")] == ["1 call", "2 calls"]
 
 
 @given(st.text(), st.integers(1, 300))
-def test_one_line_is_settled(text: str, limit: int) -> None:
+def test_redacted_line(text: str, limit: int) -> None:
     once = redacted_line(text, limit, Redactor())
 
     assert len(once) <= limit
@@ -67,7 +67,7 @@ def test_one_line_is_settled(text: str, limit: int) -> None:
 
 
 @pytest.mark.parametrize("long", ["sk-" + "b" * 6_000, "ValueError: bearer " + "a" * 6_000])
-def test_what_is_one_long_secret_leaves_a_line_all_the_same(long: str) -> None:
+def test_redacted_line_is_never_empty_for_a_long_secret(long: str) -> None:
     line = redacted_line(long, 500, Redactor())
     assert line
     assert "b" * 16 not in line
