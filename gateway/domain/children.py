@@ -47,8 +47,11 @@ class Lineage:
 
 
 MAX_DEPTH = 2
+"""Maximum depth of a child below its root."""
 LIVE_BELOW_A_ROOT = 5
+"""Maximum live children below a root."""
 CHILDREN_A_TURN = 20
+"""Maximum children that one turn may spawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,8 +162,8 @@ class FetchedFile:
 
 
 CONTEXT_KEPT = 50
-"""Number of the latest context messages given to a new turn, and to a model for all turns together. Context is what was
-said beside the bot."""
+"""Maximum context messages, the latest ones: given to a new turn, and given to a model for all turns together. They
+are group messages that do not address the bot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ class WhileRunning(StrEnum):
     QUEUE = "queue"
     """Start a turn of its own after the running one."""
     INTERRUPT = "interrupt"
-    """Under the conditions of STEER: stop the running turn, and be the next one."""
+    """Stop the running turn and be the next one, under the conditions of STEER."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

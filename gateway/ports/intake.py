@@ -79,9 +79,9 @@ class Intake(Protocol):
         `running` says. Both need the same session, principal and conversation. Otherwise it starts a turn of its own
         and takes the album's context messages along (`drop`). A command never joins.
 
-        With STEER, a MODEL message joins the session's model turn that was started and has not ended, when principal
-        and conversation are the same and the turn is not STOPPING. With INTERRUPT that turn is stopped as by `control`,
-        says "Interrupted.", and a new turn is queued. In every other case a new turn is queued.
+        With STEER, a MODEL message joins the session's active model turn, when principal and conversation are the same.
+        A turn is active when it was started, has not ended and is not STOPPING. With INTERRUPT that turn is stopped as
+        by `control`, says "Interrupted.", and a new turn is queued. In every other case a new turn is queued.
 
         A direct message becomes its principal's last direct conversation. When the session's model turn is parked, also
         store a REPLY slot with the text of `say_if_waiting` for its open waits, unless that is empty or None. Only a

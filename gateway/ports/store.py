@@ -132,7 +132,7 @@ class Outbox(Protocol):
     async def slot_overwritten(self, slot: SlotId, version: int) -> bool:
         """Handle an edit to this version that no row records and that may have overwritten a newer one.
 
-        What is newer and sent, or being sent, is shown once more. Return False, and change nothing, when there is
+        A newer version that is sent or being sent is shown once more. Return False, and change nothing, when there is
         nothing newer; that case only reads.
         """
         ...

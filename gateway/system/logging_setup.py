@@ -91,7 +91,9 @@ def log(name: str) -> structlog.typing.FilteringBoundLogger:
 
 
 TOLD_AT_MOST = 20
+"""Maximum log lines of one throttle in a period."""
 TOLD_AGAIN_S = 60.0
+"""Length of that period in seconds."""
 
 
 class LogThrottle:
