@@ -1,6 +1,7 @@
-"""Approvals: what is asked (`asked`), what a button carries (`handles`), who may decide (`who`), where (`where`).
+"""Approvals: the action (`action`), button tokens (`button_token`), approvers (`authorization`), places (`audience`).
 
-`Approvals` reads where approvers can be reached; all else is pure. The decision is one transition of the store.
+Used by tool calls, inbound and delivery. `Approvals` reads from the store where approvers can be reached; the rest is
+pure. The decision itself is one transition of the store.
 """
 
 from __future__ import annotations
@@ -58,20 +59,20 @@ _SANDBOXES: Mapping[SandboxMode | None, str] = MappingProxyType(
 
 
 class Approvals:
-    """What the engine needs of all this: where to ask, what a press means, what a card shows."""
+    """Facade over this package: the audience of a request, the verdict on a press, the rows of a card."""
 
     def __init__(self, people: AllowedPeople, accounts: Accounts, handles: ButtonTokens) -> None:
-        """Take the configured people, and the store's knowledge of where they are."""
+        """Take the configured people, the store's record of their last contacts, and the maker of button tokens."""
         self._people = people
         self._accounts = accounts
         self._handles = handles
 
     def is_owner(self, name: OwnerName) -> bool:
-        """Whether the configuration names this owner now."""
+        """Return whether the current configuration names this owner."""
         return name in self._people.owners
 
     async def audience(self, session: Session, turn: Turn, now: datetime) -> Audience:
-        """Where to ask about calls of this turn."""
+        """Return where to ask about calls of this turn."""
         owners = approving_owners(session, self._people)
         places = [await self._accounts.whereabouts(name, sorted(self._people.owners[name])) for name in owners]
         return audience(session, turn, places, now)
@@ -79,20 +80,20 @@ class Approvals:
     def verdict(
         self, handle: Handle, wait: Wait, cards: Iterable[str], who: Principal, session: Session
     ) -> PressVerdict:
-        """What this press may do to this wait, from the cards of the conversation where it was pressed."""
+        """Return what this press may do to this wait; `cards` are those of the conversation it came from."""
         verb = self._handles.verb(handle, wait.id, cards)
         if verb is None or wait.approval is None:
             return PressVerdict(refusal=PressResult.NOT_VALID)
         return may_resolve(verb, who, wait.approval.requester, approvers(session, self._people))
 
     def denial(self, wait: Wait, who: Principal, session: Session) -> PressVerdict:
-        """What a reason that is given later may do: deny, when this person may do that now as well."""
+        """Return what a reason given later may do: deny, if this person may still do that now."""
         if wait.approval is None:
             return PressVerdict(refusal=PressResult.NOT_VALID)
         return may_resolve(Verb.DENY_REASON, who, wait.approval.requester, approvers(session, self._people))
 
     def row(self, wait: Wait, card: str) -> CardRow:
-        """One row of a card, with its buttons while the approval is open."""
+        """Return one row of a card, with buttons while the approval is open. Raises `ValueError` for another wait."""
         request = wait.approval
         if request is None:
             raise ValueError(f"{wait.id} is not an approval")

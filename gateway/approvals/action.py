@@ -1,4 +1,4 @@
-"""What an approval is asked for: the exact action, what binds it, and how people are shown it. Pure."""
+"""Exact action of an approval: its hashes and its text on cards. Used by the call decider and by cards. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gateway.domain.tools import Action, Risk
 from gateway.domain.waits import ApprovalRequest, Wait, WaitState
 from gateway.policy.routing import AllowedPeople
 
-_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[rtbfu]")  # a control character in JSON; not a backslash that somebody wrote
+_ESCAPED = re.compile(r"(?<!\\)(?:\\\\)*\\[rtbfu]")  # a control character in JSON; not a literal backslash
 _LONG_SPACES = re.compile(r" {9,}")
 _LONG_BREAKS = re.compile(r"(?:⏎\n){3,}")
 _SHOWN = re.compile(r"\\(\\|u\{([0-9A-F]+)\})|␠×(\d+);|⏎×(\d+);\n|⏎\n|.", re.DOTALL)
 
 
-# --- what is asked ------------------------------------------------------------------------------
+# --- hashes -------------------------------------------------------------------------------------
 
 
 def canonical(action: Action) -> str:
-    """Return the one text form of an action; every field and argument is in it."""
+    """Return the canonical text of an action, with every field and argument."""
     return json.dumps(
         {"tool": action.tool, "arguments": dict(action.arguments), "cwd": action.cwd, "sandbox": action.sandbox or ""},
         sort_keys=True,
@@ -33,16 +33,16 @@ def canonical(action: Action) -> str:
 
 
 def action_key(action: Action) -> str:
-    """SHA-256 of the canonical action: the same whoever asks. Grants and loop checks compare it."""
+    """Return the SHA-256 of the canonical action, equal for every requester. Grants and loop checks compare it."""
     return hashlib.sha256(canonical(action).encode()).hexdigest()
 
 
 def action_sha(key: str, session: SessionId, turn: TurnId, n: int, requester: Principal) -> str:
-    """SHA-256 that binds an action to this session, turn, step and person. An approval is for this alone."""
+    """Return the SHA-256 that binds an action to one session, turn, step and requester. An approval is for it alone."""
     return hashlib.sha256(json.dumps([key, session, turn, n, requester]).encode()).hexdigest()
 
 
-# --- how it is shown ----------------------------------------------------------------------------
+# --- text on cards ------------------------------------------------------------------------------
 
 
 def render(text: str) -> str:
@@ -65,7 +65,7 @@ def render(text: str) -> str:
 
 
 def unrender(shown: str) -> str:
-    """Read what `render` wrote."""
+    """Return the original of a text that `render` wrote."""
     out: list[str] = []
     for match in _SHOWN.finditer(shown):
         escape, code, spaces, breaks = match.groups()
@@ -95,7 +95,7 @@ def render_action(action: Action, shows: str | None) -> str:
 
 
 def needs_escape(action: Action) -> bool:
-    """Whether something in the arguments is not plain printable ASCII or a line break."""
+    """Return whether the arguments hold anything but printable ASCII and line breaks."""
     text = json.dumps(dict(action.arguments), ensure_ascii=False)
     return any(not (" " <= char <= "~") for char in text) or bool(_ESCAPED.search(text))
 
@@ -112,12 +112,12 @@ _WANTS = MappingProxyType(
 
 
 def title(request: ApprovalRequest) -> str:
-    """The first line of a card: which tool, and what it wants."""
+    """Return the first line of a card: the tool and what it wants."""
     return f"{request.action.tool} {_WANTS[request.risk]}"
 
 
 def outcome_line(wait: Wait, people: AllowedPeople) -> str:
-    """Say in one line what became of an approval; empty while it is open."""
+    """Return the outcome of an approval in one line; empty while it is open."""
     who = name_of(wait.decided_by, people)
     at = f", {wait.decided_at:%H:%M} UTC" if wait.decided_at else ""
     reason = f": {wait.reason}" if wait.reason else ""
@@ -129,13 +129,13 @@ def outcome_line(wait: Wait, people: AllowedPeople) -> str:
         WaitState.DENIED: f"{who} denied{at}{reason}",
         WaitState.EXPIRED: "Expired; nothing was run",
         WaitState.CANCELLED: "Withdrawn; nothing was run",
-        WaitState.SUPERSEDED: "Expired while Dragoman was away; it is asked anew",
+        WaitState.SUPERSEDED: "Expired while Dragoman was down; it is asked again",
         WaitState.ANSWERED: "",
     }[wait.state]
 
 
 def name_of(who: Principal | None, people: AllowedPeople) -> str:
-    """How a principal is called on cards: the owner's name, else the principal itself."""
+    """Return the name of a principal on cards: the owner's name, else the principal itself."""
     if who is None:
         return "Nobody"
     return people.owner_of(who) or who

@@ -1,4 +1,4 @@
-"""Where approvals are asked for: in which conversations the cards are shown. Pure."""
+"""Audience of approvals: the conversations that show their cards. Used when a tool call asks. Pure."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from gateway.domain.views import LastContact
 
 ROWS_A_CARD = 8
 PAGE_REACHES_FOR = timedelta(days=7)
+"""Time after its last visit for which the web page counts as a way to reach an approver."""
 SUB_SESSION = "sub_session"
-"""In the payload of an approval: the title of the child that asks."""
+"""Key in the payload of an approval: the title of the child that asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audience:
-    """Where the cards of a session's approvals are shown."""
+    """Places that show the cards of a session's approvals."""
 
     conversations: tuple[Conversation, ...]
     page: bool
-    """Whether an approver had the page open within seven days."""
+    """True if an approver had the page open within seven days."""
 
     @property
     def anybody(self) -> bool:
-        """Whether somebody can be asked at all."""
+        """Return whether anybody can be asked at all."""
         return bool(self.conversations) or self.page
 
 
 def audience(session: Session, turn: Turn, places: Sequence[LastContact], now: datetime) -> Audience:
-    """Say where to ask: a main session and its children in its chat, others in each approver's last direct one.
+    """Return where to ask: in the chat of a main session and its children, else in each approver's last direct chat.
 
-    The page shows what waits by itself, and reaches nobody by having been used once.
+    The page lists open approvals by itself, so it gets no card; one visit long ago does not make it reach anybody.
     """
     page = any(r.page_seen_at is not None and now - r.page_seen_at <= PAGE_REACHES_FOR for r in places)
     if session.root_kind is SessionKind.MAIN:
@@ -46,19 +47,19 @@ def audience(session: Session, turn: Turn, places: Sequence[LastContact], now: d
 
 
 def _place(session: Session, turn: Turn) -> Conversation:
-    """Where it was asked for: of a child, where its root's turn began."""
+    """Return the conversation of the request; for a child, the one that started its root's turn."""
     return session.lineage.conversation if session.lineage else turn.conversation
 
 
 def payload(session: Session) -> Mapping[str, str]:
-    """What is kept with an approval besides the action: which sub-session it is for."""
+    """Return what is stored with an approval besides the action: the title of its sub-session."""
     return {SUB_SESSION: session.title} if session.lineage else {}
 
 
 def card_slots(
     waits: Sequence[WaitId], titles: Sequence[str], place: Audience, session: Session, turn: Turn
 ) -> list[NewSlot]:
-    """The cards (at most eight rows each) for every place, and a note where it was asked when no card stands there."""
+    """Return cards of at most eight rows for every place, and a note for the asking conversation if it gets no card."""
     rows = [tuple(waits[i : i + ROWS_A_CARD]) for i in range(0, len(waits), ROWS_A_CARD)]
     slots = [
         NewSlot(conversation=where, kind=SlotKind.CARD, waits=some) for where in place.conversations for some in rows
@@ -72,5 +73,5 @@ def card_slots(
 
 
 def is_shown_by(slot: Slot, conversation: Conversation, message: str) -> bool:
-    """Whether this message of this conversation shows the slot, or a part of it."""
+    """Return whether this message of this conversation shows the slot, or a part of it."""
     return slot.conversation == conversation and bool(message) and message in slot.platform_id.split(",")

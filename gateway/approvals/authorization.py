@@ -1,4 +1,4 @@
-"""Who may decide an approval, and what a press may do. Pure."""
+"""Authorization of presses: the approvers of a session and the verdict on a press. Used by `Approvals`. Pure."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gateway.policy.routing import AllowedPeople
 
 
 def approving_owners(session: Session, people: AllowedPeople) -> tuple[OwnerName, ...]:
-    """Who decides: below a main session its owner, elsewhere every owner; now, not when it was asked."""
+    """Return who decides now, not when it was asked: under a main session its owner, elsewhere every owner."""
     if session.root_kind is SessionKind.MAIN:
         return tuple(name for name in people.owners if name == session.owner)
     return tuple(people.owners)
 
 
 def approvers(session: Session, people: AllowedPeople) -> frozenset[Principal]:
-    """Whose press counts: that of any principal of those owners."""
+    """Return every principal of the approving owners."""
     return frozenset(who for name in approving_owners(session, people) for who in people.owners[name])
 
 
 def may_resolve(verb: Verb, who: Principal, requester: Principal, allowed: frozenset[Principal]) -> PressVerdict:
-    """Say what a press may do: approvers decide; whoever asked may also deny."""
+    """Return what a press may do: approvers decide, the requester may deny."""
     if who in allowed:
         state = WaitState.APPROVED if verb is Verb.ONCE else WaitState.DENIED
         return PressVerdict(refusal=None, state=state, withdraw_siblings=verb is Verb.DENY_REASON)
@@ -34,9 +34,9 @@ def may_resolve(verb: Verb, who: Principal, requester: Principal, allowed: froze
 
 
 def asks_reason(verdict: PressVerdict, press: Press, wait: Wait, now: datetime) -> bool:
-    """Whether a denial waits for its reason: the platform's buttons carry no text, and it can still be decided.
+    """Return whether to ask for the reason of a denial: the platform's buttons carry no text, and the wait is open.
 
-    A verdict that withdraws the siblings is that of "Deny with reason".
+    Only the verdict of "Deny with reason" withdraws the siblings.
     """
     without = press.can_ask_reason and not press.reason.strip()
     undecided = wait.state is WaitState.OPEN and wait.expires_at > now

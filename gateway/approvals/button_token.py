@@ -1,4 +1,4 @@
-"""What a button carries from a card to the press that comes back. Pure."""
+"""Button tokens: authenticate a press as coming from a card of ours. Made for cards, checked at presses. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from gateway.domain.waits import Verb
 
 
 class ButtonTokens:
-    """Makes and checks button handles: a wait's id and 128 bits of HMAC over (wait, card, verb).
+    """Maker and checker of button handles: a wait's id and 128 bits of HMAC over (wait, card, verb).
 
-    The same on a resend; worthless for another card, conversation or verb; the verb is not in it to be swapped.
+    Equal on a resend; worthless for another card, conversation or verb. It does not contain the verb, so nobody can
+    swap it.
     """
 
     def __init__(self, state_key: bytes) -> None:
@@ -30,7 +31,7 @@ class ButtonTokens:
         return Handle(f"{wait}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}")
 
     def verb(self, handle: Handle, wait: WaitId, cards: Iterable[str]) -> Verb | None:
-        """Return what the handle says on one of these cards, or None when it is not one of ours."""
+        """Return the verb of the handle on one of these cards, or None when the handle is not ours."""
         found: Verb | None = None
         for card in cards:
             for verb in Verb:
@@ -40,19 +41,19 @@ class ButtonTokens:
 
 
 def wait_of(handle: Handle) -> WaitId | None:
-    """Return the wait a handle names; this alone means nothing. None when it cannot be a handle."""
+    """Return the wait that a handle names, unauthenticated; None when the text cannot be a handle."""
     name, dot, mac = handle.partition(".")
     well_formed = bool(dot) and len(handle) <= 64 and re.fullmatch(r"w[0-9a-f]{16}", name) and len(mac) == 22
     return WaitId(name) if well_formed else None
 
 
 def page_card(owner: OwnerName) -> str:
-    """The card that an owner's web page is: it shows every approval that the owner may see."""
+    """Return the card name of an owner's web page, which shows every approval that the owner may see."""
     return f"page:{owner}"
 
 
 def cards_at(conversation: Conversation, shown: Iterable[tuple[SlotId, Conversation]]) -> list[str]:
-    """The cards that a press in this conversation can be of."""
+    """Return the cards that a press in this conversation can belong to."""
     cards = [str(slot) for slot, where in shown if where == conversation]
     if conversation.on_page:
         cards.append(page_card(OwnerName(conversation.chat)))

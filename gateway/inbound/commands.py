@@ -1,4 +1,4 @@
-"""Commands: what a text that begins with `/` asks for, and the gateway's own answers to control commands."""
+"""Commands: parser for texts that begin with `/`, and reply texts of control commands. Used by ingress. Pure."""
 
 from __future__ import annotations
 
@@ -24,48 +24,48 @@ from gateway.toolcalls.registry import Registry, Tool, usage
 
 CONTROL: Mapping[str, str] = MappingProxyType(
     {
-        "help": "what can be said here",
-        "status": "what is running and waiting",
-        "new": "stop, and begin a new history",
+        "help": "list the commands",
+        "status": "show what is running and waiting",
+        "new": "stop and begin a new history",
         "stop": "stop what is running or waiting here",
-        "tools": "which tools this session may use",
-        "sessions": "the conversations that you may see",
-        "approvals": "what waits for a decision",
-        "tree": "the sub-sessions below this session",
-        "usage": "tokens and money, today and in 30 days",
+        "tools": "list the tools of this session",
+        "sessions": "list the sessions that you may see",
+        "approvals": "list what waits for a decision",
+        "tree": "list the sub-sessions of this session",
+        "usage": "show tokens and cost, today and in 30 days",
     }
 )
 
 START = "start"
-"""Sent by platforms when a chat is opened for the first time: /help with a greeting, and not listed."""
-GREETING = "Welcome. I am an agent with tools; what could do harm waits until somebody allows it with a button."
+"""Command that platforms send when a chat is first opened: /help with a greeting. Not listed."""
+GREETING = "Welcome. I am an agent with tools. What could do harm waits until somebody allows it with a button."
 
 USAGE_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class PlainText:
-    """No command: for the model."""
+    """Text for the model, not a command."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlCommand:
-    """One of `CONTROL`, or `START`; handled at ingress."""
+    """Command in `CONTROL`, or `START`; handled at ingress."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCommand:
-    """A tool called by hand; runs as a command turn."""
+    """Tool called by hand; runs as a command turn."""
 
     tool: str
-    """The word that called it: its name, or its shorter one."""
+    """Word typed for the tool: its name or its short name."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownCommand:
-    """Looks like a command and is none."""
+    """Text in the form of a command that does not exist."""
 
     name: str
 
@@ -74,7 +74,7 @@ Parsed: TypeAlias = PlainText | ControlCommand | ToolCommand | UnknownCommand
 
 
 def parse(text: str, tools: Collection[str]) -> Parsed:
-    """Say what a message asks for; `tools` are the words that call tools by hand.
+    """Return the kind of a message's text; `tools` are the words that call tools by hand.
 
     `/usr/bin is full` is plain text; `/nosuch` is an unknown command.
     """
@@ -88,7 +88,7 @@ def parse(text: str, tools: Collection[str]) -> Parsed:
 
 
 def unknown_text(name: str, tools: Collection[str]) -> str:
-    """Answer an unknown command with the nearest one."""
+    """Return the reply to an unknown command, with the nearest known one."""
     known = [*CONTROL, *tools]
     begun = [one for one in known if len(name) > 1 and one.startswith(name)]
     near = begun or get_close_matches(name, known, n=1)
@@ -97,13 +97,13 @@ def unknown_text(name: str, tools: Collection[str]) -> str:
 
 
 def usage_text_of(spec: ToolSpec) -> str:
-    """Say how a tool is called by hand, with its example."""
+    """Return how to call a tool by hand, with its example."""
     example = f", for example {as_code(f'/{spec.by_hand} {spec.example}')}" if spec.example else ""
     return f"Usage: {as_code(usage(spec).removeprefix('Usage: '))}{example}."
 
 
 def help_text(registry: Registry, session: Session) -> str:
-    """Answer /help."""
+    """Return the reply to /help."""
     lines = [f"- `/{name}`: {about}" for name, about in CONTROL.items()]
     lines += [
         f"- {as_code(usage(tool.spec).removeprefix('Usage: '))}: {tool.spec.description}"
@@ -113,12 +113,12 @@ def help_text(registry: Registry, session: Session) -> str:
 
 
 def start_text(registry: Registry, session: Session) -> str:
-    """Answer /start."""
+    """Return the reply to /start."""
     return f"{GREETING}\n\n{help_text(registry, session)}"
 
 
 def tools_text(registry: Registry, session: Session) -> str:
-    """Answer /tools."""
+    """Return the reply to /tools."""
     tools = registry.seen_by(session)
     if not tools:
         return "This session may use no tools."
@@ -132,19 +132,19 @@ def _tool_line(tool: Tool) -> str:
 
 
 def status_text(counts: Counts, lines: Sequence[SessionLine], session: Session, model: str, now: datetime) -> str:
-    """Answer /status: this session first, then, in an owner's main session alone, the daemon.
+    """Return the reply to /status: this session and, only in an owner's main session, the daemon.
 
-    In any other session everybody reads along, and how busy the daemon is and with which model is the owners' affair.
+    Others read along in any other session; the daemon's load and model are for the owners alone.
     """
     here = next((line for line in lines if line.session.id == session.id), None)
     running, waiting, queued = (here.running, here.waiting, here.queued) if here else (0, 0, 0)
-    said = [
+    text = [
         f"This session ({as_code(session.id)}, {session.kind}): {running} running, {waiting} waiting for a decision, "
         f"{queued} queued."
     ]
     if session.kind is SessionKind.MAIN:
-        said += _daemon_lines(counts, model, now)
-    return "\n".join(said)
+        text += _daemon_lines(counts, model, now)
+    return "\n".join(text)
 
 
 def _daemon_lines(counts: Counts, model: str, now: datetime) -> list[str]:
@@ -159,7 +159,7 @@ def _daemon_lines(counts: Counts, model: str, now: datetime) -> list[str]:
 
 
 def sessions_text(lines: Sequence[SessionLine], owner: OwnerName | None, session: Session) -> str:
-    """Answer /sessions: all that this person may see."""
+    """Return the reply to /sessions: every session that this person may see."""
     seen = [line for line in lines if _visible(line.session, owner, session)]
     rows = [
         f"- {as_code(line.session.id)} ({line.session.kind}, {as_code(line.session.title)}): {line.running} running, "
@@ -172,7 +172,7 @@ def sessions_text(lines: Sequence[SessionLine], owner: OwnerName | None, session
 def approvals_text(
     waits: Sequence[Wait], sessions: Mapping[SessionId, Session], owner: OwnerName | None, here: Session
 ) -> str:
-    """Answer /approvals. Text decides nothing: the buttons are on the cards."""
+    """Return the reply to /approvals. Text decides nothing: the buttons are on the cards."""
     shown = [w for w in waits if w.session in sessions and _visible(sessions[w.session], owner, here)]
     if not shown:
         return "Nothing waits for a decision."
@@ -186,9 +186,9 @@ def approvals_text(
 
 
 def tree_text(family: Sequence[ChildLine]) -> str:
-    """Answer /tree. Titles are words of a model or of a person, ids are what sessions_stop takes."""
+    """Return the reply to /tree. Titles come from a model or a person; `sessions_stop` takes the ids."""
     if not family:
-        return "There are no sub-sessions below this session."
+        return "There are no sub-sessions in this session."
     return "\n".join(["Sub-sessions:", "", *(_child_line(one) for one in family)])
 
 
@@ -201,30 +201,30 @@ def _child_line(one: ChildLine) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whose:
-    """What of the books somebody is shown."""
+class UsageScope:
+    """Usage that a person may see."""
 
     persons: frozenset[Principal]
-    """Their own."""
+    """Principals whose usage counts as the person's own."""
     all: bool
-    """Whether what everybody used is shown, too, and with which models and for how much money: the owners' affair."""
+    """True to add everybody's usage, the models and the cost, which are for the owners alone."""
 
 
-def usage_text(spent: Sequence[Spent], whose: Whose, today: date, currency: str) -> str:
-    """Answer /usage: of today and of the `USAGE_DAYS` that end with it.
+def usage_text(spent: Sequence[Spent], scope: UsageScope, today: date, currency: str) -> str:
+    """Return the reply to /usage, for today and for the `USAGE_DAYS` that end today.
 
-    By model and with money in `currency` for who may know it all; anybody else is told of tokens alone.
+    Listed by model and with cost in `currency` if the scope covers everybody; otherwise tokens only.
     """
-    own = [one for one in spent if one.principal in whose.persons]
+    own = [one for one in spent if one.principal in scope.persons]
     groups: list[tuple[str, Sequence[Spent]]] = [
         ("You, today", [one for one in own if one.day == today]),
         (f"You, in {USAGE_DAYS} days", own),
     ]
-    if whose.all:
+    if scope.all:
         groups.append(("Everybody, today", [one for one in spent if one.day == today]))
         groups.append((f"Everybody, in {USAGE_DAYS} days", spent))
     return "\n\n".join(
-        f"{title}:\n\n{_used(lines, currency) if whose.all else _tokens(lines)}" for title, lines in groups
+        f"{title}:\n\n{_used(lines, currency) if scope.all else _tokens(lines)}" for title, lines in groups
     )
 
 
@@ -261,7 +261,7 @@ def _visible(session: Session, owner: OwnerName | None, here: Session) -> bool:
 
 
 def command_list(registry: Registry, session: Session) -> list[CommandInfo]:
-    """The commands of a session as a channel offers them, the gateway's own first."""
+    """Return the commands of a session for a channel's menu, the control commands first."""
     control = [CommandInfo(name=name, usage=f"/{name}", about=about) for name, about in CONTROL.items()]
     tools = [
         CommandInfo(name=t.spec.by_hand, usage=usage(t.spec).removeprefix("Usage: "), about=t.spec.description)

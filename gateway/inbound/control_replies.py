@@ -1,4 +1,4 @@
-"""Control commands at the ingress: what each does, and what the store is read for to answer it."""
+"""Control commands at ingress: effect and reply of each, from what the store holds. Used by ingress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.toolcalls.registry import Registry
 
 
 class ControlReplies:
-    """Answers control commands."""
+    """Maker of effects and replies for control commands."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class ControlReplies:
         model_name: str,
         currency: str,
     ) -> None:
-        """Take what is read for an answer; `currency` is that of the prices that are configured."""
+        """Take the sources of the replies; `currency` is that of the configured prices."""
         self._children = children
         self._usage_store = usage
         self._queries = queries
@@ -41,7 +41,7 @@ class ControlReplies:
         self._currency = currency
 
     async def of(self, name: str, message: Inbound, found: Route) -> Control:
-        """Say what a command does and is answered. Reads only: the store does it, with the command's own row."""
+        """Return the effect and the reply of a command. Reads only: the store applies both with the command's row."""
         match name:
             case "stop":
                 return Control(
@@ -60,7 +60,7 @@ class ControlReplies:
                     stopped_text=STOPPED_TEXT,
                 )
             case "new":
-                return _answer("Only an owner begins a new history here.")
+                return _answer("Only an owner can begin a new history here.")
             case _:
                 return _answer(await self._reply(name, message, found))
 
@@ -82,7 +82,7 @@ class ControlReplies:
                 return commands.unknown_text(name, [tool.spec.by_hand for tool in self._registry.seen_by(session)])
 
     async def _list(self, name: str, session: Session, owner: OwnerName | None) -> str:
-        """What the store knows, as far as this session may be told."""
+        """Return a list from the store, limited to what this session may see."""
         match name:
             case "status":
                 counts, lines = await self._queries.counts(), await self._queries.sessions(0, 0, always=session.id)
@@ -100,14 +100,14 @@ class ControlReplies:
                 return commands.tree_text(await self._children.family(session.id))
 
     async def _usage(self, who: Principal, session: Session, owner: OwnerName | None) -> str:
-        """An owner in main is told of all that owner's persons, and of everybody; anywhere else of the own tokens."""
+        """Return usage: an owner in main sees that owner's persons and everybody, anyone else their own tokens."""
         main = owner is not None and session.kind is SessionKind.MAIN
         own = self._people.owners[owner] if owner is not None and main else frozenset([who])
         today = self._clock.now().astimezone(UTC).date()
         spent = await self._usage_store.spent(today - timedelta(days=commands.USAGE_DAYS - 1))
-        return commands.usage_text(spent, commands.Whose(persons=own, all=main), today, self._currency)
+        return commands.usage_text(spent, commands.UsageScope(persons=own, all=main), today, self._currency)
 
 
 def _answer(reply: str) -> Control:
-    """A command that does nothing but be answered."""
+    """Return a control without an effect, only a reply."""
     return Control(effect=ControlEffect.NONE, only=None, reply=reply, idle="", stopped_text="")

@@ -1,6 +1,7 @@
-"""The way in: whatever a channel pushes is routed, stored, and only then acknowledged. Presses are decided here.
+"""Ingress: routes and stores every event of a channel before it is acknowledged, and decides presses.
 
-Control commands and presses are handled at once; everything else becomes a turn in the store.
+First step of a message's path, called by channels. Control commands and presses are handled at once; every other
+message becomes a turn in the store.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from gateway.toolcalls.registry import Registry
 
 REFUSAL = "I only talk to people that my owner has allowed. Your message was not read."
 WAITING = Waiting(
-    decision="Noted. This conversation waits for a decision on the card above; your message is read after it.",
-    children="Noted. This conversation waits for its sub-sessions; your message is read when they have ended.",
+    decision="Noted. This conversation waits for a decision on the card above. Your message is read after that.",
+    children="Noted. This conversation waits for its sub-sessions. Your message is read when they have ended.",
 )
 UNREADABLE = "I cannot read {unread} yet. Write it as text, please."
 
 
 def refusal(who: Principal) -> str:
-    """Return the refusal of a stranger, with the id that an owner needs to let them in; no app shows it."""
-    return f"{REFUSAL} Your id is {commands.as_code(who)}. The owner can add it under `[people]`, as `allow`."
+    """Return the refusal of a stranger, with the id that an owner needs to allow them; no app shows that id."""
+    return f"{REFUSAL} Your id is {commands.as_code(who)}. The owner can add it to `allow` under `[people]`."
 
 
 class Ingress:
-    """`ports.Sink`: the one ingress for every channel and every kind of event."""
+    """Ingress of every channel and every kind of event; a `ports.Sink`."""
 
     def __init__(
         self,
@@ -56,9 +57,9 @@ class Ingress:
         running: WhileRunning,
         currency: str = "",
     ) -> None:
-        """Take what is needed to route, answer commands and judge presses.
+        """Take the parts that route, answer commands and authorize presses.
 
-        `running`: what a message does while a turn runs; `currency`: of the prices that are configured.
+        `running`: handling of a message that arrives while a turn runs. `currency`: that of the configured prices.
         """
         self._intake = intake
         self._queries = queries
@@ -100,7 +101,7 @@ class Ingress:
         return accepted
 
     async def refuse(self, refused: Refused) -> None:
-        """Store an event that is no message; return after the commit."""
+        """Store an event that is not a message; return after the commit."""
         new = await self._intake.refuse(refused)
         outcome = refused.reason.value if new else "duplicate"
         self._metrics.messages.labels(outcome).inc()
@@ -116,13 +117,13 @@ class Ingress:
     async def _drop(self, message: Inbound, drop: Drop) -> None:
         text = refusal(message.principal)
         if drop.reason is DropReason.UNREADABLE:
-            # A place that is shared live comes as an edit every few seconds, and was answered when it began.
+            # A live location comes as an edit every few seconds; the first message was answered.
             text = "" if message.edits else UNREADABLE.format(unread=message.unread)
         new = await self._intake.drop(message, drop, text)
         self._count(drop.reason.value if new else "duplicate", message)
 
     async def _amend(self, message: Inbound) -> None:
-        """Take a new text while the old one is unread. Nobody is answered: the message stands there corrected."""
+        """Replace the text of an unread message. Sends no reply: the chat shows the corrected message."""
         amended = await self._intake.amend(message)
         self._count("amended" if amended else DropReason.EDITED_LATE.value, message)
 
@@ -150,12 +151,12 @@ class Ingress:
     # --- presses ------------------------------------------------------------------------------
 
     async def press(self, press: Press) -> Pressed:
-        """Judge who pressed, then decide by compare-and-set; the press is stored either way."""
+        """Authorize a press, then decide by compare-and-set. The press is stored either way."""
         wait_id = wait_of(press.handle)
         wait = await self._queries.wait(wait_id) if wait_id else None
         verdict = await self._verdict(press, wait)
         if wait is not None and verdict.refusal is PressResult.ASK_REASON:
-            # Before the press is stored: a press that is told again after a crash is only a duplicate.
+            # Before the press is stored: a press repeated after a crash is only a duplicate.
             await self._reasons.expect(press, wait.id)
         return await self._decide(press, wait, verdict)
 
@@ -184,20 +185,20 @@ class Ingress:
         return verdict
 
     async def _denied_by(self, message: Inbound) -> bool:
-        """Deny with this text as the reason, if one was asked for. It can do nothing else, whatever it says.
+        """Deny with this text as the reason, if one was asked for. The text can do nothing else.
 
-        False: it is a message like any other, also when somebody decides in this very moment.
+        Return False if it is an ordinary message, also when somebody else decides at this very moment.
         """
-        wait = await self._reasons.asked_why(message)
+        wait = await self._reasons.wait_denied_by(message)
         if wait is None:
             return False
         press, verdict = await self._reasons.denial(message, wait)
         pressed = await self._decide(press, wait, verdict)
-        await self._reasons.took(message, wait.id, pressed)
+        await self._reasons.record(message, wait.id, pressed)
         return pressed.result not in TOO_LATE
 
     def _count(self, outcome: str, message: Inbound) -> None:
         self._metrics.messages.labels(outcome).inc()
         known_as = {"also_called": message.also_called} if message.also_called else {}
-        place = message.conversation.key
-        self._log.info("message", outcome=outcome, conversation=place, key=message.event_key, **known_as)
+        conversation = message.conversation.key
+        self._log.info("message", outcome=outcome, conversation=conversation, key=message.event_key, **known_as)

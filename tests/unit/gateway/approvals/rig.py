@@ -1,4 +1,4 @@
-"""An approval as it is stored, and the session and turn it is of."""
+"""Builders of stored approvals with their session and turn. Used by the tests of approvals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSED = PressVerdict(refusal=PressResult.NOT_ALLOWED)
 
 
 def wait(state: WaitState = WaitState.OPEN, *, who: Principal | None = None, reason: str = "") -> Wait:
-    """One that was asked for an hour."""
+    """Return an approval wait that is open for an hour."""
     return Wait(
         id=WAIT,
         kind=WaitKind.APPROVAL,
@@ -70,7 +70,7 @@ def turn(where: Conversation = CHAT, who: Principal = ANN_TELEGRAM) -> Turn:
 
 
 def child(root: SessionKind, where: Conversation) -> Session:
-    """A sub-session whose root's turn began there."""
+    """Return a sub-session whose root's turn began in that conversation."""
     lineage = Lineage(
         parent=main_session(ANN),
         turn=TurnId("t0"),

@@ -1,4 +1,4 @@
-"""What an approval binds, and how it is shown."""
+"""Hashes and card text of an action."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_adding_a_field_to_a_tool_changes_what_is_hashed(name: str, default: int
     """A2: no argument is silently unbound, not even one that was left at its default."""
 
     class Before(BaseModel):
-        """A tool's arguments."""
+        """Arguments of a tool, before a field is added."""
 
         command: str
 

@@ -1,4 +1,4 @@
-"""Where people are asked, and what their presses mean, now."""
+"""Audience of a request and verdict on a press, by the current configuration."""
 
 from __future__ import annotations
 

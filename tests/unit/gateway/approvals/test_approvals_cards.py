@@ -1,4 +1,4 @@
-"""What a card says of an approval: its row while it is open, and its outcome after."""
+"""Text of an approval on its card: the row while it is open, the outcome afterwards."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_facts_are_escaped_like_the_command(asking: Approvals) -> None:
         (WaitState.DENIED, None, "", "Nobody denied"),
         (WaitState.EXPIRED, None, "", "Expired; nothing was run"),
         (WaitState.CANCELLED, None, "", "Withdrawn; nothing was run"),
-        (WaitState.SUPERSEDED, None, "", "Expired while Dragoman was away; it is asked anew"),
+        (WaitState.SUPERSEDED, None, "", "Expired while Dragoman was down; it is asked again"),
         (WaitState.ANSWERED, None, "", ""),
     ],
 )

@@ -1,4 +1,4 @@
-"""Where approvals are asked for, and which message shows a card."""
+"""Audience of approvals, and the messages that show a card."""
 
 from __future__ import annotations
 

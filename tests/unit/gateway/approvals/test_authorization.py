@@ -1,4 +1,4 @@
-"""Who may decide an approval, and what a press may do."""
+"""Authorization of presses."""
 
 from __future__ import annotations
 

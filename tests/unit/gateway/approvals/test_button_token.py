@@ -1,4 +1,4 @@
-"""What a button carries names one wait, card and verb, and nobody else can write it."""
+"""Button tokens: bound to one wait, card and verb, and not forgeable."""
 
 from __future__ import annotations
 

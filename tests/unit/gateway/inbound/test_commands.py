@@ -26,7 +26,7 @@ from gateway.inbound.commands import (
     PlainText,
     ToolCommand,
     UnknownCommand,
-    Whose,
+    UsageScope,
     approvals_text,
     command_list,
     help_text,
@@ -206,7 +206,7 @@ def test_status_tells_nobody_else_how_the_daemon_does(session: Session) -> None:
 
 
 def shown(text: str) -> tuple[str, list[str]]:
-    """The words of a Markdown text beside its code, and its code; nothing else may stand in it."""
+    """Return the plain words of a Markdown text and its code; fail on any other markup."""
     found = [one for block in MarkdownIt("commonmark").parse(text) for one in block.children or []]
     assert {one.type for one in found} <= {"text", "code_inline", "softbreak"}, found
     return "".join(one.content for one in found if one.type == "text"), [
@@ -351,7 +351,7 @@ def test_the_tree_shows_who_stands_below_whom() -> None:
         "- `count`: running, 1,234 tokens, `child:t1.1`",
         "  - `below`: running, 1 waiting for a decision, 1,234 tokens, `child:t2.1`",
     ]
-    assert tree_text([]) == "There are no sub-sessions below this session."
+    assert tree_text([]) == "There are no sub-sessions in this session."
 
 
 def test_a_title_in_the_tree_formats_nothing() -> None:
@@ -381,7 +381,7 @@ def test_usage_is_summed_by_model_and_time_for_one_person() -> None:
         spent("telegram:1001", "small", ago=29),
         spent("telegram:2002", tokens=999_999),
     ]
-    ann = Whose(persons=frozenset([ANN_TELEGRAM, ANN_SLACK]), all=True)
+    ann = UsageScope(persons=frozenset([ANN_TELEGRAM, ANN_SLACK]), all=True)
     text = usage_text(book, ann, TODAY, "USD")
 
     assert text.split("\n\nEverybody")[0] == (
@@ -398,21 +398,21 @@ def test_usage_of_everybody_is_told_to_who_may_know_it() -> None:
     book = [spent("telegram:2002", tokens=999_999)]
     ann = frozenset([ANN_TELEGRAM])
 
-    text = usage_text(book, Whose(persons=ann, all=True), TODAY, "")
+    text = usage_text(book, UsageScope(persons=ann, all=True), TODAY, "")
     assert text.startswith("You, today:\n\n- nothing\n\nYou, in 30 days:\n\n- nothing\n\nEverybody, today:")
     assert text.count("999,999") == 2
 
 
 def test_usage_of_who_may_not_know_it_all_is_tokens_alone() -> None:
-    """Which models there are, and what they cost, is the owners' affair; what others used is theirs."""
+    """Models and cost are for owners alone; others' usage is private."""
     book = [
         spent("telegram:1001", micros=12_345, cached=400),
         spent("telegram:1001", "small", ago=29, micros=1),
         spent("telegram:2002", tokens=999_999),
     ]
-    text = usage_text(book, Whose(persons=frozenset([ANN_TELEGRAM]), all=False), TODAY, "USD")
+    text = usage_text(book, UsageScope(persons=frozenset([ANN_TELEGRAM]), all=False), TODAY, "USD")
 
     assert text == (
         "You, today:\n\n- 1,000 tokens read, 10 written\n\nYou, in 30 days:\n\n- 2,000 tokens read, 20 written"
     )
-    assert usage_text([], Whose(persons=frozenset(), all=False), TODAY, "USD").count("- nothing") == 2
+    assert usage_text([], UsageScope(persons=frozenset(), all=False), TODAY, "USD").count("- nothing") == 2

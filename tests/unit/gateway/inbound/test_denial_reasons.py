@@ -1,4 +1,4 @@
-"""Denials whose reason comes later, as a reply to the card, because the platform's buttons carry no text."""
+"""Denial reasons that come later, as a reply to the card, because the platform's buttons carry no text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def engine(tmp_path: Path) -> Engine:
 
 
 async def asked(engine: Engine) -> tuple[Wait, Wait]:
-    """Two calls of one answer wait, on one card that stands in Ann's chat as the messages c1 and c2."""
+    """Open two waits of one answer, on one card that Ann's chat shows as the messages c1 and c2."""
     turn = await engine.say("do it")
     await engine.run(await engine.claim())
     await sent(engine)
@@ -52,7 +52,7 @@ async def press(
     where: Conversation = CHAT,
     key: str = "",
 ) -> Pressed:
-    """A press on a platform whose buttons carry no text."""
+    """Return a press on a platform whose buttons carry no text."""
     (card,) = [slot for slot in await engine.store.card_slots(wait.id) if slot.conversation == CHAT]
     handle = engine.handles.make(wait.id, card.id, verb)
     event = key or f"q-{wait.id}-{verb}-{who}"
@@ -171,7 +171,7 @@ async def test_only_the_person_who_pressed_gives_the_reason_on_the_very_card(
 
 @pytest.mark.parametrize("who", [BOB, STRANGER, CLEO_TELEGRAM])
 async def test_who_may_not_deny_is_not_asked_why(engine: Engine, who: Principal) -> None:
-    """Ann's main session is decided by Ann; Cleo is an owner, and of another one."""
+    """Ann decides for her main session; Cleo owns another one."""
     first, _ = await asked(engine)
 
     assert (await press(engine, first, who=who)).result is PressResult.NOT_ALLOWED
@@ -199,7 +199,7 @@ async def test_another_card_of_the_same_chat_is_another_decision(engine: Engine)
 
 
 async def test_a_reply_after_the_decision_is_a_message(engine: Engine) -> None:
-    """Somebody decided meanwhile, on the page for instance: what was written must not vanish."""
+    """After a decision elsewhere, on the page for instance, the reply must not vanish."""
     first, second = await asked(engine)
     await press(engine, first)
     await press(engine, first, Verb.ONCE)
@@ -215,7 +215,7 @@ async def test_a_reply_after_the_decision_is_a_message(engine: Engine) -> None:
 async def test_a_reply_in_the_moment_of_the_decision_is_a_message(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, *, cut: bool
 ) -> None:
-    """And so is its rest, where the platform cut it in two."""
+    """The same holds for its rest, where the platform cut it in two."""
     first, _ = await asked(engine)
     await press(engine, first)
     read = engine.store.session
@@ -264,7 +264,7 @@ async def test_after_an_hour_nobody_remembers_the_question(engine: Engine) -> No
 
 
 async def test_the_rest_of_a_reason_that_was_cut_off_is_no_message(engine: Engine) -> None:
-    """More of it is kept nowhere; and the agent must not take it for a request."""
+    """The rest is stored nowhere, and the agent must not take it for a request."""
     first, _ = await asked(engine)
     await press(engine, first)
     assert await reply(engine, "r" * 4050, key="m7", cut=True) is None
@@ -281,7 +281,7 @@ async def test_the_rest_of_a_reason_that_was_cut_off_is_no_message(engine: Engin
     [(1.5, {}), (0, {"follows": "m6"}), (0, {"reply_to": "c1"}), (0, {"principal": BOB}), (0, {"conversation": GROUP})],
 )
 async def test_what_is_not_its_rest_is_a_message(engine: Engine, after_s: float, change: dict[str, Any]) -> None:
-    """Later, after another message, an answer, another person's, elsewhere."""
+    """Too late, after another message, a reply, of another person, in another chat."""
     first, _ = await asked(engine)
     await press(engine, first)
     await reply(engine, "r" * 4050, key="m7", cut=True)
@@ -330,7 +330,7 @@ async def test_the_reason_is_for_the_button_that_was_pressed_last(engine: Engine
 
 @pytest.mark.parametrize("first", [0, 1])
 async def test_of_two_cards_each_has_its_reason(tmp_path: Path, first: int) -> None:
-    """Whichever is answered first: what is written about one card is no request, and nothing of the other's."""
+    """In either order, a reply to one card is neither a request nor a reason for the other card."""
     shell = FakeTool(name="shell", risk=Risk.EXECUTE, effect=Effect.UNSAFE)
     engine = Engine(tmp_path, [shell], script=[Answer(text="hello"), calls("shell:a"), calls("shell:b")])
     await engine.say("hello")  # so that Ann can be reached
@@ -366,7 +366,7 @@ async def test_the_question_outlives_a_restart(engine: Engine, tmp_path: Path) -
 
 
 async def test_who_may_not_decide_any_more_gives_no_reason(engine: Engine, tmp_path: Path) -> None:
-    """Bob asked in the group and may take it back; Cleo was an owner when she pressed, and is only allowed now."""
+    """Bob asked in the group and may deny; Cleo was an owner when she pressed, and no longer is."""
     await engine.say("hi", who=CLEO_TELEGRAM, where=CLEO_CHAT)
     await engine.claim()
     lease = await engine.planned("shell:ls", who=BOB, where=GROUP)

@@ -43,7 +43,7 @@ def counted(engine: Engine, outcome: str) -> float:
 
 
 async def due(engine: Engine) -> list[tuple[str, str]]:
-    """What is to be shown now: chat and text."""
+    """Return chat and text of the slots that are due."""
     slots = await engine.store.claim_slots(NODE, ["telegram", "slack"], 50)
     return [(slot.conversation.chat, slot.text) for slot in slots]
 
@@ -91,7 +91,7 @@ async def test_a_stranger_is_refused_once_a_day_and_never_makes_a_session(engine
 
 @pytest.mark.parametrize("text", ["/stop", "/new", "/status", "/sessions", "/approvals", "/shell ls", "/nosuch"])
 async def test_a_strangers_command_is_a_strangers_message(engine: Engine, text: str) -> None:
-    """c6: no side door, whatever the event."""
+    """c6: a stranger has no other way in, whatever the event."""
     await engine.say("mine")
     before = await engine.store.sessions()
     assert await engine.ingress.message(inbound(text, who=STRANGER, where=NOWHERE)) is None
@@ -141,7 +141,7 @@ async def test_only_an_owner_begins_a_new_history_in_a_group_and_anybody_in_thei
     new = replace(inbound("/new", who=BOB, where=GROUP), direct=False)
     await engine.ingress.message(new)
 
-    assert (await engine.texts(session=group))[-1] == "Only an owner begins a new history here."
+    assert (await engine.texts(session=group))[-1] == "Only an owner can begin a new history here."
     await engine.ingress.message(replace(new, principal=ANN_TELEGRAM, event_key="e2"))
     assert (await engine.texts(session=group))[-1] == "A new history begins here."
     await engine.ingress.message(inbound("/new", who=BOB, where=BOB_CHAT))
@@ -167,7 +167,7 @@ async def test_steering_is_for_the_same_person_in_the_same_place(engine: Engine)
 
 
 async def test_two_people_never_share_a_turn_in_a_group(engine: Engine) -> None:
-    """c14: what a stranger wrote is never in a turn with an owner's rights."""
+    """c14: a stranger's text is never in a turn with an owner's rights."""
     first = await engine.say("as a guest", who=STRANGER, where=GROUP)
     await engine.claim()
     second = await engine.say("as an owner", who=ANN_TELEGRAM, where=GROUP)
@@ -224,7 +224,7 @@ async def test_a_message_while_only_sub_sessions_are_waited_for_is_not_told_of_a
 
 
 async def test_lists_show_roots_live_children_and_every_approval_however_many_children_ended(tmp_path: Path) -> None:
-    """A group that waits for a decision is not pushed out of the lists by sub-sessions."""
+    """Sub-sessions do not push a waiting group out of the lists."""
     engine = spawning(tmp_path, [FakeTool(name="shell", risk=Risk.EXECUTE)])
     await engine.say("hi")
     await ended(engine, await engine.claim(), "hello")
@@ -281,7 +281,7 @@ async def test_usage_tells_people_of_themselves_and_owners_in_main_of_all(
 
 
 async def waiting_in_group(engine: Engine) -> WaitId:
-    """Bob's call in the group waits; Ann was asked in her chat and Cleo in hers."""
+    """Park Bob's call in the group; Ann is asked in her chat and Cleo in hers."""
     await engine.say("hi", who=ANN_TELEGRAM, where=CHAT)
     await engine.say("hi", who=CLEO_TELEGRAM, where=CLEO_CHAT)
     for _ in range(2):
@@ -309,7 +309,7 @@ async def waiting_in_group(engine: Engine) -> WaitId:
 async def test_a_press_counts_by_who_pressed_where(
     engine: Engine, who: Principal, where: Conversation, verb: Verb, result: PressResult
 ) -> None:
-    """c7: the wrong approver presses, and it stays open."""
+    """c7: a press of the wrong approver leaves it open."""
     wait = await waiting_in_group(engine)
     pressed = await engine.press(wait, verb, who=who, where=where)
 

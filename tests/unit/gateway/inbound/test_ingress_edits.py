@@ -30,7 +30,7 @@ def counted(engine: Engine, outcome: str) -> float:
 
 
 async def due(engine: Engine) -> list[str]:
-    """What is to be shown by now; it is shown then."""
+    """Return the texts that are due, and mark them sent."""
     found: list[str] = []
     while slots := await engine.store.claim_slots(NODE, ["telegram"], 50):
         found += [slot.text for slot in slots]
@@ -143,7 +143,7 @@ async def test_a_strangers_photo_is_a_strangers_message(engine: Engine) -> None:
 
 
 async def test_what_is_said_beside_the_bot_is_read_with_the_next_turn_and_asks_for_nothing(engine: Engine) -> None:
-    """c14: what others said is data for the turn; it is not in its text and gives it nobody's rights."""
+    """c14: others' words are data for the turn, not part of its text, and give it no rights."""
     for text in ("lunch?", "/shell reboot", "/stop"):
         message = replace(inbound(text, who=STRANGER, where=GROUP, direct=False), addressed=False, name="Eve")
         assert await engine.ingress.message(message) is None
