@@ -1,6 +1,6 @@
-"""The way out: claim due slots, wait for a turn, let the channel show them, record what happened.
+"""Delivery: claims due slots, waits for the rate limiter, lets the channel show them, records the outcome.
 
-Nothing else sends what must arrive; `streams` shows beginnings of answers on the messages that were made here.
+Last step of a message's path, and the only sender of what must arrive; `live_edits` edits the messages made here.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
 
 AT_ONCE = 64
-"""Sends of one channel side by side; about, where several channels send."""
-GIVEN_FROM = 16
-"""A channel is given more when it has room for so many: each claim is a commit."""
+"""Concurrent sends of one channel; approximate where several channels send."""
+CLAIM_FROM = 16
+"""Free sends of a channel from which more slots are claimed for it: each claim is a commit."""
 LOOK_EVERY_S = 1.0
 SEND_WITHIN_S = 45.0
 """Timeout in seconds for one send.
@@ -38,11 +38,11 @@ SEND_WITHIN_S = 45.0
 Together with the wait before it (4 s for the rate limit, 5 s for a live edit, see `LiveEdits.finish`) it stays below
 the 60 s after which a sweep reclaims the slot: a send that hangs must not be repeated. Files have longer limits."""
 PARTS_WITHIN_S = 25.0
-"""How long the parts of one slot wait for their turns; what is left then goes on with the next try."""
-LOOKED_AT_AGAIN_S = 86_400.0
-"""What would have to wait longer is tried once a day: times have an end, and limits and bans may have been lifted."""
-STORE_AGAIN_S = 1.0
-STORE_AGAIN_TIMES = 30
+"""Seconds that the parts of one slot wait for the rate limiter; the rest goes with the next attempt."""
+LONGEST_DELAY_S = 86_400.0
+"""Longest delay in seconds before a retry: dates have an end, and limits and bans may have been lifted."""
+STORE_RETRY_S = 1.0
+STORE_RETRIES = 30
 LIMITS = RetryLimits(attempts=6)
 _NAMES = {
     SlotKind.CARD: "a question about a tool call",
@@ -54,7 +54,7 @@ _NAMES = {
 
 @dataclass(slots=True, kw_only=True)
 class Delivery:
-    """The only way that content leaves."""
+    """Sender of all content that must arrive."""
 
     node: NodeId
     outbox: Outbox
@@ -68,22 +68,22 @@ class Delivery:
     points: FailPoints
     redactor: Redactor
     owners: Mapping[OwnerName, Sequence[Principal]]
-    """Who is told what could not be shown, and who they are in chats."""
+    """Owners to notify of undeliverable slots, with their principals."""
     limiter: RateLimiter
     live_edits: LiveEdits
     kept: Callable[[SessionId, str], Path | None]
-    """Where a file of a session's call is."""
+    """Return the path of an artifact of a session, or None."""
     send_within_s: float = SEND_WITHIN_S
-    """Of one try, besides what a file may take."""
+    """Timeout in seconds for one attempt, besides the time allowed for a file."""
     _knows_bans: bool = False
     _draining: bool = False
     _flushing: bool = False
     _busy: dict[SlotId, str] = field(default_factory=dict[SlotId, str])
-    """What is being sent, and by which channel."""
+    """Slots being sent, with their channel."""
     _log: Any = field(default_factory=lambda: log("delivery"))
 
     async def run(self) -> None:
-        """Send until drained; returns when nothing is being sent."""
+        """Send until drained; return when nothing is being sent."""
         async with asyncio.TaskGroup() as group:
             while not self._draining:
                 for slot in await self._claim():
@@ -91,15 +91,15 @@ class Delivery:
                     group.create_task(self._show(slot), name=f"slot {slot.id}")
 
     def drain(self) -> None:
-        """Claim nothing more; what waits for its turn goes back into the store. Twice is safe."""
+        """Claim nothing more; slots that wait for the rate limiter go back to the store. Idempotent."""
         self._draining = True
         self.limiter.close()
         self.events.publish(SLOTS, SlotsDue())
 
     async def flush(self) -> None:
-        """Wait until nothing is due now or being sent: bans are not waited for. The caller sets the time limit.
+        """Wait until nothing is due now or being sent, but not for bans to end. The caller sets the timeout.
 
-        What is for a channel that is not configured any more is kept until it is again.
+        Slots of a channel that is no longer configured stay in the store until it is configured again.
         """
         self._flushing = True
         async with self.events.subscribe(SLOTS) as wakes:
@@ -107,12 +107,12 @@ class Delivery:
                 await anext(wakes)
 
     def _room(self, channel: str) -> int:
-        """How much more a channel is given: one that hangs leaves the others their room."""
+        """Return how many more sends a channel may take. Counted by channel, so that one that hangs blocks no other."""
         room = AT_ONCE - sum(name == channel for name in self._busy.values())
-        return room if room >= GIVEN_FROM else 0
+        return room if room >= CLAIM_FROM else 0
 
     async def _claim(self) -> Sequence[Slot]:
-        """Claim what is due on channels that have room, or wait for it, or for room."""
+        """Claim due slots of channels that have room; wait for slots or for room."""
         rooms = {name: room for name in sorted(self.channels) if (room := self._room(name))}
         try:
             if not self._knows_bans:
@@ -127,7 +127,7 @@ class Delivery:
             return []
 
     async def _show(self, slot: Slot) -> None:
-        """Show one version of one slot and record what came of it."""
+        """Show one version of one slot and record the outcome."""
         try:
             await self._try(slot)
         except StoreError as error:
@@ -136,26 +136,26 @@ class Delivery:
         finally:
             full = not self._room(slot.conversation.channel)
             self._busy.pop(slot.id, None)
-            # The store announces the conversation's next slot; only here it is known that there is room again. Of
-            # refusals few are under way at a time, so that there is none until one has ended.
+            # The store announces the conversation's next slot; only delivery knows that there is room again. Few
+            # refusals are sent at a time, so the next one is due only when one has ended.
             if full or self._flushing or slot.kind is SlotKind.REFUSAL:
                 self.events.publish(SLOTS, SlotsDue())
 
     async def _try(self, slot: Slot) -> None:
         channel = self.channels[slot.conversation.channel]
-        sending = _Sending(delivery=self, slot=slot, way=SendPath.to(slot.conversation, ()))
+        sending = _Sending(delivery=self, slot=slot, send_path=SendPath.to(slot.conversation, ()))
         try:
-            sending.way = SendPath.to(slot.conversation, channel.rate_limits(slot.conversation))
+            sending.send_path = SendPath.to(slot.conversation, channel.rate_limits(slot.conversation))
             if unsettled_s := await self.live_edits.finish(slot.id):
-                await self._again(slot, unsettled_s, counted=False)
-                self.live_edits.gave_back(slot.id)
+                await self._retry(slot, unsettled_s, counted=False)
+                self.live_edits.returned_to_store(slot.id)
             else:
-                await sending.turn(PATIENCE_S)
+                await sending.wait(PATIENCE_S)
                 await self.points.hit("J16")
                 await self._send(channel, sending)
-        except _Later as later:
-            # Taken a little early, it comes just in time: due slots are looked for every second.
-            await self._again(slot, max(later.delay_s - LOOK_EVERY_S, 0), counted=False)
+        except _RateLimited as limited:
+            # A little early, since due slots are looked for only every second.
+            await self._retry(slot, max(limited.delay_s - LOOK_EVERY_S, 0), counted=False)
         except SendFailed as failed:
             await self._failed(sending, failed)
         except StoreError:
@@ -165,25 +165,28 @@ class Delivery:
             await self._failed(sending, sending.doubt("The channel failed."))
 
     async def record(self, slot: Slot, write: Callable[[], Awaitable[object]]) -> None:
-        """Store what came of a send. It cannot be unsent, so a store that fails is asked again for a while."""
-        for _ in range(STORE_AGAIN_TIMES):
+        """Store the outcome of a send. A send cannot be undone, so a failing write is retried for 30 s.
+
+        Raises `StoreError` after that.
+        """
+        for _ in range(STORE_RETRIES):
             try:
                 await write()
             except StoreError as error:
                 self._log.error("outcome of a send not stored yet", slot=slot.id, error=str(error))
-                await asyncio.sleep(STORE_AGAIN_S)
+                await asyncio.sleep(STORE_RETRY_S)
             else:
                 return
         await write()
 
     async def _send(self, channel: Channel, sending: _Sending) -> None:
         slot = sending.slot
-        showing = await self._render(slot)
+        rendered = await self._render(slot)
         show = channel.edit if slot.platform_id else channel.send
-        within_s = self.send_within_s + file_may_take_s(_length(showing.path))
+        within_s = self.send_within_s + file_may_take_s(_length(rendered.path))
         try:
             async with asyncio.timeout(within_s):
-                platform_id = await show(showing, sending)
+                platform_id = await show(rendered, sending)
         except TimeoutError as error:
             raise sending.doubt(f"No answer within {within_s:.0f} s.") from error
         self.live_edits.shown(slot, platform_id)
@@ -204,13 +207,13 @@ class Delivery:
         return RenderedSlot(slot=slot, text=self.redactor.text(slot.text), rows=tuple(rows), path=self._path(slot))
 
     def _path(self, slot: Slot) -> Path | None:
-        """Where the file of a slot is, if it still is there."""
+        """Return the path of a slot's file, or None if it is gone."""
         if slot.file is None or slot.session is None:
             return None
         return self.kept(slot.session, slot.file.file)
 
     async def _failed(self, sending: _Sending, failed: SendFailed) -> None:
-        """Record a failure by its class: retry, wait, uncertain or dead."""
+        """Record a failure by its outcome: retry, wait, uncertain or dead."""
         slot, outcome = sending.slot, failed.outcome
         self.metrics.sends.labels(slot.conversation.channel, outcome.value).inc()
         self._log.warning("not sent", slot=slot.id, outcome=outcome.value, error=str(failed), attempt=slot.attempts)
@@ -220,7 +223,7 @@ class Delivery:
         uncertain = outcome is SendOutcome.UNCERTAIN and failed.creating
         second = uncertain and slot.uncertain and not sending.went_on and not failed.answered
         if outcome is SendOutcome.DEAD or (second and slot.kind is not SlotKind.CARD):
-            # An uncertain create is repeated once, marked; a second silence is not worth a third copy.
+            # An uncertain create is repeated once, marked; a second one without an answer is not worth a third copy.
             await self._give_up(slot, failed.message)
             return
         decision = next_try(slot.attempts, Failure(retryable=True), secrets.randbelow(1000) / 1000, LIMITS)
@@ -228,29 +231,29 @@ class Delivery:
             await self._give_up(slot, failed.message)
         else:
             unsettled = outcome is SendOutcome.UNCERTAIN and not failed.creating
-            await self._again(slot, decision.delay_s, uncertain=uncertain, unsettled=unsettled)
+            await self._retry(slot, decision.delay_s, uncertain=uncertain, unsettled=unsettled)
 
     async def _wait(self, sending: _Sending, refused: SendFailed) -> None:
-        """Ban what was refused, in the store too, then try again when it opens; that is no try used up."""
+        """Ban the refused scope, also in the store, and retry when the ban ends. Does not count as an attempt."""
         slot, now = sending.slot, self.clock.now()
-        bans = self.limiter.obey(sending.way, refused)
+        bans = self.limiter.apply_retry_after(sending.send_path, refused)
         await self.record(slot, lambda: write_bans(self.key_value, bans, now))
         delay_s = (max(bans.values()) - now).total_seconds()
-        await self._again(slot, delay_s, unsettled=refused.unsettled, counted=False)
+        await self._retry(slot, delay_s, unsettled=refused.unsettled, counted=False)
 
-    async def _again(
+    async def _retry(
         self, slot: Slot, delay_s: float, *, uncertain: bool = False, unsettled: bool = False, counted: bool = True
     ) -> None:
-        retry, delay = self.outbox.slot_retry, timedelta(seconds=min(delay_s, LOOKED_AT_AGAIN_S))
+        retry, delay = self.outbox.slot_retry, timedelta(seconds=min(delay_s, LONGEST_DELAY_S))
         await self.record(
             slot, lambda: retry(slot.id, delay, uncertain=uncertain, unsettled=unsettled, counted=counted)
         )
 
     async def _give_up(self, slot: Slot, why: str) -> None:
-        """Record that it will not be shown, and tell the owners: once an hour for a chat with all its topics.
+        """Record a slot as undeliverable and notify the owners, once an hour for a chat with all its topics.
 
-        They are not told of a stranger's refusal or of such a notice itself, which could go on for ever, nor of a
-        status line, with which nothing is lost. What was only to be shown once more stands there.
+        No notice for a stranger's refusal, for such a notice itself (it could repeat for ever), or for a status line
+        (nothing is lost). A slot that was only to be shown once more counts as sent.
         """
         if slot.stands:
             await self.record(slot, lambda: self.outbox.slot_sent(slot.id, slot.version, slot.platform_id))
@@ -263,8 +266,8 @@ class Delivery:
         await self.record(slot, lambda: self.outbox.tell_owners(key, text, self.owners))
 
 
-class _Later(SendFailed):
-    """There is no room for a message now. Not what the platform said: nothing was sent."""
+class _RateLimited(SendFailed):
+    """Held back by our own rate limit; nothing was sent."""
 
     def __init__(self, delay_s: float) -> None:
         super().__init__(outcome=SendOutcome.WAIT, creating=False)
@@ -273,36 +276,37 @@ class _Later(SendFailed):
 
 @dataclass(slots=True, kw_only=True)
 class _Sending:
-    """One try to show a slot; the channel's `Progress`. Each part waits for a turn of its own."""
+    """One attempt to show a slot; the channel's `Progress`. Each part waits for the rate limiter."""
 
     delivery: Delivery
     slot: Slot
-    way: SendPath
+    send_path: SendPath
     _waited_s: float = 0.0
     _parts: int = 0
 
     @property
     def went_on(self) -> bool:
-        """Whether a part of it was shown in this try: what is in doubt now is another one than before."""
+        """Return whether a part was shown in this attempt, so that a doubt is about another part than before."""
         return self._parts > 0
 
     async def __call__(self, platform_id: str) -> None:
-        """Store what is shown so far, then wait until the next part may go. Raises `SendFailed` when that is long."""
+        """Store the parts shown so far, then wait to send the next one. Raises `SendFailed` if that takes too long."""
         self._parts += 1
         delivery, slot = self.delivery, self.slot
         await delivery.record(slot, lambda: delivery.outbox.slot_part(slot.id, platform_id))
-        await self.turn(PARTS_WITHIN_S - self._waited_s)
+        await self.wait(PARTS_WITHIN_S - self._waited_s)
 
-    async def turn(self, patience_s: float) -> None:
-        """Wait for a turn to send one message. Raises `SendFailed` when it would take too long."""
+    async def wait(self, patience_s: float) -> None:
+        """Wait for the rate limiter to allow one message. Raises `SendFailed` if that would take too long."""
         began = self.delivery.clock.monotonic()
-        delay_s = await self.delivery.limiter.turn(self.way, SendPriority.of(self.slot.kind), patience_s=patience_s)
+        priority = SendPriority.of(self.slot.kind)
+        delay_s = await self.delivery.limiter.acquire(self.send_path, priority, patience_s=patience_s)
         self._waited_s += self.delivery.clock.monotonic() - began
         if delay_s:
-            raise _Later(delay_s)
+            raise _RateLimited(delay_s)
 
     def doubt(self, why: str) -> SendFailed:
-        """Nobody knows what was shown: a new message, unless this was an edit that had not added one."""
+        """Return an uncertain failure: of a create, unless this was an edit that had added no message yet."""
         creating = not self.slot.platform_id or self.went_on
         return SendFailed(why, outcome=SendOutcome.UNCERTAIN, creating=creating)
 
@@ -310,7 +314,7 @@ class _Sending:
 def _length(path: Path | None) -> int:
     try:
         return path.stat().st_size if path is not None else 0
-    except OSError:  # it went meanwhile
+    except OSError:  # it was removed meanwhile
         return 0
 
 
@@ -319,5 +323,5 @@ def _not_shown(slot: Slot, why: str) -> str:
     cure = "It can be decided" if slot.kind is SlotKind.CARD else "It can be read"
     return (
         f"In {slot.conversation.key} {what} could not be shown: {why.rstrip(' .')}. {cure} on the web page. "
-        "If that chat is to go on, see that the bot is still there and may write."
+        "To keep using that chat, make sure that the bot is still in it and may write."
     )

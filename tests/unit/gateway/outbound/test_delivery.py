@@ -16,7 +16,7 @@ from gateway.domain.slots import EDIT_IN_DOUBT, NewSlot, RenderedSlot, SlotKind,
 from gateway.domain.tools import Effect, Risk
 from gateway.domain.waits import WaitState
 from gateway.errors import SendFailed, SendOutcome
-from gateway.outbound.live_edits import ASK_AGAIN_S, SETTLED_AFTER_S
+from gateway.outbound.live_edits import RETRY_S, SETTLED_AFTER_S
 from gateway.ports import Progress
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
@@ -96,7 +96,7 @@ async def test_a_doubtful_create_is_repeated_once_and_marked_and_then_given_up(e
 
 
 async def test_a_platform_that_says_it_failed_is_asked_six_times_and_each_copy_is_marked(engine: Engine) -> None:
-    """An outage of ten seconds cost every answer that fell into it: two doubts were the end of each."""
+    """A ten-second outage used to lose every answer in it: each was given up after two doubts."""
     id = await slot(engine)
     channel = FakeChannel(outcomes=[FAILING] * 5)
     await delivered(engine, channel, rounds=6)
@@ -287,7 +287,7 @@ async def test_a_part_that_must_wait_long_goes_with_a_later_try_that_counts_as_n
 
 
 async def test_a_doubt_about_another_part_is_a_first_one(engine: Engine) -> None:
-    """Of a long answer the beginning was in doubt and came the second time; its end was given up at its first doubt."""
+    """A long answer's beginning was in doubt and then arrived; its end was given up at its first doubt."""
     id = await slot(engine, "one\ntwo\nthree")
     channel = PartsChannel(outcomes=[UNCERTAIN, None, UNCERTAIN, None, UNCERTAIN], every_s=0)
     await delivered(engine, channel, rounds=4)
@@ -317,7 +317,7 @@ async def test_the_owners_are_told_what_could_not_be_shown_once_an_hour_for_each
     assert len(told) == 2
     assert told[0] == (
         "In telegram/default/7 an answer could not be shown: blocked [hidden]. It can be read on the web page. "
-        "If that chat is to go on, see that the bot is still there and may write."
+        "To keep using that chat, make sure that the bot is still in it and may write."
     )
 
 
@@ -357,7 +357,7 @@ async def test_what_shows_a_slot_after_an_edit_is_stored(engine: Engine) -> None
 
 @dataclass(slots=True)
 class SlowEdits(FakeChannel):
-    """A channel whose edits of a beginning take until they are let go, and may end badly."""
+    """Channel whose live edits take until they are released, and may fail."""
 
     streams: bool = True
     begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -376,7 +376,7 @@ class SlowEdits(FakeChannel):
 
 @asynccontextmanager
 async def written(engine: Engine, channel: SlowEdits, *, patience_s: float = 5) -> AsyncGenerator[SlotId]:
-    """An answer that was written to its end while an edit of its beginning is under way."""
+    """Return an answer that was finished while a live edit of it is under way."""
     delivery, turn = engine.delivery(channel), TurnId("t1")
     delivery.live_edits.patience_s = patience_s
 
@@ -421,12 +421,12 @@ async def test_the_last_words_wait_for_an_edit_that_takes_long_and_that_is_no_tr
     channel = SlowEdits()
     async with written(engine, channel, patience_s=0.05) as id:
         for _ in range(3):
-            await until(lambda: holds(now(engine, id).due_at == engine.clock.now() + timedelta(seconds=ASK_AGAIN_S)))
+            await until(lambda: holds(now(engine, id).due_at == engine.clock.now() + timedelta(seconds=RETRY_S)))
             assert (now(engine, id).state, now(engine, id).attempts) == (SlotState.DUE, 0)
-            engine.clock.advance(ASK_AGAIN_S)
+            engine.clock.advance(RETRY_S)
         channel.may_end.set()
         await until(lambda: holds(bool(channel.edited)))
-        engine.clock.advance(ASK_AGAIN_S)
+        engine.clock.advance(RETRY_S)
         await until(lambda: holds(now(engine, id).state is SlotState.SENT))
 
     assert [one.text for one in channel.edited] == ["Once upon a time", "The end."]
@@ -456,7 +456,7 @@ async def test_after_an_edit_whose_end_is_unknown_the_last_words_wait_until_it_h
 async def test_over_an_edit_that_was_not_answered_what_is_newer_is_shown_once_more(
     engine: Engine, failure: SendFailed, again: int
 ) -> None:
-    """However long it was waited for, and though that was no try."""
+    """However long delivery waited, and though that was no attempt."""
     card = await asked(engine)
     channel = FakeChannel()
     await delivered(engine, channel)
@@ -476,7 +476,7 @@ async def test_over_an_edit_that_was_not_answered_what_is_newer_is_shown_once_mo
 async def test_what_stands_there_is_not_given_up_when_it_cannot_be_shown_once_more(
     engine: Engine, outcome: SendFailed
 ) -> None:
-    """Nobody is told, since nothing is lost."""
+    """The owners get no notice, since nothing is lost."""
     id = await slot(engine)
     await delivered(engine, FakeChannel())
     assert await engine.store.slot_overwritten(id, 0)

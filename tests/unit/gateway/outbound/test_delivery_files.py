@@ -1,4 +1,4 @@
-"""Files on their way out: where each is, how long it may take, and what becomes of one in doubt."""
+"""Delivery of files: path, timeout and uncertain outcomes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_of_a_file_that_is_not_there_or_none_of_ours_the_caption_is_shown(
 
 @pytest.mark.parametrize(("length", "state"), [(200_000, SlotState.SENT), (5, SlotState.DUE)])
 async def test_a_file_is_given_time_by_its_length(engine: Engine, length: int, state: SlotState) -> None:
-    """Its channel has not answered when that of a short one is given up."""
+    """The long file's channel answers later than the timeout of a short one."""
     path = engine.workspaces.outputs(OWN_SESSION) / "t-1-1.bin"
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(length))
@@ -92,7 +92,7 @@ async def test_a_file_is_given_time_by_its_length(engine: Engine, length: int, s
     ("length", "seconds"), [(0, 0), (131_072, 1), (50_000_000, 381), (10**9, MAY_TAKE_AT_MOST_S), (-1, 0)]
 )
 def test_what_a_file_may_take(length: int, seconds: float) -> None:
-    """So much that nobody gives up what still goes out, and less than the time after which it is sent anew."""
+    """Longer than a slow upload takes, and shorter than the time after which the sweep reclaims the slot."""
     assert round(file_may_take_s(length)) == seconds
     assert timedelta(seconds=SEND_WITHIN_S + MAY_TAKE_AT_MOST_S + 10) < FILE_SENDING_AT_MOST
 

@@ -10,7 +10,7 @@ import pytest
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import RateLimit, SlotKind, SlotState
 from gateway.domain.tools import Effect, Risk
-from gateway.outbound.delivery import AT_ONCE, GIVEN_FROM, LOOKED_AT_AGAIN_S
+from gateway.outbound.delivery import AT_ONCE, CLAIM_FROM, LONGEST_DELAY_S
 from gateway.outbound.rate_limit import BANS
 from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel, FakeTool, in_background, until
@@ -48,13 +48,13 @@ async def test_a_channel_sends_so_much_at_once_and_gets_more_when_some_of_it_has
     channel = FakeChannel(slow={chat(number).chat: gate for number, gate in enumerate(held)})
     async with in_background(engine.delivery(channel).run()):
         await until(lambda: holds(all(now(engine, one).state is SlotState.SENDING for one in slots[:AT_ONCE])))
-        for gate in held[: GIVEN_FROM - 1]:
+        for gate in held[: CLAIM_FROM - 1]:
             gate.set()
-        await until(lambda: holds(len(channel.sent) == GIVEN_FROM - 1))
+        await until(lambda: holds(len(channel.sent) == CLAIM_FROM - 1))
         await asyncio.sleep(0.05)
-        assert len(channel.sent) == GIVEN_FROM - 1
-        held[GIVEN_FROM].set()
-        await until(lambda: holds(len(channel.sent) == AT_ONCE + GIVEN_FROM))
+        assert len(channel.sent) == CLAIM_FROM - 1
+        held[CLAIM_FROM].set()
+        await until(lambda: holds(len(channel.sent) == AT_ONCE + CLAIM_FROM))
         for gate in held:
             gate.set()
         await until(lambda: holds(len(channel.sent) == 2 * AT_ONCE))
@@ -74,11 +74,11 @@ async def test_waiting_for_a_limit_is_no_try(engine: Engine) -> None:
 
 
 async def test_what_would_wait_for_ever_is_looked_at_once_a_day(engine: Engine) -> None:
-    """A channel of an owner's own may say anything; there is no such time as in 1e300 s."""
+    """A custom channel may return any delay; 1e300 s is beyond every date."""
     await slot(engine, "first")
     second, began = await slot(engine, "second"), engine.clock.now()
     async with in_background(engine.delivery(PacedChannel(every_s=1e300)).run()):
-        await until(lambda: holds(now(engine, second).due_at == began + timedelta(seconds=LOOKED_AT_AGAIN_S)))
+        await until(lambda: holds(now(engine, second).due_at == began + timedelta(seconds=LONGEST_DELAY_S)))
 
     assert (now(engine, second).state, now(engine, second).attempts) == (SlotState.DUE, 0)
 

@@ -13,8 +13,8 @@ from gateway.domain.live import ANSWERS, TextDelta, TurnActive
 from gateway.domain.messages import Conversation
 from gateway.domain.slots import NewSlot, RateLimit, RenderedSlot, Slot, SlotKind, SlotState
 from gateway.errors import SendFailed, SendOutcome
-from gateway.outbound.followed import KEPT_CHARS
 from gateway.outbound.live_edits import LiveEdits
+from gateway.outbound.live_state import KEPT_CHARS
 from gateway.outbound.rate_limit import BANS, RateLimiter
 from gateway.ports import Progress
 from gateway.store.memory import MemoryStore
@@ -32,7 +32,7 @@ LOOKS_S = 0.02
 
 @dataclass(slots=True)
 class SlowChannel(FakeChannel):
-    """A channel whose edits take until they are let go."""
+    """Channel whose edits take until they are released."""
 
     go: asyncio.Event = field(default_factory=asyncio.Event)
     begun: int = 0
@@ -45,10 +45,10 @@ class SlowChannel(FakeChannel):
 
 
 class World:
-    """A streaming channel and what is told about turns."""
+    """Streaming channel, live edits, and events of one turn."""
 
     def __init__(self, channel: FakeChannel, *, edit_within_s: float = 5, patience_s: float = 5) -> None:
-        """Nothing runs yet."""
+        """Start nothing."""
         self.clock = FakeClock()
         self.store = MemoryStore(self.clock)
         self.channel = channel
@@ -69,26 +69,26 @@ class World:
         self._length = 0
 
     async def working(self, where: Conversation = CHAT, turn: TurnId = TURN) -> None:
-        """A turn is worked on."""
+        """Publish that a turn is active."""
         self.store.live.publish(ANSWERS, TurnActive(session=SESSION, turn=turn, conversation=where))
         await asyncio.sleep(0)
 
     async def writes(self, text: str, *, n: int = 0, start: int | None = None) -> None:
-        """More of the answer came."""
+        """Publish the next text of the answer."""
         start = self._length if start is None else start
         self.store.live.publish(ANSWERS, TextDelta(session=SESSION, turn=TURN, n=n, start=start, text=text))
         self._length = start + len(text)
         await asyncio.sleep(0)
 
     async def passes(self, seconds: float) -> None:
-        """Time passes, and what is due by then happens."""
+        """Advance the clock and let everything due by then happen."""
         self.clock.advance(seconds)
         await asyncio.sleep(LOOKS_S)
         for _ in range(50):  # a process that slept through that wakes with all of it due at once
             await asyncio.sleep(0)
 
     async def begins(self, text: str = "Once upon ", *, early: str = "Once upon") -> Slot:
-        """An answer whose beginning was shown."""
+        """Return the slot of an answer whose beginning was shown."""
         await self.working()
         await self.writes(text)
         slot = shown(early)
@@ -97,18 +97,18 @@ class World:
 
     @property
     def edits(self) -> list[str]:
-        """What the message was changed to."""
+        """Return the texts of the edits."""
         return [one.text for one in self.channel.edited]
 
 
 def shown(text: str, *, n: int | None = 0, kind: SlotKind = SlotKind.ANSWER, where: Conversation = CHAT) -> Slot:
-    """A slot that delivery has just sent."""
+    """Return a slot that delivery has just sent."""
     return slot(where, kind, id=answer_slot(TURN, n or 0), session=SESSION, turn=TURN, n=n, text=text)
 
 
 @asynccontextmanager
 async def running(world: World) -> AsyncGenerator[World]:
-    """Streams at work; drained at the end."""
+    """Run live edits; drain them at the end."""
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(world.streams.run(), name="streams")
         await asyncio.sleep(0.01)
@@ -254,7 +254,7 @@ async def test_two_answers_in_one_chat_share_its_second(world: World) -> None:
 
 
 async def test_the_second_of_a_chat_begins_when_its_edit_was_answered() -> None:
-    """One that is slow to leave and the next one would come to the platform together."""
+    """Otherwise a slow edit and the next one would reach the platform together."""
     channel = SlowChannel()
     async with running(World(channel)) as world:
         await world.begins()
@@ -387,7 +387,7 @@ async def test_an_edit_that_failed_is_not_repeated(world: World, failure: Except
 
 
 async def sent_elsewhere(world: World, slot: Slot) -> None:
-    """Another machine shows the last words, as version 2, of what was begun here."""
+    """Show the final text, version 2, on another machine, of an answer begun here."""
     with world.store.transition():
         world.store.use_session(route())
         early = NewSlot(conversation=CHAT, kind=SlotKind.ANSWER, text=slot.text, n=slot.n, id=slot.id)

@@ -1,4 +1,4 @@
-"""The end of an answer that was shown while it was written: its last words and edits under way."""
+"""End of a streamed answer: final text and edits under way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.domain.ids import SlotId
 from gateway.domain.live import ANSWERS, TurnReleased
 from gateway.domain.slots import RateLimit
 from gateway.errors import SendFailed, SendOutcome
-from gateway.outbound.live_edits import ASK_AGAIN_S, SETTLED_AFTER_S
+from gateway.outbound.live_edits import RETRY_S, SETTLED_AFTER_S
 from tests.support.fakes import FakeChannel
 from tests.support.makers import CHAT
 from tests.unit.gateway.outbound.test_live_edits import TURN, SlowChannel, World, running
@@ -67,7 +67,7 @@ async def test_finish_does_not_wait_for_ever_and_does_not_cut_an_edit_off() -> N
         await world.writes("a time ")
         await world.passes(1.1)
         for _ in range(2):
-            assert await world.streams.finish(slot.id) == ASK_AGAIN_S
+            assert await world.streams.finish(slot.id) == RETRY_S
         channel.go.set()
         assert await world.streams.finish(slot.id) == 0
     assert (channel.begun, world.edits) == (1, ["Once upon a time"])
@@ -100,14 +100,14 @@ async def test_the_last_words_wait_while_an_edit_may_still_come(
 
 
 def paced(per_s: float) -> FakeChannel:
-    """A channel whose chats take so many messages a second; 0: any number."""
+    """Return a channel with a rate limit for each chat; 0 for none."""
     pace = (RateLimit(scope=CHAT.chat_scope, every_s=1 / per_s, burst=3),) if per_s else ()
     return FakeChannel(pace=pace)
 
 
 @pytest.mark.parametrize(("per_s", "passed_s", "waits_s"), [(1, 0.7, 0.3), (4, 0.1, 0.15), (1, 1.1, 0), (0, 0, 0)])
 async def test_last_words_keep_a_distance_to_the_last_edit(per_s: float, passed_s: float, waits_s: float) -> None:
-    """A second at most, and no more than the limit of the chat wants."""
+    """At most a second, and no more than the rate limit of the chat."""
     async with running(World(paced(per_s))) as world:
         slot = await world.begins()
         await world.writes("a time ")

@@ -1,4 +1,4 @@
-"""Status lines while turns are at work: edits of one message, at most one a second and chat, until the last word."""
+"""Status lines of active turns: edits of one message, at most one a second and chat, until the final text."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gateway.domain.messages import Conversation
 from gateway.domain.slots import RateLimit, Slot, SlotKind
 from gateway.domain.waits import WaitKind
 from gateway.errors import SendFailed, SendOutcome
-from gateway.outbound.followed import FORGET_LINE_AFTER_S, FORGET_WAITING_AFTER_S
 from gateway.outbound.live_edits import SETTLED_AFTER_S
+from gateway.outbound.live_state import FORGET_LINE_AFTER_S, FORGET_WAITING_AFTER_S
 from gateway.outbound.rate_limit import BANS
 from gateway.system.status_text import LINE_CHARS
 from tests.support.fakes import ANN_PAGE, FakeChannel
@@ -33,7 +33,7 @@ async def world() -> AsyncGenerator[World]:
 
 
 def line(text: str, *, version: int = 1, where: Conversation = CHAT, turn: TurnId = TURN) -> Slot:
-    """A status line that delivery has just sent."""
+    """Return a status line that delivery has just sent."""
     slot = shown(text, n=None, kind=SlotKind.STATUS, where=where)
     return replace(slot, id=status_slot(turn), turn=turn, version=version)
 
@@ -47,7 +47,7 @@ async def does(
     turn: TurnId = TURN,
     waits: frozenset[WaitKind] = frozenset(),
 ) -> None:
-    """The root, or a child, does something."""
+    """Publish progress of the root or a child."""
     by = SessionId(f"child:{child}") if child else SESSION
     said = ProgressChanged(turn=turn, conversation=where, by=by, title=child, text=text, waits=waits)
     world.store.live.publish(ANSWERS, said)
@@ -55,7 +55,7 @@ async def does(
 
 
 async def at_work(world: World, text: str = "shell: make", waits: frozenset[WaitKind] = frozenset()) -> Slot:
-    """A turn whose line stands."""
+    """Return the slot of an active turn's status line."""
     await does(world, text, waits=waits)
     slot = line(f"▸ {text}")
     world.streams.shown(slot, "m9")

@@ -1,4 +1,4 @@
-"""Typing: shown while a turn works and there is nothing else of it to see."""
+"""Typing: shown while a turn is active and no message shows it."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_where_typing_is_refused_nothing_is_shown_until_the_ban_ends() -> 
             await world.working()
             await world.passes(4)
         assert channel.typed == [CHAT]
-        assert not world.limiter.at_once(WAY)
+        assert not world.limiter.try_acquire(WAY)
         assert await world.store.notes(BANS) == {WAY.chat: f"{channel.until.isoformat()} 8.7"}
         await world.working()
         await world.passes(4)

@@ -1,4 +1,4 @@
-"""What streams follow: how much of an answer may be shown while it comes."""
+"""Visible part of an answer while it is streamed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import pytest
 
 from gateway.domain.live import TextDelta
-from gateway.outbound.followed import FollowedTurn
+from gateway.outbound.live_state import FollowedTurn
 from gateway.outbound.rate_limit import SendPath
 from gateway.system.redaction import Redactor
 from tests.support.makers import CHAT
@@ -17,10 +17,10 @@ CHARS = 20_000
 
 
 def turn(text: str) -> FollowedTurn:
-    """One that wrote so much of its answer."""
-    way = SendPath(account="a", chat="c", scopes=(), rate_limits=())
-    found = FollowedTurn(conversation=CHAT, way=way, streams=True, seen_at=0.0, type_at=None)
-    found.hear(TextDelta(session=SESSION, turn=TURN, n=0, start=0, text=text), 0.0)
+    """Return a turn that wrote so much of its answer."""
+    path = SendPath(account="a", chat="c", scopes=(), rate_limits=())
+    found = FollowedTurn(conversation=CHAT, path=path, streams=True, seen_at=0.0, type_at=None)
+    found.add(TextDelta(session=SESSION, turn=TURN, n=0, start=0, text=text), 0.0)
     return found
 
 
@@ -38,18 +38,18 @@ def turn(text: str) -> FollowedTurn:
         (f"It is {SECRET} now", "It is [hidden]"),
     ],
 )
-def test_the_last_word_waits_for_its_end(written: str, shown: str) -> None:
-    assert turn(written).so_far(Redactor([SECRET])) == shown
+def test_visible_text_omits_the_last_word(written: str, shown: str) -> None:
+    assert turn(written).visible_text(Redactor([SECRET])) == shown
 
 
-def test_a_word_of_any_length_costs_no_more_than_others() -> None:
-    """A number of thousands of digits, base64, a minified script: looked at each second while the answer grows."""
+def test_visible_text_of_a_long_word_costs_no_more() -> None:
+    """Thousands of digits, base64 or a minified script are checked each second while the answer grows."""
     word = turn("7" * (CHARS) + " and then")
     words = turn("words " * (CHARS // 6) + " and then")
     redactor = Redactor([SECRET])
     took: dict[str, float] = {}
     for name, one in [("words", words), ("word", word)] * 3:
         began = time.process_time()
-        assert one.so_far(redactor).endswith(" and")
+        assert one.visible_text(redactor).endswith(" and")
         took[name] = min(took.get(name, 9.0), time.process_time() - began)
     assert took["word"] < 5 * took["words"] + 0.02

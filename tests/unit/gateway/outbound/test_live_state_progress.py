@@ -1,0 +1,115 @@
+"""Progress line of a turn and its children."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.domain.ids import SessionId, TurnId
+from gateway.domain.live import ProgressChanged
+from gateway.domain.waits import WaitKind
+from gateway.outbound.live_state import ProgressLine
+from gateway.system.redaction import Redactor
+from gateway.system.status_text import LINE_CHARS
+from tests.support.makers import CHAT
+
+ROOT = SessionId("main:ann")
+APPROVAL, CHILD = WaitKind.APPROVAL, WaitKind.CHILD
+
+
+def event(text: str, title: str = "", by: str = "", waits: Collection[WaitKind] = ()) -> ProgressChanged:
+    """Return an event of the root or a child."""
+    who = SessionId(by or f"child:{title}") if title else ROOT
+    return ProgressChanged(turn=TurnId("t1"), conversation=CHAT, by=who, title=title, text=text, waits=frozenset(waits))
+
+
+def after(*events: ProgressChanged) -> ProgressLine:
+    """Return the line after these events, one a second from 0 s."""
+    found = ProgressLine(redactor=Redactor())
+    for at, one in enumerate(events):
+        found.update(one, float(at))
+    return found
+
+
+def test_root_alone_shows_its_duration() -> None:
+    line = after(event("shell: df -h"))
+
+    assert line.line() == "▸ shell: df -h"
+    assert [line.line(0.4), line.line(12)] == ["▸ shell: df -h", "▸ shell: df -h · 12 s"]
+    line.update(event("shell: df -h"), 20)
+    assert line.line(21) == "▸ shell: df -h · 21 s"  # a repeat does not restart the duration
+
+
+def test_children_at_work_come_first() -> None:
+    line = after(
+        event("waits for 3 sub-sessions", waits=[CHILD]),
+        event("", "logs"),
+        event("shell: df -h", "disk"),
+        event("waits for a decision", "net"),
+    )
+
+    assert line.line(99) == "3 sub-sessions: disk: shell: df -h · net: waits for a decision · logs: done"
+    assert line.since(99) == 0
+
+
+def test_working_root_and_children_are_both_shown() -> None:
+    line = after(event("shell: make"), event("thinking", "disk"))
+    assert line.line(10) == "▸ shell: make · 10 s · 1 sub-session: disk: thinking"
+    line.update(event("", "disk"), 11)
+    assert line.line() == "▸ shell: make"
+    line.update(event("waits for a sub-session", waits=[CHILD]), 12)
+    assert line.line() == "1 sub-session: disk: done"
+
+
+def test_a_decision_that_the_root_waits_for_too_is_event() -> None:
+    line = after(event("waits for a decision", waits=[APPROVAL, CHILD]), event("thinking", "disk"))
+
+    assert line.line() == "▸ waits for a decision · 1 sub-session: disk: thinking"
+    line.update(event("waits for a decision", waits=[CHILD]), 2)
+    assert line.line() == "1 sub-session: disk: thinking"  # whatever the words are
+
+
+def test_text_that_looks_like_waiting_is_shown_as_a_call() -> None:
+    line = after(event("waits for: a sub-session"), event("thinking", "disk"))
+
+    assert line.line() == "▸ waits for: a sub-session · 1 sub-session: disk: thinking"
+
+
+def test_children_are_shown_when_the_root_is_unknown() -> None:
+    assert after().line(5) == ""
+    assert after(event("thinking", "disk")).line(5) == "1 sub-session: disk: thinking"
+
+
+def test_line_is_empty_after_the_end() -> None:
+    line = after(event("shell: make"), event("thinking", "disk"), event(""))
+
+    assert (line.ended, line.line(5)) == (True, "")
+
+
+def test_many_children_are_counted() -> None:
+    line = after(*(event(f"browser: https://example.org/{n}/" + "x" * 200, f"child number {n}") for n in range(150)))
+
+    text = line.line()
+    assert text.startswith("100 sub-sessions: child number 0: browser: http")
+    assert text.endswith(" · and 94 more")
+    assert len(text) <= LINE_CHARS
+    line.update(event("", "child number 0"), 200)
+    assert "child number 0" not in line.line()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text(max_size=400), st.text(max_size=60), st.sampled_from(["", "a", "b", "c", "d", "e", "f", "g"])
+        ),
+        max_size=12,
+    )
+)
+def test_line_is_short_and_printable(events: list[tuple[str, str, str]]) -> None:
+    line = after(*(event(text, title, f"child:{by}") for text, title, by in events))
+
+    for found in (line.line(), line.line(100_000)):
+        assert len(found) <= LINE_CHARS
+        assert all(char.isprintable() for char in found)
