@@ -181,7 +181,7 @@ def make_context(core: Core, web_access: WebAccess, name: str, settings: Any) ->
         settings=settings,
         web_api=web_access,
         host=make_channel_host(core),
-        key_value=NamespacedKeyValue(key_value=core.store, room=f"channel/{name}"),
+        key_value=NamespacedKeyValue(key_value=core.store, namespace=f"channel/{name}"),
         client=core.client,
         public_url=core.loaded.settings.http.public_url or "",
         clock=core.clock,

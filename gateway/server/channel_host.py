@@ -1,4 +1,7 @@
-"""What a channel may do beside pushing messages: hold a lease, tell the owners, know the commands, keep small facts."""
+"""Services of the daemon for a channel: leases, notices to owners, the command list, and a key-value namespace.
+
+Handed to each channel at its start; its messages go to ingress.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from gateway.toolcalls.registry import Registry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonChannelHost:
-    """`ports.Helm`, one for each channel."""
+    """Channel host; a `ports.ChannelHost`, one for each channel."""
 
     node_id: NodeId
     node: Node
     outbox: Outbox
     owners: Mapping[OwnerName, Sequence[Principal]]
-    """Each owner's principals besides the page."""
+    """Principals of each owner, without the web page."""
     registry: Registry
     clock: Clock
 
@@ -32,27 +35,27 @@ class DaemonChannelHost:
         return await self.node.hold(name, self.node_id, ttl)
 
     async def alert(self, key: str, text: str) -> None:
-        """Tell every owner, and the log."""
+        """Notify every owner and write a log entry."""
         log("channels").warning(text, alert=key)
         await self.outbox.tell_owners(key, text, self.owners)
 
     def commands(self, kind: SessionKind) -> Sequence[CommandInfo]:
-        """The commands of a kind of session, the gateway's own first."""
-        place = Route(session=SessionId(""), kind=kind, origin=Origin.DIRECT, owner=None, title="")
-        return command_list(self.registry, empty_session(place, self.clock.now()))
+        """Return the commands of a kind of session, the control commands first."""
+        found = Route(session=SessionId(""), kind=kind, origin=Origin.DIRECT, owner=None, title="")
+        return command_list(self.registry, empty_session(found, self.clock.now()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespacedKeyValue:
-    """`ports.ChannelNotes`: what the store keeps in one room."""
+    """Key-value store limited to one namespace; a `ports.ChannelKeyValue`."""
 
     key_value: KeyValue
-    room: str
+    namespace: str
 
     async def read(self) -> Mapping[str, str]:
-        """All of them."""
-        return await self.key_value.notes(self.room)
+        """Return all entries."""
+        return await self.key_value.notes(self.namespace)
 
     async def keep(self, key: str, value: str) -> None:
-        """Store one."""
-        await self.key_value.note(self.room, key, value)
+        """Store one entry."""
+        await self.key_value.note(self.namespace, key, value)

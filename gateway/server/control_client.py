@@ -1,4 +1,4 @@
-"""The commands' end of the control socket. Blocking, and quick to import."""
+"""Client of the control socket, used by CLI commands. Blocking, and quick to import."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ START_IT = (
 
 
 def call(path: Path, command: str, args: Mapping[str, Any], timeout_s: float) -> Any:
-    """Ask the daemon whose socket is at `path` and return its result. Not repeated by itself.
+    """Send a command to the daemon at the socket `path` and return its result. Never retries.
 
-    Raises `DragomanError`: what the daemon answered, or that none runs here, or that it did not answer in `timeout_s`.
+    Raises `DragomanError`: the daemon's error, no daemon there, or no answer within `timeout_s`.
     """
     try:
         line = _exchange(path, encode({"command": command, "args": dict(args)}), timeout_s)
@@ -33,12 +33,12 @@ def call(path: Path, command: str, args: Mapping[str, Any], timeout_s: float) ->
         ) from None
     except TimeoutError:
         raise DragomanError(
-            f"The daemon did not answer within {timeout_s:g} s.", cure="See its log; /healthz says how it is."
+            f"The daemon did not answer within {timeout_s:g} s.", cure="See its log; /healthz shows its state."
         ) from None
     except OSError as error:
         raise DragomanError(
             f"The daemon cannot be reached: {error.strerror or error}.",
-            cure="See its log; what was asked may have been taken, so look before you ask again.",
+            cure="See its log. The command may have been carried out, so check before you repeat it.",
         ) from None
     answer = decode(line)
     if answer.get("ok") is True:
@@ -47,7 +47,7 @@ def call(path: Path, command: str, args: Mapping[str, Any], timeout_s: float) ->
 
 
 def is_running(path: Path) -> bool:
-    """Whether a daemon listens at `path`."""
+    """Return whether a daemon listens at `path`."""
     try:
         with address(path) as name, socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(2)
@@ -62,7 +62,7 @@ def _exchange(path: Path, request: bytes, timeout_s: float) -> bytes:
         connection.settimeout(timeout_s)
         with address(path) as name:
             connection.connect(name)
-        # Refused before it was read: the answer says why.
+        # The daemon refused before reading: its answer gives the reason.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(request)
         with connection.makefile("rb") as stream:

@@ -1,4 +1,4 @@
-"""What the commands at the shell ask of a running daemon: sign-in links, lists, and a message as an owner."""
+"""Handlers of control-socket commands: sign-in links, lists, the audit, and messages as an owner. Used by the CLI."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHANGES_AT_ONCE = 500
 
 @dataclass(slots=True, kw_only=True)
 class ControlCommands:
-    """Answers over the control socket, which only this user can reach; so it acts as the owner that is named."""
+    """Command handlers of the control socket. Only the daemon's user reaches it, so they act as the named owner."""
 
     web_access: WebAccess
     http: HttpServer
@@ -40,10 +40,10 @@ class ControlCommands:
     clock: Clock
     owners: Sequence[OwnerName]
     page: bool = True
-    """Whether the web page is served."""
+    """True if the web page is served."""
 
     def commands(self) -> Mapping[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]:
-        """The commands by name."""
+        """Return the handlers by command name."""
         return {
             "link": self._link,
             "port": self._port,
@@ -100,10 +100,10 @@ class ControlCommands:
         ]
 
     async def _audit(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Verify all of the audit, and return its last rows with what came of it."""
+        """Verify the whole audit; return its last rows and the result."""
         last = args.get("last")
         if not isinstance(last, int) or isinstance(last, bool) or not 0 <= last <= PAGE:
-            raise BadRequest(f"{str(last)[:40]!r} is no number of rows.", cure=f"Name one from 0 to {PAGE}.")
+            raise BadRequest(f"{str(last)[:40]!r} is not a number of rows.", cure=f"Use a number from 0 to {PAGE}.")
         end = (await self.audit.audit_head()).seq
         shown = {"rows": [_shown(row) for row in await self._readable(max(0, end - last), end)]}
         try:
@@ -114,7 +114,7 @@ class ControlCommands:
         return {**shown, "count": found.rows, "calls": found.calls, "head": found.head, "broken": broken}
 
     async def _readable(self, after: int, end: int) -> Sequence[AuditRow]:
-        """Return the audit's rows behind a place that can be read; verifying names the first one that cannot."""
+        """Return the readable audit rows after a place; verification names the first unreadable one."""
         try:
             return await self.audit.audit_rows(after, end - after)
         except StoreError:
@@ -127,17 +127,17 @@ class ControlCommands:
             return ()
 
     async def _send(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Say something in an owner's main session; with `wait`, return the answer when the turn has ended."""
+        """Send a message to an owner's main session; with `wait`, return the answer when the turn has ended."""
         owner, text = self._owner(args), args.get("text")
         if not isinstance(text, str) or not text.strip():
             raise BadRequest("There is no text to send.", cure='Write it in quotes: dragoman send "…".')
         session = main_session(owner)
         before = (await self.queries.older(session, None, 1)).rev
         async with self.events.subscribe(session_topic(session)) as events:
-            said = self._message(owner, text)
-            accepted = await self.ingress.message(said)
+            message = self._message(owner, text)
+            accepted = await self.ingress.message(message)
             if accepted is None:
-                return {"answer": await self._reply(owner, before, said.event_key)}
+                return {"answer": await self._reply(owner, before, message.event_key)}
             if not args.get("wait"):
                 return {"answer": None, "turn": accepted.turn}
             while (state := (await self.queries.turn(accepted.turn)).turn.state) not in ENDED:
@@ -162,7 +162,7 @@ class ControlCommands:
         )
 
     async def _reply(self, owner: OwnerName, after: int, event_key: str) -> str:
-        """What a command was answered: the first reply behind it, which came with it in one transition."""
+        """Return the reply to a command: the first one after it, stored with it in one transition."""
         asked, replies = 0, list[tuple[int, str]]()
         async for row in self._changes(owner, after):
             if isinstance(row.item, Received) and row.item.message.event_key == event_key:
@@ -179,7 +179,7 @@ class ControlCommands:
         return "\n\n".join(text for _, text in sorted(found.items()))
 
     async def _changes(self, owner: OwnerName, after: int) -> AsyncIterator[Row]:
-        """All that changed in an owner's main session since a revision."""
+        """Yield the rows of an owner's main session that changed since a revision."""
         more = True
         while more:
             found = await self.queries.changes(main_session(owner), after, CHANGES_AT_ONCE)

@@ -1,4 +1,7 @@
-"""The daemon's end of the control socket: one task a connection, one request each, only from the daemon's own user."""
+"""Server of the control socket: one task and one request for each connection, only from the daemon's user.
+
+Passes requests of `control_client` to the handlers of `control_commands`.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,15 @@ from gateway.system.logging_setup import log
 Command = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 _AT_ONCE = 32
-"""Connections that are served side by side; further ones wait in the backlog."""
-_LINE_S = 10.0
-"""Seconds in which a request must have come, and in which an answer must have been taken."""
-_BREATH_S = 0.1
-"""Seconds before accepting again when the system is out of descriptors."""
+"""Connections served concurrently; further ones wait in the backlog."""
+_IO_TIMEOUT_S = 10.0
+"""Timeout in seconds for reading a request, and for writing an answer."""
+_ACCEPT_BACKOFF_S = 0.1
+"""Backoff in seconds before the next accept when the system is out of descriptors."""
 
 
 class ControlServer:
-    """Serves `commands` at a socket in the state folder."""
+    """Server of `commands` at a socket in the state folder."""
 
     def __init__(
         self,
@@ -37,11 +40,11 @@ class ControlServer:
         limits: Mapping[str, float] | None = None,
         user: int | None = None,
     ) -> None:
-        """Take the socket's path and what answers; nothing is opened yet.
+        """Take the socket's path and the handlers; open nothing yet.
 
-        `limit_s` is how many seconds a command may take, `limits` those of single ones; `user` is whom the
-        server answers, by default the user that it runs as. A command gets the request's `args`, raises
-        `DragomanError` to refuse, and returns what JSON can say.
+        `limit_s`: timeout of a command in seconds; `limits`: timeouts of single commands. `user`: the only user
+        served, by default the daemon's own. A handler gets the request's `args`, returns a JSON value, and raises
+        `DragomanError` to refuse.
         """
         self._path = path
         self._commands = commands
@@ -50,10 +53,10 @@ class ControlServer:
         self._user = os.geteuid() if user is None else user
 
     async def run(self, ready: asyncio.Event | None = None) -> None:
-        """Serve until cancelled; commands under way are cancelled with it and the socket file is gone.
+        """Serve until cancelled; then cancel the commands under way and remove the socket file.
 
-        Sets `ready` when it can be reached. Raises `StartError` when another daemon listens at the same place or the
-        folder is open to others. The socket file that a dead daemon left is replaced.
+        Sets `ready` once it listens. Replaces the socket file of a dead daemon. Raises `StartError` when another daemon
+        listens there or the folder is open to others.
         """
         with _listen(self._path) as listener:
             mark = os.lstat(self._path)
@@ -75,7 +78,7 @@ class ControlServer:
             except OSError as error:
                 free.release()
                 log("control").warning("a connection was not accepted", error=str(error))
-                await asyncio.sleep(_BREATH_S)
+                await asyncio.sleep(_ACCEPT_BACKOFF_S)
                 continue
             group.create_task(self._serve(connection, free), name="control-connection")
 
@@ -84,7 +87,7 @@ class ControlServer:
             with connection:
                 connection.setblocking(False)
                 answer = encode(await self._answer(connection))
-                async with asyncio.timeout(_LINE_S):
+                async with asyncio.timeout(_IO_TIMEOUT_S):
                     await asyncio.get_running_loop().sock_sendall(connection, answer)
         except (OSError, _GoneError):
             log("control").info("the client went away")
@@ -128,11 +131,11 @@ class ControlServer:
 
 
 class _GoneError(Exception):
-    """The client went away; nobody would read an answer."""
+    """Raised when the client disconnected, so that nobody would read an answer."""
 
 
 async def _while_connected(connection: socket.socket, work: Awaitable[Any]) -> Any:
-    """Return or raise what `work` does; cancel it and raise `_GoneError` when the client goes away."""
+    """Return or raise the outcome of `work`; cancel it and raise `_GoneError` when the client disconnects."""
     values: list[Any] = []
     failures: list[Exception] = []
 
@@ -169,7 +172,7 @@ async def _read_line(connection: socket.socket) -> bytes:
     loop = asyncio.get_running_loop()
     line = bytearray()
     try:
-        async with asyncio.timeout(_LINE_S):
+        async with asyncio.timeout(_IO_TIMEOUT_S):
             while b"\n" not in line:
                 data = await loop.sock_recv(connection, 65_536)
                 if not data:
@@ -178,13 +181,13 @@ async def _read_line(connection: socket.socket) -> bytes:
                 if len(line) > REQUEST_AT_MOST:
                     raise BadRequest("The request is longer than 1 MiB.", cure="Send less.")
     except TimeoutError:
-        raise BadRequest("No request came.", cure="Use the `dragoman` command.") from None
+        raise BadRequest("No request arrived in time.", cure="Use the `dragoman` command.") from None
     return bytes(line.partition(b"\n")[0])
 
 
 def _check_user(connection: socket.socket, user: int) -> None:
     if not hasattr(socket, "SO_PEERCRED"):
-        return  # elsewhere the modes of folder and socket must do
+        return  # elsewhere the modes of folder and socket must suffice
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     if struct.unpack("3i", credentials)[1] != user:
         raise Forbidden("The daemon belongs to another user.", cure="Run this command as the daemon's user.")
@@ -222,13 +225,13 @@ def _check_folder(folder: Path) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Raise `StartError` when something else stands where the socket is made. Changes nothing."""
+    """Raise `StartError` when another kind of file is at the socket's path. Changes nothing."""
     if os.path.lexists(path) and not stat.S_ISSOCK(path.lstat().st_mode):
         raise StartError(f"{path} is in the way: it is not a socket.", cure="Move it away.")
 
 
 def _clear(path: Path) -> None:
-    """Remove the socket that a dead daemon left."""
+    """Remove the socket of a dead daemon. Raises `StartError` if a live one listens."""
     try:
         check_place(path)
         with address(path) as name, socket.socket(socket.AF_UNIX) as probe:
@@ -239,7 +242,7 @@ def _clear(path: Path) -> None:
     except FileNotFoundError:
         return
     except BlockingIOError:
-        raise _in_use(path) from None  # its backlog is full: somebody listens
+        raise _in_use(path) from None  # its backlog is full: a daemon listens
     else:
         raise _in_use(path)
 
@@ -252,7 +255,7 @@ def _in_use(path: Path) -> StartError:
 
 
 def _remove(path: Path, mark: os.stat_result) -> None:
-    """Remove the socket file, unless somebody else's stands there by now."""
+    """Remove the socket file, unless another process has replaced it."""
     try:
         now = os.lstat(path)
         if (now.st_dev, now.st_ino) == (mark.st_dev, mark.st_ino):

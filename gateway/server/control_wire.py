@@ -1,6 +1,6 @@
-"""The control socket's protocol, by which `dragoman` commands reach a running daemon.
+"""Protocol of the control socket, through which `dragoman` commands reach a running daemon.
 
-`control_server` is the daemon's end and `control_commands` its answers. `control_client` is the command's end and
+`control_server` is the server and `control_commands` its handlers. `control_client` is the client and
 imports neither: asyncio would double the time such a command takes. One connection carries one request and one
 answer, each a line of JSON: `{"command": str, "args": {…}}`, then `{"ok": true, "result": …}` or
 `{"ok": false, "error": str, "cure": str}`. The client keeps the connection open until the answer arrives; closing it
@@ -20,26 +20,26 @@ from gateway.errors import BadRequest, StartError
 
 NAME = "control.sock"
 REQUEST_AT_MOST = 1_048_576
-"""Bytes of one request."""
+"""Limit in bytes of one request."""
 SEND_WAITS_S = 3600.0
-"""Seconds that `dragoman send --wait` may wait for its answer."""
+"""Timeout in seconds for `dragoman send --wait`."""
 AUDIT_TAKES_S = 3600.0
-"""Seconds that `dragoman audit` may take: a million rows are half a minute of CPU."""
+"""Timeout in seconds for `dragoman audit`: a million rows take half a minute of CPU."""
 _ADDRESS_AT_MOST = 100
-"""Bytes that fit into a socket address everywhere (108 on Linux, 104 on BSD and macOS)."""
+"""Limit in bytes of a socket address on every system (108 on Linux, 104 on BSD and macOS)."""
 
 
 def socket_path(state: Path) -> Path:
-    """Return where the control socket of a state folder is."""
+    """Return the path of a state folder's control socket."""
     return state / NAME
 
 
 @contextmanager
 def address(path: Path) -> Generator[str]:
-    """Yield a name of `path` that is short enough to bind or connect to; good until the context ends.
+    """Yield a name of `path` that is short enough to bind or connect to; valid until the context ends.
 
-    A long one goes by way of the folder's descriptor, so that the socket stays in its protected folder.
-    Raises `StartError` where the system has no such way, `FileNotFoundError` when there is no such folder.
+    A long path is shortened through the folder's descriptor, so that the socket stays in its protected folder.
+    Raises `StartError` where the system does not support that, `FileNotFoundError` when there is no such folder.
     """
     if len(os.fsencode(path)) <= _ADDRESS_AT_MOST:
         yield str(path)
@@ -57,13 +57,13 @@ def address(path: Path) -> Generator[str]:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Write one line; half a character becomes `?`. Raises `TypeError` or `ValueError` for what JSON cannot say."""
-    # An error that repeated half a character of a request could not be written, and ended the daemon.
+    """Return one line; a lone surrogate becomes `?`. Raises `TypeError` or `ValueError` for a non-JSON value."""
+    # An error text that repeated a lone surrogate of a request could not be encoded, and ended the daemon.
     return json.dumps(message, ensure_ascii=False, allow_nan=False).encode(errors="replace") + b"\n"
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Read one line. Raises `BadRequest` when it is not a JSON object."""
+    """Return one parsed line. Raises `BadRequest` when it is not a JSON object."""
     try:
         read = json.loads(line)
     except (ValueError, RecursionError):

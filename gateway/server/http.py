@@ -1,8 +1,8 @@
-"""The daemon's one HTTP server: health, metrics and the routes that channels bring.
+"""HTTP server of the daemon: health, metrics and the routes of channels.
 
-Every request passes the same `checks`: Host, then Origin, then sign-in. A route says what it needs by `Auth`, and a new
-one is covered by default. Anybody can open connections and say nothing in them, so each has a deadline for what it
-asks, all together take no more than a part of the process' files, and one address takes no more than a part of these.
+Every request passes the same `http_checks`: Host, then Origin, then sign-in. A route names its needs by `Auth`, so a
+new one is covered by default. Anybody can open connections and send nothing. So each request has a timeout, all
+connections together use at most a part of the process' files, and one address at most a part of these.
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ SIGN_IN = "You are not signed in. Run `dragoman link` (in a clone `./run link`) 
 CROWDED = "Too many requests from your address at once. Close some pages of Dragoman, then try again."
 QUEUED_TOO_LONG = timedelta(seconds=60)
 HEADERS_WITHIN_S = 10.0
-"""Seconds that a connection has for a request's headers; so it is also how long an idle one is kept."""
+"""Timeout in seconds for a request's headers, and so for an idle connection too."""
 BODY_WITHIN_S = 30.0
 CONNECTIONS_AT_MOST = 1_000
 ADDRESSES_AT_LEAST = 4
-"""Addresses that it takes to use up all connections. A page takes one for good, and up to six while it loads."""
+"""Addresses needed to use up all connections. A page holds one for good, and up to six while it loads."""
 SHOWN_AT_MOST = 200
-"""Characters of what was asked for, in the log."""
+"""Characters of a request that the log shows."""
 ACCEPTED_AT_ONCE = 32
-"""Connections that are open for a moment beyond those served, until they are refused."""
+"""Backlog of accepted connections, open for a moment beyond those served until they are refused."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def connections_at_most() -> int:
-    """How many connections are served at once: half of the files that the process may open.
+    """Return how many connections to serve at once: half of the files that the process may open.
 
-    The other half is the rest of the daemon's: 1,024 silent connections used to leave none to the store and the tools.
+    The other half is for the rest of the daemon: 1,024 silent connections used to leave no files to store and tools.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return CONNECTIONS_AT_MOST if soft == resource.RLIM_INFINITY else min(CONNECTIONS_AT_MOST, soft // 2)
 
 
 class DaemonHealth(Protocol):
-    """What of the store says whether work can be taken. All raise `StoreError`."""
+    """Part of the store that shows whether work can be accepted. All methods raise `StoreError`."""
 
     async def probe(self) -> None:
-        """Write something, so that a full disk is noticed."""
+        """Write a row, so that a full disk is noticed."""
         ...
 
     async def counts(self) -> Counts:
-        """Count what waits."""
+        """Return the counts of queued work."""
         ...
 
     async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
@@ -80,7 +80,7 @@ class DaemonHealth(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class HttpServer:
-    """The daemon's one server: routes of channels, health and figures, from `start` to `stop`."""
+    """HTTP server of the daemon, from `start` to `stop`."""
 
     address: Address
     endpoints: Sequence[Endpoint]
@@ -89,35 +89,35 @@ class HttpServer:
     metrics: Metrics
     clock: Clock
     troubles: Callable[[], Sequence[str]] = tuple
-    """What the channels say of themselves now; empty when all of them work."""
+    """Return the current problems of the channels; empty when all of them work."""
     accounts_up: Callable[[], Mapping[tuple[str, str], bool]] = dict[tuple[str, str], bool]
-    """Whether each account works now, by channel and account."""
+    """Return whether each account works now, by channel and account."""
     headers_within_s: float = HEADERS_WITHIN_S
     body_within_s: float = BODY_WITHIN_S
     connections: int = field(default_factory=connections_at_most)
-    """How many are served at once; those that stand, like a page's, are left alone."""
+    """Connections served at once. Open ones, such as a page's, are never closed for new ones."""
     connections_of_one: int = 0
-    """How many of these one address has at most, and as many requests under way; 0 is a quarter of all."""
+    """Limit of connections, and of requests under way, for one address; 0 is a quarter of all."""
     port: int = 0
-    """The port in use, once it listens."""
+    """Port in use, once it listens."""
     _log: Any = field(default_factory=lambda: log("http"))
     _runner: web.AppRunner | None = None
     _socket: asyncio.Server | None = None
     _is_full: bool = False
-    _seldom: LogThrottle = field(init=False)
+    _throttle: LogThrottle = field(init=False)
     _connected: ClientCounts = field(init=False)
-    _asking: ClientCounts = field(init=False)
-    """Requests under way. Behind a trusted proxy they alone show how much one client has."""
+    _requests: ClientCounts = field(init=False)
+    """Requests under way. Behind a trusted proxy only they show how much one client uses."""
 
     def __post_init__(self) -> None:
-        """Nobody is connected yet, and nothing was refused."""
-        self._seldom = LogThrottle(self.clock.monotonic)
+        """Make the counters."""
+        self._throttle = LogThrottle(self.clock.monotonic)
         of_one = self.connections_of_one or max(1, self.connections // ADDRESSES_AT_LEAST)
-        self._connected, self._asking = ClientCounts(at_most=of_one), ClientCounts(at_most=of_one)
+        self._connected, self._requests = ClientCounts(at_most=of_one), ClientCounts(at_most=of_one)
 
     async def start(self) -> None:
-        """Listen. Raises `StartError` when the port cannot be had."""
-        server_logger.addFilter(_is_of_ours)
+        """Start listening. Raises `StartError` when the port is not available."""
+        server_logger.addFilter(_is_our_fault)
         app = web.Application(middlewares=[self._guard], client_max_size=BODY_AT_MOST)
         app.on_response_prepare.append(on_prepare)
         app.router.add_get("/healthz", self._healthz)
@@ -128,7 +128,7 @@ class HttpServer:
         self._runner = web.AppRunner(app, shutdown_timeout=1.0, handle_signals=False)
         await self._runner.setup()
         try:
-            # Not aiohttp's `TCPSite`, which takes whoever comes. asyncio accepts a whole backlog in one go.
+            # Not aiohttp's `TCPSite`, which accepts everybody. asyncio accepts a whole backlog in one go.
             self._socket = await asyncio.get_running_loop().create_server(
                 partial(Arrival, self._admit), self.address.host, self.address.port, backlog=ACCEPTED_AT_ONCE
             )
@@ -138,7 +138,7 @@ class HttpServer:
         self.port = int(self._socket.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Stop listening and end open connections. Twice is safe."""
+        """Stop listening and end open connections. Idempotent."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -149,20 +149,20 @@ class HttpServer:
     # --- connections --------------------------------------------------------------------------
 
     def _admit(self, peer: str) -> asyncio.Protocol | None:
-        """Return what serves a connection of this peer, or None when it has no place."""
+        """Return the protocol for a connection of this peer, or None to refuse it."""
         server = self._runner.server if self._runner is not None else None
         if server is None:
             return None
         full = len(server.connections) >= self.connections
-        if full and not self._is_full:  # once, and not for each: whoever does this must not fill the log as well
-            self._log.warning("no more connections are taken", at_most=self.connections)
+        if full and not self._is_full:  # once, not for each: an attacker must not fill the log as well
+            self._log.warning("no more connections are accepted", at_most=self.connections)
         self._is_full = full
         if full:
             return None
         if speaks_for_others(peer, self.address.trusted_proxies):
             return self._connection(server, lambda: None)
         if not self._connected.take(peer):
-            self._seldom.tell(self._log.warning, "too many connections of one address", source=peer)
+            self._throttle.tell(self._log.warning, "too many connections of one address", source=peer)
             return None
         return self._connection(server, partial(self._connected.leave, peer))
 
@@ -172,17 +172,17 @@ class HttpServer:
             leave,
             loop=asyncio.get_running_loop(),
             access_log=None,
-            # aiohttp's only clock for a connection that asks nothing: from its beginning, and after each answer.
+            # aiohttp's only timeout for a connection without a request: from its beginning, and after each answer.
             keepalive_timeout=self.headers_within_s,
             lingering_time=self.headers_within_s,  # after an answer that did not wait for the body
         )
 
     async def _in_time(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Handle a request; one whose body does not come is answered, and cut off, where it waits for it."""
+        """Handle a request; if its body does not arrive in time, answer 408 and close the connection."""
         deadline = asyncio.timeout(self.body_within_s)
 
         def whole() -> None:
-            with suppress(RuntimeError):  # it came after the answer, which did not wait for it
+            with suppress(RuntimeError):  # the body ended after the answer, which did not wait for it
                 deadline.reschedule(None)
 
         try:
@@ -192,7 +192,7 @@ class HttpServer:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            response = error(408, "The request's body took too long to come.")
+            response = error(408, "The request's body did not arrive in time.")
             response.force_close()
             return response
 
@@ -202,26 +202,26 @@ class HttpServer:
     def _guard(self) -> Any:
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            # Every header of that name: a proxy may add a line of its own below what the sender wrote.
+            # Every header of that name: a proxy may add its own line below the sender's.
             hops = ",".join(request.headers.getall("X-Forwarded-For", []))
             source = source_of(request.remote or "", hops, self.address.trusted_proxies)
-            if not self._asking.take(source):
-                self._seldom.tell(self._log.warning, "too many requests of one address", source=one_line(source, 64))
+            if not self._requests.take(source):
+                self._throttle.tell(self._log.warning, "too many requests of one address", source=one_line(source, 64))
                 return error(429, CROWDED)
             try:
-                _note(request, source=source)
+                _attach(request, source=source)
                 return await self._answer(request, handler)
             finally:
-                self._asking.leave(source)
+                self._requests.leave(source)
 
         return guard
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Check a request and handle it; a failure becomes an answer."""
+        """Check a request and handle it; turn a failure into an answer."""
         refused = refusal(request, self.address.hosts(self.port), self.address.origins(self.port))
         if refused is not None:
             asked = one_line(f"{request.method} {request.path}", SHOWN_AT_MOST)
-            self._seldom.tell(self._log.warning, "refused", status=refused[0], asked=asked)
+            self._throttle.tell(self._log.warning, "refused", status=refused[0], asked=asked)
             return error(*refused)
         try:
             return await self._in_time(request, handler)
@@ -241,7 +241,7 @@ class HttpServer:
                 owner = await ask()
                 if owner is None:
                     return error(401, SIGN_IN)
-                _note(request, owner=owner, signed_in=ask, credential=shown)
+                _attach(request, owner=owner, signed_in=ask, credential=shown)
             return await endpoint.handler(request)
 
         return handler
@@ -249,11 +249,11 @@ class HttpServer:
     # --- health -------------------------------------------------------------------------------
 
     async def _healthz(self, _request: web.Request) -> web.Response:
-        """Say that the process answers."""
+        """Answer that the process runs."""
         return web.json_response({"ok": True})
 
     async def _readyz(self, _request: web.Request) -> web.Response:
-        """Say whether work can be taken: the store writes, the channels hear, nothing waits too long for a runner."""
+        """Answer whether work can be accepted: the store writes, channels are connected, no turn is queued too long."""
         problems: list[str] = []
         try:
             async with asyncio.timeout(5):
@@ -270,7 +270,7 @@ class HttpServer:
         return web.json_response(body, status=503 if problems else 200)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        """Every counter, in Prometheus' text format."""
+        """Answer with every metric, in Prometheus' text format."""
         counts = await self.health.counts()
         oldest = [one.opened_at for one in await self.health.open_approvals(1)]
         age_s = max(0.0, (self.clock.now() - oldest[0]).total_seconds()) if oldest else 0.0
@@ -296,19 +296,19 @@ class HttpServer:
 
 
 def _label(value: str) -> str:
-    """Write the value of a label as Prometheus reads it."""
+    """Return the value of a label, escaped for Prometheus."""
     escaped = value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     return f'"{escaped}"'
 
 
-def _is_of_ours(record: logging.LogRecord) -> bool:
-    """Whether aiohttp complains of something that we should mend: what is no HTTP got its 400, and is no news."""
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """Return whether aiohttp logs an error of ours. Bytes that are not HTTP got a 400 and need no log entry."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError)
 
 
 def _not_listening(error: OSError, address: Address) -> StartError:
-    """Say why nobody can be let in, and what helps with that."""
+    """Return the error for a failed listen, with its cure."""
     what = f"Cannot listen on {address.host}:{address.port}: {error.strerror or error}."
     if error.errno == errno.EADDRINUSE:
         return PortInUse(what, cure="Choose another [http] port (0 takes any free one), or stop what uses it.")
@@ -317,8 +317,8 @@ def _not_listening(error: OSError, address: Address) -> StartError:
     return StartError(what, cure="Set [http] host to an address of this machine.")
 
 
-def _note(request: web.Request, **found: Any) -> None:
-    """Leave something for the handler. Channels know it by name: aiohttp's typed keys would have to be imported."""
+def _attach(request: web.Request, **found: Any) -> None:
+    """Attach values to a request for its handler, by name: channels would have to import aiohttp's typed keys."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", web.NotAppKeyWarning)
         request.update(found)

@@ -1,4 +1,4 @@
-"""What every answer has in common: its headers, and the protocol below it."""
+"""Response headers and the connection protocol of the HTTP server. Used by `http`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NO_STORE = "no-store"
 
 
 def protect(response: web.StreamResponse) -> None:
-    """Set the headers of an answer, just before they are sent.
+    """Set the security headers of an answer, just before it is sent.
 
-    An answer is private unless it names a cache rule of its own. aiohttp's header with its version goes.
+    An answer is private unless it has a cache rule of its own. Removes aiohttp's header with its version.
     """
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
@@ -32,17 +32,17 @@ def protect(response: web.StreamResponse) -> None:
 
 
 async def on_prepare(_request: web.Request, response: web.StreamResponse) -> None:
-    """Protect an answer of the application; aiohttp's signal."""
+    """Protect an answer of the application; an aiohttp signal."""
     protect(response)
 
 
 def error(status: int, text: str) -> web.Response:
-    """Return an error as the page reads it."""
+    """Return an error in the JSON form that the page reads."""
     return web.json_response({"error": text}, status=status)
 
 
 class _NoRequest(web.Response):
-    """The answer to bytes that are no request. It belongs to no application, so no signal protects it."""
+    """Answer to bytes that are not a request. It belongs to no application, so no signal protects it."""
 
     async def _prepare_headers(self) -> None:
         await super()._prepare_headers()
@@ -50,17 +50,17 @@ class _NoRequest(web.Response):
 
 
 class Connection(web.RequestHandler):
-    """One connection of a client; it has a place until it is lost."""
+    """Connection of one client; counted until it is lost."""
 
     __slots__ = ("_leave",)
 
     def __init__(self, server: web.Server, leave: Callable[[], None], **settings: Any) -> None:
-        """Call `leave` once, when the connection is lost."""
+        """Take `leave`, called once when the connection is lost."""
         super().__init__(server, **settings)
         self._leave = leave
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Free the place."""
+        """Stop counting the connection."""
         super().connection_lost(exc)
         self._leave()
 
@@ -71,7 +71,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what no handler was asked for, as aiohttp does, with the headers of every answer."""
+        """Answer an error outside of any handler as aiohttp does, with the security headers."""
         found = super().handle_error(request, status, exc, message)
         text = "This is not an HTTP request." if found.status < 500 else "Something went wrong inside Dragoman."
         response = _NoRequest(text=json.dumps({"error": text}), status=found.status, content_type="application/json")

@@ -1,4 +1,4 @@
-"""ClientCounts of clients: how many connections and requests each address has now."""
+"""Counts of connections and requests under way, by client address. Used by `http`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ipaddress import IPv6Address, IPv6Network, ip_address
 
 FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 ONE_CLIENT = 64
-"""Bits of the smallest IPv6 network that providers give to a customer."""
+"""Prefix length in bits of the smallest IPv6 network that providers give to a customer."""
 
 
 def client_of(address: str) -> str:
-    """Return what an address is counted as: itself, or its whole network where one client has many."""
+    """Return the key under which an address is counted: itself, or its network for IPv6, where a client has many."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -28,32 +28,32 @@ def client_of(address: str) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class ClientCounts:
-    """ClientCounts that addresses have taken, up to a limit of each."""
+    """Count for each address, up to a limit."""
 
     at_most: int
     taken: Counter[str] = field(default_factory=Counter[str])
 
     def take(self, address: str) -> bool:
-        """Take a place of an address; return False, and take none, when it has no more."""
-        place = client_of(address)
-        if self.taken[place] >= self.at_most:
+        """Add one for an address; return False, unchanged, if it is at its limit."""
+        client = client_of(address)
+        if self.taken[client] >= self.at_most:
             return False
-        self.taken[place] += 1
+        self.taken[client] += 1
         return True
 
     def leave(self, address: str) -> None:
-        """Free a place that was taken."""
-        place = client_of(address)
-        self.taken[place] -= 1
-        if self.taken[place] <= 0:
-            del self.taken[place]
+        """Subtract one that `take` added."""
+        client = client_of(address)
+        self.taken[client] -= 1
+        if self.taken[client] <= 0:
+            del self.taken[client]
 
 
 class Arrival(asyncio.Protocol):
-    """A connection before its peer is known: then `admit` serves it, or it is closed unread with a 503."""
+    """Connection until its peer is known: then `admit` serves it, or it is closed unread with a 503."""
 
     def __init__(self, admit: Callable[[str], asyncio.Protocol | None]) -> None:
-        """Ask `admit` for the protocol of a peer's address; None refuses it."""
+        """Take `admit`, which returns the protocol for a peer's address; None refuses it."""
         self._admit = admit
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -1,4 +1,4 @@
-"""What the web page may see and ask: every read is checked against its owner here."""
+"""Web access: sign-in and reads of the web page, each checked against its owner. Used by `channels/web` and `http`."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ CHARS_AT_ONCE = 1_000_000
 
 
 def sha(secret: str) -> str:
-    """What is stored of a code or a credential."""
+    """Return the stored form of a code or a credential: its SHA-256."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 class WebAccess:
-    """`ports.Desk` and `ports.SignIns`."""
+    """Web API and sign-ins; a `ports.WebApi` and `ports.SignIns`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class WebAccess:
         redactor: Redactor,
         currency: str = "USD",
     ) -> None:
-        """Take what is read; `kept` says where a file of a session's call is, `currency` what prices are in."""
+        """Take the sources. `kept` returns the path of a session's artifact; `currency` is that of the prices."""
         self._redactor = redactor
         self._accounts = accounts
         self._queries = queries
@@ -73,13 +73,13 @@ class WebAccess:
         self._currency = currency
 
     async def mint_code(self, owner: OwnerName) -> str:
-        """Make a single-use sign-in code, good for ten minutes. For links; never logged."""
+        """Return a new single-use sign-in code for a link, valid for ten minutes. Never logged."""
         code = secrets.token_urlsafe(24)
         await self._accounts.add_code(owner, sha(code), CODE_GOOD_FOR)
         return code
 
     async def sign_in(self, code: str, source: str) -> tuple[OwnerName, Credential] | None:
-        """Redeem a code for a cookie and a key."""
+        """Redeem a code for a cookie and a key; None if it is not valid."""
         made = Credential(cookie=secrets.token_urlsafe(32), key=secrets.token_urlsafe(32))
         owner = self._known(await self._accounts.redeem_code(sha(code), sha(made.text), self._signed_in_for, source))
         return None if owner is None else (owner, made)
@@ -89,15 +89,15 @@ class WebAccess:
         await self._accounts.sign_out(sha(credential.text))
 
     async def owner_of(self, credential: Credential) -> OwnerName | None:
-        """Whose sign-in this is now."""
+        """Return the owner who is signed in with this credential now, or None."""
         return self._known(await self._accounts.signed_in(sha(credential.text)))
 
     def _known(self, owner: OwnerName | None) -> OwnerName | None:
-        """Leave out whom the configuration no longer names: codes and cookies outlive a change of it."""
+        """Return the owner if still configured, else None: codes and cookies outlive a change of the configuration."""
         return owner if owner is not None and self._approvals.is_owner(owner) else None
 
     def welcome(self, owner: OwnerName) -> Welcome:
-        """What the page begins with: the commands are those of the owner's main session."""
+        """Return the initial data of the page, with the commands of the owner's main session."""
         commands = command_list(self._registry, self._main(owner))
         return Welcome(
             owner=owner,
@@ -109,11 +109,11 @@ class WebAccess:
         )
 
     def _main(self, owner: OwnerName) -> Session:
-        """The owner's main session as it is before its first message."""
+        """Return the owner's main session as before its first message."""
         return empty_session(main_route(owner), self._clock.now())
 
     async def sessions(self, owner: OwnerName) -> Sequence[SessionLine]:
-        """The sessions that this owner may see; the own main one first, also before it has anything in it."""
+        """Return the sessions that this owner may see; the owner's main session first, even if it is empty."""
         found = [(line, line.session) for line in await self._queries.sessions(always=main_session(owner))]
         lines = [line for line, session in found if may_see(owner, session.owner, session.root_kind)]
         mine = [line for line in lines if line.session.id == main_session(owner)]
@@ -123,26 +123,26 @@ class WebAccess:
         return [*mine, *rest]
 
     async def changes(self, owner: OwnerName, session: SessionId, after: int) -> Rows:
-        """Rows changed since a revision."""
+        """Return the rows changed since a revision. Raises `Forbidden`."""
         await self._check(owner, session)
         return await self._shown(await self._queries.changes(session, after, CHANGES_AT_ONCE))
 
     async def older(self, owner: OwnerName, session: SessionId, before: int | None) -> Rows:
-        """The last rows before a place."""
+        """Return the last rows before a place. Raises `Forbidden`."""
         await self._check(owner, session)
         return await self._shown(await self._queries.older(session, before, ROWS_AT_ONCE))
 
     async def _shown(self, rows: Rows) -> Rows:
-        """The rows without secrets in what a model wants to call: it is stored as it runs."""
-        found, looked_at = list[Row](), 0
+        """Return the rows with secrets redacted from call arguments, which are stored as they run."""
+        found, checked = list[Row](), 0
         for row in rows.rows:
             if isinstance(step := row.item, Step) and step.call is not None:
                 arguments, hidden = self._redactor.known(step.call.arguments)
                 if hidden:
                     row = replace(row, item=replace(step, call=replace(step.call, arguments=arguments)))
-                looked_at += len(arguments)
-                if looked_at > CHARS_AT_ONCE:
-                    looked_at = 0
+                checked += len(arguments)
+                if checked > CHARS_AT_ONCE:
+                    checked = 0
                     await asyncio.sleep(0)  # a million of them take 15 ms, and 200 rows may have as many each
             found.append(row)
         return replace(rows, rows=tuple(found))
@@ -152,19 +152,19 @@ class WebAccess:
             return
         found = await self._queries.session(session)
         if found is None or not may_see(owner, found.owner, found.root_kind):
-            # The same words for both: what exists is not told.
-            raise Forbidden("There is no such session for you.", cure="Choose one from the list.")
+            # The same text for both, so that it does not reveal which sessions exist.
+            raise Forbidden("There is no such session, or you may not see it.", cure="Choose one from the list.")
 
     def card(self, owner: OwnerName, wait: Wait) -> CardRow:
-        """An approval with the buttons of this owner's page."""
+        """Return an approval with the buttons of this owner's page."""
         return self._approvals.row(wait, page_card(owner))
 
     async def output(
         self, owner: OwnerName, turn: TurnId, n: int, what: ArtifactKind = ArtifactKind.PRINTED, k: int = 0
     ) -> Path | None:
-        """The file of a call that has everything it printed, or one of its pictures or files.
+        """Return a call's artifact: its full output, or one of its pictures or files. None if absent or not allowed.
 
-        The name comes from the stored result, never from the request. A link in its place is not followed.
+        The name comes from the stored result, never from the request. A symbolic link in its place is not followed.
         """
         try:
             view = await self._queries.turn(turn)
@@ -176,16 +176,16 @@ class WebAccess:
         return self._kept(view.session.id, names[k]) if 0 <= k < len(names) else None
 
     async def saw(self, owner: OwnerName) -> None:
-        """The page is open now."""
+        """Record that the page is open now."""
         await self._accounts.saw_page(owner)
 
     def watch(self, *topics: str) -> AbstractAsyncContextManager[AsyncIterator[LiveEvent]]:
-        """Listen to what happens."""
+        """Subscribe to topics of the event bus."""
         return self._events.subscribe(*topics)
 
 
 def _files_of(result: ToolResult, what: ArtifactKind) -> Sequence[str]:
-    """The names of the files that are kept of a call, in their order."""
+    """Return the file names of a call's artifacts, in order."""
     match what:
         case ArtifactKind.PRINTED:
             return [result.full_output] if result.full_output else []

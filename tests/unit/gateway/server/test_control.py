@@ -1,4 +1,4 @@
-"""The control socket: one request and one answer, from the daemon's own user only, and never in anybody's way."""
+"""Control socket: one request and one answer, from the daemon's user only, without blocking others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands at the shell are answered: links, lists, and what an owner says."""
+"""Answers to CLI commands: links, lists, and messages of an owner."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_the_audit_is_verified_and_its_last_rows_are_shown(page: Served) -
 
 
 class OneUnreadable:
-    """An audit of which row 2 cannot be read."""
+    """Audit whose row 2 cannot be read."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
@@ -155,7 +155,7 @@ async def test_an_audit_that_is_not_whole_says_where(page: Served) -> None:
 
 @pytest.mark.parametrize("last", [None, -1, 501, "3", True, 2.0])
 async def test_how_many_rows_must_be_a_number(page: Served, last: object) -> None:
-    with pytest.raises(BadRequest, match="Name one from 0 to 500"):
+    with pytest.raises(BadRequest, match="Use a number from 0 to 500"):
         await does(local(page), "audit", last=last)
 
 

@@ -38,7 +38,7 @@ OURS = {"Host": "127.0.0.1:8470"}
 
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[App]:
-    """The daemon as it is wired by default; only its server listens."""
+    """Return the daemon in its default wiring; only its server listens."""
     config = tmp_path / "config.toml"
     config.write_text("[http]\nport = 0\n")
     loaded = load(config, tmp_path / "state", {"HOME": str(tmp_path)}, tool_specs())
@@ -57,7 +57,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 
 
 def routes(app: App) -> list[tuple[str, str]]:
-    """Method and path of every route there is; a new one is among them by itself."""
+    """Return method and path of every route, including new ones."""
     runner = app.daemon.http._runner  # pyright: ignore[reportPrivateUsage] - all real routes
     assert runner is not None
     found = {
@@ -72,7 +72,7 @@ def _filled(path: str) -> str:
 
 
 def by_cookie(app: App) -> set[tuple[str, str]]:
-    """The routes that need a sign-in."""
+    """Return the routes that need a sign-in."""
     endpoints = app.daemon.http.endpoints
     return {(e.method, e.path.split("{")[0]) for e in endpoints if e.auth is Auth.COOKIE}
 
@@ -170,7 +170,7 @@ async def test_every_answer_carries_the_headers_that_protect_a_page(app: App) ->
     ],
 )
 async def test_no_answer_names_the_version_of_its_server(app: App, request_: str, status: int) -> None:
-    """Not even an answer to what never came to a handler."""
+    """Not even an answer that no handler made."""
     port = app.daemon.http.port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request_.replace("{host}", f"127.0.0.1:{port}").encode())
@@ -183,7 +183,7 @@ async def test_no_answer_names_the_version_of_its_server(app: App, request_: str
 
 
 async def test_only_public_files_may_be_kept_by_a_browser(app: App) -> None:
-    """Whatever route is added: its answers are private unless it says otherwise."""
+    """Answers of any new route are private unless it sets a cache rule."""
     for method, path in [*routes(app), ("GET", "/static/app.js"), ("GET", "/nosuch")]:
         _, headers, _ = await asked(app, method, path, {})
         public = (method, path) in {("GET", "/"), ("GET", "/static/app.js")}

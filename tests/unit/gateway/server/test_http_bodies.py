@@ -1,4 +1,4 @@
-"""What a route may be sent: no more than a megabyte is read, whether or not the request says how much it is."""
+"""Request bodies: at most a megabyte is read, with or without a declared length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.engine import Engine
 
 
 class Reader:
-    """A route that reads what it is sent."""
+    """Route that reads its request body."""
 
     def __init__(self) -> None:
         self.read: list[int] = []

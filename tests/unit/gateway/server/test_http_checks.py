@@ -1,4 +1,4 @@
-"""What a request is checked by, before anybody is asked who they are."""
+"""Checks of a request before authentication."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_what_the_server_is_called(address: Address, port: int, hosts: set[str],
     ],
 )
 def test_where_a_request_comes_from(remote: str, forwarded: str, proxies: list[str], source: str) -> None:
-    """c3: only a configured proxy speaks for another address, and only for the one it saw."""
+    """c3: only a configured proxy may forward an address, and only the one it saw."""
     assert source_of(remote, forwarded, proxies) == source
 
 

@@ -1,4 +1,4 @@
-"""Connections by address: one client cannot take the places of all, directly or through a trusted proxy."""
+"""Connections by address: one client cannot use up all, directly or through a trusted proxy."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def silent(http: HttpServer, address: str) -> tuple[asyncio.StreamReader, 
 
 
 async def is_refused(reader: asyncio.StreamReader) -> bool:
-    """Say whether a connection was refused at once, or is served."""
+    """Return whether a connection was refused at once."""
     try:
         async with asyncio.timeout(0.3):
             return (await reader.read()).startswith(b"HTTP/1.1 503")
@@ -137,7 +137,7 @@ async def test_the_address_behind_a_trusted_proxy_counts(tmp_path: Path) -> None
 
 
 async def test_a_client_cannot_name_another_address(tmp_path: Path) -> None:
-    """Believe forwarding headers of trusted proxies alone."""
+    """Forwarding headers count only from trusted proxies."""
     async with serving(tmp_path) as http, AsyncExitStack() as stack:
         for n in range(OF_ONE):
             one = await stack.enter_async_context(client(http, "127.0.0.2", f"203.0.113.{n}"))
@@ -147,7 +147,7 @@ async def test_a_client_cannot_name_another_address(tmp_path: Path) -> None:
 
 
 async def test_abandoned_requests_keep_the_place_of_their_address(tmp_path: Path) -> None:
-    """A handler works on after its client has gone."""
+    """A handler goes on after its client has disconnected."""
     async with serving(tmp_path) as http:
         for _ in range(OF_ONE):
             _, writer = await silent(http, "127.0.0.2")

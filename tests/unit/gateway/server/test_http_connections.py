@@ -1,4 +1,4 @@
-"""Connections that ask nothing, or not all of it: each has a deadline, and all together leave files to the rest."""
+"""Silent and incomplete connections: each has a timeout, and together they leave files to the daemon."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def socket(request: web.Request) -> web.WebSocketResponse:
 
 @asynccontextmanager
 async def impatient(folder: Path) -> AsyncGenerator[HttpServer]:
-    """A server of eight connections, with little patience."""
+    """Return a server of eight connections with short timeouts."""
     engine = Engine(folder)
     handlers = {("POST", "/read"): read_all, ("GET", "/slow"): slow, ("GET", "/socket"): socket}
     http = HttpServer(
@@ -72,7 +72,7 @@ def open_files() -> int:
 
 
 async def said(http: HttpServer, *parts: str, pause_s: float = 0.0) -> bytes:
-    """Open a connection, send the parts one after the other, and return all that comes until it is closed."""
+    """Open a connection, send the parts in order, and return everything received until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", http.port)
     try:
         async with asyncio.timeout(5):
@@ -106,7 +106,7 @@ async def test_a_connection_that_does_not_come_to_its_request_is_closed(tmp_path
 async def test_what_is_no_http_is_refused_and_is_no_error_of_ours(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, request_: str
 ) -> None:
-    """Anybody may send it, and the log's errors are for the owner."""
+    """Anybody may send such bytes; errors in the log are for the owner."""
     async with impatient(tmp_path) as http:
         answer = await said(http, request_)
     assert answer.split()[1] in {b"400", b"421"}

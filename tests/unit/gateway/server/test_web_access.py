@@ -42,7 +42,7 @@ def web_access(engine: Engine) -> WebAccess:
 
 
 async def talked(engine: Engine) -> TurnId:
-    """Something was said in every kind of session; return the turn of Cleo's main one, with a long output."""
+    """Fill every kind of session; return the turn of Cleo's main session, with a long output."""
     engine.model.script = [calls("read")]
     turn = await engine.say("hello", who=CLEO_TELEGRAM, where=CLEO_CHAT)
     await engine.run(await engine.claim())
