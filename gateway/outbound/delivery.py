@@ -35,8 +35,8 @@ LOOK_EVERY_S = 1.0
 SEND_WITHIN_S = 45.0
 """Timeout in seconds for one send.
 
-Together with the wait before it (4 s for the rate limit, 5 s for a live edit, see `LiveEdits.finish`) it stays below
-the 60 s after which a sweep reclaims the slot: a send that hangs must not be repeated. Files have longer limits."""
+A sweep reclaims the slot after 60 s, and a send that hangs must not be repeated. So this stays below that together with
+the wait before it: 4 s for the rate limit, 5 s for a live edit (`LiveEdits.finish`). Files have longer timeouts."""
 PARTS_WITHIN_S = 25.0
 """Seconds that the parts of one slot wait for the rate limiter; the rest goes with the next attempt."""
 LONGEST_DELAY_S = 86_400.0

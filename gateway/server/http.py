@@ -1,8 +1,8 @@
 """HTTP server of the daemon: health, metrics and the routes of channels.
 
 Every request passes the same `http_checks`: Host, then Origin, then sign-in. A route names its needs by `Auth`, so a
-new one is covered by default. Anybody can open connections and send nothing. So each request has a timeout, all
-connections together use at most a part of the process' files, and one address at most a part of these.
+new one is covered by default. Anybody can open connections and send nothing. So each request has a timeout.
+All connections together use at most a part of the process' files, and one address at most a part of these.
 """
 
 from __future__ import annotations
