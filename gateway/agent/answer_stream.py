@@ -1,4 +1,4 @@
-"""Within a turn: an answer while it comes, and the slots that show what a turn says."""
+"""Stream of one model answer to page and chats, and the slots with a turn's text. Used by `turn` and `compaction`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gateway.ports import Clock, EventBus, TurnJournal
 from gateway.system.redaction import HIDDEN, Redactor
 
 SHOWN_AFTER_S = 1.0
-"""Seconds after which the beginning of an answer is worth a message of its own; a quicker one is sent whole."""
+"""Delay in seconds before a partial answer gets a message of its own; a quicker answer is sent whole."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AnswerStream:
-    """One answer while it comes: told to the page as it is, and to chats that stream with care."""
+    """Stream of one answer: published to the page at once, and to streaming chats through a slot."""
 
     journal: TurnJournal
     events: EventBus
@@ -31,29 +31,29 @@ class AnswerStream:
     view: TurnView
     lease: Lease
     streams: bool
-    """Whether the conversation shows an answer while it is written."""
+    """True when the conversation shows an answer while it is written."""
     mark: str
-    """The request's; the model must not tell it to those who could then forge it."""
+    """The request's mark. Taken out of the text: a reader could use it to forge marked lines."""
     _since: float = 0.0
     _held_back: str = ""
-    """What may be the beginning of a secret or of the mark: of half of one nobody could tell."""
+    """Text that may be the beginning of a secret or of the mark, neither of which half shows."""
     _told: list[str] = field(default_factory=list[str])
-    """What the page was told."""
+    """Text published to the page."""
     _length: int = 0
     _shown: int = 0
-    """Characters of that which chats were told."""
+    """Characters of it published to chats."""
 
     def __post_init__(self) -> None:
-        """Begin now."""
+        """Start the clock."""
         self._since = self.clock.monotonic()
 
     @property
     def so_far(self) -> str:
-        """What may be shown of the text by now."""
+        """Text that may be shown by now."""
         return "".join(self._told).strip()
 
-    def anew(self) -> None:
-        """Begin again: the text so far is void. A slot that was made shows it until there is enough of the new one."""
+    def restart(self) -> None:
+        """Discard the text so far. An open slot shows it until there is enough of the new text."""
         if self._told:
             self.events.publish(session_topic(self.view.session.id), self._delta(0, ""))
         if self._shown:
@@ -62,7 +62,7 @@ class AnswerStream:
         self._since = self.clock.monotonic()
 
     async def add(self, text: str) -> None:
-        """Take more of the text."""
+        """Append text and publish what is safe to show."""
         self._held_back += text
         if self.redactor.may_wait(self._held_back, text):
             return
@@ -78,7 +78,7 @@ class AnswerStream:
             await self._show(safe)
 
     async def _show(self, more: str) -> None:
-        """Tell chats, once it took long enough to be worth a slot, which is made then."""
+        """Publish to chats; once `SHOWN_AFTER_S` has passed, open the slot."""
         if self._shown:
             self.events.publish(ANSWERS, self._delta(self._shown, more))
             self._shown = self._length
@@ -96,20 +96,20 @@ class AnswerStream:
 
 
 def _not_within(mark: str, text: str, cut: int) -> int:
-    """Where the text is cut instead of within a mark: it is a word, and a word that is too long is cut somewhere."""
+    """Return `cut`, moved to the start of a mark that it would split: a cut may fall within a long word."""
     at = text.find(mark, max(0, cut - len(mark) + 1), cut + len(mark) - 1) if mark else -1
     return at if at >= 0 else cut
 
 
 def unmarked(text: str, mark: str) -> str:
-    """Take the request's mark out of what its model wrote."""
+    """Remove the request's mark from text that its model wrote."""
     return text.replace(mark, HIDDEN) if mark else text
 
 
 def said(view: TurnView, answer: Answer, redactor: Redactor) -> list[NewSlot]:
-    """What is shown of an answer: its text, then what the person is told besides, once a turn. None when it has none.
+    """Return the slot with an answer's text and then its note, the same note once a turn; empty without text.
 
-    The note is for the person alone: it is no part of the answer's text, which is what models are given.
+    The note is for the person alone: it is no part of the answer's text, which models are given.
     """
     text = redactor.text(answer.text).strip()
     note = _note(view, answer, redactor)
@@ -119,14 +119,14 @@ def said(view: TurnView, answer: Answer, redactor: Redactor) -> list[NewSlot]:
 
 
 def _note(view: TurnView, answer: Answer, redactor: Redactor) -> str:
-    """The note on one line. Its reason, in brackets at its end, names servers and keys: that is for owners alone."""
+    """Return the note on one line. Its reason, in brackets at the end, names servers and keys: for owners alone."""
     owners_alone = view.session.root_kind is SessionKind.MAIN
     note = answer.note if owners_alone else answer.note.partition(" (")[0]
     return plain(redactor.text(note).replace("*", ""))
 
 
 def why_no_answer(view: TurnView, error: ModelError) -> str:
-    """What a turn says whose model failed: the reason names servers and keys, which are the owners' affair."""
+    """Return the text of a turn whose model failed. The reason names servers and keys: for owners alone."""
     if view.session.root_kind is SessionKind.MAIN:
         return f"The model could not answer: {error}"
     if error.too_long:
@@ -135,9 +135,9 @@ def why_no_answer(view: TurnView, error: ModelError) -> str:
 
 
 def last_words(view: TurnView, text: str, so_far: str = "") -> NewSlot:
-    """What a turn says instead of an answer: in the place of the one that was being written, if that was shown.
+    """Return the slot of a turn without an answer; it replaces a partial answer that was shown.
 
-    `so_far`: the beginning of that one, which stays above the text; both may be empty.
+    `so_far`: the partial answer, which stays above the text; both may be empty.
     """
     return _slot(view, f"{so_far}\n\n*{text}*" if so_far and text else so_far or text, None)
 

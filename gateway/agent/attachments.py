@@ -1,6 +1,6 @@
-"""Before a model is asked: the files that came with its turn's messages are read into the session's workspace.
+"""Fetcher of attachments: files of a turn's messages, written to the session's workspace. Used by `turn`, `pictures`.
 
-What became of each is stored before the model is told of it. Nothing that a sender chose is ever a path.
+Each file's outcome is stored before the model learns of it. No name that a sender chose becomes a path.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import codecs
 import errno
 import os
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 from gateway.domain.ids import SessionId
 from gateway.domain.messages import Attachment, Conversation, FetchedFile, Received
 from gateway.domain.sessions import works_in
+from gateway.domain.text import as_code
 from gateway.domain.tools import INBOX, PICTURES
 from gateway.domain.turns import Lease
 from gateway.domain.views import TurnView
@@ -29,15 +30,24 @@ from gateway.system.logging_setup import log
 from gateway.system.redaction import Redactor
 
 FILE_AT_MOST = 25_000_000
+"""Bytes of one file."""
 MESSAGE_AT_MOST = 50_000_000
+"""Bytes of one message's files together."""
 FILES_AT_MOST = 10
-"""Of one message."""
+"""Files of one message."""
 FILE_WITHIN_S = 60.0
+"""Timeout in seconds for one file."""
 ALL_WITHIN_S = 180.0
-"""For all files that a model waits for at once."""
+"""Timeout in seconds for all files that one model request waits for."""
 AGAIN_AFTER_S = 1.0
+"""Backoff in seconds before the one retry of a fetch."""
 HEAD_BYTES = 4_096
+"""First bytes of a file, by which its type is detected."""
 UNKNOWN = "application/octet-stream"
+
+KEPT = "The file of your message is in the workspace as {paths}."
+ALL_KEPT = "The files of your message are in the workspace, in their order: {paths}."
+MISSING = "A file of your message is not in the workspace: {why}"
 
 _BEGINS: Mapping[bytes, str] = MappingProxyType(
     {
@@ -50,22 +60,22 @@ _BEGINS: Mapping[bytes, str] = MappingProxyType(
     }
 )
 _ENDINGS: Mapping[str, str] = MappingProxyType({**PICTURES, "application/pdf": ".pdf"})
-"""Of what is known by its first bytes, however it was called."""
+"""Suffixes of the types detected by their first bytes; the file's own name does not count."""
 _ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,126}")
 
 
 class _TooLarge(Exception):
-    """More came than is taken."""
+    """The file exceeds its limit of bytes."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Attachments:
-    """Fetches what came with messages."""
+    """Fetcher of the files that come with messages."""
 
     channels: Mapping[str, Channel]
     workspaces: Callable[[SessionId], Path]
-    """A session's workspace; made when it is asked for. Raises `DragomanError` when it cannot be used."""
+    """Return a session's workspace, created when missing. Raises `DragomanError` when it cannot be used."""
     journal: TurnJournal
     redactor: Redactor
     file_within_s: float = FILE_WITHIN_S
@@ -74,11 +84,11 @@ class Attachments:
     _log: Any = field(default_factory=lambda: log("attachments"))
 
     async def fetch(self, view: TurnView, lease: Lease) -> TurnView:
-        """Fetch what came with the messages that no model has read yet, and return the turn with what became of it.
+        """Fetch the files of messages that no model has read yet; return the turn with the outcome of each.
 
-        A message is looked at once, for good; after a crash in between its files are fetched again, in place of those
-        that are there. What was said beside the bot is left where it is. A file that cannot be had is a sentence in
-        its place, never an error. Raises `LeaseLost` and `StoreError`.
+        Each message is processed once; after a crash in between its files are fetched again and replace earlier ones.
+        Files of messages not addressed to the bot are not fetched. A failed fetch is a text in the file's place, never
+        an error. Raises `LeaseLost` and `StoreError`.
         """
         waiting = [one for one in view.inputs if _wanted(one)]
         if not waiting:
@@ -113,7 +123,7 @@ class Attachments:
         return tuple(files)
 
     async def _one(self, file: Attachment, where: Conversation, target: _Target, ends: float) -> FetchedFile:
-        """Fetch one file; a failure is its trouble."""
+        """Fetch one file; a failure becomes its `trouble`."""
         if file.size > target.room:
             return _missing(file, _too_large(target.room))
         channel = self.channels.get(where.channel)
@@ -128,7 +138,7 @@ class Attachments:
         except TimeoutError:
             return _missing(file, "It took too long to fetch.")
         except OSError as error:
-            self._log.warning("a file is not kept", source=file.source, error=str(error))
+            self._log.warning("a file is not written", source=file.source, error=str(error))
             return _missing(file, f"It could not be written: {_why(error)}")
         except FetchFailed as failed:
             self._log.warning("a file is not fetched", source=file.source, error=str(failed))
@@ -140,7 +150,7 @@ class Attachments:
             target.drop()
 
     async def _twice(self, channel: Channel, where: Conversation, file: Attachment, target: _Target) -> None:
-        """Fetch into the target; once more when that may help."""
+        """Fetch into the target, with one retry for a retryable failure."""
         target.begin()
         try:
             await channel.fetch(where, file, target.write)
@@ -155,7 +165,7 @@ class Attachments:
 
 
 def _wanted(received: Received) -> bool:
-    """Whether its files are to be fetched now."""
+    """Return True when the message's files are to be fetched now."""
     unread = received.given is None and received.files is None
     return unread and not received.context and bool(received.message.attachments)
 
@@ -171,7 +181,7 @@ def _too_large(room: int) -> str:
 
 
 def _why(error: Exception) -> str:
-    """Say it without the names of this machine's folders."""
+    """Return the reason without names of this machine's folders."""
     if isinstance(error, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return "the disk is full." if full else f"{(error.strerror or 'it failed').lower()}."
@@ -183,7 +193,7 @@ def _why(error: Exception) -> str:
 
 @contextmanager
 def _inbox(workspace: Path) -> Generator[int]:
-    """Open the folder, made when it is not there. Where a tool put a link in its place, that is not followed."""
+    """Open the inbox, created when missing. A link that a tool put in its place is not followed."""
     how = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     root = os.open(workspace, how)
     try:
@@ -200,13 +210,13 @@ def _inbox(workspace: Path) -> Generator[int]:
 
 @dataclass(slots=True, kw_only=True)
 class _Target:
-    """One file on its way: written under a name of its own, which it loses when it is whole."""
+    """File being fetched, written under a temporary name until it is complete."""
 
     folder: int
-    """The inbox, open."""
+    """Descriptor of the inbox."""
     stem: str
     room: int
-    """Bytes that it may have."""
+    """Limit in bytes."""
     _fd: int | None = None
     _size: int = 0
     _head: bytes = b""
@@ -216,14 +226,14 @@ class _Target:
         return f".{self.stem}.part"
 
     def begin(self) -> None:
-        """Begin an empty one. What an earlier try left, or a tool put there, is taken away."""
+        """Create the file empty. Remove what an earlier attempt or a tool left in its place."""
         self.drop()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(self._partial, flags, 0o600, dir_fd=self.folder)
         self._size, self._head = 0, b""
 
     def write(self, data: bytes) -> None:
-        """Take a piece. Raises `_TooLarge`, and `OSError` when the disk does not take it."""
+        """Append data. Raises `_TooLarge`, and `OSError` when the disk does not take it."""
         if self._fd is None:
             raise ValueError("the file is closed")
         self._size += len(data)
@@ -235,14 +245,14 @@ class _Target:
             rest = rest[os.write(self._fd, rest) :]
 
     def keep(self, file: Attachment) -> FetchedFile:
-        """Give the whole file its name, in place of one that is there."""
+        """Rename the complete file to its final name, replacing an existing one."""
         media_type = sniffed(self._head, file.media_type)
         name = f"{self.stem}{ending(file.name, media_type)}"
         os.rename(self._partial, name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
         return FetchedFile(path=f"{INBOX}/{name}", size=self._size, media_type=media_type)
 
     def drop(self) -> None:
-        """Close it, and take away what is not whole. Twice is safe."""
+        """Close the file and remove a partial one. Idempotent."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -250,15 +260,15 @@ class _Target:
             os.unlink(self._partial, dir_fd=self.folder)
 
 
-# --- what it is: pure ---------------------------------------------------------------------------
+# --- media types and names: pure ----------------------------------------------------------------
 
 
 def sniffed(head: bytes, said: str) -> str:
-    """Return the media type by the first bytes, else what the platform said, unless the bytes belie that."""
+    """Return the media type by the first bytes, else the platform's, unless the bytes contradict it."""
     said = stated(said)
     for begin, media_type in _BEGINS.items():
         if head.startswith(begin):
-            # Documents are archives too, and then the platform knows more.
+            # Documents are ZIP archives too; the platform's type is more specific.
             inside = media_type == "application/zip" and said.startswith(("application/vnd.", "application/epub"))
             return said if inside else media_type
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
@@ -271,13 +281,13 @@ def sniffed(head: bytes, said: str) -> str:
 
 
 def stated(media_type: str) -> str:
-    """Return a media type as anybody may have written it, if it is one; else that of anything."""
+    """Return a media type of any source in plain form; `UNKNOWN` when it is not valid."""
     plain = media_type.partition(";")[0].strip().lower()
     return plain if _MEDIA_TYPE.fullmatch(plain) else UNKNOWN
 
 
 def ending(name: str, media_type: str) -> str:
-    """Return how a file's name ends: by its type where the bytes told it, else a short plain ending of its own name."""
+    """Return a file's suffix: by its detected type, else a short plain suffix of its own name."""
     if media_type in _ENDINGS:
         return _ENDINGS[media_type]
     own = _ENDING.fullmatch(f".{name.rpartition('.')[2]}") if "." in name else None
@@ -287,7 +297,7 @@ def ending(name: str, media_type: str) -> str:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether it reads as UTF-8 without what no text has; its last character may be cut in half."""
+    """Return True for UTF-8 without NUL bytes; the last character may be cut."""
     if b"\x00" in head:
         return False
     try:
@@ -295,3 +305,23 @@ def _is_text(head: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+# --- text for a person, in turns that no model reads: pure ---------------------------------------
+
+
+def files_told(view: TurnView) -> str:
+    """Return a text with the paths of files not announced yet, and why others are missing; empty without any.
+
+    Names that senders chose are left out: the text becomes part of what models read, where such names are data.
+    """
+    unread = [received for received in view.inputs if received.given is None and not received.context]
+    found = [file for received in unread for file in received.files or ()]
+    missing = [MISSING.format(why=file.trouble or "It was not fetched.") for file in found if not file.path]
+    return "\n".join([*_located([as_code(file.path) for file in found if file.path]), *missing])
+
+
+def _located(paths: Sequence[str]) -> list[str]:
+    if not paths:
+        return []
+    return [(KEPT if len(paths) == 1 else ALL_KEPT).format(paths=", ".join(paths))]

@@ -1,7 +1,7 @@
-"""After a turn: the beginning of a long history is put into a summary, by the model that reads it.
+"""Compaction of long histories: the session's own model summarises the oldest turns. Used by `runner` after a turn.
 
-Nothing waits for it and nothing is lost without it: the whole transcript stays in the store, and what fails is tried
-again after the next turn.
+Nothing waits for it and nothing is lost without it: the whole transcript stays in the store, and a failure is retried
+after the next turn.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ from gateway.system.logging_setup import log
 from gateway.system.redaction import Redactor
 
 SUMMARY_CHARS = 6_000
+"""Characters of a summary."""
 READ_TURNS = 5 * HISTORY_TURNS
-"""Ended turns that are in memory at once, however many there are in case this has failed for a while."""
+"""Ended turns read into memory at once; after repeated failures the history may have many more."""
 CHARS_OF_EACH = 4_000
-"""Of each message at most, head and tail."""
+"""Characters of each message, head and tail."""
 SHORTEST_DATA = 800
-"""Of what others said: its head and its tail hold the marked lines around it."""
+"""Lowest limit in characters for a data block: its head and tail hold the marked lines around it."""
 ROUNDS = 3
-"""Times that a model is asked after one turn, where the history is too long to be told at once."""
+"""Model requests after one turn, where the history is too long for one."""
 WITHIN_S = 120.0
-"""For each round."""
+"""Timeout in seconds for each request."""
 AT_ONCE = 4
-"""Summaries that are written at any time: people's turns have the model's time first."""
+"""Summaries written at the same time; people's turns have priority at the model."""
 
 _SYSTEM = f"""\
 You keep the memory of an assistant. Below is the beginning of a conversation that it will not be given again.
@@ -60,7 +61,7 @@ At most {SUMMARY_CHARS} characters of plain Markdown, in the language of the con
 
 @dataclass(slots=True, kw_only=True)
 class Compaction:
-    """Writes summaries of long histories."""
+    """Writer of summaries of long histories."""
 
     queries: Queries
     usage: UsageStore
@@ -73,8 +74,9 @@ class Compaction:
     _log: Any = field(default_factory=lambda: log("compaction"))
 
     async def run(self, long: LongHistory) -> None:
-        """Put the older turns of a history into its summary; nothing when that is done already, for this session or
-        for too many. A model or a store that fails is logged. Safe to cancel at any time.
+        """Put the older turns of a history into its summary. Failures of the model or the store are logged.
+
+        Return at once while this session's summary, or `AT_ONCE` others, are being written. Safe to cancel at any time.
         """
         if long.session in self._busy or len(self._busy) >= AT_ONCE:
             return
@@ -89,10 +91,10 @@ class Compaction:
             self._busy.discard(long.session)
 
     async def _run(self, long: LongHistory) -> None:
-        """Tell the older turns to a model, the oldest first: as many as fit, and the rest in further rounds.
+        """Summarise the older turns, oldest first: as many as fit into a request, the rest in further rounds.
 
-        A summary stands for the turns that were told, no others. What is left after the last round is told after the
-        session's next turn. A text that is too long for the model is a round in vain, and the next one is shorter.
+        A summary covers the turns of its request, no others. Turns left after the last round follow after the session's
+        next turn. A request that the model refuses as too long costs a round, and the next one is shorter.
         """
         newest = await self.queries.history(long.session, long.epoch, HISTORY_TURNS)
         if not newest:
@@ -119,13 +121,13 @@ class Compaction:
             if not await self.usage.compact(
                 long.session, long.epoch, through, summary, self._spent(long, model, answer)
             ):
-                return  # another history has begun
+                return  # a new history has started
             self._log.info("summary written", session=long.session, turns=turns)
 
     async def _oldest(self, long: LongHistory, staying: Sequence[TurnView]) -> Sequence[TurnView]:
-        """Return the first ended turns since the last summary that come before those that stay.
+        """Return the oldest ended turns since the last summary, up to those that stay.
 
-        Not all of them at once: where no summary was written for a while, 10,000 messages were 90 MB.
+        At most `READ_TURNS`: after a while without summaries, 10,000 messages took 90 MB.
         """
         found = await self.queries.history(long.session, long.epoch, READ_TURNS, oldest=True)
         stays = staying[0].turn.id
@@ -151,17 +153,18 @@ async def _ask(model: Model, request: ModelRequest) -> Answer:
 
 
 def _request(summary: str, older: Sequence[TurnView], room: int) -> tuple[ModelRequest, int]:
-    """Ask for a summary of the oldest of these turns, as many as fit into so many characters; say how many: at least
-    one, of which the middle is left out when it alone is too long.
+    """Return the request to summarise the oldest turns that fit into `room` characters, and their number.
+
+    The number is at least one; the middle of a first turn that alone is too long is left out.
     """
-    mark = secrets.token_hex(8)  # drawn after everything was said, so that nothing said contains it
+    mark = secrets.token_hex(8)  # drawn after all texts were written, so that none contains it
     each = min(CHARS_OF_EACH, max(room // 4, SHORTEST_RESULT))
     left = max(room - len(summary), room // 2)
-    told = _first_and_last(_told(older[0], mark, each), left)
+    told = _first_and_last(_blocks_of_turn(older[0], mark, each), left)
     left -= sum(map(len, told))
     turns = 1
     for view in older[1:]:
-        more = _told(view, mark, each)
+        more = _blocks_of_turn(view, mark, each)
         left -= sum(map(len, more))
         if left < 0:
             break
@@ -174,7 +177,7 @@ def _request(summary: str, older: Sequence[TurnView], room: int) -> tuple[ModelR
 
 
 def _first_and_last(told: list[str], room: int) -> list[str]:
-    """What was said, or its first and its last in so many characters with a note of how many were left out."""
+    """Return all blocks, or the first and last that fit into `room`, with a note of how many are left out."""
     kept, left = set[int](), room
     for n in range(len(told)):  # the first, the last, the second, the last but one, …
         at = n // 2 if n % 2 == 0 else len(told) - 1 - n // 2
@@ -189,13 +192,13 @@ def _first_and_last(told: list[str], room: int) -> list[str]:
     return [*head, f"[{len(told) - len(kept)} messages and calls between are left out]", *tail]
 
 
-def _told(view: TurnView, mark: str, chars: int) -> list[str]:
-    """A turn as data, so many characters of each message."""
-    return [said for message in messages([], view, mark) for said in _said(message, mark, chars)]
+def _blocks_of_turn(view: TurnView, mark: str, chars: int) -> list[str]:
+    """Return a turn as data blocks, with at most `chars` of each message."""
+    return [said for message in messages([], view, mark) for said in _blocks_of(message, mark, chars)]
 
 
-def _said(message: Message, mark: str, chars: int) -> Iterator[str]:
-    """A message as data, so many characters of it: who said it, then what."""
+def _blocks_of(message: Message, mark: str, chars: int) -> Iterator[str]:
+    """Yield a message as data blocks of at most `chars`, each headed by its speaker."""
     match message:
         case UserText():
             if message.data:

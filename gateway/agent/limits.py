@@ -1,4 +1,4 @@
-"""Within a turn: what it may use, and what it says when that is used up. Pure."""
+"""Limits of one turn, and the texts that name the limit reached. Pure. Used by `turn`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.domain.views import TurnView
 from gateway.toolcalls.subsessions import tokens_used
 
 ANSWERS_BEYOND_CALLS = 5
-"""An answer makes a call at least; a model that was refused its next one has so many answers to come to its end."""
+"""Answers allowed beyond the call limit. An answer makes at least one call; a model refused its next has these left."""
 
 
 def answers_limit(limits: TurnLimits) -> int:
@@ -20,21 +20,21 @@ def answers_limit(limits: TurnLimits) -> int:
 
 
 def active_limit(view: TurnView, limits: TurnLimits) -> timedelta:
-    """Return for how long the turn may work; waiting for a decision does not count."""
+    """Return the working time of the turn; waiting for a decision does not count."""
     lineage = view.session.lineage
     return limits.active if lineage is None else timedelta(seconds=lineage.active_s)
 
 
 def tokens_limit(view: TurnView, limits: TurnLimits) -> int:
-    """Return how many tokens the turn may use, those of its children included; 0 when there is no limit."""
+    """Return the token limit of the turn, its children included; 0 when there is none."""
     lineage = view.session.lineage
     return limits.tokens if lineage is None else lineage.tokens
 
 
 def beyond(view: TurnView, worked: timedelta, limits: TurnLimits, untold: int = 0) -> str:
-    """Say which limit the turn has passed, and what to do about it; empty when it may ask its model again.
+    """Return a text with the limit reached and the way on; empty when the turn may ask its model again.
 
-    `untold`: tokens, used or held back, of children that are not in the view, because the turn does not wait for them.
+    `untold`: tokens, used or reserved, of children that the view lacks because the turn does not wait for them.
     """
     most = answers_limit(limits)
     if sum(1 for step in view.steps if step.kind is StepKind.MODEL) >= most:
@@ -50,14 +50,14 @@ def beyond(view: TurnView, worked: timedelta, limits: TurnLimits, untold: int = 
 
 
 def out_of_time(view: TurnView, limits: TurnLimits) -> str:
-    """What a turn says that worked for as long as it may."""
+    """Return the text of a turn that has used up its working time."""
     may = active_limit(view, limits)
     otherwise = "a longer timeout, or for a smaller task" if may < limits.child_active else "a smaller task"
     return _stopped(view, lambda what: f"{what} worked for {_span(may)}", otherwise)
 
 
 def _stopped(view: TurnView, why: Callable[[str], str], otherwise: str) -> str:
-    """To a person, how to go on; to the parent of a sub-session, what to do otherwise."""
+    """Tell a person how to go on, and the parent of a sub-session what to do instead."""
     if view.session.lineage is None:
         return f"Stopped: {why('this turn')}. Write again to go on."
     return f"Stopped: {why('this sub-session')}. What it did so far holds; spawn another one with {otherwise}."

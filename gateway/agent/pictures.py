@@ -1,4 +1,4 @@
-"""Before a model is asked: the pictures of the last calls and those that people sent last, read from disk. Blocking."""
+"""Reader of the pictures in a prompt: those of the last calls and the last from people. Blocking. Used by `prompt`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gateway.domain.tools import PICTURE_BYTES, PICTURES, Picture
 from gateway.system.safe_open import open_beneath
 
 RESULTS_WITH_PICTURES = 4
-"""Of the results that have pictures, the last ones whose pictures a model is given: each costs as much as pages do."""
+"""Newest results with pictures whose pictures a model is given: a picture costs as many tokens as pages of text."""
 PICTURES_OF_PEOPLE = 4
-"""Of the pictures that people sent, the last ones that a model is given; of the last message with pictures, all."""
+"""Newest pictures from people that a model is given; of the last message with pictures, all."""
 
 
 def any_in(messages: Sequence[Message]) -> bool:
-    """Whether there is anything to be read."""
+    """Return True when a message has pictures to read."""
     for one in messages:
         if isinstance(one, UserText):
             if one.pictures:
@@ -30,11 +30,10 @@ def any_in(messages: Sequence[Message]) -> bool:
 
 
 def with_pictures(messages: Sequence[Message], folder: Path, workspace: Path | None, mark: str) -> tuple[Message, ...]:
-    """Return the messages, the last pictures in them; order and number stay. Reads files: call it in a thread.
+    """Return the messages with the last pictures in them; order and number stay. Reads files: call it in a thread.
 
-    `folder`: where those of calls are; `workspace`: where those of people are, None when nobody knows.
-    What cannot be given is said, at the end of its result or of what is told of a message's files: missing, too large,
-    or of a kind that models are not given.
+    `folder`: the folder of the calls' pictures; `workspace`: that of people's pictures, None when it is not usable.
+    A picture that is missing, too large or of an unsupported type is named at the end of its result or file list.
     """
     bearing = [at for at, one in enumerate(messages) if _of_call(one)]
     last, left, given = frozenset(bearing[-RESULTS_WITH_PICTURES:]), PICTURES_OF_PEOPLE, False
@@ -55,7 +54,7 @@ def _of_call(message: Message) -> bool:
 
 
 def _with_shots(message: CallResult, folder: Path) -> CallResult:
-    """A result with the pictures of its call."""
+    """Return the result with the pictures of its call."""
     images: list[Image] = []
     notes: list[str] = []
     for picture in message.result.pictures:
@@ -69,7 +68,7 @@ def _with_shots(message: CallResult, folder: Path) -> CallResult:
 
 
 def _with_photos(message: UserText, pictures: Sequence[Picture], workspace: Path | None, mark: str) -> UserText:
-    """A message with pictures that came with it. What is said of those that are gone stands outside of its data."""
+    """Return the message with its pictures. Notes on missing ones stand outside of its data block."""
     images: list[Image] = []
     notes: list[str] = []
     for picture in pictures:
@@ -82,7 +81,7 @@ def _with_photos(message: UserText, pictures: Sequence[Picture], workspace: Path
 
 
 def _photo(picture: Picture, workspace: Path | None) -> Image | str:
-    """Return a picture of the workspace, or why not. A tool may have put anything in its place since it was fetched."""
+    """Return a picture of the workspace, or the reason why not. A tool may have replaced it since the fetch."""
     path = PurePosixPath(picture.file)
     if workspace is None or path.is_absolute() or len(path.parts) != 2 or ".." in path.parts:  # `inbox/name`
         return _NO_NAME
@@ -98,7 +97,7 @@ _NO_NAME = "its name is not one of a file in its folder"
 
 
 def _read(picture: Picture, folder: Path, parts: Sequence[str]) -> Image | str:
-    """Return the picture at these names beneath a folder, or why not: a tool may have put anything there."""
+    """Return the picture at this path beneath a folder, or the reason why not. A tool may have put anything there."""
     if picture.media_type not in PICTURES:
         return "it is of a kind that models are not given"
     try:

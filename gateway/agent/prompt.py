@@ -1,4 +1,4 @@
-"""Within a turn: what its model is asked. Reads the history, cuts it to the window, adds what a session is told."""
+"""Prompt builder: history cut to the window, system text, tools and pictures in one request. Used by `turn`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gateway.agent.pictures import any_in, with_pictures
-from gateway.agent.transcript import Marks, Told, request, told_before
+from gateway.agent.transcript import Marks, MessageCache, message_cache, request
 from gateway.agent.turn_cache import PerTurnCache
 from gateway.agent.window import (
     CONTEXT_TOKENS,
@@ -32,10 +32,10 @@ from gateway.toolcalls.registry import Registry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What a turn and its history may take of a request, besides what is configured."""
+    """Limits of a turn and its history in a request, besides the configured ones."""
 
     chars: int | None = None
-    """Characters of both together; None: as many as are configured."""
+    """Characters of both together; None: the configured limit."""
     turns: int = HISTORY_TURNS
     """Ended turns."""
 
@@ -45,54 +45,54 @@ UNBOUND = Bounds()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One request, and the history in it."""
+    """One model request, and the history in it."""
 
     request: ModelRequest
     history: tuple[TurnView, ...]
-    """The ended turns that are in it."""
+    """Ended turns in the request."""
     own_chars: int
-    """About how many characters the turn has in it."""
+    """Approximate characters of the turn in the request."""
     bounds: Bounds
     long: bool
-    """True when the history is so long that older turns should be put into a summary."""
+    """True when the history is long enough for its older turns to be summarised."""
 
     @property
     def chars(self) -> int:
-        """About how many the turn and this history have in it."""
+        """Approximate characters of the turn and this history."""
         return self.own_chars + sum(chars_of(one) for one in self.history)
 
 
 @dataclass(slots=True, kw_only=True)
 class PromptBuilder:
-    """Makes what models are asked."""
+    """Builder of prompts, with caches for what recurs in each."""
 
     queries: Queries
     registry: Registry
     outputs: Callable[[SessionId], Path]
-    """Where a session's pictures are."""
+    """Return the folder of a session's pictures."""
     workspaces: Callable[[SessionId], Path]
-    """Where a session's workspace is, with the pictures that people sent."""
+    """Return a session's workspace, with the pictures that people sent."""
     system: str
     child_system: str = ""
-    """What sub-sessions are told besides."""
+    """System text added for sub-sessions."""
     instructions: str = ""
-    """The owner's own text, for every session."""
+    """The owner's own system text, for every session."""
     agents: Mapping[str, Agent] = field(default_factory=dict[str, Agent])
     context_tokens: int = CONTEXT_TOKENS
     marks: Marks = field(default_factory=Marks)
     _sizes: PerTurnCache[int] = field(default_factory=lambda: PerTurnCache(chars_of))
-    _told: Told = field(default_factory=told_before)
+    _messages: MessageCache = field(default_factory=message_cache)
     _measured: tuple[Sequence[ToolOffer], int] = ((), 0)
-    """The tools that were offered last, and about how many characters they take."""
+    """The tools offered last, and their approximate characters."""
 
     async def make(self, view: TurnView, bounds: Bounds = UNBOUND, history: Sequence[TurnView] | None = None) -> Prompt:
-        """Return what the session's model is asked now. The turn comes first; its history is given the room left.
+        """Build the prompt for the session's model. The turn has priority; its history gets the room left.
 
-        `history`: the last `HISTORY_TURNS` ended turns, where they were read just now.
+        `history`: the last `HISTORY_TURNS` ended turns, if the caller has just read them.
         """
         if history is None:
             history = await self.queries.history(view.session.id, view.turn.epoch, HISTORY_TURNS)
-        # The views of this read know the summary that goes with it; the turn's own may be older than that.
+        # The views of this read hold the matching summary; the turn's own session may be older.
         session = history[-1].session if history else view.session
         tools = self.registry.offers(view.session)
         system = self._system(view.session, tools)
@@ -106,27 +106,27 @@ class PromptBuilder:
         now = fitted(view, room)
         own = chars_of(now)
         given = window(history, room - own, sizes) if bounds.turns else ()
-        asked = await self._pictured(view, request(system, given, now, tools, self.marks, session.summary, self._told))
-        return Prompt(request=asked, history=given, own_chars=own, bounds=bounds, long=long)
+        asked = request(system, given, now, tools, self.marks, session.summary, self._messages)
+        return Prompt(request=await self._pictured(view, asked), history=given, own_chars=own, bounds=bounds, long=long)
 
     async def make_alone(self, view: TurnView) -> Prompt:
-        """Return the same for who reads nothing but the turn: the one who answers commands."""
+        """Build a prompt without history, for the operator."""
         asked = request(self.system, (), view, self.registry.offers(view.session), self.marks)
         return Prompt(request=asked, history=(), own_chars=0, bounds=Bounds(turns=0), long=False)
 
-    async def make_shorter(self, view: TurnView, question: Prompt) -> Prompt | None:
-        """Return it in half of its characters: its model said that it is too long. The second time without a history.
+    async def make_shorter(self, view: TurnView, prompt: Prompt) -> Prompt | None:
+        """Build the prompt again in half of its characters, after a refusal as too long; at the second without history.
 
-        None when there is nothing that can be left out.
+        Return None when nothing more can be left out.
         """
-        for turns in (HISTORY_TURNS, 0) if question.bounds.chars is None else (0,):
-            made = await self.make(view, Bounds(chars=question.chars // 2, turns=turns))
-            if made.chars < question.chars:
+        for turns in (HISTORY_TURNS, 0) if prompt.bounds.chars is None else (0,):
+            made = await self.make(view, Bounds(chars=prompt.chars // 2, turns=turns))
+            if made.chars < prompt.chars:
                 return made
         return None
 
     def _chars_of_tools(self, tools: Sequence[ToolOffer]) -> int:
-        if tools != self._measured[0]:  # quick: a registry's offers stay the same objects
+        if tools != self._measured[0]:  # cheap: a registry's offers stay the same objects
             self._measured = tools, chars_of_tools(tools)
         return self._measured[1]
 
@@ -138,7 +138,7 @@ class PromptBuilder:
         return "\n\n".join(filter(None, [part.strip() for part in parts]))
 
     def _agents(self, tools: Sequence[ToolOffer]) -> str:
-        """Say whom a session may spawn, where it may."""
+        """Return the list of agents that a session may spawn; empty where it may spawn none."""
         spawns = [tool.name for tool in tools if (found := self.registry.get(tool.name)) and found.spec.speaks]
         if not self.agents or not spawns:
             return ""
@@ -153,7 +153,7 @@ class PromptBuilder:
         return replace(asked, messages=messages)
 
     def _workspace(self, session: Session) -> Path | None:
-        """The workspace, if there is one that can be used."""
+        """Return the workspace, or None when it cannot be used."""
         try:
             return self.workspaces(works_in(session))
         except DragomanError:

@@ -1,6 +1,6 @@
-"""Who runs turns here: claim one, keep its lease, run it, give it up. One task a turn, in one group.
+"""Worker that claims turns, renews their leases, runs and releases them. One task a turn, in one group. Used by `app`.
 
-When a turn has ended, its task may go on for a while: it puts a long history into a summary, holding nothing.
+After a turn's end its task may go on for a while, without a lease: it puts a long history into a summary.
 """
 
 from __future__ import annotations
@@ -31,23 +31,28 @@ from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 
 AT_ONCE = 256
+"""Turns that run on this node at a time."""
 CLAIMED_AT_ONCE = 32
-"""In one transition, which takes about 0.3 ms for each: other writes wait for it."""
+"""Turns in one claim, a transition of about 0.3 ms for each turn: other writes wait for it."""
 RENEW_EVERY_S = 5.0
+"""Seconds between renewals of a lease."""
 FIRST_LOOK_S = 0.25
-"""A turn that is shorter has no renewer, which saves 0.2 ms of CPU; one that was stopped by then sees it then."""
+"""Seconds before a turn's renewer starts. A shorter turn saves its 0.2 ms of CPU; an earlier stop is seen only then."""
 CALM_S = 0.01
-"""Most wakes of a renewer are its own turn's end, which cancels it: no need to look after those."""
+"""Debounce of a renewer in seconds: most wake-ups are the end of its own turn, which cancels it anyway."""
 LOOK_EVERY_S = 1.0
+"""Timeout in seconds of one claim's wait for turns."""
 RETRY_AFTER_S = 1.0
+"""Seconds between attempts after a failure of the store."""
 END_TRIES = int(LEASE_LASTS.total_seconds() / RETRY_AFTER_S)
+"""Attempts to end a turn, for as long as its lease may last."""
 SHORTAGES = 3
-"""So often one life gives back a turn for which no memory was left. Then it fails: it may be what takes the memory."""
+"""Releases of a turn for lack of memory in one process. Then it fails: it may be the one that takes the memory."""
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class _Held:
-    """One holding of a turn. The same turn can be claimed again while its last holding still ends."""
+    """Task and cancellation of one claimed turn. A turn can be claimed again while its previous task still ends."""
 
     cancellation: Cancellation
     work: asyncio.Task[LongHistory | None] | None = None
@@ -55,7 +60,7 @@ class _Held:
 
 @dataclass(slots=True, kw_only=True)
 class TurnWorker:
-    """Runs every turn that this node can claim."""
+    """Worker that runs every turn this node can claim."""
 
     node: NodeId
     queue: TurnQueue
@@ -68,15 +73,15 @@ class TurnWorker:
     _draining: bool = False
     _held: set[_Held] = field(default_factory=set[_Held])
     _after: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
-    """Tasks of turns that have ended, which still write a summary."""
+    """Tasks of ended turns that still write a summary."""
     _cut: list[Lease] = field(default_factory=list[Lease])
-    """Of turns that were not given up before the drain's time was over."""
+    """Leases of turns not released within the drain's timeout."""
     _short: Counter[TurnId] = field(default_factory=Counter[TurnId])
-    """How often no memory was left for a turn that is to run again here."""
+    """Shortages of memory of each turn that is to run again here."""
     _log: Any = field(default_factory=lambda: log("sessions"))
 
     async def run(self) -> None:
-        """Claim and run turns until drained; returns when the last one was given up."""
+        """Claim and run turns until drained; return when the last one is released."""
         async with asyncio.TaskGroup() as group:
             while not self._draining:
                 for one in await self._claim():
@@ -85,18 +90,19 @@ class TurnWorker:
                     group.create_task(self._hold(one, held), name=f"turn {one.lease.turn}")
 
     def drain(self) -> None:
-        """Claim nothing more; cut what runs, so that it is given back. Twice is safe."""
+        """Stop claiming, and cancel running turns, which releases them. Idempotent."""
         self._draining = True
         self.events.publish(TURNS, TurnsDue())
         for held in self._held:
-            _halt(held, CancelReason.SHUTDOWN)
+            _cancel(held, CancelReason.SHUTDOWN)
         for task in self._after:
             task.cancel()
 
-    async def let_go(self) -> None:
-        """Give back what the end of a drain cut, once nothing of it runs: another machine need not wait for the leases.
+    async def release(self) -> None:
+        """Release the turns cut at the end of a drain, so that another machine need not wait for their leases.
 
-        Only turns: what was being sent may still arrive, so nobody else sends it before that is sure.
+        Call when none of them runs any more. Leases of messages are kept: one in flight may still arrive, so nobody
+        else may send it yet.
         """
         for lease in self._cut:
             try:
@@ -105,7 +111,7 @@ class TurnWorker:
                 self._log.error("turn left to the sweeps", turn=lease.turn, error=str(error))
 
     async def _claim(self) -> Sequence[Claimed]:
-        """Claim what may run, or wait for it; with no room for any, wait until there is some."""
+        """Claim turns that may run, or wait for some; without room for any, wait for room."""
         most = min(CLAIMED_AT_ONCE, AT_ONCE - len(self._held))
         try:
             return await self.queue.claim(self.node, most, wait_s=LOOK_EVERY_S, history=self.turns.history_turns)
@@ -115,7 +121,7 @@ class TurnWorker:
             return ()
 
     async def _hold(self, claimed: Claimed, held: _Held) -> None:
-        """Run one turn under its lease. Whatever happens becomes a row; nothing but a cancellation is raised."""
+        """Run one turn under its lease. Each outcome becomes a row; only a cancellation is raised."""
         lease = claimed.lease
         with structlog.contextvars.bound_contextvars(session=lease.session, turn=lease.turn):
             try:
@@ -126,24 +132,24 @@ class TurnWorker:
                 self._cut.append(lease)
                 raise
             except (StoreError, LeaseLost) as error:
-                # The lease runs out by itself and a sweep takes the turn back.
+                # The lease expires, and a sweep requeues the turn.
                 self._log.error("turn left to the sweeps", error=str(error))
             except Exception:  # noqa: BLE001 - the loop of sessions: one turn does not end the others (house rule 9)
                 self._log.exception("turn left to the sweeps")
             finally:
                 if held.cancellation.why is not CancelReason.SHUTDOWN:
                     self._short.pop(lease.turn, None)
-                self.turns.let_go(lease, ended=held.cancellation.why in (CancelReason.STOP, CancelReason.LIMIT))
+                self.turns.release(lease, ended=held.cancellation.why in (CancelReason.STOP, CancelReason.LIMIT))
                 full = len(self._held) >= AT_ONCE
                 self._held.discard(held)
-                if full:  # the store announced who may run when there was no room yet
+                if full:  # the store announced waiting turns while there was no room for them
                     self.events.publish(TURNS, TurnsDue())
             await self._afterwards(held)
 
     async def _afterwards(self, held: _Held) -> None:
-        """Put a long history into a summary. The answer is out and the lease is gone: the session's next turn may run.
+        """Put a long history into a summary. The answer is out and the lease released: the next turn may run meanwhile.
 
-        What is lost here, by a failure or because the daemon ends, is done after the next turn.
+        A summary lost by a failure or the end of the daemon is written after the next turn.
         """
         task, work = asyncio.current_task(), held.work
         if task is None or work is None or work.cancelled() or work.exception() is not None:
@@ -166,7 +172,7 @@ class TurnWorker:
             async with asyncio.TaskGroup() as group:
                 held.work = group.create_task(self.turns.run(claimed, held.cancellation), name=f"run {lease.turn}")
                 if self._draining:
-                    _halt(held, CancelReason.SHUTDOWN)
+                    _cancel(held, CancelReason.SHUTDOWN)
                 _, goes_on = await asyncio.wait([held.work], timeout=FIRST_LOOK_S)
                 if goes_on:
                     renewer = group.create_task(self._renew(lease, held), name=f"lease of {lease.turn}")
@@ -175,7 +181,7 @@ class TurnWorker:
             await self._went_wrong(lease, held, failed)
 
     async def _went_wrong(self, lease: Lease, held: _Held, failed: ExceptionGroup[Exception]) -> None:
-        """Decide what becomes of a turn that raised; calls that run side by side may raise several things at once."""
+        """Fail, release or drop a turn that raised; parallel calls may raise several errors at once."""
         if failed.split((LeaseLost, StoreError, MemoryError))[1] is not None or self._never_fits(lease, failed):
             self._log.error("turn failed", exc_info=failed)
             text = f"Something went wrong inside Dragoman; its log tells more (turn `{lease.turn}`)."
@@ -193,37 +199,37 @@ class TurnWorker:
             held.cancellation.why = held.cancellation.why or await self._why_refused(lease)
 
     def _never_fits(self, lease: Lease, failed: ExceptionGroup[Exception]) -> bool:
-        """Count a shortage of memory; say whether this was one too many."""
+        """Count a shortage of memory; return True when it exceeds `SHORTAGES`."""
         if failed.subgroup(MemoryError) is None:
             return False
         self._short[lease.turn] += 1
         return self._short[lease.turn] > SHORTAGES
 
     async def _renew(self, lease: Lease, held: _Held) -> None:
-        """Renew the lease now and every 5 s, and look at once when somebody stopped the turn."""
+        """Renew the lease now, every 5 s, and at once on an event of the turn, such as a stop."""
         async with self.events.subscribe(turn_topic(lease.turn)) as wakes:
             while True:
                 try:
                     if await self.queue.renew(lease) is TurnState.STOPPING:
-                        _halt(held, CancelReason.STOP)
+                        _cancel(held, CancelReason.STOP)
                         return
                 except LeaseLost:
-                    _halt(held, CancelReason.LOST)
+                    _cancel(held, CancelReason.LOST)
                     return
                 except StoreError as error:
                     self._log.error("lease not renewed", error=str(error))
                 else:
-                    self.turns.say_working(lease)
+                    self.turns.publish_active(lease)
                 left_s = self.turns.left_s(lease)
                 if left_s is not None and left_s <= 0:
-                    _halt(held, CancelReason.LIMIT)
+                    _cancel(held, CancelReason.LIMIT)
                     return
-                # Not at once: a clock may differ by a little from the one that wakes.
-                await _look_again(wakes, RENEW_EVERY_S if left_s is None else min(RENEW_EVERY_S, left_s + CALM_S))
+                # Plus the debounce: the event loop's clock may differ a little from the turn's.
+                await _wait_for_wake(wakes, RENEW_EVERY_S if left_s is None else min(RENEW_EVERY_S, left_s + CALM_S))
                 await asyncio.sleep(CALM_S)
 
     async def _why_refused(self, lease: Lease) -> CancelReason:
-        """A write was refused: because the turn was stopped, or because somebody else has it."""
+        """Return the reason for a refused write: the turn was stopped, or another node holds it."""
         try:
             state = await self.queue.renew(lease)
         except DragomanError:
@@ -231,6 +237,7 @@ class TurnWorker:
         return CancelReason.STOP if state is TurnState.STOPPING else CancelReason.LOST
 
     async def _give_up(self, lease: Lease, cancellation: Cancellation) -> None:
+        """End or release the turn by the reason of its cancellation; nothing when it ran to its end."""
         match cancellation.why:
             case CancelReason.STOP:
                 await self._end(lease, TurnState.STOPPED)
@@ -242,18 +249,18 @@ class TurnWorker:
                 pass
 
     async def _release(self, lease: Lease) -> None:
-        """Give the turn back. A store that fails is asked again: the lease may last longer than its trouble."""
+        """Release the turn. Retry while the store fails: the lease may outlast the outage."""
         while True:
             try:
                 await self.queue.release(lease)
             except StoreError as error:
-                self._log.error("turn not given back", error=str(error))
+                self._log.error("turn not released", error=str(error))
                 await asyncio.sleep(RETRY_AFTER_S)
             else:
                 return
 
     async def _end(self, lease: Lease, state: TurnState, text: str = "") -> None:
-        """End a turn that has no answer. A store that fails is asked again, for as long as the lease may last."""
+        """End a turn without an answer. Retry while the store fails, for as long as the lease may last."""
         for _ in range(END_TRIES):
             try:
                 await self._end_now(lease, state, text)
@@ -265,8 +272,7 @@ class TurnWorker:
         await self._end_now(lease, state, text)
 
     async def _end_now(self, lease: Lease, state: TurnState, text: str) -> None:
-        """Without a text one that was stopped says what whoever stopped it wants, which may be nothing; any other that
-        its time is over."""
+        """End the turn. Default text: that of the stop, which may be empty, or else that its time is over."""
         view = await self._view(lease)
         slots: list[NewSlot] = []
         timers: list[NewWait] = []
@@ -276,7 +282,7 @@ class TurnWorker:
                 text = view.turn.stopped_text if stopped else self.turns.out_of_time(view)
             slots, timers = self.turns.last_slots(view, lease, text, keep=stopped)
         if state is TurnState.STOPPED:
-            timers = []  # whoever stopped it knows
+            timers = []  # the person who stopped it knows
         if await self.queue.finish_turn(lease, state, answer=None, given=(), slots=slots, timers=timers):
             self.metrics.turns.labels(state.value).inc()
 
@@ -285,20 +291,20 @@ class TurnWorker:
             return await self.queries.turn(lease.turn)
         except StoreError:
             raise
-        except Exception:  # noqa: BLE001 - what cannot be read may be why it failed: it ends (house rule 9)
+        except Exception:  # noqa: BLE001 - an unreadable turn may be the cause of its failure: it ends (house rule 9)
             self._log.exception("the turn cannot be read")
             return None
 
 
-def _halt(held: _Held, why: CancelReason) -> None:
-    """Cancel a turn's work, once, having said why."""
+def _cancel(held: _Held, why: CancelReason) -> None:
+    """Set the reason and cancel the turn's work; the first reason stays."""
     if held.cancellation.why is None and held.work is not None and not held.work.done():
         held.cancellation.why = why
         held.work.cancel()
 
 
-async def _look_again(wakes: AsyncIterator[LiveEvent], seconds: float) -> None:
-    """Wait for a wake-up; and look by the clock too, because wake-ups may be lost."""
+async def _wait_for_wake(wakes: AsyncIterator[LiveEvent], seconds: float) -> None:
+    """Wait for a wake-up, with a timeout because wake-ups may be lost."""
     try:
         async with asyncio.timeout(seconds):
             await anext(wakes)

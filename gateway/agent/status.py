@@ -1,7 +1,7 @@
-"""Beside the turn: the one line that says what it does now, and at its end what it did.
+"""Status line of a turn: its activity, and at the end a summary. Used by `turn`.
 
-What is done is only said, and shown by `streams`, from whatever node it comes; the line's slot is made here once it is
-worth a message. Its text is plain: nothing in it formats.
+Activity is published, and shown by `outbound/live_edits` for turns of any node. The line's slot is opened here, once
+the calls take long enough. Its text is plain, without markup.
 """
 
 from __future__ import annotations
@@ -30,68 +30,68 @@ from gateway.system.redaction import Redactor, redacted_line
 from gateway.system.status_text import LINE_CHARS, TEXT_CHARS, THINKING, TITLE_CHARS, at_work, count, duration, money
 
 OPEN_AFTER_S = 1.0
-"""Seconds that the calls of a turn have been at work when its line is worth a message."""
+"""Seconds of work on calls before the status line gets a message."""
 SAY_AGAIN_S = 20.0
-"""So often it is said again what is done while calls are at work; of a child nothing else tells that it is alive."""
+"""Seconds between repeated progress events while calls run; the only sign of life of a child."""
 TOOLS_SHOWN = 5
+"""Tool names in a summary."""
 UNTITLED = "sub-session"
 
 
 @dataclass(slots=True, kw_only=True)
 class Status:
-    """The status line of one holding of a turn. Made when it is claimed; nothing here fails a turn.
+    """Status line of one claimed turn. Made at the claim; a failure here never fails the turn.
 
     The line has a message only where answers are streamed, for a root's turn whose calls take time or spawn children.
-    A child has no line of its own: what it does is shown in its root's.
+    A child has no line of its own: its activity is shown in its root's.
     """
 
     view: TurnView
-    """As it was claimed."""
+    """The turn at its claim."""
     lease: Lease
     journal: TurnJournal
     events: EventBus
     clock: Clock
     redactor: Redactor
     streams: Collection[str]
-    """The channels that show an answer while it is written."""
+    """Channels that show an answer while it is written."""
     currency: str = "USD"
     open_after_s: float = OPEN_AFTER_S
     say_again_s: float = SAY_AGAIN_S
     _text: str = ""
-    """What is done now."""
+    """Activity published last."""
     _waits: frozenset[WaitKind] = frozenset()
-    """What is waited for, when nothing else is done."""
+    """Kinds of waits, when the turn only waits."""
     _stands: bool = False
-    """Whether the line has a message, for certain."""
+    """True when the line certainly has a message."""
     _worked_s: float = 0.0
-    """That calls took, in this holding."""
+    """Seconds of work on calls, under this lease."""
     _log: Any = field(default_factory=lambda: log("status"))
 
-    def doing(self, now: Activity) -> None:
-        """Say what is done now, if that is news. Without a text no call is at work, so the model is asked next."""
+    def set_activity(self, now: Activity) -> None:
+        """Publish the activity when it changed. Without a text no call runs, so the model is asked next."""
         if not self._shows:
             return
         line = redacted_line(now.text, TEXT_CHARS, self.redactor) or THINKING
         if (line, now.waits) != (self._text, self._waits):
             self._text, self._waits = line, now.waits
-            self._say()
+            self._publish()
 
     async def resume(self) -> None:
-        """Take up the line that an earlier holding may have made. Called once, before anything else is done.
+        """Resume the line that an earlier holder may have opened. Call once, before any other method.
 
-        No row of a turn's view says whether its line has a message, so where there was reason for one it is written
-        here once more: from then on it is certain that it stands, and it says what is done now. For a turn without
-        calls, or with quick ones, this does nothing.
+        A turn's view does not show whether its line has a message. Where there was reason for one, the slot is written
+        again: then it certainly exists, with the current activity. Nothing to do without calls, or with quick ones.
         """
         if not self.view.steps:
             return
-        self.doing(Activity())
+        self.set_activity(Activity())
         if self._has_line and _took_long(self.view, self.clock.now(), self.open_after_s):
             await self._open()
 
     @asynccontextmanager
     async def watch(self) -> AsyncGenerator[None]:
-        """Around the work on calls: the line gets its message when they have taken a second in all."""
+        """Open the line's message once calls have taken a second in total. Wrap the work on calls in it."""
         if not self._shows:
             yield
             return
@@ -99,48 +99,48 @@ class Status:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._look_after(over), name=f"status of {self.lease.turn}")
             yield
-            # Told, not cancelled: a message that is being made is waited for, for it must be known whether it stands.
+            # Signalled, not cancelled: a write in progress must finish, so that its outcome is known.
             over.set()
         self._worked_s += self.clock.monotonic() - began
 
     async def parking(self) -> None:
-        """Before the turn parks: one that waits for children gets its message at once."""
-        # By what `toolcalls` said last, which is what the turn waits for: reading it again would cost every park.
+        """Open the message of a turn that waits for children. Call before the turn parks."""
+        # The last activity from `toolcalls` holds the turn's waits: another read would cost every park.
         if self._has_line and not self._stands and WaitKind.CHILD in self._waits:
             await self._open()
 
     def closing(self, view: TurnView, answer: Answer | None = None) -> list[NewSlot]:
-        """What the line says in the end, for `finish_turn`: nothing when it has no message, so that it gets none.
+        """Return the slot with the line's last text, for `finish_turn`; empty when the line has no message.
 
-        `answer`: the last one, which is not in the view yet.
+        `answer`: the last answer, which is not in the view yet.
         """
         if not self._stands:
             return []
         return [self._slot(self._summary(view, answer))]
 
     def ended(self) -> None:
-        """Say that nothing is done any more. Called when the turn has ended; not when it parks or is given back."""
+        """Publish that the activity is over. Call when the turn has ended, not when it parks or is released."""
         if self._shows and self._text:
             self._text, self._waits = "", frozenset()
-            self._say()
+            self._publish()
 
     @property
-    def _place(self) -> Conversation:
+    def _conversation(self) -> Conversation:
         lineage = self.view.session.lineage
         return self.view.turn.conversation if lineage is None else lineage.conversation
 
     @property
     def _shows(self) -> bool:
-        """Whether anybody sees what is said here."""
-        return self._place.channel in self.streams
+        """True when the conversation's channel shows activity."""
+        return self._conversation.channel in self.streams
 
     @property
     def _has_line(self) -> bool:
-        """Whether the line is this turn's own."""
+        """True when the line is this turn's own."""
         return self._shows and self.view.session.lineage is None
 
     async def _look_after(self, over: asyncio.Event) -> None:
-        """Make the message in time, then say again what is done, until it is over."""
+        """Open the message in time, then repeat the activity, until the work is over."""
         wait_s = self.open_after_s - self._worked_s if self._has_line else self.say_again_s
         while not await _within(max(wait_s, 0), over):
             if self._has_line and not self._stands:
@@ -148,11 +148,11 @@ class Status:
                 wait_s = self.open_after_s
             else:
                 if self._text:
-                    self._say()
+                    self._publish()
                 wait_s = self.say_again_s
 
     async def _open(self) -> None:
-        """Make the message, or write it anew. Whoever writes what counts finds out by itself that it must not."""
+        """Open the message, or write it again. A lost lease is only logged: the turn's next write fails by itself."""
         try:
             self._stands = await self.journal.open_slot(self.lease, self._slot(at_work(self._text)))
         except (LeaseLost, StoreError) as error:
@@ -165,11 +165,11 @@ class Status:
         turn = self.view.turn
         return NewSlot(conversation=turn.conversation, kind=SlotKind.STATUS, text=text, id=status_slot(turn.id))
 
-    def _say(self) -> None:
+    def _publish(self) -> None:
         session, lineage = self.view.session, self.view.session.lineage
         said = ProgressChanged(
             turn=self.view.turn.id if lineage is None else lineage.root_turn,
-            conversation=self._place,
+            conversation=self._conversation,
             by=session.id,
             title="" if lineage is None else redacted_line(session.title, TITLE_CHARS, self.redactor) or UNTITLED,
             text=self._text,
@@ -179,7 +179,7 @@ class Status:
 
 
 async def _within(seconds: float, over: asyncio.Event) -> bool:
-    """Wait until it is over, so long at most; whether it is."""
+    """Wait for the event with a timeout; return whether it is set."""
     try:
         async with asyncio.timeout(seconds):
             return await over.wait()
@@ -188,7 +188,7 @@ async def _within(seconds: float, over: asyncio.Event) -> bool:
 
 
 def summary(view: TurnView, answer: Answer | None, now: datetime, currency: str, redactor: Redactor) -> str:
-    """What a turn did: `2 calls (shell ×2), 12 s, 4,120 tokens, $0.012`. What is not known is left out."""
+    """Return a turn's summary: `2 calls (shell ×2), 12 s, 4,120 tokens, $0.012`. Unknown parts are left out."""
     calls = [step.call.tool for step in view.steps if step.call is not None]
     spent = _spent(view, answer)
     tokens = spent.input_tokens + spent.output_tokens
@@ -202,9 +202,9 @@ def summary(view: TurnView, answer: Answer | None, now: datetime, currency: str,
 
 
 def _took_long(view: TurnView, now: datetime, long_s: float) -> bool:
-    """Whether the calls so far, side by side or not, took that long; or one waited for a child.
+    """Return True when the calls so far, parallel or not, took that long, or one waited for a child.
 
-    A call that a crash cut in half counts until now: nobody knows better.
+    A call interrupted by a crash counts until now, since its end is unknown.
     """
     if any(wait.kind is WaitKind.CHILD for wait in view.waits):
         return True
@@ -216,7 +216,7 @@ def _span(step: Step, now: datetime) -> tuple[datetime, datetime]:
 
 
 def _together(spans: Iterable[tuple[datetime, datetime]]) -> float:
-    """Seconds that at least one of these lasted."""
+    """Return the seconds covered by at least one of these spans."""
     total_s, covered = 0.0, None
     for began, ended in sorted(spans):
         fresh = began if covered is None else max(began, covered)
@@ -226,7 +226,7 @@ def _together(spans: Iterable[tuple[datetime, datetime]]) -> float:
 
 
 def _elapsed(view: TurnView, now: datetime) -> timedelta:
-    """How long a turn took: waiting for a decision does not count, waiting for children does."""
+    """Return a turn's duration: waiting for a decision does not count, waiting for children does."""
     began = view.turn.started_at or now
     asked = (_asked(wait, now) for wait in view.waits if wait.kind is WaitKind.APPROVAL)
     taken = now - began - timedelta(seconds=_together(asked))
@@ -238,13 +238,13 @@ def _asked(wait: Wait, now: datetime) -> tuple[datetime, datetime]:
 
 
 def _spent(view: TurnView, answer: Answer | None) -> Usage:
-    """What all answers of a turn used, those of the children that it waited for included."""
+    """Return the usage of all answers of a turn, and of the children that it waited for."""
     answers = (step.answer for step in view.steps)
     return sum((one.usage for one in (*answers, answer) if one is not None), used_by_children(view.waits))
 
 
 def _tools(calls: list[str], redactor: Redactor) -> str:
-    """Names with how often, in the order they were called first. A model may have made a name up."""
+    """Return tool names with counts, in order of first call. A name may be the model's invention."""
     counted = Counter(redacted_line(tool, TITLE_CHARS, redactor) for tool in calls)
     named = [f"{tool} ×{times}" if times > 1 else tool for tool, times in counted.items()]
     return ", ".join([*named[:TOOLS_SHOWN], *(["…"] if len(named) > TOOLS_SHOWN else [])])

@@ -1,8 +1,7 @@
-"""The history a model is given, built from stored turns and always valid for a provider. Pure, but that `Marks` draws
-a key when it is made.
+"""Builder of the messages a model is given, from stored turns; always valid for a provider. Used by `prompt`.
 
-Each answer's calls are followed by exactly their results, in call order, before any text of a person. What others
-said stands apart from it, in blocks whose end they cannot write.
+Each answer's calls are followed by exactly their results, in call order, before any text of a person. Text of other
+people stands apart, in blocks whose end they cannot write. Pure, except that `Marks` draws a key when it is made.
 """
 
 from __future__ import annotations
@@ -26,11 +25,13 @@ from gateway.domain.turns import TurnKind
 from gateway.domain.views import TurnView
 
 CHARS_OF_EACH = 1_000
+"""Characters of a quoted or overheard message."""
 NAME_CHARS = 100
-"""Of what a file is called."""
+"""Characters of a file's name as shown."""
 NAME_READ = 1_000
+"""Characters of a file's name that are read at all."""
 CHARS_OF_A_CHILD = 20_000
-"""Of what a sub-session answered: that is what it was spawned for."""
+"""Characters of a sub-session's answer: the purpose of spawning it."""
 
 HEARD = "Messages of other people in the group, from before the message below"
 QUOTED = "The message that the message below answers"
@@ -40,24 +41,21 @@ FILES = "Files that came with the message below, as paths in the workspace; thei
 
 
 class Marks:
-    """Makes the marks that stand around data and before who speaks: 64 bits in hex, which nobody can know or guess.
+    """Generator of the marks around data and before speakers' names: 64 unguessable bits in hex.
 
-    A random one for each call would be safer still. This one lasts as long as a session's epoch in one life of the
-    process, because a beginning that changes makes every request of a group one that no provider has in its cache.
-    The price: the model reads it each time and might say it aloud, so it is taken out of answers before they are
-    stored or shown. It can still leave in a call's arguments, and come back in what that call read: as soon as it is in
-    anything that is given, another one takes its place.
+    A random mark for each request would be safer still. This one lasts for a session's epoch in one process, because
+    a changing prefix would defeat the provider's prompt cache for every request of a group. The price: the model reads
+    it each time and might repeat it, so it is removed from answers before they are stored or shown. It can still leave
+    in a call's arguments and return in what that call read. As soon as any input contains it, another mark replaces it.
     """
 
     def __init__(self) -> None:
-        """Draw this life's key."""
+        """Draw this process's key."""
         self._key = secrets.token_bytes(32)
         self._texts = PerTurnCache(_texts_of)
 
     def of(self, session: SessionId, epoch: int, views: Iterable[TurnView], summary: str = "") -> str:
-        """Return the first mark of the session's epoch that is in nothing of these turns: what people said, what was
-        called, what came of it.
-        """
+        """Return the first mark of the session's epoch that no message, call or result of these turns contains."""
         said = [summary, *map(self._texts.of, views)]
         made = (hmac.digest(self._key, f"{session}\n{epoch}\n{n}".encode(), "sha256").hex()[:16] for n in count())
         return next(mark for mark in made if not any(mark in text for text in said))
@@ -88,15 +86,14 @@ def request(
     tools: tuple[ToolOffer, ...],
     marks: Marks,
     summary: str = "",
-    told: Told | None = None,
+    cache: MessageCache | None = None,
 ) -> ModelRequest:
-    """Return what a model is asked; with a mark only where somebody is named or data is given.
+    """Return the model request; with a mark only where a speaker is named or data is given.
 
-    `summary`: what stands for the turns before `history`; data, given before everything else. `told`: the caller's, for
-    all its requests.
+    `summary`: summary of the turns before `history`; data, placed first. `cache`: the caller's, shared by its requests.
     """
     mark = marks.of(turn.session.id, turn.turn.epoch, [*history, turn], summary)
-    given = messages(history, turn, mark, told)
+    given = messages(history, turn, mark, cache)
     if summary:
         given = (UserText(text="", data=block(SUMMARY, [summary], mark)), *given)
     return ModelRequest(
@@ -109,7 +106,7 @@ def request(
 
 
 def _has_mark(message: Message) -> bool:
-    """Whether the mark stands in this message, or around it."""
+    """Return True when the mark is in this message, or around it."""
     match message:
         case UserText():
             return bool(message.name or message.data)
@@ -119,28 +116,30 @@ def _has_mark(message: Message) -> bool:
             return False
 
 
-def messages(history: Sequence[TurnView], turn: TurnView, mark: str, told: Told | None = None) -> tuple[Message, ...]:
-    """Return the whole conversation: the ended turns, oldest first, then this one with every message it has so far."""
+def messages(
+    history: Sequence[TurnView], turn: TurnView, mark: str, cache: MessageCache | None = None
+) -> tuple[Message, ...]:
+    """Return the whole conversation: the ended turns, oldest first, then this one with all its messages so far."""
     views = [*history, turn]
     heard = frozenset([one.id for view in views for one in view.inputs if one.context][-CONTEXT_KEPT:])
     out: list[Message] = []
     for view in history:
-        plain = told.of(view) if told is not None else None
-        out += _of_turn(view, heard, mark) if plain is None else plain
+        cached = cache.of(view) if cache is not None else None
+        out += _of_turn(view, heard, mark) if cached is None else cached
     out += _of_turn(turn, heard, mark)
     return tuple(out)
 
 
-Told: TypeAlias = PerTurnCache[tuple[Message, ...] | None]
+MessageCache: TypeAlias = PerTurnCache[tuple[Message, ...] | None]
 
 
-def told_before() -> Told:
-    """What ended turns became in earlier questions, as far as it is the same in each; None for the others."""
+def message_cache() -> MessageCache:
+    """Return a cache of ended turns' messages, for turns with the same ones in every prompt; None for the others."""
     return PerTurnCache(_plain)
 
 
 def _plain(view: TurnView) -> tuple[Message, ...] | None:
-    """A turn whose messages have no mark around anything, and nothing that was said beside the bot."""
+    """Return the messages of a turn without marks and without overheard messages, else None."""
     if any(one.context or not _is_plain(one.message) for one in view.inputs):
         return None
     return tuple(_of_turn(view, frozenset(), ""))
@@ -151,7 +150,7 @@ def _is_plain(message: Inbound) -> bool:
 
 
 def ungiven(turn: TurnView) -> tuple[InboundId, ...]:
-    """The messages of the turn that no answer has seen yet."""
+    """Return the messages of the turn that no answer has seen yet."""
     return tuple(received.id for received in turn.inputs if received.given is None)
 
 
@@ -162,7 +161,7 @@ def _of_turn(view: TurnView, heard: Collection[InboundId], mark: str) -> Iterabl
             continue
         yield from _said(view, [r for r in waiting if r.given is not None and r.given <= step.n], heard, mark)
         waiting = [r for r in waiting if r.given is None or r.given > step.n]
-        # What the person was told besides is for nobody else.
+        # The note is for the person alone.
         yield replace(step.answer, note="") if step.answer.note else step.answer
         yield from _results(view.steps, step.n)
     if waiting:
@@ -177,20 +176,20 @@ def _results(steps: Sequence[Step], answer_n: int) -> Iterable[CallResult]:
             )
 
 
-# --- what people said ---------------------------------------------------------------------------
+# --- messages of people -------------------------------------------------------------------------
 
 
 def _said(view: TurnView, received: Sequence[Received], heard: Collection[InboundId], mark: str) -> Iterable[UserText]:
-    """What the turn's own person said, each with what it answers; what others said stands before the first of it."""
+    """Yield the requester's messages, each with what it quotes; overheard ones stand before the first."""
     several = view.session.kind is SessionKind.NON_MAIN
-    # A command is read word by word, by who must not read anything else.
+    # The operator parses a command word by word, and must not get anything else.
     command = view.turn.kind is TurnKind.COMMAND
     others = [] if command else [one.message for one in received if one.context and one.id in heard]
     data = block(HEARD, [_line(one) for one in others], mark)
     for parts in _joined(received):
         one = [part.message for part in parts]
         text, name, who = _text(one, command=command), "", None
-        if several and one[0].principal != SYSTEM_PARENT:  # its task is all that a sub-session is told: plain text
+        if several and one[0].principal != SYSTEM_PARENT:  # a sub-session's task is plain text, without a speaker
             name, who = one[0].name or one[0].principal, one[0].principal
         if command:
             yield UserText(text=text, name=name, who=who)
@@ -199,7 +198,7 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
             yield UserText(text="", data="\n\n".join(filter(None, [data, _ended(one[0], mark)])))
             data = ""
             continue
-        if not data and all(map(_is_plain, one)):  # as most are
+        if not data and all(map(_is_plain, one)):  # the common case
             yield UserText(text=text, name=name, who=who)
             continue
         quoted = _quoted(one, mark)
@@ -212,7 +211,7 @@ def _said(view: TurnView, received: Sequence[Received], heard: Collection[Inboun
 
 
 def _text(messages: Sequence[Inbound], *, command: bool) -> str:
-    """Join what a platform cut off, and the captions of an album. A command goes on with nothing but its own rest."""
+    """Join the parts of a message that the platform cut, or the captions of an album; of a command its own parts."""
     texts = [messages[0].text]
     for before, message in pairwise(messages):
         if before.cut:
@@ -225,17 +224,17 @@ def _text(messages: Sequence[Inbound], *, command: bool) -> str:
 
 
 def _quoted(messages: Sequence[Inbound], mark: str) -> str:
-    """What the message answers."""
+    """Return the block of messages that this one answers."""
     return block(QUOTED, [_short(message.quoted) for message in messages if message.quoted], mark)
 
 
 def _ended(message: Inbound, mark: str) -> str:
-    """That a sub-session has ended, in the gateway's own line, so that nobody takes it for a person's; what it said."""
+    """Return the end of a sub-session: the gateway's line, which cannot pass for a person's, and the answer."""
     return block(f"{message.text} {ANSWERED}", [_short(message.quoted, CHARS_OF_A_CHILD) or "Nothing."], mark)
 
 
 def _joined(received: Sequence[Received]) -> list[list[Received]]:
-    """The messages that ask for something, each with those that the platform had cut off from it, or of its album."""
+    """Return the messages to the bot, each with its further parts: cut off by the platform, or of its album."""
     out: list[list[Received]] = []
     for one in received:
         if one.context:
@@ -248,21 +247,21 @@ def _joined(received: Sequence[Received]) -> list[list[Received]]:
 
 
 def _readable(text: str, unread: Sequence[str]) -> str:
-    """Say what came along, so that the model does not make it up."""
+    """Append a note on unreadable attachments, so that the model does not invent their content."""
     notes = [f"[{plain(one)} came with this message; it cannot be read yet]" for one in unread]
     return "\n\n".join(filter(None, [text, *notes]))
 
 
-# --- the files that came with it ----------------------------------------------------------------
+# --- attachments --------------------------------------------------------------------------------
 
 
 def _files(received: Sequence[Received], mark: str) -> str:
-    """Where each is, or why it is not there."""
+    """Return the block of a message's files: the path of each, or why it is missing."""
     return block(FILES, [_file(*found) for one in received for found in _found(one)], mark)
 
 
 def _found(received: Received) -> list[tuple[Attachment, FetchedFile | None]]:
-    """What came with a message and what became of it, which nobody knows when nobody looked."""
+    """Return a message's attachments, each with its fetched file; None when it was not fetched."""
     files = received.files or ()
     return [(one, files[at] if at < len(files) else None) for at, one in enumerate(received.message.attachments)]
 
@@ -276,12 +275,12 @@ def _file(file: Attachment, found: FetchedFile | None) -> str:
 
 
 def _name(file: Attachment) -> str:
-    """On one line, nothing in it that cannot be seen."""
+    """Return the name on one line, without invisible characters."""
     return plain(file.name[:NAME_READ]).replace('"', "'")[:NAME_CHARS]
 
 
 def _pictures(received: Sequence[Received]) -> tuple[Picture, ...]:
-    """Those that a model can look at."""
+    """Return the files that a model can view."""
     there = [found for one in received for _, found in _found(one) if found is not None and found.path]
     return tuple(Picture(file=one.path, media_type=one.media_type) for one in there if one.media_type in PICTURES)
 
@@ -290,7 +289,7 @@ def _pictures(received: Sequence[Received]) -> tuple[Picture, ...]:
 
 
 def _line(message: Inbound) -> str:
-    """Who said what. Further lines are moved in, so that nobody speaks in another one's name."""
+    """Return speaker and text. Further lines are indented, so that no text can fake another speaker's line."""
     text = _readable(_short(message.text), [message.unread] if message.unread else [])
     files = [f'[a file "{_name(one)}" came with this message; it was not fetched]' for one in message.attachments]
     text = "\n".join(filter(None, [text, *files]))

@@ -1,6 +1,7 @@
-"""One turn: ask the model, bring its calls to their results, ask again, until an answer without calls or a wait.
+"""Agent loop of one turn: ask the model, settle its calls, ask again. Used by `runner` for each claimed turn.
 
-Everything is read from and written to rows, so a turn goes on wherever and whenever it is claimed again.
+The loop ends with an answer without calls, or parks at a wait. All state is in rows, so any node can claim the turn
+again and go on.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from gateway.agent.answer_stream import AnswerStream, last_words, said, unmarked, why_no_answer
-from gateway.agent.attachments import Attachments
-from gateway.agent.fetched_text import files_told
+from gateway.agent.attachments import Attachments, files_told
 from gateway.agent.limits import active_limit, beyond, out_of_time
 from gateway.agent.prompt import UNBOUND, Bounds, Prompt, PromptBuilder
 from gateway.agent.status import Status
@@ -39,37 +39,38 @@ from gateway.toolcalls.scheduler import ToolCalls
 from gateway.toolcalls.subsessions import SubsessionService
 
 PAGE_CLOSED_AFTER = timedelta(seconds=30)
+"""Delay after which an answer on a page that nobody has open is copied to the owner's chat."""
 BEGUN_AT_MOST = 10
-"""Times that a turn is begun without a decision to go on with: one that ends the process each time ends itself."""
+"""Starts of a turn without a decision in between. The limit stops a turn that crashes the process each time."""
 SHORTER_AT_MOST = 2
-"""Times that one answer is asked for again because its request was too long."""
+"""Retries of one model request, each shorter, after the model refused it as too long."""
 EMPTY = "The model gave an empty answer. Ask again, or in other words."
 
 
 @dataclass(slots=True, kw_only=True)
 class _Holding:
-    """One holding of a turn here."""
+    """Working state of one claimed turn, from `run` until the turn is released."""
 
     lease: Lease
     began: float
     before: timedelta
-    """Time of work in earlier holdings."""
+    """Working time under earlier leases."""
     limit: timedelta
     status: Status
     history: Sequence[TurnView] | None
-    """The session's, as it was when the turn was claimed, until its model is first asked."""
-    working: TurnActive | None
-    """What is said of it, where its conversation shows that."""
+    """The session's history at the claim; None once the model was asked."""
+    active: TurnActive | None
+    """The event that shows the turn as active; None where its conversation does not show that."""
     long: LongHistory | None = None
     bounds: Bounds = UNBOUND
-    """What fitted, once a model has said that a request was too long: later steps begin with no more."""
+    """Size that fitted after a model refused a request as too long; later steps start with it."""
     stream: AnswerStream | None = None
-    """The answer that is written now."""
+    """The answer being written."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnRunner:
-    """Runs claimed turns."""
+    """Runner of claimed turns. One per node; holds the state of each turn that runs here."""
 
     queue: TurnQueue
     journal: TurnJournal
@@ -81,37 +82,37 @@ class TurnRunner:
     attachments: Attachments
     models: Models
     operator: Model
-    """Answers command turns, whatever the configured model is."""
+    """Model for command turns, independent of the configured one."""
     clock: Clock
     metrics: Metrics
     points: FailPoints
     redactor: Redactor
     elsewhere: Collection[OwnerName]
-    """The owners who can be reached besides on the page, with answers that nobody saw there."""
+    """Owners with a direct chat, to which answers go that nobody saw on the page."""
     streams: Collection[str] = frozenset()
-    """The channels that show an answer while it is written."""
+    """Channels that show an answer while it is written."""
     limits: TurnLimits = field(default_factory=TurnLimits)
     currency: str = "USD"
-    """Of the prices, for the status line."""
+    """Currency of the prices, for the status line."""
     _held: dict[Lease, _Holding] = field(default_factory=dict[Lease, _Holding])
     _log: Any = field(default_factory=lambda: log("turn"))
 
     @property
     def history_turns(self) -> int:
-        """How many ended turns are read with a claim: none where nobody reads them but who answers commands."""
+        """Number of ended turns to read with a claim: 0 when the operator is the only model."""
         return HISTORY_TURNS if any(name != self.operator.name for name in self.models.names) else 0
 
     async def run(self, claimed: Claimed, cancellation: Cancellation) -> LongHistory | None:
-        """Run until the turn ended or parked. Cancelled by the holder when it is cut (`halt` says why).
+        """Run until the turn ended or parked. The caller cancels it, with the reason in `cancellation`.
 
-        Return what the caller may put into a summary when the turn ended and its session's history is long. Raises
-        `LeaseLost` when a write is refused, or the turn was stopped: nothing more may be begun. A turn that is cut
-        is known here until `let_go`.
+        Return the history to summarise when the turn ended and its session's history is long, else None. Raises
+        `LeaseLost` when a write is refused, or the turn was stopped: nothing more may be started. The state of a
+        cancelled turn stays here until `release`.
         """
         lease = claimed.lease
         view = claimed.view or await self.queries.turn(lease.turn)
         holding = self._held[lease] = self._hold(view, claimed)
-        self.say_working(lease)
+        self.publish_active(lease)
         try:
             await holding.status.resume()
             if await self._run(view, holding, cancellation):
@@ -122,40 +123,40 @@ class TurnRunner:
             if cancellation.why is None:
                 self._forget(lease)
 
-    def say_working(self, lease: Lease) -> None:
-        """Say that the turn is worked on here, if its conversation shows that. Cheap; never fails."""
+    def publish_active(self, lease: Lease) -> None:
+        """Publish that the turn runs here, if its conversation shows that. Cheap; never fails."""
         holding = self._held.get(lease)
-        if holding is not None and holding.working is not None:
-            self.events.publish(ANSWERS, holding.working)
+        if holding is not None and holding.active is not None:
+            self.events.publish(ANSWERS, holding.active)
 
     def left_s(self, lease: Lease) -> float | None:
-        """Seconds that the turn may go on working here; None when it is not held here."""
+        """Return the working time that the turn has left, in seconds; None when it is not held here."""
         holding = self._held.get(lease)
         return None if holding is None else (holding.limit - self._worked(holding)).total_seconds()
 
     def out_of_time(self, view: TurnView) -> str:
-        """What a turn says that has worked for as long as it may."""
+        """Return the text of a turn that has used up its working time."""
         return out_of_time(view, self.limits)
 
     def last_slots(
         self, view: TurnView, lease: Lease, text: str, *, keep: bool = False
     ) -> tuple[list[NewSlot], list[NewWait]]:
-        """The slots and timers with which a turn ends that has no answer; `keep` the beginning of one above it."""
+        """Return the last slots and timers of a turn without an answer; `keep` a partial answer above the text."""
         holding = self._held.get(lease)
-        writing = holding.stream if holding is not None and keep else None
-        slot = last_words(view, self.redactor.text(text), writing.so_far if writing else "")
+        stream = holding.stream if holding is not None and keep else None
+        slot = last_words(view, self.redactor.text(text), stream.so_far if stream else "")
         closing = holding.status.closing(view) if holding is not None else []
         return [*([slot] if slot.text else []), *closing], self._timers(view, slot)
 
-    def let_go(self, lease: Lease, *, ended: bool) -> None:
-        """Forget a turn that was cut; `ended`: it will not go on. Twice is safe."""
+    def release(self, lease: Lease, *, ended: bool) -> None:
+        """Drop the state of a cancelled turn; `ended`: it will not go on. Idempotent."""
         holding = self._forget(lease)
         if holding is not None and ended:
             holding.status.ended()
 
     def _forget(self, lease: Lease) -> _Holding | None:
         holding = self._held.pop(lease, None)
-        if holding is not None and holding.working is not None:
+        if holding is not None and holding.active is not None:
             self.events.publish(ANSWERS, TurnReleased(turn=lease.turn))
         return holding
 
@@ -168,7 +169,7 @@ class TurnRunner:
             before=timedelta(milliseconds=view.turn.active_ms),
             limit=active_limit(view, self.limits),
             history=claimed.history,
-            working=TurnActive(session=lease.session, turn=lease.turn, conversation=where) if shows else None,
+            active=TurnActive(session=lease.session, turn=lease.turn, conversation=where) if shows else None,
             status=Status(
                 view=view,
                 lease=lease,
@@ -185,7 +186,7 @@ class TurnRunner:
         return holding.before + timedelta(seconds=self.clock.monotonic() - holding.began)
 
     async def _run(self, view: TurnView, holding: _Holding, cancellation: Cancellation) -> bool:
-        """Go from step to step. Return True when the turn ended, False when it parked."""
+        """Run step after step. Return True when the turn ended, False when it parked."""
         lease = holding.lease
         if lease.fence - len(view.waits) > BEGUN_AT_MOST:
             text = f"Stopped: this was begun {BEGUN_AT_MOST} times and never came to its end. Write again to try anew."
@@ -202,15 +203,15 @@ class TurnRunner:
             else:
                 now = await self._ask(now, holding)
             if now is not None and now.turn.state is TurnState.STOPPING:
-                raise LeaseLost("The turn was stopped.")  # asking the model again would be for nothing
+                raise LeaseLost("The turn was stopped.")  # another model request would be wasted
         await self.points.hit("J20")
         return True
 
     async def _settle(self, view: TurnView, holding: _Holding, cancellation: Cancellation) -> TurnView | None:
-        """Do all that can be done for the calls. Return how the turn stands then, None when it parked."""
+        """Settle the calls as far as possible. Return the turn's new view, None when it parked."""
         lease = holding.lease
         async with holding.status.watch():
-            settled = await self.calls.settle(view, lease, cancellation, holding.status.doing)
+            settled = await self.calls.settle(view, lease, cancellation, holding.status.set_activity)
         if settled is not None:
             return settled
         await holding.status.parking()
@@ -220,7 +221,7 @@ class TurnRunner:
         return await self.queries.turn(lease.turn)
 
     async def _ask(self, view: TurnView, holding: _Holding) -> TurnView | None:
-        """Ask the model once and store what it said. Return how the turn stands then, None when it ended."""
+        """Ask the model once and store its answer. Return the turn's new view, None when it ended."""
         lease = holding.lease
         untold = await self.subsessions.tokens_untold(view)
         passed = beyond(view, self._worked(holding), self.limits, untold)
@@ -229,14 +230,14 @@ class TurnRunner:
         command = view.turn.kind is TurnKind.COMMAND
         model = self.operator if command else self.models.of(view.session)
         if view.session.lineage is not None:
-            holding.status.doing(Activity())
+            holding.status.set_activity(Activity())
         view = await self.attachments.fetch(view, lease)
         try:
             answer = await self._answer(model, view, holding)
         except ModelError as error:
             self._log.warning("model failed", model=model.name, error=str(error))
             return await self._fail(view, holding, why_no_answer(view, error))
-        holding.stream = None  # it is whole
+        holding.stream = None  # complete
         await self.points.hit("J6")
         given = ungiven(view)
         if answer.calls:
@@ -244,7 +245,7 @@ class TurnRunner:
             planned = await self.journal.plan(lease, answer, given=given, slots=slots)
             await self.points.hit("J7")
             return planned
-        if view.session.lineage is not None:  # these words leave the session, for its parent's model and page
+        if view.session.lineage is not None:  # the text leaves the session: its parent's model and page get it
             answer = replace(answer, text=self.redactor.text(answer.text))
         slots = said(view, answer, self.redactor) if visible(answer.text) else [last_words(view, EMPTY)]
         timers, closing = self._timers(view, slots[0]), holding.status.closing(view, answer)
@@ -252,16 +253,16 @@ class TurnRunner:
             lease, TurnState.DONE, answer=answer, given=given, slots=[*slots, *closing], timers=timers
         )
         await self.points.hit("J15")
-        if not ended:  # a message came meanwhile: what was said stands, and it is answered next
+        if not ended:  # a message came meanwhile: store this answer, and answer the message next
             return await self.journal.plan(lease, answer, given=given, slots=slots)
         self.metrics.turns.labels(TurnState.DONE.value).inc()
         return None
 
     async def _answer(self, model: Model, view: TurnView, holding: _Holding) -> Answer:
-        """Ask, show the text as it comes, return the whole answer. A request that is too long is made shorter."""
-        question = await self._question(model, view, holding)
+        """Ask the model, stream the text and return the whole answer. Retry a too long request with a shorter one."""
+        prompt = await self._prompt(model, view, holding)
         turn = view.turn
-        writing = holding.stream = AnswerStream(
+        stream = holding.stream = AnswerStream(
             journal=self.journal,
             events=self.events,
             redactor=self.redactor,
@@ -269,43 +270,41 @@ class TurnRunner:
             view=view,
             lease=holding.lease,
             streams=turn.kind is TurnKind.MODEL and turn.conversation.channel in self.streams,
-            mark=question.request.mark,
+            mark=prompt.request.mark,
         )
         await self.points.hit("J5")
-        answer, asked = await self._asked(model, view, question, writing)
-        if asked is not question:
-            holding.bounds = asked.bounds
-            if not answer.note:  # who stepped in may be smaller: what the session's own model can read is kept for it
+        answer, used = await self._asked(model, view, prompt, stream)
+        if used is not prompt:
+            holding.bounds = used.bounds
+            if not answer.note:  # a fallback may be smaller: keep what the session's own model can read
                 holding.long = _long(view, hard=True)
-        if model.name == self.operator.name:  # it reads nothing of files, so their person is told here
+        if model.name == self.operator.name:  # it reads no files, so tell the person here
             answer = replace(answer, text="\n\n".join(filter(None, [answer.text, files_told(view)])))
         return answer
 
-    async def _asked(
-        self, model: Model, view: TurnView, question: Prompt, stream: AnswerStream
-    ) -> tuple[Answer, Prompt]:
-        """Return the answer and the question that it answers: a shorter one when its model said "too long"."""
+    async def _asked(self, model: Model, view: TurnView, prompt: Prompt, stream: AnswerStream) -> tuple[Answer, Prompt]:
+        """Return the answer and its prompt: a shorter one when the model refused the first as too long."""
         for _ in range(SHORTER_AT_MOST):
             try:
-                return await self._stream(model, question.request, stream), question
+                return await self._stream(model, prompt.request, stream), prompt
             except ModelError as error:
-                shorter = await self.prompts.make_shorter(view, question) if error.too_long else None
+                shorter = await self.prompts.make_shorter(view, prompt) if error.too_long else None
                 if shorter is None:
                     raise
                 self._log.warning("asked again with less", model=model.name, error=str(error))
-            question = shorter
-            stream.anew()
-            stream.mark = question.request.mark
-        return await self._stream(model, question.request, stream), question
+            prompt = shorter
+            stream.restart()
+            stream.mark = prompt.request.mark
+        return await self._stream(model, prompt.request, stream), prompt
 
-    async def _question(self, model: Model, view: TurnView, holding: _Holding) -> Prompt:
-        if model.name == self.operator.name:  # who answers commands reads nothing but them
+    async def _prompt(self, model: Model, view: TurnView, holding: _Holding) -> Prompt:
+        if model.name == self.operator.name:  # the operator reads nothing but the command
             return await self.prompts.make_alone(view)
         history, holding.history = holding.history, None
-        question = await self.prompts.make(view, holding.bounds, history)
-        if question.long and holding.long is None:
+        prompt = await self.prompts.make(view, holding.bounds, history)
+        if prompt.long and holding.long is None:
             holding.long = _long(view, hard=False)
-        return question
+        return prompt
 
     async def _stream(self, model: Model, request: ModelRequest, stream: AnswerStream) -> Answer:
         began = self.clock.monotonic()
@@ -316,14 +315,14 @@ class TurnRunner:
                         await stream.add(text)
                     case AnswerRestarted(because=because):
                         self._log.warning("another model answers anew", because=because)
-                        stream.anew()
+                        stream.restart()
                     case Complete(answer=answer):
                         self.metrics.model_seconds.labels(model.name).observe(self.clock.monotonic() - began)
                         return replace(answer, text=unmarked(answer.text, request.mark))
         raise ModelError("The model's stream ended before its answer did.")
 
     def _timers(self, view: TurnView, slot: NewSlot) -> list[NewWait]:
-        """An answer on a page that nobody has open is shown again in the owner's chat. A child's is its parent's."""
+        """Return the timer that copies an unseen page answer to the owner's chat; none for a child."""
         owner = view.session.owner
         if owner is None or view.session.lineage is not None:
             return []

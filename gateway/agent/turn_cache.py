@@ -1,4 +1,4 @@
-"""Before a model is asked: what is worked out of ended turns is kept, because they come again with each question."""
+"""Cache of values derived from ended turns, which recur in every prompt. Used by `prompt` and `transcript`."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from gateway.domain.views import TurnView
 T = TypeVar("T")
 
 TURNS_KEPT = 160
+"""Turns in one cache."""
 BYTES_AT_MOST = 16_000
-"""Of a turn, such as ten steps and 4,000 characters; what comes of longer ones is not kept, because what it is worked
-out of stays with it."""
+"""Bytes of a cached turn, such as ten steps and 4,000 characters. Longer ones are not cached: an entry keeps its turn's
+messages and steps in memory."""
 BYTES_KEPT = 2_000_000
-"""Of those turns."""
+"""Bytes of all turns in one cache."""
 
 
 class PerTurnCache(Generic[T]):
-    """One thing that is worked out of each turn by itself.
+    """Cache of one value for each turn, derived from that turn alone. Evicts the oldest entries.
 
-    It is kept for as long as the turn's messages and steps are the very same objects, which never change: a store that
-    gives others has it worked out anew.
+    An entry is valid while the turn's messages and steps are the very same objects, which never change. A store that
+    returns other objects causes a new computation.
     """
 
-    def __init__(self, work_out: Callable[[TurnView], T]) -> None:
-        """Know none yet. `work_out` must look at nothing but the turn, and its session's kind."""
-        self._work_out = work_out
+    def __init__(self, compute: Callable[[TurnView], T]) -> None:
+        """Start empty. `compute` must read nothing but the turn and its session's kind."""
+        self._compute = compute
         self._kept: dict[TurnId, tuple[object, object, int, T]] = {}
-        """With the turn's messages and steps, and their bytes."""
+        """The turn's messages and steps, their bytes, and the value."""
         self._bytes = 0
 
     def of(self, view: TurnView) -> T:
-        """Return it, worked out now or before."""
+        """Return the turn's value, cached or computed now."""
         known = self._kept.get(view.turn.id)
         if known is not None and known[0] is view.inputs and known[1] is view.steps:
             return known[3]
-        found = self._work_out(view)
+        found = self._compute(view)
         self._forget(view.turn.id)
         size = bytes_of(view)
         if size <= BYTES_AT_MOST:

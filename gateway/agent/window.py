@@ -1,7 +1,7 @@
-"""Before a model is asked: how much of a session's history it is given. Pure.
+"""Context window: the part of a session's history that a prompt contains. Pure. Used by `prompt` and `compaction`.
 
-Whole ended turns only, so that no call loses its result. Sizes are characters, because nobody but the provider knows
-its tokens: they are scaled by what it said that an earlier request had.
+Whole ended turns only, so that no call loses its result. Sizes are characters, because only the provider knows its
+tokens. They are scaled by the token counts that it returned for earlier requests.
 """
 
 from __future__ import annotations
@@ -18,58 +18,58 @@ from gateway.domain.tools import ToolResult
 from gateway.domain.views import TurnView
 
 HISTORY_TURNS = 40
-"""Ended turns that a model is given."""
+"""Ended turns that a model is given at most."""
 CONTEXT_TOKENS = 100_000
-"""What a request may be long, when nothing else is configured."""
+"""Default size of a request in tokens."""
 CHARS_PER_TOKEN = 3.5
-"""Of a provider that gave no figures yet."""
+"""Default for a provider without token counts so far."""
 FEWEST_CHARS, MOST_CHARS = 1.0, 5.0
-"""A token's; figures outside are of something else than what was counted here."""
+"""Range of characters per token. A ratio outside of it does not belong to the text counted here."""
 LONG_FROM = 0.75
-"""The part of the budget from which older turns are put into a summary."""
+"""Fraction of the budget from which older turns are put into a summary."""
 KEPT_PART = 0.25
-"""The part of the budget whose newest turns stay as they are then."""
+"""Fraction of the budget for the newest turns, which stay out of the summary."""
 AROUND = 20
-"""Characters that surround each message."""
+"""Characters of overhead for each message."""
 AROUND_A_FILE = 80
-"""Of the line that tells of a file, besides its name."""
+"""Characters of the line about a file, without its name."""
 SHORTEST_RESULT = 400
-"""Characters that are left of a result at least."""
+"""Characters that a shortened result keeps at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongHistory:
-    """A session whose history has grown long, found out when a turn of it ended."""
+    """Session with a long history, found when a turn of it ended. Input of `compaction`."""
 
     session: SessionId
     epoch: int
     principal: Principal
-    """For whom the turn worked, and who is charged for the summary."""
+    """Requester of the turn, who is charged for the summary."""
     hard: bool
-    """True when a model refused the history as too long, whatever was counted here."""
+    """True when a model refused the history as too long, independent of the estimate here."""
 
 
 # --- sizes --------------------------------------------------------------------------------------
 
 
 def chars_of(view: TurnView) -> int:
-    """Return about how many characters a model is given of a turn."""
+    """Return the approximate characters of a turn in a prompt."""
     return sum(_said(one.message) for one in view.inputs) + sum(_done(step) for step in view.steps)
 
 
 def chars_of_tools(offers: Sequence[ToolOffer]) -> int:
-    """Return about how many characters the tools take."""
+    """Return the approximate characters of the tools in a request."""
     return sum(AROUND + len(one.name) + len(one.description) + len(str(one.schema)) for one in offers)
 
 
 def chars_per_token(
     history: Sequence[TurnView], fixed: int, context_tokens: int, sizes: Sequence[int] | None = None
 ) -> float:
-    """Return how many characters a token has here, by the newest answers that came with figures.
+    """Return the characters per token, by the newest answers that came with token counts.
 
-    `fixed`: characters of what stands before the history in every request; `sizes`: `chars_of` each turn, if known.
-    Nobody stored which turns were in an answer's request. Where they cannot all have fitted, too many characters are
-    counted: such figures may make a token shorter, never longer.
+    `fixed`: characters before the history in every request; `sizes`: `chars_of` each turn, if known.
+    The store does not record which turns an answer's request contained. Where they cannot all have fitted, too many
+    characters are counted: such counts may lower the ratio, never raise it.
     """
     found, so_far = CHARS_PER_TOKEN, fixed
     for view, size in zip(history, sizes or [chars_of(one) for one in history], strict=True):
@@ -107,14 +107,14 @@ def _done(step: Step) -> int:
     return chars
 
 
-# --- what is given ------------------------------------------------------------------------------
+# --- selection ----------------------------------------------------------------------------------
 
 
 def window(history: Sequence[TurnView], room: int, sizes: Sequence[int] | None = None) -> tuple[TurnView, ...]:
-    """Return the newest turns that fit into so many characters, oldest first.
+    """Return the newest turns that fit into `room` characters, oldest first.
 
-    A turn that alone is longer than the room is given with its long results shortened, head and tail, so that it takes
-    half of it. `sizes`: `chars_of` each turn, if known.
+    A turn that alone exceeds the room gets its long results shortened, head and tail, to take half of the room.
+    `sizes`: `chars_of` each turn, if known.
     """
     kept: list[TurnView] = []
     left = room
@@ -130,7 +130,7 @@ def window(history: Sequence[TurnView], room: int, sizes: Sequence[int] | None =
 
 
 def split(history: Sequence[TurnView], keep_chars: float, keep_turns: int) -> tuple[list[TurnView], list[TurnView]]:
-    """Return the turns that a summary takes the place of, and the newest, which stay: at least one."""
+    """Return the turns to summarise, and the newest ones, which stay: at least one."""
     at, left = len(history), keep_chars
     while at > 0:
         left -= chars_of(history[at - 1])
@@ -141,9 +141,9 @@ def split(history: Sequence[TurnView], keep_chars: float, keep_turns: int) -> tu
 
 
 def fitted(view: TurnView, room: int) -> TurnView:
-    """Return the turn that is asked about, in so many characters when that can be done.
+    """Return the current turn, shortened to `room` characters where possible.
 
-    Its older results are cut first. Those of its newest answer stay whole, unless they alone are too long.
+    Older results are cut first. Those of the newest answer stay whole, unless they alone are too long.
     """
     if chars_of(view) <= room:
         return view
@@ -153,9 +153,9 @@ def fitted(view: TurnView, room: int) -> TurnView:
 
 
 def shortened(view: TurnView, room: int, before: int | None = None) -> TurnView:
-    """Return the turn with its longest results cut so that it is about as long as the room, when that can be done.
+    """Return the turn with its longest results cut, to about `room` characters where possible.
 
-    `before`: only the results of answers whose step's number is lower.
+    `before`: cut only the results of answers with a lower step number.
     """
     lengths = {
         step.n: len(step.result.text)
@@ -171,7 +171,7 @@ def shortened(view: TurnView, room: int, before: int | None = None) -> TurnView:
 
 
 def _each(lengths: Collection[int], room: int) -> int:
-    """Return what each may be long at most, so that together they fill the room: what is shorter leaves its share."""
+    """Return the maximum length of each, so that together they fill the room; shorter ones leave their share."""
     for done, length in enumerate(sorted(lengths)):
         share = room // (len(lengths) - done)
         if length > share:

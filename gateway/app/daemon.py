@@ -64,7 +64,7 @@ class Daemon:
                 await self.http.start()
                 await self._serve(ready)
             finally:
-                for close in [self.http.stop, *self.closers, self.sessions.let_go]:
+                for close in [self.http.stop, *self.closers, self.sessions.release]:
                     await self._closed(close)
                 await self.store.close()
 

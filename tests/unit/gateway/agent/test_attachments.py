@@ -1,4 +1,4 @@
-"""Files that came with messages: bounded, under names of our own, and never the end of a turn."""
+"""Attachments: bounded, stored under our own names; a failed fetch never fails the turn."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ LEASE = Lease(turn=turn_view().turn.id, session=main_session(ANN), node=NODE, fe
 
 
 class Told(FailingStore):
-    """Keeps what it was told of files."""
+    """Store that records the outcome of each fetch."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start empty."""
         super().__init__(FakeClock())
         self.told: list[tuple[InboundId, tuple[FetchedFile, ...]]] = []
         self.fails: Exception | None = None
 
     async def brought(self, lease: Lease, message: InboundId, files: Sequence[FetchedFile]) -> None:
-        """Keep it, or fail."""
+        """Record the outcome, or fail."""
         assert lease == LEASE
         if self.fails is not None:
             raise self.fails
@@ -47,7 +47,7 @@ class Told(FailingStore):
 
 @dataclass(slots=True)
 class World:
-    """A workspace, a channel, a store."""
+    """Workspace, channel and store for `Attachments`."""
 
     folder: Path
     channel: FakeChannel = field(default_factory=FakeChannel)
@@ -57,12 +57,12 @@ class World:
     all_s: float = 180.0
 
     def workspace(self, session: SessionId) -> Path:
-        """The one workspace."""
+        """Return the workspace."""
         self.workspaces.append(session)
         return self.folder
 
     def made(self) -> Attachments:
-        """What is tested."""
+        """Return the `Attachments` under test."""
         return Attachments(
             channels={"telegram": self.channel},
             workspaces=self.workspace,
@@ -74,19 +74,19 @@ class World:
         )
 
     async def fetch(self, *files: Attachment, view: TurnView | None = None) -> tuple[FetchedFile, ...]:
-        """Fetch what came with one message."""
+        """Fetch the files of one message."""
         found = await self.made().fetch(view or turn_view(inputs=[sent(*files)]), LEASE)
         return found.inputs[0].files or ()
 
     async def one(self, *pieces: bytes | Exception | None, name: str = "photo.png", size: int = 0) -> FetchedFile:
-        """Fetch one file that comes in these pieces."""
+        """Fetch one file that arrives in these pieces."""
         self.channel.files["f1"] = pieces
         (found,) = await self.fetch(attachment(name, size=size))
         return found
 
     @property
     def inbox(self) -> list[str]:
-        """What is in the folder, partial files too."""
+        """Return the names in the inbox, partial files included."""
         return sorted(path.name for path in (self.folder / "inbox").iterdir())
 
 

@@ -28,12 +28,12 @@ MAIN = main_session(ANN)
 
 
 class Chatting:
-    """A model that answers people in a word; what it says of a summary, and how long that takes, is the test's."""
+    """Model that answers people in a word; the test sets its summaries and their delay."""
 
     name = "chatting"
 
     def __init__(self, *summaries: Answer | Exception) -> None:
-        """Begin with these; then "In short."."""
+        """Use these summaries first; then "In short."."""
         self.summaries: Sequence[Answer | Exception] = summaries
         self.asked: list[ModelRequest] = []
         self.written: list[ModelRequest] = []
@@ -61,7 +61,7 @@ def model() -> Chatting:
 
 @pytest.fixture
 def engine(tmp_path: Path, model: Chatting) -> Engine:
-    """A window of 3,500 characters: three turns of 1,000 are long."""
+    """Return an engine with a window of 3,500 characters: three turns of 1,000 are long."""
     engine = Engine(tmp_path, secrets=[SECRET], context_tokens=1_000)
     engine.models.model = model
     return engine
@@ -72,7 +72,7 @@ def words(name: str) -> str:
 
 
 async def chat(engine: Engine, *names: str) -> None:
-    """So many turns of Ann's, one after the other, by a runner that is at work."""
+    """Run that many turns of Ann's, one after the other, by a worker."""
     for name in names:
         turn = await engine.say(words(name))
         await until(lambda turn=turn: _ended(engine, str(turn)))
@@ -289,7 +289,7 @@ async def test_a_model_that_refused_the_history_as_too_long_gets_a_summary_of_it
 
 
 def told(model: Chatting) -> list[str]:
-    """What each summary was made of."""
+    """Return the input of each summary."""
     return [one.data for request in model.written for one in request.messages if isinstance(one, UserText)]
 
 
@@ -339,12 +339,12 @@ async def test_the_oldest_turns_are_told_however_many_there_are(tmp_path: Path, 
 
 
 class Weighed(FailingStore):
-    """A store that says how many ended turns it gave at once at most."""
+    """Store that records the most ended turns it returned at once."""
 
     most = 0
 
     async def history(self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> Sequence[TurnView]:
-        """Give them, and remember how many."""
+        """Return the turns and record their number."""
         found = await super().history(session, epoch, limit, oldest=oldest)
         self.most = max(self.most, len(found))
         return found

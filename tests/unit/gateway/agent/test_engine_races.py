@@ -1,4 +1,4 @@
-"""What meets at the same moment: ends, stops, messages, presses, limits. Nothing hangs, spins or is lost."""
+"""Races between ends, stops, messages, presses and limits: nothing hangs, spins or is lost."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_a_point_that_raises_before_the_turn_runs_ends_nothing_else(engine
 
 
 class Unreadable(FailingStore):
-    """A store with one turn that cannot be read."""
+    """Store with one unreadable turn."""
 
     bad: TurnId | None = None
 
@@ -142,7 +142,7 @@ async def test_a_turn_that_waits_for_many_decisions_is_not_taken_for_poison(engi
 
 
 class Slow(ScriptedModel):
-    """A model that takes five minutes for an answer."""
+    """Model that takes five minutes for an answer."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__([calls(f"read:{n}") for n in range(10)])

@@ -1,4 +1,4 @@
-"""A store that fails once, at each of its calls in turn: nobody stops running, and the message is answered."""
+"""Store failures, at each call in turn: no loop stops, and the message is answered."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from tests.support.makers import ANN, OTHER_CHAT, drop, inbound, route
 PORTS = (Intake, TurnQueue, TurnJournal, Sweeps, Outbox, Accounts, Node, Queries)
 METHODS = frozenset(name for port in PORTS for name, found in vars(port).items() if inspect.iscoroutinefunction(found))
 SWEEPS = frozenset({"expire_waits", "reclaim", "fire_timers", "alive", "claim", "claim_slots"})
-"""Called by the clock: which of them comes when differs from run to run, so they are counted by themselves."""
+"""Methods called by timers. Their order differs between runs, so they are counted separately."""
 
 
 class Brittle(FailingStore):
-    """The memory store, one of whose calls fails, so often in a row."""
+    """Memory store of which one call fails, several times in a row."""
 
     def __init__(self, at: int, times: int = 1, *, only: str = "") -> None:
         """Fail `times` calls from number `at` (from 1) on; with `only`, count calls of that method alone."""
@@ -73,7 +73,7 @@ class Brittle(FailingStore):
 
 
 class SameAgain:
-    """A model that says the same when it is asked the same: two calls, then that this was all."""
+    """Deterministic model: two calls, then a final answer."""
 
     name = "same"
 
@@ -85,7 +85,7 @@ class SameAgain:
 
 
 class Life:
-    """An engine with everything that runs beside it, and a person who says something and presses."""
+    """Engine with all its loops, and a person who writes and presses."""
 
     def __init__(self, folder: Path, store: Brittle) -> None:
         self.store = store
@@ -96,7 +96,7 @@ class Life:
         self.channel = FakeChannel()
 
     async def insist(self, wanted: Callable[[], Awaitable[Any]]) -> Any:
-        """Do what a platform does with an event that was not acknowledged."""
+        """Redeliver an event that was not acknowledged, as a platform does."""
         while True:
             try:
                 return await wanted()
@@ -104,7 +104,7 @@ class Life:
                 await asyncio.sleep(0.01)
 
     async def live(self) -> None:
-        """Say something, allow what is asked, wait for the answer; say something more."""
+        """Write, allow the request, wait for the answer; write again."""
         engine = self.engine
         sweeper = Sweeper(node_id=NODE, sweeps=self.store, node=self.store, metrics=engine.metrics)
         sessions, delivery = engine.sessions(), engine.delivery(self.channel)
@@ -122,7 +122,7 @@ class Life:
             await self.wait_for(lambda: self.answered(2))
 
     async def wait_for(self, wanted: Callable[[], Awaitable[bool]]) -> None:
-        """Wait; when nothing moves for three seconds, let the leases run out."""
+        """Wait; without progress for three seconds, let the leases expire."""
         try:
             await until(wanted, 4)
         except AssertionError:
@@ -130,24 +130,24 @@ class Life:
             await until(wanted, 4)
 
     def cards(self) -> list[RenderedSlot]:
-        """The cards that a person sees."""
+        """Return the cards shown to the person."""
         return [one for one in self.channel.sent if one.slot.kind is SlotKind.CARD]
 
     async def asked(self) -> bool:
-        """Whether a card is shown."""
+        """Return True when a card is shown."""
         return bool(self.cards())
 
     async def ended(self, turn: Any) -> bool:
-        """Whether the turn ended."""
+        """Return True when the turn ended."""
         return self.store.turns[turn].turn.state in ENDED
 
     async def answered(self, times: int = 1) -> bool:
-        """Whether the last answer is shown."""
+        """Return True when the last answer is shown."""
         return sum(one.text == "That is all." for one in self.channel.sent) >= times
 
 
 async def all_of(folder: Path, stores: list[Brittle]) -> list[str]:
-    """Live side by side; return what went wrong where."""
+    """Run the lives in parallel; return the failure of each."""
     wrong: list[str] = []
 
     async def one(store: Brittle) -> None:

@@ -1,4 +1,4 @@
-"""A model that tries everything: it never runs a hidden tool, reaches another session or gets more rights.
+"""Hostile model: it never runs a hidden tool, reaches another session or gets more rights.
 
 Random answers in a session of each kind and in the sub-sessions that it spawns, over the real decisions, the real
 tools and the memory store; in most of the runs an owner allows whatever is asked.
@@ -37,7 +37,7 @@ SEEN = {
     SessionKind.DM: {"read", "write", "others", *OWN},
     SessionKind.NON_MAIN: {"read", "write", "others", *OWN},
 }
-"""What exists in a root of each kind, said once more by hand."""
+"""Tools in a root of each kind, written out by hand."""
 PLACES: dict[SessionKind, tuple[Principal, Conversation]] = {
     SessionKind.MAIN: (ANN_TELEGRAM, CHAT),
     SessionKind.DM: (BOB, BOB_CHAT),
@@ -85,7 +85,7 @@ acts: st.SearchStrategy[list[Act]] = st.lists(
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """One attacker, and Cleo with a sub-session that is none of the attacker's business."""
+    """World with one attacker, and Cleo with a sub-session outside of the attacker's rights."""
 
     engine: Engine
     tools: list[FakeTool]
@@ -99,7 +99,7 @@ class World:
     """Every turn that the attacker ever had."""
 
     async def begin(self) -> None:
-        """Cleo works; the attacker's first turn is held."""
+        """Start Cleo's work and claim the attacker's first turn."""
         self.cleo = await planned(self.engine, call("sessions_spawn", task=SECRET), who=CLEO_TELEGRAM, where=CLEO_CHAT)
         await self.engine.settle(self.cleo)
         self.cleos_child = await self.engine.claim()
@@ -113,7 +113,7 @@ class World:
         self.seen.add(lease.turn)
 
     async def act(self, act: Act) -> None:
-        """One answer in one of the attacker's turns, and all that follows from it."""
+        """Give one answer in one of the attacker's turns, and settle its calls."""
         at, what = act
         if not self.held:
             return
@@ -167,7 +167,7 @@ class World:
     # --- what must hold -------------------------------------------------------------------------
 
     async def check(self) -> None:
-        """Whatever was tried."""
+        """Check that no right was exceeded."""
         await self._nothing_hidden_ran()
         await self._cleo_is_left_alone()
         await self._every_child_is_less_than_its_parent()
@@ -226,7 +226,7 @@ class World:
 
 
 def tools() -> list[FakeTool]:
-    """One that every session has, one for each side, one that nobody has."""
+    """Return tools: one for every session, one for each side, one for no session."""
     return [
         FakeTool(name="read", risk=Risk.READ),
         FakeTool(name="write", risk=Risk.WRITE),
@@ -237,7 +237,7 @@ def tools() -> list[FakeTool]:
 
 
 async def attack(folder: Path, kind: SessionKind, yes: bool, tried: list[Act]) -> World:
-    """Let the model do all that, and check after each thing."""
+    """Let the model do each action, with a check after each."""
     made = tools()
     world = World(engine=spawning(folder, made), tools=made, kind=kind, yes=yes)
     async with asyncio.timeout(30):

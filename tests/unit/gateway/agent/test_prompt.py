@@ -34,17 +34,17 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class Histories(FailingStore):
-    """A store with one history."""
+    """Store with one history."""
 
     def __init__(self, *views: TurnView) -> None:
-        """Of these ended turns."""
+        """Take the ended turns."""
         super().__init__(FakeClock())
         self.views = views
 
     async def history(
         self, session: SessionId, epoch: int, limit: int, *, oldest: bool = False
     ) -> tuple[TurnView, ...]:
-        """Give the last ones, or the first."""
+        """Return the newest turns, or the oldest."""
         return self.views[:limit] if oldest else self.views[-limit:]
 
 
@@ -123,7 +123,7 @@ def said_in(made: Prompt) -> list[str]:
 
 
 def working(*sizes: int) -> TurnView:
-    """A turn that goes on: so many answers, each with a call whose result is so long."""
+    """Return a running turn: that many answers, each with a call and a result of that length."""
     steps = [
         step
         for n, size in enumerate(sizes)
@@ -251,14 +251,14 @@ async def test_the_words_of_a_child_count_as_data(tmp_path: Path) -> None:
 
 
 def every_tool() -> list[Tool]:
-    """The tools of this version, in their default policy."""
+    """Return the tools of this version, in their default policy."""
     names = [module.name for module in pkgutil.iter_modules(agent_tools.__path__)]
     modules = [importlib.import_module(f"agent_tools.{name}") for name in names]
     return [Tool(spec=m.SPEC, policy=policy(m.SPEC), arguments=m.Args, run=_never) for m in modules]
 
 
 async def _never(ctx: ToolContext, args: Any) -> ToolResult:
-    """No call is run here; some tools are made before they have anything to be run with."""
+    """Fail: no call is run here, though some tools need a `run` to be made."""
     raise NotImplementedError
 
 

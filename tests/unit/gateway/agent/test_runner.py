@@ -289,16 +289,16 @@ async def test_a_stopped_answer_keeps_its_beginning_and_says_what_whoever_stoppe
 
 
 class HalfSaid:
-    """A model that says the beginning of an answer and then nothing more."""
+    """Model that begins an answer and then hangs."""
 
     name = "half"
 
     def __init__(self, engine: Engine) -> None:
-        """Take whose clock to move."""
+        """Take the engine whose clock to advance."""
         self.engine, self.said = engine, asyncio.Event()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
-        """Begin."""
+        """Begin an answer, then hang."""
         self.engine.clock.advance(1.5)
         yield TextPart(text="It began well and then ")
         self.said.set()
@@ -312,7 +312,7 @@ LIMITS = TurnLimits(active=timedelta(seconds=60))
 
 
 async def let_pass(engine: Engine, turn: TurnId, seconds: float) -> None:
-    """Let time pass for a turn that has a renewer by now, and wake that."""
+    """Advance the clock of a turn that has a renewer by now, and wake it."""
     await asyncio.sleep(FIRST_LOOK_S + 0.1)
     engine.clock.advance(seconds)
     engine.store.live.publish(turn_topic(turn), TurnWoken(turn=turn))

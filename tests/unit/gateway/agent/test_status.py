@@ -1,4 +1,4 @@
-"""The status line, from the turn's side: what is said, when it gets a message, and what it says in the end."""
+"""Status line, from the turn's side: its activity, when it gets a message, and its last text."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ CHILD = SessionId("child:t0.1")
 
 
 class Store(MemoryStore):
-    """The memory store, counting what is written of status lines; it fails or is slow as told."""
+    """Memory store that counts writes of status lines, and fails or is slow on request."""
 
     def __init__(self, clock: FakeClock) -> None:
-        """Begin healthy."""
+        """Start without failures."""
         super().__init__(clock)
         self.opened: list[str] = []
         self.trouble: list[Exception] = []
@@ -49,7 +49,7 @@ class Store(MemoryStore):
         self.go.set()
 
     async def open_slot(self, lease: Lease, slot: NewSlot) -> bool:
-        """Write."""
+        """Count the write, then fail, wait or store."""
         self.opened.append(slot.text)
         if self.trouble:
             raise self.trouble.pop(0)
@@ -59,7 +59,7 @@ class Store(MemoryStore):
 
 @dataclass(slots=True)
 class World:
-    """One turn that is held, and what is said of it."""
+    """One claimed turn, and the events of its status line."""
 
     clock: FakeClock = field(default_factory=FakeClock)
     said: list[ProgressChanged] = field(default_factory=list[ProgressChanged])
@@ -72,14 +72,14 @@ class World:
         self.store = Store(self.clock)
 
     async def claimed(self, where: Conversation = CHAT) -> tuple[Lease, TurnView]:
-        """A turn that is held and made no call yet."""
+        """Return a claimed turn without calls."""
         message = inbound(where=where)
         await self.store.accept(route(), message, TurnKind.MODEL, running=WhileRunning.QUEUE, say_if_waiting=None)
         (one,) = await self.store.claim(NODE)
         return one.lease, await self.store.turn(one.lease.turn)
 
     def status(self, lease: Lease, view: TurnView, *, streams: frozenset[str] = frozenset({"telegram"})) -> Status:
-        """Of one holding."""
+        """Return the status line under one lease."""
         return Status(
             view=view,
             lease=lease,
@@ -93,7 +93,7 @@ class World:
         )
 
     async def a_call(self, lease: Lease, took_s: float) -> TurnView:
-        """A call was made and took so long."""
+        """Make a call that takes that long."""
         view = await self.store.plan(lease, answer(calls=1), given=(), slots=())
         n = view.steps[-1].n
         await self.store.start_step(lease, n, None, beginning())
@@ -102,7 +102,7 @@ class World:
         return await self.store.turn(lease.turn)
 
     async def ends(self, lease: Lease, slots: list[NewSlot]) -> None:
-        """The turn ends."""
+        """End the turn."""
         view = await self.store.turn(lease.turn)
         given = [one.id for one in view.inputs]
         done = await self.store.finish_turn(
@@ -111,26 +111,26 @@ class World:
         assert done
 
     async def heard(self, times: int) -> None:
-        """Until something was said so often. Raises `TimeoutError`."""
+        """Wait for that many events. Raises `TimeoutError`."""
         async with asyncio.timeout(10):
             while len(self.said) < times:
                 self.more.clear()
                 await self.more.wait()
 
     async def texts(self) -> list[str]:
-        """What was heard by now."""
+        """Return the texts received by now."""
         await asyncio.sleep(0)
         return [one.text for one in self.said]
 
     def line(self, turn: TurnId) -> Slot | None:
-        """The message of the line, as it is stored."""
+        """Return the stored message of the line."""
         row = self.store.slots.get(status_slot(turn))
         return row.slot if row else None
 
 
 @asynccontextmanager
 async def listening() -> AsyncGenerator[World]:
-    """A world whose lines are heard."""
+    """Return a world with a subscriber to its status lines."""
     world = World()
 
     async def listen() -> None:
@@ -154,7 +154,7 @@ async def world() -> AsyncGenerator[World]:
 
 
 def of_child(view: TurnView) -> TurnView:
-    """The same turn, in a child of ann's session."""
+    """Return the same turn, in a child of Ann's session."""
     lineage = Lineage(
         parent=main_session(ANN),
         turn=TurnId("t0"),
@@ -172,7 +172,7 @@ def of_child(view: TurnView) -> TurnView:
 
 
 def a_step(view: TurnView, n: int, began: float | None, ended: float | None, tool: str = "shell") -> Step:
-    """A call that began and ended at these seconds."""
+    """Return a call with start and end at these seconds."""
     return Step(
         turn=view.turn.id,
         n=n,
@@ -187,7 +187,7 @@ def a_step(view: TurnView, n: int, began: float | None, ended: float | None, too
 def a_wait(
     view: TurnView, kind: WaitKind, opened: float, decided: float, payload: Mapping[str, Any] | None = None
 ) -> Wait:
-    """A wait that was opened and decided at these seconds."""
+    """Return a wait opened and decided at these seconds."""
     return Wait(
         id=WaitId(f"w{opened}"),
         turn=view.turn.id,
@@ -210,7 +210,7 @@ async def test_what_is_done_is_said_once_and_only_when_it_changes(world: World) 
     lease, view = await world.claimed()
     status = world.status(lease, view)
     for text in ["shell: df -h", "shell: df -h", "waits for a decision", ""]:
-        status.doing(Activity(text=text))
+        status.set_activity(Activity(text=text))
     status.ended()
     status.ended()
 
@@ -238,14 +238,14 @@ async def test_a_turn_of_which_nothing_was_said_does_not_say_that_it_ended(world
     ],
 )
 async def test_what_is_said_is_one_plain_line_without_secrets(world: World, text: str, line: str) -> None:
-    world.status(*await world.claimed()).doing(Activity(text=text))
+    world.status(*await world.claimed()).set_activity(Activity(text=text))
 
     assert await world.texts() == [line]
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000, "shell: " + "very " * 2_000, " " * 9_000 + SECRET, "`" * 10_000_000])
 async def test_what_is_said_is_short(world: World, text: str) -> None:
-    world.status(*await world.claimed()).doing(Activity(text=text))
+    world.status(*await world.claimed()).set_activity(Activity(text=text))
 
     (found,) = await world.texts()
     assert 0 < len(found) <= TEXT_CHARS
@@ -253,7 +253,7 @@ async def test_what_is_said_is_short(world: World, text: str) -> None:
 
 @pytest.mark.parametrize("before", range(4_990 - len(SECRET), 5_001))
 async def test_a_secret_that_a_cut_would_halve_does_not_show_its_beginning(world: World, before: int) -> None:
-    world.status(*await world.claimed()).doing(Activity(text=f"a{' ' * (before - 1)}{SECRET}{' ' * 100}"))
+    world.status(*await world.claimed()).set_activity(Activity(text=f"a{' ' * (before - 1)}{SECRET}{' ' * 100}"))
 
     (found,) = await world.texts()
     assert found in ("a", "a [hidden]")
@@ -262,10 +262,10 @@ async def test_a_secret_that_a_cut_would_halve_does_not_show_its_beginning(world
 async def test_where_nothing_streams_nothing_is_said_or_written(world: World) -> None:
     lease, view = await world.claimed(ANN_PAGE)
     status = world.status(lease, view)
-    status.doing(Activity(text="shell: sleep 10"))
+    status.set_activity(Activity(text="shell: sleep 10"))
     async with status.watch():
         await asyncio.sleep(0.1)
-    status.doing(TWO_CHILDREN)
+    status.set_activity(TWO_CHILDREN)
     await status.parking()
     status.ended()
 
@@ -276,10 +276,10 @@ async def test_a_child_speaks_for_the_turn_of_its_root_and_has_no_line(world: Wo
     lease, view = await world.claimed()
     status = world.status(lease, of_child(view))
     await status.resume()
-    status.doing(Activity(text="shell: df -h"))
+    status.set_activity(Activity(text="shell: df -h"))
     async with status.watch():
         await world.heard(3)
-    status.doing(TWO_CHILDREN)
+    status.set_activity(TWO_CHILDREN)
     await status.parking()
     status.ended()
 
@@ -293,7 +293,8 @@ async def test_a_child_speaks_for_the_turn_of_its_root_and_has_no_line(world: Wo
 async def test_a_childs_title_is_plain_and_never_empty(world: World, title: str, shown: str) -> None:
     lease, view = await world.claimed()
     child = of_child(view)
-    world.status(lease, replace(child, session=replace(child.session, title=title))).doing(Activity(text="thinking"))
+    status = world.status(lease, replace(child, session=replace(child.session, title=title)))
+    status.set_activity(Activity(text="thinking"))
     await world.texts()
 
     assert [one.title for one in world.said] == [shown]
@@ -307,7 +308,7 @@ async def test_a_turn_whose_calls_are_quick_has_no_message_and_no_further_commit
     status = world.status(lease, view)
     await status.resume()
     async with status.watch():
-        status.doing(Activity(text="shell: true"))
+        status.set_activity(Activity(text="shell: true"))
         view = await world.a_call(lease, 0.02)
     closing = status.closing(view, answer())
     await world.ends(lease, closing)
@@ -319,7 +320,7 @@ async def test_calls_that_take_a_second_get_a_message_once_and_a_summary(world: 
     lease, view = await world.claimed()
     status = world.status(lease, view)
     async with status.watch():
-        status.doing(Activity(text=f"shell: sleep 2; echo {SECRET}"))
+        status.set_activity(Activity(text=f"shell: sleep 2; echo {SECRET}"))
         await asyncio.sleep(0.2)
         view = await world.a_call(lease, 2)
     assert world.store.opened == [f"{AT_WORK} shell: sleep 2; echo [hidden]"]
@@ -408,7 +409,7 @@ async def test_a_turn_that_parks_on_children_gets_its_message_at_once(
 ) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
-    status.doing(Activity(text=text, waits=frozenset(waits)))
+    status.set_activity(Activity(text=text, waits=frozenset(waits)))
     await status.parking()
     await status.parking()
 
@@ -419,7 +420,7 @@ async def test_a_turn_that_parks_on_children_gets_its_message_at_once(
 
 
 async def again(world: World, lease: Lease) -> tuple[Lease, Status, TurnView]:
-    """The turn is given back and claimed once more."""
+    """Release the turn and claim it again."""
     await world.store.release(lease)
     (one,) = await world.store.claim(NODE)
     view = await world.store.turn(one.lease.turn)
@@ -431,7 +432,7 @@ async def again(world: World, lease: Lease) -> tuple[Lease, Status, TurnView]:
 async def test_the_next_holding_takes_the_line_up(world: World) -> None:
     lease, view = await world.claimed()
     status = world.status(lease, view)
-    status.doing(Activity(text="shell: make"))
+    status.set_activity(Activity(text="shell: make"))
     async with status.watch():
         await asyncio.sleep(0.1)
         await world.a_call(lease, 3)

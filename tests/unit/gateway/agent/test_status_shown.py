@@ -1,4 +1,4 @@
-"""A status line on its whole way: from a turn's calls and its children to the messages of a chat."""
+"""Status line end to end: from a turn's calls and children to the messages of a chat."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.sending import holds
 
 @asynccontextmanager
 async def at_work(engine: Engine, channel: FakeChannel) -> AsyncGenerator[None]:
-    """Turns are run, and what comes of them is shown."""
+    """Run turns and the delivery of their slots."""
     channel.streams = True
     delivery, sessions = engine.delivery(channel), engine.sessions()
     async with (
@@ -35,7 +35,7 @@ async def at_work(engine: Engine, channel: FakeChannel) -> AsyncGenerator[None]:
 
 
 def of_status(showings: list[RenderedSlot]) -> list[str]:
-    """What status lines said."""
+    """Return the texts of the status lines."""
     return [one.text for one in showings if one.slot.kind is SlotKind.STATUS]
 
 

@@ -1,4 +1,4 @@
-"""What a status line says in the end: calls, time, tokens and money of a turn and its children."""
+"""Summary in a status line: calls, time, tokens and money of a turn and its children."""
 
 from __future__ import annotations
 

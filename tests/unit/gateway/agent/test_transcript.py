@@ -13,9 +13,9 @@ from gateway.agent.transcript import (
     QUOTED,
     SUMMARY,
     Marks,
+    message_cache,
     messages,
     request,
-    told_before,
     ungiven,
 )
 from gateway.domain.ids import SYSTEM_CHILD, SYSTEM_PARENT, CallId, InboundId, SessionId, TurnId, main_session
@@ -219,10 +219,10 @@ def test_what_was_told_before_is_told_in_the_same_words(kind: SessionKind) -> No
     ]
     history = [view(inputs, [said(0, LAST)], kind=kind) for inputs in turns]
     history = [replace(one, turn=replace(one.turn, id=TurnId(f"t{n}"))) for n, one in enumerate(history)]
-    marks, told = Marks(), told_before()
+    marks, cache = Marks(), message_cache()
     for now in ("first", "second"):
         last = view([received(now, None)], [], kind=kind)
-        assert request("", history, last, (), marks, "", told) == request("", history, last, (), marks)
+        assert request("", history, last, (), marks, "", cache) == request("", history, last, (), marks)
 
 
 def test_nobody_ends_a_block_or_speaks_in_it_as_somebody_else() -> None:

@@ -1,4 +1,4 @@
-"""What a model is told of files, and that what strangers wrote gets a mark."""
+"""Files in the transcript, and marks around strangers' text."""
 
 from __future__ import annotations
 

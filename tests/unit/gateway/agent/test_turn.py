@@ -52,7 +52,7 @@ async def turn_of(engine: Engine, lease: Lease) -> Turn:
 
 
 async def ran(engine: Engine, text: str = "hello") -> Lease:
-    """One message's turn, run as far as it goes."""
+    """Run the turn of one message to its end or its park."""
     await engine.say(text)
     lease = await engine.claim()
     await engine.run(lease)
@@ -158,7 +158,7 @@ async def test_a_stream_that_ends_without_an_answer_is_a_failure(tmp_path: Path)
 
 
 class Silent:
-    """A model whose stream ends at once."""
+    """Model whose stream ends at once."""
 
     name = "silent"
 
@@ -340,7 +340,7 @@ async def test_a_result_keeps_its_status_for_the_model(engine: Engine) -> None:
 
 
 async def spoken(engine: Engine, *texts: str) -> None:
-    """So many turns that have ended."""
+    """Run that many turns to their end."""
     for text in texts:
         await ran(engine, text)
     engine.model.requests.clear()

@@ -1,4 +1,4 @@
-"""What is worked out of ended turns is what would be worked out now, and there is never more of it than fits."""
+"""Per-turn cache: a cached value equals a fresh one, and the cache stays within its limits."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tests.unit.gateway.agent.test_transcript import received, said, view
 
 
 class Counted:
-    """How often it is worked out what a turn's answers say."""
+    """Counter of computations over a turn's answers."""
 
     def __init__(self) -> None:
-        """Not once."""
+        """Start at 0."""
         self.times = 0
 
     def __call__(self, turn: TurnView) -> list[str]:
-        """Once more."""
+        """Count the call and return the answers' text."""
         self.times += 1
         return [step.answer.text for step in turn.steps if step.answer]
 
 
 def turn(text: str = "Hello.", number: int = 0) -> TurnView:
-    """An ended turn."""
+    """Return an ended turn."""
     made = view([received("hi", 0)], [said(0, Answer(text=text))])
     return replace(made, turn=replace(made.turn, id=TurnId(f"t{number}")))
 

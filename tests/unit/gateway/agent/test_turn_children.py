@@ -1,4 +1,4 @@
-"""Turns of sub-sessions, and of those that spawned them."""
+"""Turns of sub-sessions and of their parents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def turn_of(engine: Engine, lease: Lease) -> Turn:
 
 
 async def ran(engine: Engine, text: str = "hello") -> Lease:
-    """One message's turn, run as far as it goes."""
+    """Run the turn of one message to its end or its park."""
     await engine.say(text)
     lease = await engine.claim()
     await engine.run(lease)
@@ -46,7 +46,7 @@ def read() -> FakeTool:
 
 @pytest.fixture
 def family(tmp_path: Path, read: FakeTool) -> Engine:
-    """An engine with a tool that spawns, and an agent."""
+    """Return an engine with a spawning tool and an agent."""
     agent = Agent(name="scout", description="Looks.", model="small", instructions="Look twice.")
     return Engine(tmp_path, [read, spawner()], agents={"scout": agent}, instructions="Be kind.")
 
@@ -100,7 +100,7 @@ async def test_what_a_child_thinks_is_told_to_the_conversation_of_its_root(famil
 
 @asynccontextmanager
 async def heard(engine: Engine) -> AsyncGenerator[list[LiveEvent]]:
-    """What is said of answers."""
+    """Return the events about answers."""
     found: list[LiveEvent] = []
     async with engine.store.live.subscribe(ANSWERS) as events:
 

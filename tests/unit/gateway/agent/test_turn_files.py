@@ -1,4 +1,4 @@
-"""Files that come with messages, from the message to what a model is asked, and through a crash."""
+"""Attachments end to end: from message to prompt, and through a crash."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def engine(tmp_path: Path, channel: FakeChannel) -> Engine:
 
 
 def attached(engine: Engine, channel: FakeChannel) -> Engine:
-    """Let an engine fetch from a channel."""
+    """Let the engine fetch from a channel."""
     engine.turns.attachments = Attachments(
         channels={"telegram": channel},
         workspaces=engine.workspaces.workspace,
@@ -46,12 +46,12 @@ def attached(engine: Engine, channel: FakeChannel) -> Engine:
 
 
 async def sends(engine: Engine, text: str, *files: Attachment) -> None:
-    """Ann sends files."""
+    """Send files as Ann."""
     assert await engine.ingress.message(replace(inbound(text), attachments=files)) is not None
 
 
 def told(engine: Engine, at: int = -1) -> list[UserText]:
-    """What people said, as the model was told."""
+    """Return the people's messages in the prompt."""
     return [one for one in engine.model.requests[at].messages if isinstance(one, UserText)]
 
 

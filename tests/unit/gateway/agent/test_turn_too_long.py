@@ -1,4 +1,4 @@
-"""What a turn does when its model says that the request is too long."""
+"""Turns whose model refuses a request as too long."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_without_a_history_to_leave_out_nothing_is_asked_twice(engine: Eng
 
 @dataclass(slots=True)
 class Narrow:
-    """A model that reads so many characters of what was said and found, and calls a tool so often."""
+    """Model with a limit of characters for messages and results, which makes that many calls."""
 
     chars: int
     rounds: int

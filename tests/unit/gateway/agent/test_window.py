@@ -15,7 +15,7 @@ from tests.support.turns import answered, asked, called, turn_view
 
 
 def turn(name: str, chars: int = 100, *, results: Sequence[int] = (), tokens: int = 0) -> TurnView:
-    """An ended turn whose question is so long, with calls whose results are so long."""
+    """Return an ended turn with a message and results of these lengths."""
     steps: list[Step] = []
     if results:
         calls = [called(n, text="r" * size) for n, size in enumerate(results, start=1)]
@@ -179,7 +179,7 @@ def test_what_is_shorter_than_its_share_leaves_the_rest_of_it_to_the_longer_ones
 
 
 def working(*results: Sequence[int]) -> TurnView:
-    """A turn that goes on: an answer for each of these, with calls whose results are so long."""
+    """Return a running turn: an answer for each item, with calls and results of these lengths."""
     steps: list[Step] = []
     for sizes_of_one in results:
         at = len(steps)

@@ -1,4 +1,4 @@
-"""First it is stored: nothing begins, and nobody is told, before the store has it; and what came of it is not lost."""
+"""Write-ahead: nothing starts and nobody is told before the store has it; no outcome is lost."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from tests.support.fakes import FailingStore, FakeTool, Text, done
 
 
 class NotBegun(FailingStore):
-    """Cannot store that a call begins, the first time."""
+    """Store that fails the first start of a call."""
 
     async def start_step(self, lease: Lease, n: int, wait: WaitId | None, beginning: StartRecord) -> StartOutcome:
-        """Fail, or store it."""
+        """Fail the first time, then store."""
         self._maybe("start_step")
         return await super().start_step(lease, n, wait, beginning)
 
 
 class NotKept(FailingStore):
-    """Cannot store a result, the first time."""
+    """Store that fails the first write of a result."""
 
     async def finish_step(
         self, lease: Lease, n: int, result: ToolResult, slots: Sequence[NewSlot] = ()
     ) -> TurnView | None:
-        """Fail, or store it."""
+        """Fail the first time, then store."""
         self._maybe("finish_step")
         return await super().finish_step(lease, n, result, slots)
 
 
 class Full(FailingStore):
-    """Has no room for a message."""
+    """Store without room for a message."""
 
     async def accept(
         self, route: Route, message: Inbound, kind: TurnKind, *, running: WhileRunning, say_if_waiting: Waiting | None
